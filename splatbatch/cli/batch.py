@@ -19,7 +19,7 @@ def init(
 ) -> None:
     """Write a commented splat_config.yml for what lies in a folder; with --example a complete one to begin from."""
     if example:
-        from splatbatch.commands.begin.example import write_example
+        from splatbatch.commands.begin import write_example
 
         return write_example(example, folder, out)
     from splatbatch.commands import prepare
@@ -33,7 +33,7 @@ def demo(
     trains: Annotated[bool, typer.Option("--train/--no-train", help="Train it, or only copy it.")] = True,
 ) -> None:
     """Train two patches of a small quarry that comes with the program, in a minute or two; needs no GPU."""
-    from splatbatch.commands.begin import demo as demonstrating
+    from splatbatch.commands import begin as demonstrating
 
     demonstrating.demo(folder, trains=trains)
 
@@ -154,10 +154,10 @@ def train(
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
     if detached and not dry_run:
-        from splatbatch.commands.train import detach
+        from splatbatch.commands import train as detach
 
         return detach.detach(config, all_named(patches, patch), only, verify=not no_verify)
-    from splatbatch.commands.train import train
+    from splatbatch.commands import train
 
     if dry_run:
         return train.dry_run(config, all_named(patches, patch), only)
@@ -176,7 +176,7 @@ def retry(
     save: Annotated[bool, typer.Option("--save", help="Write the settings of --set into the YAML.")] = False,
 ) -> None:
     """Train named patches, or all failed ones, again; with --set under other settings. The better splat is kept."""
-    from splatbatch.commands.train import train
+    from splatbatch.commands import train
 
     wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
     train.retry(config, all_named(patches, patch), wish)
@@ -193,7 +193,7 @@ def work(
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
 ) -> None:
     """Train beside other workers, on as many machines as see the output folder; 75: start it again."""
-    from splatbatch.commands.train import train
+    from splatbatch.commands import train
     from splatbatch.scheduler.work.time_left import parse_duration
 
     for_s = parse_duration(for_) if for_ else None

@@ -34,13 +34,11 @@ def inspect(
     ] = None,
 ) -> None:
     """Say how good splats are beyond PSNR: haze, floaters, holes, photographs that hurt."""
-    if check or file:
-        from splatbatch.commands.quality import certificate
-
-        return certificate.verify(config, all_named(patches, patch), file, as_json=json_)
-    from splatbatch.commands.quality import inspect as inspecting
+    from splatbatch.commands import inspect as inspecting
     from splatbatch.night.inspection import Closely
 
+    if check or file:
+        return inspecting.verify(config, all_named(patches, patch), file, as_json=json_)
     wish = Closely(again, measure_drop)
     inspecting.inspect(config, all_named(patches, patch), wish, as_json=json_)
 
@@ -57,6 +55,6 @@ def plan_capture(
     json_: options.JsonOption = False,
 ) -> None:
     """Say what to photograph next, so that all that is weakly covered is seen often enough; inspect patches first."""
-    from splatbatch.commands.quality import capture
+    from splatbatch.commands import capture
 
     capture.plan_capture(config, all_named(patches, patch), to, as_json=json_)

@@ -89,7 +89,7 @@ def report(config: options.ConfigOption = None, json_: options.JsonOption = Fals
 @app.command()
 def serve(config: options.ConfigOption = None, port: options.PortOption = 8765) -> None:
     """Show the report in a browser on this machine while the batch runs, as it is at each moment, until Ctrl-C."""
-    from splatbatch.commands.live import serve as live
+    from splatbatch.commands import live
 
     live.serve(config, port)
 
@@ -102,7 +102,7 @@ def view(
     port: options.PortOption = 8080,
 ) -> None:
     """Serve splats in 3D to a browser on this machine, with photographs, until Ctrl-C: patches, or the scene."""
-    from splatbatch.commands.view import serve as serving
+    from splatbatch.commands import view as serving
 
     serving.serve(config, all_named(names, patch), port)
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from pydantic import PrivateAttr, ValidationError
 
 from splatbatch.config.deadline import Deadline
 from splatbatch.config.executor import Executor
-from splatbatch.config.places import place_mistakes
 from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, Recipe, Refinement, Training
 from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import FilePath, Section
@@ -33,6 +33,7 @@ from splatbatch.errors import ConfigError
 DEFAULT_CONFIG = "splat_config.yml"
 CONFIG_VARIABLE = "SPLATBATCH_CONFIG"
 RECIPE_SECTIONS = ("training", "refinement", "learning_rates", "evaluation")
+KEY = ("output", "folder")
 
 
 class Config(Section):
@@ -247,3 +248,24 @@ def _anchored(config: Config, base: Path) -> Config:
     sections["sweep"] = config.sweep.with_values(anchor_value)
     sections["failures"] = config.failures and base / config.failures
     return config.model_copy(update=sections)
+
+
+def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
+    """Yield what is wrong with the place of the results; all paths are absolute."""
+    folder = Path(normpath(output.folder))
+    patches = Path(normpath(scene.patches))
+    if folder == folder.parent:
+        yield KEY, f"{folder}: is the root of the disk: name a folder of its own"
+        return
+    for what, place in {"photographs": scene.images, "masks": scene.masks}.items():
+        if place and folder.is_relative_to(normpath(place)):
+            yield KEY, f"{folder}: lies among the {what} ({place}): name a folder of its own"
+            return
+    if folder.is_relative_to(patches) and {"images", "masks", "sparse"} & set(folder.relative_to(patches).parts):
+        yield KEY, f"{folder}: lies inside the scene: name a folder of its own"
+    elif folder == patches:
+        yield KEY, f"{folder}: is the folder of the patches (scene.patches): name a folder of its own"
+    elif scene.source and folder == Path(normpath(scene.source)):
+        yield KEY, f"{folder}: is the scene itself (scene.source): name a folder of its own"
+    elif folder / "patches" == patches:
+        yield KEY, f"{folder}: the splats would be written among the patches of the scene: name a folder of its own"

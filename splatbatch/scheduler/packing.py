@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine.protocol import Key
-from splatbatch.machine.seats import Throughput, how_many
 from splatbatch.machine.slots import CONTEXT_MIB, Slots
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Footprint
 from splatbatch.scheduler import judge
@@ -26,6 +26,13 @@ SLACK = 1.15
 """What torch's allocator keeps beyond what was in use at the peak, and what a sample now and then misses of it."""
 LEAST_SHARE = 0.25
 """No correction goes below this share of an estimate."""
+GAIN = 1.05
+"""One more must make all together faster by this, or it is not tried again."""
+LOSS = 1.02
+"""One fewer if all together are not faster by this than one fewer were: packing costs memory, and must pay."""
+FEWEST_LOOKS = 3
+MOST_LOOKS = 30
+"""Later looks count, earlier ones are forgotten: Gaussians become more, and steps slower."""
 
 
 @dataclass
@@ -119,3 +126,42 @@ class Memory:
             return SLACK * peak + GPU_CONTEXT_MIB
         footprint = self.of(running.task)
         return footprint.gpu_mib if footprint else None
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """What was measured while the number of patches in training did not change."""
+
+    at_once: int
+    steps_per_s: float
+    """Of all together on one GPU."""
+
+
+def how_many(now: int, looks: Sequence[Throughput], most: int, *, is_tight: bool = False) -> int:
+    """Return how many patches are to train on a GPU at once.
+
+    Not more than `most`, whatever was measured; where memory is tight one fewer than now.
+    """
+    if is_tight or now > most:
+        return max(1, min(most, now - 1))
+    paces = _paces(looks)
+    here, fewer, more = paces.get(now), paces.get(now - 1), paces.get(now + 1)
+    if here is None:
+        return now
+    if fewer is not None and here < LOSS * fewer:
+        return now - 1
+    if now < most and (more is None or more > GAIN * here):
+        return now + 1
+    return now
+
+
+def _paces(looks: Iterable[Throughput]) -> Mapping[int, float]:
+    """Return the median throughput by number at once, where enough was measured."""
+    by_number: dict[int, list[float]] = {}
+    for look in looks:
+        by_number.setdefault(look.at_once, []).append(look.steps_per_s)
+    return {
+        number: statistics.median(paces[-MOST_LOOKS:])
+        for number, paces in by_number.items()
+        if len(paces) >= FEWEST_LOOKS
+    }

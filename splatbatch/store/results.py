@@ -93,7 +93,7 @@ def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows:
     follows = folder.newest_accepted() if follows is None else follows
     if not _recorded(folder, attempt.result, result, follows + 1):
         return False
-    project(folder)
+    put_in_place(folder)
     return True
 
 
@@ -111,7 +111,7 @@ def pin(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | No
     try:
         write_json(aside, pinned.to_record())
         if _recorded(folder, aside, pinned, number):
-            project(folder)
+            put_in_place(folder)
     finally:
         aside.unlink(missing_ok=True)
 
@@ -127,7 +127,7 @@ def _recorded(folder: PatchFolder, manifest: Path, result: Result, number: int) 
     return (there.attempt, there.sha256) == (result.attempt, result.sha256)
 
 
-def project(folder: PatchFolder) -> None:
+def put_in_place(folder: PatchFolder) -> None:
     """Make splat.ply and result.json what the newest accepted record says, whoever made it.
 
     At every moment result.json, if it is there, belongs to the splat.ply beside it: a kill between any two steps
@@ -270,7 +270,7 @@ def restore(folder: PatchFolder) -> str:
     if result is not None and (result.splat is None or not why_not_the_splat(folder, result, "content")):
         if not result.is_ahead:
             return ""
-        project(folder)
+        put_in_place(folder)
         return result.attempt
     for attempt in reversed(folder.attempts()):
         left = attempt.read_result()

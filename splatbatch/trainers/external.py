@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import glob
+import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from splatbatch.config import Recipe
-from splatbatch.config.trainers.programs import Program, fill, in_words, names_in
+from splatbatch.config.trainers.programs import Measures, Program, fill, in_words, names_in
 from splatbatch.errors import SceneError
-from splatbatch.files import PRIVATE, Record, TooManyFiles, write_json
+from splatbatch.files import MIB, PRIVATE, Record, TooManyFiles, read_regular, write_json
+from splatbatch.json_text import parse
 from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
 from splatbatch.scene.colors.evened import write_evened
 from splatbatch.scene.frame import write_shifted
@@ -23,7 +25,7 @@ from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import PatchFolder
-from splatbatch.store.records.attempt import Finish, JobSpec, Then, Watch
+from splatbatch.store.records.attempt import Finish, JobSpec, Progress, Then, Watch
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.results import whose_splat
 from splatbatch.supervisor.external import Artifacts, TooSlow
@@ -39,7 +41,9 @@ from splatbatch.trainers.last_step import (
     words_of,
     written_at,
 )
-from splatbatch.trainers.measures import read_measures
+
+MOST_FIGURES_BYTES = 32 * MIB
+"""Of a program's figures: those of 10,000 photographs have 3 MiB. A larger file is left unread."""
 
 MEASURING = "splatbatch.training.evaluation"
 
@@ -243,3 +247,48 @@ def _globs(globs: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
     """Fill globs in; what is filled in stands for itself, also if it looks like a glob."""
     escaped = {name: glob.escape(in_words(value)) for name, value in values.items()}
     return tuple(fill(one, escaped) for one in globs)
+
+
+def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str], lines: Iterable[Progress]) -> Record:
+    """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out."""
+    figures = _from_log(measures, lines)
+    newest = Artifacts(artifacts.folder, tuple(globs), artifacts.step, artifacts.last_step).newest()
+    if newest is not None:
+        tree = _tree(newest.path)
+        found = {name: _figure(_at(tree, keys.split("."))) for name, keys in measures.keys.items()}
+        figures |= {name: value for name, value in found.items() if value is not None}
+    return {"final": figures, "measured_by": "the program itself"} if figures else {}
+
+
+def _from_log(measures: Measures, lines: Iterable[Progress]) -> dict[str, float]:
+    """Return the last figures that the supervisor read in the log."""
+    told = ((name, line.figure(name)) for line in lines for name in measures.log)
+    return {name: value for name, value in told if value is not None}
+
+
+def _tree(path: Path) -> Any:
+    try:
+        return parse(read_regular(path, MOST_FIGURES_BYTES))
+    except (OSError, ValueError, MemoryError):
+        return None
+
+
+def _at(tree: Any, keys: Sequence[str]) -> Any:
+    """Follow names and numbers into mappings and lists; * is the only member, or the last of several."""
+    for key in keys:
+        if isinstance(tree, dict):
+            tree = list(tree.values())[-1] if key == "*" and tree else tree.get(key)
+        elif isinstance(tree, list) and tree:
+            index = -1 if key == "*" else int(key) if key.isdecimal() else len(tree)
+            tree = tree[index] if index < len(tree) else None
+        else:
+            return None
+    return tree
+
+
+def _figure(value: Any) -> float | None:
+    try:
+        figure = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return figure if math.isfinite(figure) else None

@@ -55,8 +55,7 @@ def test_the_demo_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_where_nothing_was_installed_the_demo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatbatch.commands.begin.demo.shipped", lambda _: None)
-    monkeypatch.setattr("splatbatch.commands.begin.example.shipped", lambda _: None)
+    monkeypatch.setattr("splatbatch.commands.begin.shipped", lambda _: None)
     for arguments in (["demo", str(tmp_path / "d")], ["init", "--example", "night", str(tmp_path / "d")]):
         ended = invoke(*arguments)
         assert (ended.code, "not installed" in ended.err) == (6, True)

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from splatbatch.commands.view import loopback, serve
-from splatbatch.commands.view.guard import Guard
+from splatbatch.commands import loopback
+from splatbatch.commands import view as serve
+from splatbatch.commands.loopback import Guard
 
 
 @pytest.fixture

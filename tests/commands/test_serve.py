@@ -19,8 +19,8 @@ from accessible import violations
 from browser import Watched, artifacts_folder, browser
 from fake_batch import FakeBatch
 
-from splatbatch.commands.live import board as live
-from splatbatch.commands.live.board import Board
+from splatbatch.commands import live
+from splatbatch.commands.live import Board
 from splatbatch.tasks.batch import open_batch
 
 

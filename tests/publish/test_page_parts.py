@@ -137,7 +137,7 @@ def test_a_photograph_is_seen_from_where_it_was_taken(tmp_path: Path) -> None:
 def test_without_a_viewer_there_is_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from command_line import invoke
 
-    from splatbatch.commands.view import serve
+    from splatbatch.commands import view as serve
     from splatbatch.publish import page
 
     for module in (serve, page):

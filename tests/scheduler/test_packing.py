@@ -9,8 +9,8 @@ from fake_batch import FakeBatch
 from simulated import TOTAL_MIB, Script, Simulation
 
 from splatbatch.machine.protocol import Slot
-from splatbatch.machine.seats import FEWEST_LOOKS, Throughput, how_many
 from splatbatch.outcome import Trained
+from splatbatch.scheduler.packing import FEWEST_LOOKS, Throughput, how_many
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free"
 PACKED = {"patches_per_gpu": 2}

@@ -13,7 +13,7 @@ from frozen_workers import TASK, Worker, frozen_after_operations, num_operations
 from splatbatch.files import read_json
 from splatbatch.splats import check_splat
 from splatbatch.store.layout import OutputFolder
-from splatbatch.store.results import project, why_not_the_splat
+from splatbatch.store.results import put_in_place, why_not_the_splat
 
 
 def fault_of(output: OutputFolder, workers: list[Worker]) -> str:
@@ -28,7 +28,7 @@ def fault_of(output: OutputFolder, workers: list[Worker]) -> str:
     result = folder.read_result()
     if result is None or why_not_the_splat(folder, result, "every byte"):
         return f"readers see {result and why_not_the_splat(folder, result, 'every byte')}"
-    project(folder)
+    put_in_place(folder)
     made = read_json(folder.result) or {}
     num = next(one.num_gaussians for one in workers if one.accepted)
     wanted = {"accepted": 1, "attempt": result.attempt, "num_gaussians": num}

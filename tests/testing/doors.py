@@ -78,7 +78,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.store.results:manifest",
         "splatbatch.store.results:splat_facts",
         "splatbatch.store.results:accept",
-        "splatbatch.store.results:project",
+        "splatbatch.store.results:put_in_place",
         "splatbatch.store.results:forget_superseded",
     ),
     "beside": (

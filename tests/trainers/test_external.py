@@ -20,7 +20,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import Progress
 from splatbatch.supervisor.external import Artifacts
 from splatbatch.trainers import open_trainer, rules_of
-from splatbatch.trainers.measures import read_measures
+from splatbatch.trainers.external import read_measures
 from splatbatch.trainers.usable import missing
 
 

@@ -18,7 +18,7 @@ from splatbatch.files import find_files
 from splatbatch.outcome import Rejected, Trained
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.results import whose_splat
-from splatbatch.trainers import measures
+from splatbatch.trainers import external as measures
 
 YEAR_S = 365 * 86400
 BY_HAND = "import os, pathlib, shutil, sys; out = pathlib.Path(sys.argv[1]) / 'point_cloud_10.ply'; {}"

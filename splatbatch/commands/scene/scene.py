@@ -10,7 +10,7 @@ import typer
 from splatbatch import config as configuration
 from splatbatch import terminal
 from splatbatch.commands.scene import split as splitting
-from splatbatch.commands.train.train import show
+from splatbatch.commands.train import show
 from splatbatch.night.scene import SceneOptions, make_scene
 from splatbatch.plain_text import one_line
 from splatbatch.scene.partition.split import Split

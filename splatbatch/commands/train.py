@@ -20,9 +20,13 @@ from splatbatch.commands.scene import evaluate as evaluating
 from splatbatch.commands.scene import merge as merging
 from splatbatch.errors import ConfigError
 from splatbatch.failures.causes import spelled
+from splatbatch.files import read_tail
+from splatbatch.monitor.telling import tell
+from splatbatch.night import elsewhere
 from splatbatch.night.afterwards import After, publish_as_asked
 from splatbatch.night.compare import attempts_at
 from splatbatch.night.decided import Wish
+from splatbatch.night.detach import Begun, start_worker
 from splatbatch.night.elsewhere import is_elsewhere
 from splatbatch.night.night import Ended
 from splatbatch.night.products import MergedScene
@@ -40,6 +44,7 @@ from splatbatch.tasks.status import PatchStatus, summary
 from splatbatch.tasks.tally import tally
 
 MOST_TABLES = 5
+HOW = "`splatbatch status --watch` shows it, `splatbatch cancel` ends it"
 
 
 def dry_run(config: Path | None, names: Sequence[str], only: Sequence[str]) -> None:
@@ -191,3 +196,31 @@ def _tree(changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         section, _, setting = key.partition(".")
         tree.setdefault(section, {})[setting] = value
     return tree
+
+
+def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, verify: bool) -> None:
+    """Start a worker that goes on without us; where one is at work already, leave it at that.
+
+    Raises:
+        ConfigError: it is to train under conditions only.
+        OutputError: a `train` holds the folder.
+        ExecutorError: the worker ended at once; its words say why.
+    """
+    if only:
+        raise ConfigError(f"train --detach --only {only[0]}: a worker takes patches by name", "Name them: p0@base …")
+    batch = open_batch(config, names)
+    if elsewhere.is_elsewhere(batch.config.executor):
+        terminal.never_block()
+        print_warnings(batch.config.warnings)
+        said = elsewhere.start_elsewhere(batch, verify=verify)
+        for words in (said, HOW) if said else ("nothing is left to be trained",):
+            tell(words)
+        return
+    match start_worker(batch, names, verify=verify):
+        case Begun(log=log, name=""):
+            typer.echo(plain(read_tail(log).strip()))
+        case Begun(log=log, name=name):
+            typer.echo(f"worker {name} is at work; log: {log}")
+            typer.echo(HOW)
+        case worker:
+            typer.echo(f"worker {worker.worker} on {worker.host} is at work: nothing was started")

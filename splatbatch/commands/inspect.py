@@ -1,4 +1,4 @@
-"""`inspect`: how good accepted splats are beyond PSNR, figure by figure, with a grade and advice."""
+"""`inspect`: how good accepted splats are beyond PSNR, with grade and advice; `--check`: whether certificates hold."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from splatbatch.night.inspection import MOST_NAMED, Closely, Found
 from splatbatch.plain_text import one_line
 from splatbatch.report.quality import drop_in_words
 from splatbatch.store.records.quality import GRADES, QualityFigure, grade_in_words
+from splatbatch.tasks.quality.certificate import Checked, problems_of_batch, problems_of_file
 from splatbatch.tasks.quality.inspection import open_named
 
 NOT_ALL = 1
@@ -57,3 +58,18 @@ def _row(figure: QualityFigure) -> list[str]:
     named = ", ".join(figure.subjects[:MOST_NAMED]) + (", …" if len(figure.subjects) > MOST_NAMED else "")
     value, limit = ("" if one is None else f"{one:.3g}" for one in (figure.value, figure.limit))
     return [figure.name, value, limit, f"{figure.unit} {figure.meaning}".strip(), one_line(named)]
+
+
+def verify(config: Path | None, names: Sequence[str], file: Path | None, *, as_json: bool) -> None:
+    """Check certificates of a batch, or a single file beside its splat; exit with 1 if one does not hold.
+
+    Raises:
+        OutputError: the named file is none.
+    """
+    found = {str(file): problems_of_file(file)} if file else problems_of_batch(config, names)
+    if as_json:
+        print_json({name: Checked(tuple(why)) for name, why in found.items()})
+    else:
+        for name, why in found.items():
+            typer.echo(one_line(f"{name}: {'; '.join(why) or 'holds'}"))
+    raise typer.Exit(NOT_ALL if any(found.values()) else 0)

@@ -12,8 +12,7 @@ from typing import Any
 
 import typer
 
-from splatbatch.commands.view.guard import Guard
-from splatbatch.commands.view.loopback import LOOPBACK, LoopbackHandler, open_server, serve_until_interrupted
+from splatbatch.commands.loopback import LOOPBACK, Guard, LoopbackHandler, open_server, serve_until_interrupted
 from splatbatch.errors import MissingPartError, SplatbatchError
 from splatbatch.files import open_regular
 from splatbatch.plain_text import one_line

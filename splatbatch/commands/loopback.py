@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import http
+import secrets
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import urlsplit
 
 import typer
 
-from splatbatch.commands.view.guard import Guard
 from splatbatch.errors import OutputError
 
 LOOPBACK = "127.0.0.1"
@@ -19,6 +20,8 @@ STUCK_S = 30.0
 """Who sends no whole request, or takes nothing of an answer, for so long is let go: a thread waits for each."""
 MOST_PORTS = 100
 """Tried from the named one on."""
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+TOKEN_BYTES = 24
 
 
 def open_server(port: int, handler: Callable[..., Any]) -> ThreadingHTTPServer:
@@ -88,3 +91,31 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         """Send words."""
         self.begin("text/plain; charset=utf-8", len(words.encode()), status)
         self.wfile.write(words.encode())
+
+
+class Guard:
+    """Lets a request in or not, before the viewer's own server sees it."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(TOKEN_BYTES)
+
+    def lets_in(self, path: str, hosts: list[str], origins: list[str]) -> bool:
+        """Return whether a request may be answered.
+
+        Args:
+            path: what it asks for; the token is its first part.
+            hosts: its Host headers: what the browser takes us for.
+            origins: its Origin headers: whose page asks; a page of ours, or no page at all.
+        """
+        if len(hosts) != 1 or _name(f"//{hosts[0]}") not in LOOPBACK_NAMES:
+            return False
+        is_of_ours = not origins or origins == [f"http://{hosts[0]}"]
+        first_part = path.partition("?")[0].lstrip("/").partition("/")[0]
+        return is_of_ours and secrets.compare_digest(first_part.encode(), self.token.encode())
+
+
+def _name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

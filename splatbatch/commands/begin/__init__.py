@@ -1,1 +1,0 @@
-"""Commands for the first quarter of an hour."""

@@ -1,1 +1,0 @@
-"""`serve`: the report in the browser while a batch runs."""

@@ -1,1 +1,0 @@
-"""The verbs of how good splats are: inspected, and certified."""

@@ -1,1 +1,0 @@
-"""`train` and `retry`, and what they say last."""

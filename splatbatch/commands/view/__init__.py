@@ -1,1 +1,0 @@
-"""`view`: a splat in the browser, for whoever has its URL."""
