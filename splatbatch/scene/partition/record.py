@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, model_validator
+from pydantic_core import core_schema
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
@@ -30,27 +32,59 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
 """Of a folder, and nothing else."""
 
 
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True, strict=True, defer_build=True)
+
+
+class BoxForm(_Part):
+    """A half-open box: lower <= x < upper on each of the partition's axes; null is a side that is infinitely far."""
+
+    lower: tuple[Side, Side, Side]
+    upper: tuple[Side, Side, Side]
+
+    @model_validator(mode="after")
+    def _has_room(self) -> BoxForm:
+        for low, high in zip(self.lower, self.upper, strict=True):
+            if low is not None and high is not None and not low < high:
+                raise ValueError(f"should have room: lower {low} is not below upper {high}")
+        return self
+
+
+def box_of(form: BoxForm) -> Box:
+    """Return a box as a file has it, null for a side that is infinitely far."""
+    return box_between(form.lower, form.upper)
+
+
+def _box_schema(_: Any, handler: Callable[[Any], core_schema.CoreSchema]) -> core_schema.CoreSchema:
+    return core_schema.no_info_after_validator_function(box_of, handler(BoxForm))
+
+
+BoxInFile = Annotated[Box, GetPydanticSchema(_box_schema)]
+
+
 @dataclass(frozen=True)
 class Core:
-    """What a patch is responsible for, and what it was cut from."""
+    """A patch: where it is responsible, and what it was cut from."""
 
-    name: str
-    """Of the patch, and of its folder."""
-    core: Box
-    """The cores of a partition tile space; outer sides are infinite."""
-    grown: Box
+    __pydantic_config__: ClassVar[ConfigDict] = _Part.model_config
+
+    name: Name
+    """Of its folder, beside this file."""
+    core: BoxInFile
+    """Where it is responsible; the cores of all patches tile space, outer sides are infinite."""
+    grown: BoxInFile
     """The core with the overlap around it; infinite sides stay so."""
-    bounds: Box
-    """Finite: the core as far as the scene reaches."""
-    num_images: int = 0
-    num_points: int = 0
-    """Of the patch's model."""
-    num_core_points: int = 0
-    """Of the patch's model, inside the core."""
-    cost: float = 0.0
-    """Share of the scene's work."""
+    bounds: BoxInFile
+    """The core as far as the scene reaches; finite."""
+    num_images: Count = 0
+    num_points: Count = 0
+    """Of its model."""
+    num_core_points: Count = 0
+    """Of its model, inside the core."""
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Share of the scene's work, as the cuts balance it."""
     cut_from: str = ""
-    """SHA-256 of all that its files hold."""
+    """SHA-256 of all that its files hold; a later split that comes to the same leaves the patch as it is."""
 
 
 @dataclass(frozen=True)
@@ -144,12 +178,6 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
         raise SceneError(f"{path}: cannot be read ({error.strerror})", AGAIN) from error
     except ValidationError as error:
         raise SceneError(f"{path}: {first_mistake(error)}", AGAIN) from error
-    cores = tuple(
-        Core(
-            **{**dict(patch), "core": box_of(patch.core), "grown": box_of(patch.grown), "bounds": box_of(patch.bounds)}
-        )
-        for patch in form.patches
-    )
     found = Partition(
         path=path,
         source=Path(os.path.normpath(path.parent / form.source)),
@@ -157,7 +185,7 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
         offset=form.offset,
         test=frozenset(form.test),
         contiguous=frozenset(form.contiguous),
-        cores=cores,
+        cores=form.patches,
         overlap=form.overlap,
         train=frozenset(form.train),
         grid=form.grid,
@@ -218,46 +246,6 @@ def absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True, strict=True, defer_build=True)
-
-
-class BoxForm(_Part):
-    """A half-open box: lower <= x < upper on each of the partition's axes; null is a side that is infinitely far."""
-
-    lower: tuple[Side, Side, Side]
-    upper: tuple[Side, Side, Side]
-
-    @model_validator(mode="after")
-    def _has_room(self) -> BoxForm:
-        for low, high in zip(self.lower, self.upper, strict=True):
-            if low is not None and high is not None and not low < high:
-                raise ValueError(f"should have room: lower {low} is not below upper {high}")
-        return self
-
-
-class PatchForm(_Part):
-    """A patch: where it is responsible, and what it was cut from."""
-
-    name: Name
-    """Of its folder, beside this file."""
-    core: BoxForm
-    """Where it is responsible; the cores of all patches tile space."""
-    grown: BoxForm
-    """The core with the overlap around it."""
-    bounds: BoxForm
-    """The core as far as the scene reaches; finite."""
-    num_images: Count = 0
-    num_points: Count = 0
-    """Of its model."""
-    num_core_points: Count = 0
-    """Of its model, inside the core."""
-    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Share of the scene's work, as the cuts balance it."""
-    cut_from: str = ""
-    """SHA-256 of all that its files hold; a later split that comes to the same leaves the patch as it is."""
-
-
 class PartitionForm(_Part):
     """How a scene was cut into patches, and what is decided once for all of them."""
 
@@ -274,7 +262,7 @@ class PartitionForm(_Part):
     """By how much a core is grown, of its own width."""
     grid: tuple[Count, Count] | None = None
     """Rows, and patches in each, where that was asked for: asked for again, the cores stay where they are."""
-    patches: Annotated[tuple[PatchForm, ...], Field(min_length=1)]
+    patches: Annotated[tuple[Core, ...], Field(min_length=1)]
     test: tuple[str, ...]
     """Photographs that are held out in every patch, by image name."""
     contiguous: tuple[str, ...] = ()
@@ -329,8 +317,3 @@ def first_mistake(error: Any) -> str:
     key = ".".join(str(part) for part in first["loc"])
     value = "" if first["type"] in ("missing", "json_invalid") else f"{str(first['input'])[:80]}: "
     return f"{key}: {value}{first['msg']}" if key else str(first["msg"])
-
-
-def box_of(form: Any) -> Box:
-    """Return a box as a file has it, null for a side that is infinitely far."""
-    return box_between(form.lower, form.upper)
