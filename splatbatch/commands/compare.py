@@ -8,7 +8,7 @@ from rich.table import Table
 
 from splatbatch.commands.output import open_console, open_table, print_json
 from splatbatch.failures.causes import in_words
-from splatbatch.monitor.table import narrowed
+from splatbatch.monitor.table import figure, narrowed
 from splatbatch.night.compare import Attempts, Runs, attempts_at, compare_runs
 from splatbatch.plain_text import assignments, clock, counted, one_line
 from splatbatch.tasks.batch import open_batch
@@ -44,8 +44,8 @@ def attempt_table(found: Attempts, width: int) -> Table:
         outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome
         note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
         note += ", on other pixels" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
-        figures = (*(_shown(one, ".2f") for one in (row.psnr_covered, row.psnr)), _shown(row.ssim, ".4f"))
-        cells = (*figures, _shown(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
+        figures = (*(figure(one, ".2f") for one in (row.psnr_covered, row.psnr)), figure(row.ssim, ".4f"))
+        cells = (*figures, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
         table.add_row(str(row.number), one_line(outcome), one_line(assignments(row.changes)), *cells)
     return narrowed(table, (10, 7, 6, 9, 8, 2, 3, 4, 5), width)
 
@@ -54,17 +54,13 @@ def _show(found: Runs) -> None:
     headings = ("patch", "covered dB", "", "PSNR dB", "", "gain", "Gaussians", "", "time", "")
     table = open_table(headings, ("patch",))
     for pair in found.patches:
-        figures = [_shown(value, ".2f") for value in (*pair.psnr_covered, *pair.psnr)]
-        figures.append(_shown(pair.gain_db, "+.2f"))
-        counts = [_shown(value, ",d") for value in pair.num_gaussians]
+        figures = [figure(value, ".2f") for value in (*pair.psnr_covered, *pair.psnr)]
+        figures.append(figure(pair.gain_db, "+.2f"))
+        counts = [figure(value, ",d") for value in pair.num_gaussians]
         table.add_row(one_line(pair.patch), *figures, *counts, *(clock(value) for value in pair.seconds))
     console, (first, second) = open_console(), map(one_line, found.runs)
     narrowed(table, (9, 6, 6, 5, 5, 8, 3, 3, 1, 1), console.width)
     console.print(f"first: {first}, second: {second}", markup=False)
     console.print(table)
-    mean = _shown(found.mean_gain_db, "+.2f") or "unknown"
+    mean = figure(found.mean_gain_db, "+.2f") or "unknown"
     console.print(f"mean gain: {mean} dB over {counted(len(found.gains), 'patch', 'es')}", markup=False)
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)

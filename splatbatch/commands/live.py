@@ -7,7 +7,6 @@ import http
 import json
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -18,11 +17,11 @@ import typer
 from splatbatch.commands.loopback import LOOPBACK, Guard, LoopbackHandler, open_server, serve_until_interrupted
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
+from splatbatch.night.status import spelled_crew
 from splatbatch.plain_text import one_line
 from splatbatch.report import live_page
-from splatbatch.store.claims import AtWork, at_work, in_short
+from splatbatch.store.claims import at_work
 from splatbatch.store.lock import holder
-from splatbatch.store.records.run import Holder
 from splatbatch.store.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.status import PatchStatus, read_status
@@ -164,7 +163,7 @@ class Board:
             "line": batch_line(found),
             "eta_s": batch_eta_s(found),
             "left": num_left(found),
-            "run": " and ".join(filter(None, (_who(running), _others(at_work(self._watcher, but=LOCAL))))),
+            "run": " and ".join(spelled_crew(running, at_work(self._watcher, but=LOCAL))),
             "running": [_row(one) for one in found if one.state == "running"],
             "states": {one.patch: one.state for one in found},
             "version": self._version(found),
@@ -180,14 +179,6 @@ class Board:
         facts = [(one.patch, one.state, one.attempt, one.cause) for one in found]
         sizes = [path.stat().st_size for path in self._batch.output.ledgers() if path.exists()]
         return hashlib.sha256(repr((facts, sizes)).encode()).hexdigest()[:16]
-
-
-def _who(running: Holder | None) -> str:
-    return f"process {running.pid} on {running.host}" if running else ""
-
-
-def _others(workers: Sequence[AtWork]) -> str:
-    return (in_short(workers) or "1 worker") if workers else ""
 
 
 def _row(status: PatchStatus) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from rich.text import Text
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.engines.workers import EngineWorkers
 from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_table
-from splatbatch.night.status import Standings, index_of, standings, statuses_of
+from splatbatch.night.status import Standings, index_of, spelled_crew, standings, statuses_of
 from splatbatch.plain_text import clock, one_line
-from splatbatch.store.claims import at_work, in_short, lines_of
+from splatbatch.store.claims import at_work, lines_of
 from splatbatch.store.index import Index
 from splatbatch.store.lock import holder
 from splatbatch.store.workers import Watcher
@@ -151,8 +151,7 @@ def _repeat(show: Callable[[], float], watched: Watched) -> None:
 def _last_line(found: Standings) -> str:
     """Return how it went so far, who goes on with it, and for how long."""
     running, workers = found.running, [one for one in found.workers if not one.is_frozen]
-    known = [f"process {running.pid} on {running.host}"] if running else []
-    known += [in_short(workers) or "1 worker"] if workers else []
+    known = spelled_crew(running, workers)
     who = " and ".join(known) or "nobody"
     eta = batch_eta_s(found.statuses) if known else None
     to_go = f" About {clock(eta)} to go." if eta is not None else ""

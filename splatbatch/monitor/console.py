@@ -13,8 +13,9 @@ from rich.text import Text
 
 from splatbatch import terminal
 from splatbatch.failures.causes import spelled
+from splatbatch.monitor.history import with_changes
 from splatbatch.monitor.table import batch_line, live_view, num_left, num_shown
-from splatbatch.plain_text import assignments, clock, counted, one_line
+from splatbatch.plain_text import clock, counted, one_line
 from splatbatch.store import events
 from splatbatch.store.claims import at_work
 from splatbatch.store.events import AttemptEnded, Event
@@ -190,10 +191,6 @@ def _attempt_ended(event: AttemptEnded) -> str:
     return f"{who} stopped: {event.reason or ''}"
 
 
-def _changes(event: events.AttemptStarted | events.Retried) -> str:
-    return f" with {assignments(event.changes)}" if event.changes else ""
-
-
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.BatchStarted: lambda event: f"{how_many(event.patches)} to train on {', '.join(event.slots)}",
     events.Forecasted: lambda event: event.text,
@@ -202,10 +199,10 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.Awaited: lambda event: event.words,
     events.Unwell: lambda event: f"{event.check}: {event.message}",
     events.AttemptStarted: lambda event: (
-        f"{event.patch}: attempt {event.attempt} started on {event.slot}{_changes(event)}"
+        f"{event.patch}: attempt {event.attempt} started on {event.slot}{with_changes(event)}"
     ),
     events.AttemptEnded: _attempt_ended,
-    events.Retried: lambda event: f"{event.patch}: again in {event.wait_s or 0:.0f} s{_changes(event)}",
+    events.Retried: lambda event: f"{event.patch}: again in {event.wait_s or 0:.0f} s{with_changes(event)}",
     events.GaveUp: lambda event: f"{event.patch}: given up: {event.reason}",
     events.Refused: lambda event: f"{event.patch}: refused: {event.reason}",
     events.Tight: lambda event: f"{event.patch}: {event.reason}",

@@ -34,13 +34,13 @@ def _in_words(event: OfPatch, output: OutputFolder) -> Iterator[str]:
     at = moment(event.t or 0.0)
     match event:
         case AttemptStarted():
-            yield f"{at}  attempt {event.attempt or 0} on {event.slot}{_with(event)}"
+            yield f"{at}  attempt {event.attempt or 0} on {event.slot}{with_changes(event)}"
         case Gate():
             yield f"  its slot was not fit for {event.waited_s or 0:.1f} s before: {event.reason}"
         case AttemptEnded():
             yield from _end(event, output)
         case Retried():
-            yield f"  then: again after {event.wait_s or 0:.0f} s{_with(event)}{_witnesses(event)}"
+            yield f"  then: again after {event.wait_s or 0:.0f} s{with_changes(event)}{_witnesses(event)}"
         case GaveUp():
             yield f"  then: given up: {event.reason}{_witnesses(event)}"
         case Accepted() | Restored():
@@ -68,7 +68,8 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
         yield f"  stopped {where}: {event.reason or ''}"
 
 
-def _with(event: AttemptStarted | Retried) -> str:
+def with_changes(event: AttemptStarted | Retried) -> str:
+    """Return what is changed for an attempt, to go on a sentence with."""
     return f" with {assignments(event.changes)}" if event.changes else ""
 
 

@@ -122,11 +122,12 @@ def _share(status: PatchStatus) -> str:
     return f"{100 * status.step // status.max_steps}%" if status.max_steps and status.state == "running" else ""
 
 
-def _number(value: float | None, form: str) -> str:
+def figure(value: float | None, form: str) -> str:
+    """Return a figure in words; nothing for one that nobody knows."""
     return "" if value is None else format(value, form)
 
 
-COVERED = Column("covered dB", lambda status: _number(status.psnr_covered, ".2f"), narrow=True, worth=7)
+COVERED = Column("covered dB", lambda status: figure(status.psnr_covered, ".2f"), narrow=True, worth=7)
 """Only where there is one."""
 COLUMNS = (
     Column("patch", lambda status: _text(status.patch), narrow=True, is_text=True, worth=9),
@@ -134,13 +135,13 @@ COLUMNS = (
     Column("", _bar, narrow=True, is_text=True),
     Column("", _share, narrow=True, worth=6),
     Column("step", _step),
-    Column("it/s", lambda status: _number(status.steps_per_s, ".1f")),
-    Column("loss", lambda status: _number(status.loss, ".4f"), narrow=True),
+    Column("it/s", lambda status: figure(status.steps_per_s, ".1f")),
+    Column("loss", lambda status: figure(status.loss, ".4f"), narrow=True),
     COVERED,
-    Column("PSNR dB", lambda status: _number(status.psnr, ".2f"), narrow=True, worth=7),
-    Column("Gaussians", lambda status: _number(status.num_gaussians, ",d")),
-    Column("GPU MiB", lambda status: _number(status.gpu_used_mib, ",d")),
-    Column("°C", lambda status: _number(status.gpu_temperature_c, "d")),
+    Column("PSNR dB", lambda status: figure(status.psnr, ".2f"), narrow=True, worth=7),
+    Column("Gaussians", lambda status: figure(status.num_gaussians, ",d")),
+    Column("GPU MiB", lambda status: figure(status.gpu_used_mib, ",d")),
+    Column("°C", lambda status: figure(status.gpu_temperature_c, "d")),
     Column("time", lambda status: clock(status.seconds), narrow=True, worth=5),
     Column("to go", lambda status: clock(status.eta_s), worth=4),
     Column("attempt", lambda status: _text(status.attempt), is_text=True),

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from splatbatch import reader
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.identity import FileFacts
+from splatbatch.monitor.telling import say, tell
 from splatbatch.outcome import Failed, Outcome
-from splatbatch.plain_text import moment, one_line
 from splatbatch.reader import ENDLESS, Answer, Done, Hang, Patience, answer, answers
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import spell
@@ -148,7 +145,7 @@ class Looking:
         """Settle something; where it is otherwise than before, decide anew: results are stale."""
         batch, before = looked.batch, looked.batch.record(thing) or thing.kind()
         for line in _scene_value(answer(partial(_settled, self.wish, looked), thing, self.patience), thing.what):
-            _say(line)
+            say(line)
         record = thing.stored(batch.config, batch.output)
         if record is None:
             return looked
@@ -215,11 +212,6 @@ def _scene_value(found: Answer, what: str) -> Any:
         raise SceneError(f"{what} could not be settled: {words}", hint) from error
 
 
-def _say(words: str) -> None:
-    """Tell it as the console does that follows: a line with its time, on stderr."""
-    typer.echo(f"{moment(time.time())} {one_line(words)}", err=True)
-
-
 def refuse(looked: Looked, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
     """Write down what the audits found; return the patches that must not be trained, each with the reason."""
     todo = looked.todo
@@ -232,7 +224,7 @@ def refuse(looked: Looked, ledger: Ledger, *, verify: bool) -> Mapping[str, str]
     if todo.tasks and refused.keys() >= set(todo.names):
         others = [task.name for task in of_patches(todo.every) if task.name not in refused]
         said = f"{spell([*refused])}: refused by the audit, and nothing else is to be trained" if others else ""
-        typer.echo(one_line(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`"), err=True)
+        tell(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`")
     return refused
 
 

@@ -148,17 +148,14 @@ def _cut(options: SceneOptions, show: Show) -> None:
     """Cut the scene, unless it is cut already as it was asked for."""
     patches = options.patches
     before = partition_of(patches) if patches.is_dir() else None
-    if before is not None and options.max_images is None and _is_same(before.source, find_source(options.source)):
+    is_as_asked = before is not None and options.max_images is None
+    if before is not None and is_as_asked and before.source.resolve() == find_source(options.source).resolve():
         check_scene(before)
         say("split: 1 of 4: the scene is cut already")
         return
     say("split: 1 of 4")
     asked = SplitRequest(options.source, options.images, patches, SplitOptions(options.max_images), trained_in(patches))
     show(split(asked, dry_run=False))
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
 
 
 def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from splatbatch.engines.workers import EngineWorkers
 from splatbatch.monitor.table import batch_eta_s
-from splatbatch.store.claims import AtWork, at_work
+from splatbatch.store.claims import AtWork, at_work, in_short
 from splatbatch.store.index import LEAST_NEWS, Index
 from splatbatch.store.lock import holder
 from splatbatch.store.records.run import Holder, WorkerRecord
@@ -79,6 +80,12 @@ class Standings:
         seen = self.crew.seen.items()
         jobs = tuple(Job(handle, cast("State", type(one).__name__.lower()), **vars(one)) for handle, one in seen)
         return Status(summary(self.statuses), self.running, batch_eta_s(self.statuses), workers, jobs, self.statuses)
+
+
+def spelled_crew(running: Holder | None, workers: Sequence[AtWork]) -> list[str]:
+    """Return who works on a batch in words: the run that holds its folder, and how many workers of their own."""
+    known = [f"process {running.pid} on {running.host}"] if running else []
+    return [*known, *([in_short(workers) or "1 worker"] if workers else [])]
 
 
 def index_of(batch: Batch) -> Index | None:

@@ -81,7 +81,7 @@ def _by_records(name: str, result: Result, found: Inspection) -> Certificate:
         settings_hash=depends.effective or depends.recipe,
         holdout={name: _known_of(found, name, _told_of(one)) for name, one in photos.items() if one.psnr is not None},
         offset=depends.offset,
-        made_with=_versions(result),
+        made_with={**result.metrics.made_with, "splatbatch": result.version},
     )
 
 
@@ -103,7 +103,7 @@ def certificate_of_scene(folder: SceneFolder, training: Mapping[str, Any], found
         num_gaussians=merged.num_gaussians,
         settings=dict(training),
         settings_hash=merged.key,
-        inputs=_parts(merged),
+        inputs={f"patches/{one.patch}/splat.ply": one.sha256 for one in merged.parts if one.sha256},
         holdout={name: _known_of(found, name, _told_in(one)) for name, one in held_out.items()},
         offset=read_header(folder.splat).offset,
         made_with={"splatbatch": merged.version} if merged.version else {},
@@ -142,15 +142,6 @@ def product(task: Task | None, config: Config, output: OutputFolder) -> Product:
 def _training(config: Config) -> Mapping[str, Any]:
     training: Mapping[str, Any] = config.recipe("").model_dump(mode="json")["training"]
     return training
-
-
-def _parts(merged: Merge) -> dict[str, str]:
-    return {f"patches/{one.patch}/splat.ply": one.sha256 for one in merged.parts if one.sha256}
-
-
-def _versions(result: Result) -> dict[str, str]:
-    """Return what a splat was made with."""
-    return {**result.metrics.made_with, "splatbatch": result.version}
 
 
 def _known_of(found: Inspection, name: str, figures: Mapping[str, float]) -> dict[str, float]:

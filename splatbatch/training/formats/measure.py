@@ -22,7 +22,7 @@ from splatbatch.training.loss import MOST_PSNR_DB, masked, psnr
 from splatbatch.training.photos.views import Folders, Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.scene.photographs import Photographs, Shot, usual_unit
+from splatbatch.training.scene.photographs import Photographs, Shot, spread, usual_unit
 from splatbatch.training.scene.store import Store
 from splatbatch.training.session import open_device
 
@@ -43,7 +43,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     recipe = Recipe.model_validate(settings.recipe)
     device = open_device(recipe.training.device)
     model = shifted(read_reconstruction(Path(settings.sparse)), settings.offset)
-    names = _spread(settings.holdout or sorted(image.name for image in model.images), settings.most_views)
+    names = spread(settings.holdout or sorted(image.name for image in model.images), settings.most_views)
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     photographs = Photographs(model, folders, recipe.training, names)
     stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}
@@ -97,9 +97,3 @@ def _store(path: Path, device: torch.device) -> Store:
         return Store(index_blocks(path), device, MOST_HELD)
     except (OSError, ValueError) as error:
         raise SceneError(f"{path}: cannot be read ({error})") from error
-
-
-def _spread(names: tuple[str, ...] | list[str], most: int) -> list[str]:
-    """Return at most so many, evenly spread over all."""
-    count = min(most, len(names))
-    return [names[place * len(names) // count] for place in range(count)]

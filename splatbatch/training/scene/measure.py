@@ -22,7 +22,7 @@ from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
 from splatbatch.training.photos.views import Folders, covered_in
 from splatbatch.training.scene.opened import Scene
-from splatbatch.training.scene.photographs import Photographs
+from splatbatch.training.scene.photographs import Photographs, spread
 from splatbatch.training.scene.sides import Sides
 from splatbatch.training.scene.summary import Pair, measured, of_photos
 
@@ -142,13 +142,7 @@ def _views_of(scene: Scene, seam: Seam) -> list[str]:
     held_out = _across(scene, seam, scene.held_out)
     others = _across(scene, seam, sorted(scene.shares.keys() - set(held_out)))
     room = max(0, MOST_VIEWS - len(held_out))
-    return [*_spread(held_out, MOST_VIEWS), *_spread(others, room)]
-
-
-def _spread(names: Sequence[str], most: int) -> list[str]:
-    """Return at most so many, evenly spread over all."""
-    count = min(most, len(names))
-    return [names[place * len(names) // count] for place in range(count)]
+    return [*spread(held_out, MOST_VIEWS), *spread(others, room)]
 
 
 def _seen_from_both(scene: Scene, seam: Seam, photographs: Photographs, names: Sequence[str]) -> SeamMeasured:
