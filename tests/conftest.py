@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -24,12 +25,23 @@ sys.dont_write_bytecode = False  # what pytest makes of each assert takes longer
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-# what commands of tests have read of files is none of the user's
-os.environ["SPLATBATCH_CACHE"] = tempfile.mkdtemp(prefix="splatbatch-cache-")
+# a disk takes 10 ms for each fsync, and a night has dozens: what tests write lies in memory where there is room for it
+MEMORY, ROOM_BYTES = Path("/dev/shm"), 6 << 30
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
+    room = os.statvfs(MEMORY)
+    if room.f_bavail * room.f_frsize >= ROOM_BYTES and not room.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
-# a shell that starts us in the background has Ctrl-C ignored, also by all that we start: tests send it
+# what commands of tests have read of files is none of the user's
+CACHE = tempfile.mkdtemp(prefix="splatbatch-cache-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+os.environ["SPLATBATCH_CACHE"] = CACHE
+
+# a shell that starts us in the background has Ctrl-C ignored, nohup the end of the terminal, also by all that we start:
+# tests send both
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # 200 ms for an example, hypothesis's own limit, is nothing on a machine that has other work
 settings.register_profile("quick", deadline=None, max_examples=10)
@@ -39,28 +51,14 @@ settings.load_profile("quick")
 
 collect_ignore = [] if gpus() else ["gpu"]
 
-TOGETHER = (
-    "tests/commands/test_merge_command.py",
-    "tests/commands/test_begin.py",
-    "tests/commands/test_capture_command.py",
-    "tests/commands/test_inspect_command.py",
-    "tests/docs/test_blocks.py",
-    "tests/engines/test_contract.py",
-    "tests/engines/test_ray.py",
-    "tests/engines/test_slurm.py",
-    "tests/publish/test_globe.py",
-    "tests/publish/test_hand_over_page.py",
-    "tests/publish/test_publish_command.py",
-    "tests/report/test_browser.py",
-    "tests/report/test_kinds_in_browser.py",
-    "tests/report/test_viewer.py",
-    "tests/scheduler/test_scheduler_bars.py",
-    "tests/tasks/test_sweep_bars.py",
-    "tests/training/test_dropping.py",
-    "tests/training/test_inspection.py",
-    "tests/training/test_interpreted_kernels.py",
-)
-"""Files whose tests share what takes seconds to make: one worker runs them all."""
+ONE_WORKER = {
+    "tests/splats/test_ply.py": "gsply",
+    "tests/splats/test_preview.py": "gsply",
+    **{f"tests/training/test_{name}_kernels.py": "kernels" for name in ("blend", "list", "loss", "project", "step")},
+}
+"""Files whose tests share what a process takes seconds to load or to compile."""
+ENGINES = ("slurm", "ray")
+"""Those whose site takes long to put up."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -79,15 +77,25 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Cost(shown))
 
 
+def pytest_unconfigure() -> None:
+    shutil.rmtree(CACHE, ignore_errors=True)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out test by test, but for the files that stay together."""
+    """Hand out test by test, but for those that share what takes seconds to make: one worker runs them all."""
     from xdist.scheduler import LoadScopeScheduling
+
+    files = (ROOT / "tests").rglob("test_*.py")
+    whole = {str(path.relative_to(ROOT)) for path in files if 'scope="module"' in path.read_text()}
 
     class Scheduler(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            return path if path in TOGETHER else nodeid
+            for engine in ENGINES:
+                if path == f"tests/engines/test_{engine}.py" or f"[{engine}" in nodeid:
+                    return engine
+            return ONE_WORKER.get(path, path if path in whole else nodeid)
 
     return Scheduler(config, log)
 
@@ -108,8 +116,9 @@ def is_asked_for(item: pytest.Item, config: pytest.Config) -> bool:
     if item.get_closest_marker("long"):
         return bool(config.getoption("--long"))
     if slow := item.get_closest_marker("slow"):
-        is_the_quick_one = hasattr(item, "callspec") and item.callspec.id == slow.kwargs.get("but")
-        return bool(config.getoption("--all") or config.getoption("--long")) or is_the_quick_one
+        quick = slow.kwargs.get("but", ())
+        is_quick = hasattr(item, "callspec") and item.callspec.id in ((quick,) if isinstance(quick, str) else quick)
+        return bool(config.getoption("--all") or config.getoption("--long")) or is_quick
     return True
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from command_line import invoke
 from PIL import Image
+from sampled import each
 
 from splatbatch.machine import gpu
 from splatbatch.store.layout import OutputFolder
@@ -114,7 +115,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "words"), REFUSALS)
+@pytest.mark.parametrize(("spoil", "words"), each(4, REFUSALS))
 def test_a_patch_that_cannot_be_trained_is_refused_and_the_other_is_trained(
     batch: FakeBatch, spoil: Spoil, words: list[str]
 ) -> None:

@@ -38,6 +38,9 @@ OUTPUT = (
 )
 
 
+FILES = (*SCENE, *(f"output/{name}" for name in OUTPUT))
+
+
 @pytest.fixture(scope="module")
 def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
     batch = trained(tmp_path_factory.mktemp("trained") / "batch")
@@ -60,12 +63,15 @@ def put_pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
-@pytest.mark.parametrize("file", [*SCENE, *(f"output/{name}" for name in OUTPUT)])
-def test_a_pipe_in_place_of_a_file_holds_up_no_command(batch: FakeBatch, file: str) -> None:
+@pytest.mark.parametrize("of", [pytest.param("all", marks=pytest.mark.slow), "two"])
+@pytest.mark.parametrize("file", FILES)
+def test_a_pipe_in_place_of_a_file_holds_up_no_command(batch: FakeBatch, file: str, of: str) -> None:
     sections = {"masks/img3.png.png": {"scene": {"masks": "masks"}}, "holdout.txt": {"evaluation": HELD_OUT}}
     batch.change(**sections.get(file, {}))
     put_pipe(batch.folder / file)
-    for command in OF_SCENE if file in SCENE else OF_OUTPUT:
+    commands = OF_SCENE if file in SCENE else OF_OUTPUT
+    first = 2 * FILES.index(file) % len(commands)
+    for command in commands if of == "all" else commands[first : first + 2]:
         ended = within(SECONDS, *command.split(), batch=batch)
         assert "Traceback" not in ended.out + ended.err, (command, ended.err)
         assert ended.code in range(7), (command, ended.err)

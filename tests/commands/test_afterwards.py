@@ -141,6 +141,7 @@ def test_publishing_is_interrupted_at_once_and_people_are_told(
     assert events_of(batch, "afterwards/publish") == [("attempt_started", None), ("attempt_ended", "stopped")]
 
 
+@pytest.mark.slow(but="fault0")
 @pytest.mark.parametrize("fault", [MemoryError("too much"), RecursionError("too deep"), ValueError("x"), OSError("y")])
 def test_a_fault_while_publishing_changes_no_exit_code(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, fault: Exception
@@ -206,7 +207,7 @@ def test_a_turn_is_awaited_while_another_publish_is_at_work(batch: FakeBatch) ->
     asked(batch.make("p0"))
     left = batch.folder / "site" / f".work.{os.uname().nodename}.{os.getppid()}"  # of a process that lives
     left.mkdir(parents=True)
-    threading.Timer(6, left.rmdir).start()
+    threading.Timer(3, left.rmdir).start()
     assert batch.run("train").returncode == 0
     assert site(batch) == ["p0.ply", "publish.json"]
     assert invoke("report", batch=batch).code == 0

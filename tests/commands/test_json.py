@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from command_line import invoke
+from fake_batch import FakeBatch
 from jsonschema import Draft202012Validator, ValidationError
 from published_shapes import PUBLISHED, checked
 from typer.main import get_command
@@ -15,13 +16,11 @@ from typer.main import get_command
 from splatbatch.cli.app import app
 from splatbatch.commands.schema import printed, schema_of
 
-if TYPE_CHECKING:
-    from fake_batch import FakeBatch
 
-
-@pytest.fixture
-def night(batch: FakeBatch) -> FakeBatch:
-    """A batch after a bad night: one trained, one failed for good, one refused."""
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    """A batch after a bad night: one trained, one failed for good, one refused. No test changes it."""
+    batch = FakeBatch(tmp_path_factory.mktemp("night"))
     lines = ["exit 1 CUDA error: out of memory"] * 5
     batch.make("p0", "p1", "p2", patches={"p1": {"training": {"seed": 7}}}).script(p1=lines)
     (batch.folder / "patches/p2/sparse/0/points3D.txt").unlink()

@@ -10,6 +10,7 @@ from command_line import invoke
 from cut_batch import copy_of, trained
 from cut_quarry import accept, cut_quarry, quarry_splat
 from fake_batch import FakeBatch, write_model
+from sampled import each
 
 from splatbatch.config import load
 
@@ -30,7 +31,7 @@ def cut(merged_once: FakeBatch, tmp_path: Path) -> FakeBatch:
     return copy_of(merged_once, tmp_path / "batch")
 
 
-@pytest.mark.parametrize("place", ["images", "images/ours", "patches/p0/sparse/0"])
+@pytest.mark.parametrize("place", each(2, ["images/ours", "images", "patches/p0/sparse/0"]))
 @pytest.mark.parametrize(
     "command",
     [

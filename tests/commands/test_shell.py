@@ -54,8 +54,7 @@ def test_help_cuts_no_summary_short() -> None:
     "command", ["explain", "retry", "explain --log", "status", "plan", "publish --as ply", "verify-dims", "config show"]
 )
 def test_a_patch_is_an_argument_and_help_says_that_alone(batch: FakeBatch, command: str) -> None:
-    batch.make("p0", "p1").run("train")
-    ended = invoke(*command.split(), "p9", batch=batch)
+    ended = invoke(*command.split(), "p9", batch=batch.make("p0", "p1"))
     assert (ended.code, "p9: no such patch" in ended.err) == (2, True)
     assert "--patch" not in invoke(*command.split(), "-h").out
 
@@ -75,6 +74,7 @@ def completed(batch: FakeBatch, line: str, shell: str = "bash") -> list[str]:
     return [word.partition("\t")[0] for word in ended.stdout.splitlines()]
 
 
+@pytest.mark.slow(but=("bash-splatbatch retry p1-words2", "fish-splatbatch retry p1-words2"))
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,15 +25,31 @@ NAMES = [f"img{i}.png" for i in range(9)]
 UNLIKE = {name: 0.7 + 0.08 * number for number, name in enumerate(NAMES)}
 
 
-@pytest.fixture
-def unlike(batch: FakeBatch) -> FakeBatch:
-    """Two patches that share nine photographs, the brightest twice as bright as the darkest."""
+def unlike_in(batch: FakeBatch) -> FakeBatch:
+    """Make two patches that share nine photographs, the brightest twice as bright as the darkest."""
     batch.make("p0", "p1")
     for name in ("p0", "p1"):
         coloured(batch.folder / "patches" / name, UNLIKE)
     for name, gain in UNLIKE.items():
         shade(batch.folder / "images" / name, gain)
     return batch
+
+
+@pytest.fixture
+def unlike(batch: FakeBatch) -> FakeBatch:
+    return unlike_in(batch)
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    batch = unlike_in(FakeBatch(tmp_path_factory.mktemp("trained") / "batch"))
+    assert batch.run("train").returncode == 0
+    return batch
+
+
+@pytest.fixture
+def trained(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+    return trained_once.copied(tmp_path / "batch")
 
 
 def colors(batch: FakeBatch) -> dict[str, Any]:
@@ -81,32 +98,29 @@ def test_whether_tones_are_as_they_were_is_told_without_reading_a_model(
     assert solve(batch, batch.tasks, batch.record(TONES))[1] == ("",)
 
 
-def test_tones_are_kept_until_a_photograph_changes(unlike: FakeBatch) -> None:
-    unlike.run("train")
-    before = (unlike.output / "colors.json").stat().st_mtime_ns
-    assert "colours:" not in unlike.run("retry", "p0", "--force").stderr
-    assert (unlike.output / "colors.json").stat().st_mtime_ns == before
-    shade(unlike.folder / "images" / "img3.png", 1.5)
-    assert "colours: 9 photographs" in unlike.run("train").stderr
+def test_tones_are_kept_until_a_photograph_changes(trained: FakeBatch) -> None:
+    before = (trained.output / "colors.json").stat().st_mtime_ns
+    assert "colours:" not in trained.run("retry", "p0", "--force").stderr
+    assert (trained.output / "colors.json").stat().st_mtime_ns == before
+    shade(trained.folder / "images" / "img3.png", 1.5)
+    assert "colours: 9 photographs" in trained.run("train").stderr
 
 
 @pytest.mark.parametrize(("times", "expected"), [(1.005, "trained"), (1.03, "stale")])
 def test_a_gain_that_moves_by_more_than_a_hundredth_makes_results_stale(
-    unlike: FakeBatch, times: float, expected: str
+    trained: FakeBatch, times: float, expected: str
 ) -> None:
-    unlike.run("train")
-    move(unlike, "img4.png", times)
-    assert states(unlike) == [expected] * 2
+    move(trained, "img4.png", times)
+    assert states(trained) == [expected] * 2
     told = "the tones of photographs have changed: img4.png by 3 %" if expected == "stale" else "trained"
-    assert reasons(unlike) == dict.fromkeys(("p0", "p1"), told)
+    assert reasons(trained) == dict.fromkeys(("p0", "p1"), told)
 
 
-def test_a_gain_of_a_photograph_that_no_patch_has_matters_to_none(unlike: FakeBatch) -> None:
-    unlike.run("train")
-    record = colors(unlike)
+def test_a_gain_of_a_photograph_that_no_patch_has_matters_to_none(trained: FakeBatch) -> None:
+    record = colors(trained)
     record["together"]["tones"]["other.png"] = [2.0, 2.0, 2.0]
-    (unlike.output / "colors.json").write_text(json.dumps(record))
-    assert states(unlike) == ["trained"] * 2
+    (trained.output / "colors.json").write_text(json.dumps(record))
+    assert states(trained) == ["trained"] * 2
 
 
 def cut(batch: FakeBatch) -> None:
@@ -191,33 +205,30 @@ def test_a_batch_without_tracks_is_trained_as_it_is(batch: FakeBatch) -> None:
 @pytest.mark.parametrize(
     "spoilt", ["", "[]", "{}", '{"together": 5, "scenes": []}', '{"together": {"tones": {"img0.png": [0, "x"]}}}']
 )
-def test_a_spoilt_record_is_solved_anew(unlike: FakeBatch, spoilt: str) -> None:
-    unlike.run("train")
-    (unlike.output / "colors.json").write_text(spoilt)
-    assert unlike.run("status").returncode in (0, 1)
-    unlike.run("retry", "p0", "--force")
-    assert len(colors(unlike)["together"]["tones"]) == 9
+def test_a_spoilt_record_is_solved_anew(trained: FakeBatch, spoilt: str) -> None:
+    (trained.output / "colors.json").write_text(spoilt)
+    assert trained.run("status").returncode in (0, 1)
+    trained.run("retry", "p0", "--force")
+    assert len(colors(trained)["together"]["tones"]) == 9
 
 
-def test_a_patch_that_is_added_leaves_the_others_fresh(unlike: FakeBatch) -> None:
-    unlike.run("train")
-    before = colors(unlike)["together"]["tones"]
+def test_a_patch_that_is_added_leaves_the_others_fresh(trained: FakeBatch) -> None:
+    before = colors(trained)["together"]["tones"]
     more = {f"new{number}.png": 1.6 for number in range(9)} | {"img8.png": UNLIKE["img8.png"]}
-    coloured(unlike.folder / "patches" / "p2", more)
+    coloured(trained.folder / "patches" / "p2", more)
     for name, gain in more.items():
         if name not in UNLIKE:
-            shade(unlike.folder / "images" / name, gain)
-    assert "colours: 18 photographs" in unlike.run("train").stderr
-    now = colors(unlike)["together"]["tones"]
-    assert (len(now), states(unlike)) == (18, ["trained"] * 3)
-    assert unlike.result("p0")["attempt"] == "attempt-01"
+            shade(trained.folder / "images" / name, gain)
+    assert "colours: 18 photographs" in trained.run("train").stderr
+    now = colors(trained)["together"]["tones"]
+    assert (len(now), states(trained)) == (18, ["trained"] * 3)
+    assert trained.result("p0")["attempt"] == "attempt-01"
     assert now["img4.png"] == pytest.approx(before["img4.png"], rel=0.005)
 
 
-def test_another_wish_by_set_stays_until_the_yaml_changes(unlike: FakeBatch) -> None:
-    unlike.run("train")
-    assert unlike.run("retry", "p0", "--set", "training.colors=as_is").returncode == 0
-    assert states(unlike) == ["trained"] * 2
+def test_another_wish_by_set_stays_until_the_yaml_changes(trained: FakeBatch) -> None:
+    assert trained.run("retry", "p0", "--set", "training.colors=as_is").returncode == 0
+    assert states(trained) == ["trained"] * 2
 
 
 def test_scenes_are_solved_each_by_itself(batch: FakeBatch) -> None:
@@ -248,9 +259,8 @@ def test_verify_dims_has_the_tones_in_json_if_asked_for(unlike: FakeBatch) -> No
 
 
 @pytest.mark.slow
-def test_status_needs_no_numpy_for_tones(unlike: FakeBatch) -> None:
-    unlike.run("train")
+def test_status_needs_no_numpy_for_tones(trained: FakeBatch) -> None:
     code = "import sys; from splatbatch import cli\ntry: cli.main()\nfinally: sys.exit('numpy' in sys.modules)"
     command = [sys.executable, "-c", code, "status"]
-    ended = subprocess.run(command, env=unlike.environment(), capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, env=trained.environment(), capture_output=True, text=True, check=False)
     assert ("2 of 2 patches trained" in ended.stdout, ended.returncode) == (True, 0)

@@ -89,6 +89,7 @@ def test_a_parent_that_is_killed_is_followed_by_another_and_nothing_is_trained_t
     see_nothing_left(elsewhere, site)
 
 
+@pytest.mark.slow
 def test_who_attaches_sees_it_end(elsewhere: FakeBatch, site: Site) -> None:
     elsewhere.script(p0=["await go"])
     assert elsewhere.run_apart("train", "--detach", timeout_s=200).returncode == 0
@@ -111,6 +112,7 @@ def test_a_worker_that_is_killed_costs_one_attempt(elsewhere: FakeBatch, site: S
     see_nothing_left(elsewhere, site)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_told_to_stop_is_followed_by_another(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)
     os.kill(worker_pid(job), signal.SIGTERM)
@@ -120,6 +122,7 @@ def test_a_worker_that_is_told_to_stop_is_followed_by_another(elsewhere: FakeBat
     see_nothing_left(elsewhere, site)
 
 
+@pytest.mark.slow
 def test_a_node_that_is_lost_costs_one_attempt(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)
     site.lose_node_of(job)
@@ -144,6 +147,7 @@ def has_claimed(batch: FakeBatch, worker: str, patch: str) -> bool:
     return bool(claims) and json.loads(claims[-1].read_text())["worker"] == worker
 
 
+@pytest.mark.slow
 def test_200_tasks_are_each_accepted_once(tmp_path: Any, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_TRAINER_INSTANT", "1")
     batch = make(tmp_path, 200)

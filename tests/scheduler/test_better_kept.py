@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,11 +24,17 @@ def kept(batch: FakeBatch) -> str:
     return batch.result("p0")["attempt"]
 
 
-@pytest.fixture
-def trained(batch: FakeBatch) -> FakeBatch:
-    """A batch whose second attempt is 8.1 dB worse than its first."""
-    batch.make("p0", "p1").script(p0=["measure 24.6", "measure 16.5"], p1=["measure 20"]).run("train")
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    batch = FakeBatch(tmp_path_factory.mktemp("trained") / "batch").make("p0", "p1")
+    batch.script(p0=["measure 24.6", "measure 16.5"], p1=["measure 20"]).run("train")
     return batch
+
+
+@pytest.fixture
+def trained(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+    """A batch whose second attempt is 8.1 dB worse than its first."""
+    return trained_once.copied(tmp_path / "batch")
 
 
 def test_a_worse_retry_leaves_the_better_splat_and_says_so(trained: FakeBatch) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from fake_batch import FakeBatch
+from sampled import each
 from scenarios import INVALID, SCENARIOS, Scenario
 
 LIMITS = {"stall_s": 1.5, "grace_s": 0.2}
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", each(3, SCENARIOS), ids=lambda scenario: scenario.name)
 def test_a_night(batch: FakeBatch, scenario: Scenario) -> None:
     batch.make("p5", "p7", limits=LIMITS, **scenario.settings).script(p5=scenario.lines)
     done = batch.run("train")

@@ -12,6 +12,7 @@ import command_line
 import doors
 import pytest
 from fake_trainer import FakeTrainer
+from sampled import each
 
 from splatbatch import reader, trainers
 from splatbatch.config import TaskId
@@ -48,7 +49,7 @@ def through(batch: FakeBatch, patch: pytest.MonkeyPatch, entry: str, door: str, 
     return doors.failures(batch, entry)
 
 
-@pytest.mark.parametrize(("entry", "door", "fault"), ROTATING)
+@pytest.mark.parametrize(("entry", "door", "fault"), each(3, ROTATING))
 def test_what_fails_or_hangs_at_a_door_costs_one_patch(
     batch: FakeBatch, monkeypatch: Any, entry: str, door: str, fault: str
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +94,7 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
 @pytest.fixture
 def trained(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
     """Return a batch whose patches are trained: a copy, so that a test may do with it what it likes."""
-    folder = shutil.copytree(trained_once.folder, tmp_path / "batch", symlinks=True)
-    return FakeBatch(folder, trained_once.settings)
+    return trained_once.copied(tmp_path / "batch")
 
 
 def product(batch: FakeBatch, patch: str = "p0") -> Path:
@@ -106,7 +104,7 @@ def product(batch: FakeBatch, patch: str = "p0") -> Path:
 @pytest.mark.parametrize(
     "place", ["patches/p0/splat.ply", "patches/p0/attempt-01/other.ply", "other.ply", "link/a.ply"]
 )
-@pytest.mark.parametrize("more", [(), ("--force",)])
+@pytest.mark.parametrize("more", [pytest.param((), marks=pytest.mark.slow), ("--force",)])
 def test_nothing_is_exported_into_the_output_folder(trained: FakeBatch, place: str, more: tuple[str, ...]) -> None:
     before = product(trained).read_bytes()
     (trained.output / "link").symlink_to("patches/p0", target_is_directory=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +53,7 @@ class Count:
         with frozen_after_operations():
             num = num_operations(folder / "alone")
             moments = list(itertools.product(range(1, num + 1), range(1, num + 1), (False, True)))
-            for first, second, is_reversed in moments[::every]:
+            for first, second, is_reversed in random.Random(every).sample(moments, len(moments) // every):
                 output = OutputFolder(folder / f"{first}-{second}-{is_reversed}")
                 output.create()
                 self._freeze(output, (first, second), is_reversed=is_reversed, lags=lags)
@@ -75,19 +76,20 @@ class Count:
         return f"{self.interleavings} interleavings: {self.in_vain} trained in vain, {len(self.faults)} faults"
 
 
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
 def test_of_two_frozen_after_each_operation_exactly_one_is_accepted(
-    tmp_path: Path, record_property: pytest.RecordProperty
+    tmp_path: Path, record_property: pytest.RecordProperty, every: int
 ) -> None:
     count = Count()
-    count.run(tmp_path, lags=False)
+    count.run(tmp_path, lags=False, every=every)
     record_property("did", str(count))
     assert count.faults == []
-    assert count.interleavings >= 2 * 25**2
+    assert count.interleavings >= 2 * 25**2 // every
     assert count.in_vain  # some did train in vain, or nothing was tried
     assert count.left_alone
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
 def test_where_one_sees_late_what_the_other_did_exactly_one_is_accepted(
     tmp_path: Path, record_property: pytest.RecordProperty, every: int
 ) -> None:

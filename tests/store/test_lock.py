@@ -33,6 +33,7 @@ from pathlib import Path
 from splatbatch.store.lock import OutputLock
 from splatbatch.errors import OutputError
 lock, begin = Path(sys.argv[1]), float(sys.argv[2])
+time.sleep(max(0.0, begin - time.time() - 0.02))
 while time.time() < begin:
     pass
 try:

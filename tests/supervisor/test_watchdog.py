@@ -16,14 +16,14 @@ from splatbatch.supervisor.watch import Watchdog
 
 STALL_S = 0.5
 LIMITS = {"stall_s": STALL_S}
-# each does for 2 s the one thing that shows that it lives, then ends well
+# each does for 1.2 s the one thing that shows that it lives, then ends well
 BUSY = {
-    "talks": "import time\nfor _ in range(20): print('.', flush=True); time.sleep(0.1)",
-    "progresses": "import time\nfor _ in range(20): open('progress.jsonl', 'a').write('{}\\n'); time.sleep(0.1)",
-    "computes": "import time\nend = time.time() + 2\nwhile time.time() < end: pass",
+    "talks": "import time\nfor _ in range(12): print('.', flush=True); time.sleep(0.1)",
+    "progresses": "import time\nfor _ in range(12): open('progress.jsonl', 'a').write('{}\\n'); time.sleep(0.1)",
+    "computes": "import time\nend = time.time() + 1.2\nwhile time.time() < end: pass",
     "lets its children compute": (
         "import subprocess, sys\n"
-        "code = 'import time; end = time.time() + 2\\nwhile time.time() < end: pass'\n"
+        "code = 'import time; end = time.time() + 1.2\\nwhile time.time() < end: pass'\n"
         "subprocess.run([sys.executable, '-c', code])"
     ),
 }
@@ -35,6 +35,7 @@ def test_what_does_nothing_is_ended_and_the_record_says_why(attempt: Attempts, c
     assert attempt.end.items() >= {"kind": "timed_out", "limit": "stall", "limit_s": STALL_S}.items()
 
 
+@pytest.mark.slow(but=("progresses", "lets its children compute"))
 @pytest.mark.parametrize("code", BUSY.values(), ids=BUSY.keys())
 def test_what_does_anything_is_left_alone(attempt: Attempts, code: str) -> None:
     assert attempt.program(code, limits=LIMITS).run() == 0

@@ -14,6 +14,7 @@ from cut_batch import copy_of, trained
 from fake_batch import FakeBatch
 from moved_batch import MovedBatch, leave_figures
 from PIL import Image
+from sampled import each
 
 from splatbatch import identity
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -81,11 +82,11 @@ def replace_a_byte(moved: MovedBatch) -> str:
     return name.replace("patches/p1/sparse/0", "sparse")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", each(2, range(5)))
 def test_no_verdict_changes_where_files_are_touched_copied_and_restored(
     merged_once: FakeBatch, tmp_path: Path, cache: None, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if seed % 2:
+    if seed % 4:
         monkeypatch.setattr(identity, "SETTLED_S", -60.0)  # what was read is known to the next command
     sequence(copy_of(merged_once, tmp_path / "batch"), seed)
 

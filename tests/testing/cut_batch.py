@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +89,7 @@ def accept(place: Path, **changes: object) -> None:
 
 def copy_of(batch: FakeBatch, folder: Path) -> FakeBatch:
     """Return a copy of a batch, with which a test may do what it likes."""
-    copied = FakeBatch(shutil.copytree(batch.folder, folder, symlinks=True), deepcopy(batch.settings))
+    copied = batch.copied(folder)
     partition = read_partition(copied.folder / "patches/partition.json")
     assert partition.source == copied.folder / "sparse/0"
     return copied

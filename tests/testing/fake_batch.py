@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,11 @@ class FakeBatch:
         self.change(**sections)
         self.script()
         return self
+
+    def copied(self, folder: Path) -> FakeBatch:
+        """Return a copy, hard links and times as they are, with which a test may do what it likes."""
+        subprocess.run(["cp", "-a", self.folder, folder], check=True)
+        return FakeBatch(folder, deepcopy(self.settings), {**self.constants})
 
     def change(self, **sections: dict[str, Any]) -> None:
         for name, section in sections.items():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import stand_ins
 from attempted import Attempted
+from sampled import each
 
 from splatbatch.config import Recipe, load
 from splatbatch.outcome import Failed, Trained
@@ -61,7 +62,7 @@ def changed(recipe: Recipe, *, without: str = "", finished_after_s: float = 60) 
     return recipe.model_copy(update={"program": program})
 
 
-@pytest.mark.parametrize("preset", [path.stem for path in PRESETS])
+@pytest.mark.parametrize("preset", each(3, [path.stem for path in PRESETS]))
 def test_a_preset_trains_with_its_program(run: Run, preset: str) -> None:
     recipe = recipe_of(preset)
     assert missing(recipe.program) == ()

@@ -8,6 +8,7 @@ from pathlib import Path
 import external_program
 import pytest
 from external_runs import SAYS, STEPLESS, Run
+from sampled import each
 from supervised import wait_for
 
 from splatbatch.config.trainers.programs import Artifact
@@ -28,7 +29,7 @@ def test_a_splat_after_a_crash_counts_only_if_it_is_trusted(run: Run) -> None:
     assert outcome.diagnosis.cause == "segfault"
 
 
-@pytest.mark.parametrize("how", ["exit", "SIGTERM", "SIGSEGV", "hang"])
+@pytest.mark.parametrize("how", each(3, ["exit", "SIGTERM", "SIGSEGV", "hang"]))
 @pytest.mark.parametrize("trusted", ["proven", True])
 def test_a_splat_from_a_tenth_of_the_way_is_not_the_product(run: Run, how: str, trusted: bool | str) -> None:
     artifact = STEPLESS | {"trusted_after_crash": trusted, "finished_after_s": 0}
@@ -73,7 +74,7 @@ def test_what_is_cancelled_leaves_no_product_of_no_known_step(run: Run) -> None:
     assert attempt.outcome() == Stopped("cancel file")
 
 
-@pytest.mark.parametrize("how", ["exit", "SIGSEGV", "hang"])
+@pytest.mark.parametrize("how", each(3, ["exit", "SIGSEGV", "hang"]))
 def test_a_splat_that_is_older_than_the_last_steps_is_not_from_them(run: Run, how: str) -> None:
     attempt = run(settings={"do": f"snapshot last {how}"}, progress=SAYS, artifact=STEPLESS)
     assert isinstance(attempt.outcome(), Failed)

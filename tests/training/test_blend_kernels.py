@@ -8,6 +8,7 @@ import pytest
 import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
 from emulated_kernels import COMPILER, OnCpu
+from sampled import each
 
 from splatbatch.training.cuda.blend import Lists, blend
 
@@ -70,7 +71,7 @@ def both(picture: Picture, kernels: OnCpu, *, of_alphas: bool = True, absgrad: b
     return made, expected
 
 
-@pytest.mark.parametrize("named", PICTURES)
+@pytest.mark.parametrize("named", each(3, PICTURES))
 def test_what_is_drawn_and_derived_is_what_float64_says(named: str, kernels: OnCpu) -> None:
     made, expected = both(PICTURES[named](), kernels)
     for name, gradient in expected.gradients.items():
