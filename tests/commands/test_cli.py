@@ -78,22 +78,23 @@ def test_nohup_is_honoured(batch: FakeBatch) -> None:
 # pipes, terminals, stdin
 
 
-@pytest.mark.slow(but="train")
 @pytest.mark.parametrize(
-    "command",
+    "commands",
     [
-        *(command for command in COMMANDS),
-        *("train", "retry --failed", "--help", "trian", "train --patch p9"),
+        ["train"],
+        pytest.param([*COMMANDS, "retry --failed", "--help", "trian", "train --patch p9"], marks=pytest.mark.slow),
     ],
+    ids=["train", "others"],
 )
 def test_no_escape_codes_go_into_a_pipe_whatever_the_environment_claims(
-    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, command: str
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, commands: list[str]
 ) -> None:
     batch.make("p0").run("train")
     for name, value in (("FORCE_COLOR", "1"), ("CLICOLOR_FORCE", "1"), ("TERM", "xterm-256color")):
         monkeypatch.setenv(name, value)
-    ended = batch.run_apart(*command.split())
-    assert "\x1b" not in ended.stdout + ended.stderr
+    for command in commands:
+        ended = batch.run_apart(*command.split())
+        assert "\x1b" not in ended.stdout + ended.stderr, command
 
 
 @pytest.mark.slow
@@ -232,12 +233,13 @@ def test_the_status_says_who_is_running(batch: FakeBatch) -> None:
     process.communicate(timeout=30)
 
 
-@pytest.mark.parametrize("name", ["[red]p1", "a|b", "<b>p", "p:smile:1", "p 1", "ü1"])
-def test_a_patch_name_with_markup_is_trained_and_shown_as_it_is(batch: FakeBatch, name: str) -> None:
-    batch.make(name)
+def test_patches_whose_names_look_like_markup_are_trained_and_shown_as_they_are(batch: FakeBatch) -> None:
+    names = ["[red]p1", "a|b", "<b>p", "p:smile:1", "p 1", "ü1"]
+    batch.make(*names)
     assert invoke("train", batch=batch).code == 0
     for command in ("status", "plan"):
-        assert name in invoke(command, batch=batch).out
+        said = invoke(command, batch=batch).out
+        assert [name for name in names if name not in said] == []
     assert "<b>" not in invoke("report", batch=batch).out
 
 
