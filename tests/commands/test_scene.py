@@ -37,9 +37,12 @@ def attempts(out: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_one_command_makes_a_scene_and_does_again_only_what_has_changed(tmp_path: Path) -> None:
-    made = scene(tmp_path)
+def test_one_command_makes_and_publishes_a_scene_and_does_again_only_what_has_changed(tmp_path: Path) -> None:
+    asked = ("publish.formats=[ply]", "publish.measure=false")
+    made = scene(tmp_path, *asked)
     assert made.code == 0, made.err
+    assert sorted(path.name for path in (tmp_path / "published").iterdir()) == ["publish.json", "scene.ply"]
+    assert "published: " in made.out
     output = OutputFolder(tmp_path / "output")
     found = output.scene.read_evaluation()
     assert found is not None and found.total.num_photos == 4 and [seam.name for seam in found.seams] == ["p0|p1"]
@@ -49,14 +52,14 @@ def test_one_command_makes_a_scene_and_does_again_only_what_has_changed(tmp_path
     assert attempts(tmp_path) == {"p0": 1, "p1": 1, "backdrop": 1, "evaluating": 1}
     merged = output.scene.splat.stat().st_mtime_ns
 
-    again = scene(tmp_path)
+    again = scene(tmp_path, *asked)
     assert again.code == 0, again.err
     assert "nothing has changed" in again.out and "measured already" in again.err
     assert attempts(tmp_path) == {"p0": 1, "p1": 1, "backdrop": 1, "evaluating": 1}
     assert output.scene.splat.stat().st_mtime_ns == merged
 
     output.scene.evaluation.unlink()
-    last = scene(tmp_path)
+    last = scene(tmp_path, *asked)
     assert last.code == 0, last.err
     assert attempts(tmp_path) == {"p0": 1, "p1": 1, "backdrop": 1, "evaluating": 2}
 
@@ -107,14 +110,6 @@ def test_what_was_killed_goes_on_where_it_ended(tmp_path: Path, after: str) -> N
     assert scene(tmp_path / "scene").code == 0
     found = OutputFolder(tmp_path / "scene/output").scene.read_evaluation()
     assert found is not None and found.total.num_photos == 4
-
-
-@pytest.mark.slow
-def test_the_first_run_publishes_what_its_settings_ask_for(tmp_path: Path) -> None:
-    made = scene(tmp_path, "publish.formats=[ply]", "publish.measure=false")
-    assert made.code == 0, made.err
-    assert sorted(path.name for path in (tmp_path / "published").iterdir()) == ["publish.json", "scene.ply"]
-    assert "published: " in made.out
 
 
 def test_a_scene_that_is_not_merged_says_that_nothing_is_published(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def left_of(batch: FakeBatch) -> dict[int, str]:
 
 Say = Callable[[str, object], None]
 SEED = 7
-RANDOM = [pytest.param(20, marks=pytest.mark.slow), pytest.param(300, marks=pytest.mark.long)]
+RANDOM = [pytest.param(12, marks=pytest.mark.slow), pytest.param(300, marks=pytest.mark.long)]
 A_FEW_EVENTS = [(17, "supervisor"), (25, "parent"), (33, "trainer"), (45, "parent-before")]
 """One for each target; all sixty for each with --long."""
 

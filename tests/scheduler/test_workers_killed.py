@@ -13,7 +13,7 @@ import worker_batch
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("tasks", "kills", "of"), [(50, 20, ""), (20, 15, "cut"), pytest.param(500, 200, "", marks=pytest.mark.long)]
+    ("tasks", "kills", "of"), [(30, 12, ""), (15, 10, "cut"), pytest.param(500, 200, "", marks=pytest.mark.long)]
 )
 def test_whoever_is_killed_every_task_is_accepted_exactly_once(
     tmp_path: Path, record_property: pytest.RecordProperty, tasks: int, kills: int, of: str
