@@ -149,7 +149,8 @@ def test_a_request_that_is_left_over_does_not_stop_the_next_batch(batch: FakeBat
     assert requests(batch) == []
 
 
-def test_a_dead_batch_of_another_host_is_not_waited_for(batch: FakeBatch) -> None:
+def test_a_dead_batch_of_another_host_is_not_waited_for(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatbatch.night.cancel.SILENCE_S", 3.0)
     output = OutputFolder(batch.make("p0").output)
     output.create()
     write_json(output.lock, {"host": "elsewhere", "pid": 7, "boot_id": "x", "ticks": 1, "sequence": 3, "since": "-"})
