@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,19 @@ def set_to(batch: FakeBatch, deadline: str | None) -> FakeBatch:
     batch.settings |= {"deadline": deadline} if deadline else {}
     batch.change()
     return batch
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    batch = timed(FakeBatch(tmp_path_factory.mktemp("trained") / "batch"), "10m")
+    assert batch.run("train").returncode == 0
+    return batch
+
+
+@pytest.fixture
+def trained(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+    """Return a batch that was trained within ten minutes: a copy."""
+    return trained_once.copied(tmp_path / "batch")
 
 
 def choice(batch: FakeBatch) -> dict[str, Any]:
@@ -64,19 +78,17 @@ def test_what_was_chosen_is_kept_on_resume(batch: FakeBatch) -> None:
     assert len(set(steps(batch))) == 1
 
 
-def test_a_night_that_is_done_stays_done_while_the_deadline_is_there(batch: FakeBatch) -> None:
-    timed(batch, "10m").run("train")
-    assert batch.run("plan").stdout.count("skip: trained") == 3
-    batch.run("train")
-    assert {batch.result(name)["attempt"] for name in ("p0", "p1", "p2")} <= {"attempt-01", "attempt-02"}
+def test_a_night_that_is_done_stays_done_while_the_deadline_is_there(trained: FakeBatch) -> None:
+    assert trained.run("plan").stdout.count("skip: trained") == 3
+    trained.run("train")
+    assert {trained.result(name)["attempt"] for name in ("p0", "p1", "p2")} <= {"attempt-01", "attempt-02"}
 
 
-def test_without_the_deadline_the_patches_are_trained_in_full(batch: FakeBatch) -> None:
-    timed(batch, "10m").run("train")
-    said = set_to(batch, None).run("plan").stdout
+def test_without_the_deadline_the_patches_are_trained_in_full(trained: FakeBatch) -> None:
+    said = set_to(trained, None).run("plan").stdout
     assert said.count("settings have changed: training.max_steps") == 3
-    batch.run("train")
-    assert steps(batch) == [STEPS] * 3
+    trained.run("train")
+    assert steps(trained) == [STEPS] * 3
 
 
 def test_what_was_trained_in_full_stays_when_a_deadline_is_set(batch: FakeBatch) -> None:
@@ -85,18 +97,16 @@ def test_what_was_trained_in_full_stays_when_a_deadline_is_set(batch: FakeBatch)
     assert said.count("skip: trained") == 3
 
 
-def test_a_later_deadline_is_a_new_choice(batch: FakeBatch) -> None:
-    timed(batch, "10m").run("train")
-    set_to(batch, "400h").run("train")
-    assert steps(batch) == [STEPS] * 3
-    assert choice(batch)["asked"] == "400h"
+def test_a_later_deadline_is_a_new_choice(trained: FakeBatch) -> None:
+    set_to(trained, "400h").run("train")
+    assert steps(trained) == [STEPS] * 3
+    assert choice(trained)["asked"] == "400h"
 
 
-def test_an_earlier_deadline_keeps_what_is_trained(batch: FakeBatch) -> None:
-    timed(batch, "10m").run("train")
-    before = steps(batch)
-    set_to(batch, "5m").run("train")
-    assert steps(batch) == before
+def test_an_earlier_deadline_keeps_what_is_trained(trained: FakeBatch) -> None:
+    before = steps(trained)
+    set_to(trained, "5m").run("train")
+    assert steps(trained) == before
 
 
 def test_an_impossible_deadline_is_told_first_and_leaves_nobody_out(batch: FakeBatch) -> None:

@@ -27,22 +27,37 @@ def sparse(batch: FakeBatch, patch: str) -> Path:
     return batch.folder / "patches" / patch / "sparse/0"
 
 
-@pytest.fixture
-def far(batch: FakeBatch) -> FakeBatch:
+def moved_away(batch: FakeBatch) -> FakeBatch:
     batch.make("p0", "p1")
     for patch in ("p0", "p1"):
         move(sparse(batch, patch))
     return batch
 
 
+@pytest.fixture
+def far(batch: FakeBatch) -> FakeBatch:
+    return moved_away(batch)
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    batch = moved_away(FakeBatch(tmp_path_factory.mktemp("trained") / "batch"))
+    assert invoke("train", batch=batch).code == 0
+    return batch
+
+
+@pytest.fixture
+def trained(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+    return trained_once.copied(tmp_path / "batch")
+
+
 def frame(batch: FakeBatch) -> dict[str, object]:
     return json.loads((batch.output / "frame.json").read_text())
 
 
-def test_a_batch_in_utm_is_trained_around_its_own_middle(far: FakeBatch) -> None:
-    assert invoke("train", batch=far).code == 0
-    assert frame(far) == {"offset": MIDDLE, "scenes": {}}
-    assert [far.result(patch)["offset"] for patch in ("p0", "p1")] == [MIDDLE, MIDDLE]
+def test_a_batch_in_utm_is_trained_around_its_own_middle(trained: FakeBatch) -> None:
+    assert frame(trained) == {"offset": MIDDLE, "scenes": {}}
+    assert [trained.result(patch)["offset"] for patch in ("p0", "p1")] == [MIDDLE, MIDDLE]
 
 
 def test_a_local_batch_says_nothing_of_offsets(batch: FakeBatch) -> None:
@@ -58,9 +73,8 @@ def test_every_command_says_what_to_add(far: FakeBatch, command: str) -> None:
     assert f"add {WORDS}" in invoke(command, batch=far).out
 
 
-def test_the_reports_say_what_to_add(far: FakeBatch) -> None:
-    invoke("train", batch=far)
-    assert all(f"add {WORDS}" in (far.output / f"report.{kind}").read_text() for kind in ("md", "html", "json"))
+def test_the_reports_say_what_to_add(trained: FakeBatch) -> None:
+    assert all(f"add {WORDS}" in (trained.output / f"report.{kind}").read_text() for kind in ("md", "html", "json"))
 
 
 def test_looking_writes_nothing(far: FakeBatch) -> None:
@@ -74,20 +88,18 @@ def test_in_json_the_frame_is_told_too(far: FakeBatch) -> None:
         assert checked(command, invoke(command, "--json", batch=far).out)["frame"]["offset"] == MIDDLE
 
 
-def test_the_second_run_finds_everything_fresh(far: FakeBatch) -> None:
-    invoke("train", batch=far)
-    assert invoke("train", batch=far).code == 0
-    assert len(far.events("attempt_started")) == 2
-    assert "2 of 2 patches trained" in invoke("status", batch=far).out
+def test_the_second_run_finds_everything_fresh(trained: FakeBatch) -> None:
+    assert invoke("train", batch=trained).code == 0
+    assert len(trained.events("attempt_started")) == 2
+    assert "2 of 2 patches trained" in invoke("status", batch=trained).out
 
 
-def test_patches_that_are_added_come_into_the_same_frame(far: FakeBatch) -> None:
-    invoke("train", batch=far)
-    shutil.copytree(far.folder / "patches/p0", far.folder / "patches/p2")
-    move(sparse(far, "p2"), (40.0, 0.0, 0.0))
-    assert invoke("train", batch=far).code == 0
-    assert far.result("p2")["offset"] == MIDDLE
-    assert len(far.events("attempt_started")) == 3
+def test_patches_that_are_added_come_into_the_same_frame(trained: FakeBatch) -> None:
+    shutil.copytree(trained.folder / "patches/p0", trained.folder / "patches/p2")
+    move(sparse(trained, "p2"), (40.0, 0.0, 0.0))
+    assert invoke("train", batch=trained).code == 0
+    assert trained.result("p2")["offset"] == MIDDLE
+    assert len(trained.events("attempt_started")) == 3
 
 
 def test_training_one_patch_settles_the_frame_of_all(far: FakeBatch) -> None:
@@ -102,12 +114,11 @@ def test_without_the_audit_the_offset_is_the_same(far: FakeBatch) -> None:
     assert frame(far)["offset"] == MIDDLE
 
 
-def test_an_offset_of_the_yaml_counts_and_makes_results_stale(far: FakeBatch) -> None:
-    invoke("train", batch=far)
-    far.change(scene={"images": "images", "offset": [500000, 4500000, 0]})
-    assert f"offset has changed: {WORDS} -> (500000, 4500000, 0)" in invoke("plan", batch=far).out
-    assert invoke("train", batch=far).code == 0
-    assert far.result("p1")["offset"] == frame(far)["offset"] == [500000, 4500000, 0]
+def test_an_offset_of_the_yaml_counts_and_makes_results_stale(trained: FakeBatch) -> None:
+    trained.change(scene={"images": "images", "offset": [500000, 4500000, 0]})
+    assert f"offset has changed: {WORDS} -> (500000, 4500000, 0)" in invoke("plan", batch=trained).out
+    assert invoke("train", batch=trained).code == 0
+    assert trained.result("p1")["offset"] == frame(trained)["offset"] == [500000, 4500000, 0]
 
 
 def test_offset_none_leaves_everything_where_it_is(far: FakeBatch) -> None:
@@ -116,13 +127,12 @@ def test_offset_none_leaves_everything_where_it_is(far: FakeBatch) -> None:
     assert "offset" not in far.result("p0")
 
 
-def test_a_scene_that_moved_home_loses_its_offset(far: FakeBatch) -> None:
-    invoke("train", batch=far)
+def test_a_scene_that_moved_home_loses_its_offset(trained: FakeBatch) -> None:
     for patch in ("p0", "p1"):
-        move(sparse(far, patch), tuple(-value for value in UTM))
-    assert invoke("train", batch=far).code == 0
-    assert frame(far)["offset"] == [0.0, 0.0, 0.0]
-    assert "offset" not in far.result("p0")
+        move(sparse(trained, patch), tuple(-value for value in UTM))
+    assert invoke("train", batch=trained).code == 0
+    assert frame(trained)["offset"] == [0.0, 0.0, 0.0]
+    assert "offset" not in trained.result("p0")
 
 
 @pytest.mark.parametrize("offset", ["[1, 2]", "[1, 2, .nan]", "far", "[a, b, c]", "7"])

@@ -90,10 +90,16 @@ def test_what_an_earlier_version_trained_at_full_size_stays_trained_where_the_co
     assert states(batch) == {"p0": "stale"}
 
 
-@pytest.fixture
-def trained(batch: FakeBatch) -> FakeBatch:
-    batch.make("p0").run("train")
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
+    batch = FakeBatch(tmp_path_factory.mktemp("trained") / "batch").make("p0")
+    assert batch.run("train").returncode == 0
     return batch
+
+
+@pytest.fixture
+def trained(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+    return trained_once.copied(tmp_path / "batch")
 
 
 UNCOMPARED = "times moved, contents not compared"
