@@ -101,7 +101,6 @@ def test_the_latest_attempt_with_the_same_settings_is_gone_on_from(patch: Patch)
     assert (read_json(fifth.settings) or {})["resume"] is None
 
 
-@pytest.mark.slow
 def test_other_photographs_start_anew_and_say_so(patch: Patch) -> None:
     died(patch, growing("mcmc"))
     (patch.images / "img3.png").write_bytes((patch.images / "img5.png").read_bytes())
