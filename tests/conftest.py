@@ -86,6 +86,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
+    gc.unfreeze()
     shutil.rmtree(CACHE, ignore_errors=True)
 
 

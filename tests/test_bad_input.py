@@ -258,7 +258,7 @@ def test_without_gsplat_train_ends_with_4(batch: FakeBatch) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(["train", "--patch", "p5"], 2), (["verify-dims"], 3), (["train", "--config", "nowhere.yml"], 2)],
+    each(3, [(["train", "--patch", "p5"], 2), (["verify-dims"], 3), (["train", "--config", "nowhere.yml"], 2)]),
 )
 def test_in_a_process_of_its_own_a_message_stands_alone(batch: FakeBatch, arguments: list[str], code: int) -> None:
     batch.make("p0")

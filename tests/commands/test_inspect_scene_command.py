@@ -46,6 +46,7 @@ def test_the_merged_scene_is_inspected_once_and_its_record_lies_beside_it(quarry
     assert sum("psnr" in photo for photo in found.photos.values()) == 4
 
 
+@pytest.mark.slow
 def test_every_figure_has_a_picture_in_the_folder_of_its_attempt(quarry: Path) -> None:
     inspect(quarry, "scene")
     scene = OutputFolder(quarry / "output").scene
@@ -60,6 +61,7 @@ def test_every_figure_has_a_picture_in_the_folder_of_its_attempt(quarry: Path) -
     assert not [path for path in folder.iterdir() if path.suffix != ".webp"]
 
 
+@pytest.mark.slow
 def test_the_report_says_how_good_the_scene_is(quarry: Path) -> None:
     inspect(quarry, "scene")
     output = OutputFolder(quarry / "output")

@@ -150,6 +150,7 @@ def patient(batch: FakeBatch, silence_s: float, **more: float) -> dict[str, str]
     return {**batch.environment(), "FAKE_TRAINER_CONSTANTS": json.dumps(constants)}
 
 
+@pytest.mark.slow
 def test_a_frozen_worker_of_the_same_host_is_replaced_and_what_it_brings_later_is_not_accepted(
     batch: FakeBatch,
 ) -> None:

@@ -79,6 +79,7 @@ def test_more_gpus_than_are_here_are_refused(elsewhere: FakeBatch, site: LocalSi
     assert not list(elsewhere.output.glob("workers/jobs/*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", ["local"], indirect=True)
 def test_workers_that_all_end_too_early_are_followed_by_others(elsewhere: FakeBatch, site: LocalSite) -> None:
     elsewhere.script(p0=["train 600", "train"])

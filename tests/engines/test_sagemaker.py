@@ -67,6 +67,7 @@ def host(batch: FakeBatch, tmp_path: Path) -> Host:
     return Host(batch, tmp_path / "opt/ml")
 
 
+@pytest.mark.slow
 def test_a_job_trains_its_channel_and_leaves_splats_and_report_as_its_model(batch: FakeBatch, host: Host) -> None:
     batch.make("p0", "p1", **QUICK)
     code, err = host.lay_out({"config": '"splat_config.yml"', "sagemaker_program": '"x"', "for": '"1h"'}).run()

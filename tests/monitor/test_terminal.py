@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from fake_batch import FakeBatch
+from sampled import each
 from supervised import Attempts
 
 from splatbatch import terminal
@@ -87,13 +88,13 @@ def test_a_batch_that_nobody_reads_obeys_sigterm(batch: FakeBatch, unread: tuple
     assert batch.events("attempt_ended")[0]["outcome"] == "stopped"
 
 
-@pytest.mark.slow(but="pipe")
+@pytest.mark.slow
 def test_a_mistake_that_nobody_reads_is_told_to_nobody(batch: FakeBatch, unread: tuple[int, int]) -> None:
     batch.make("p0").change(training={"max_steps": -1})
     assert start(batch, "train", stderr=unread[1]).wait(LONGEST_S) == 2
 
 
-@pytest.mark.slow(but="pipe")
+@pytest.mark.slow
 def test_a_descriptor_that_the_shell_shares_stays_as_it_was(batch: FakeBatch, unread: tuple[int, int]) -> None:
     assert start(batch.make("p0"), "train", stdout=unread[1], stderr=unread[1]).wait(LONGEST_S) == 0
     assert os.get_blocking(unread[1])
@@ -194,7 +195,7 @@ def test_a_batch_with_closed_descriptors_trains(batch: FakeBatch, without: str) 
     assert batch.result("p0")["attempt"] == "attempt-01"
 
 
-@pytest.mark.parametrize("without", ["2>&-", ">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("without", each(3, ["<&- >&- 2>&-", "2>&-", ">&-"]))
 def test_a_command_with_closed_descriptors_is_no_traceback(batch: FakeBatch, without: str) -> None:
     ended = closed("status", without=without, batch=batch.make("p0"))
     assert ended.returncode == 0

@@ -123,6 +123,7 @@ def test_what_finished_after_its_parent_was_killed_is_adopted(batch: FakeBatch) 
     assert [event["adopted"] for event in batch.events("attempt_ended")] == [True]
 
 
+@pytest.mark.slow
 def test_what_was_trained_under_other_settings_is_not_adopted(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["linger", "train"])
     parent = start(batch)

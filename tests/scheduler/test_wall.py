@@ -119,6 +119,7 @@ def test_a_fault_while_collecting_never_trains_again(batch: FakeBatch, monkeypat
     assert batch.result("p1")["attempt"] == "attempt-01"
 
 
+@pytest.mark.slow
 def test_retry_trains_what_could_not_be_collected(batch: FakeBatch, monkeypatch: Any) -> None:
     batch.make("p0", "p1")
     with monkeypatch.context() as patch:
@@ -145,6 +146,7 @@ def test_faults_in_different_places_stop_nothing() -> None:
     assert "internal_fault on 3 patches" in why_stop_batch(alike) and not why_stop_batch(unlike)
 
 
+@pytest.mark.slow
 def test_a_photograph_that_becomes_a_pipe_after_the_audit_hangs_nobody(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2").script(p0=["train 2"])
     process = batch.start("train")
@@ -158,6 +160,7 @@ def test_a_photograph_that_becomes_a_pipe_after_the_audit_hangs_nobody(batch: Fa
     assert batch.run_apart("status", timeout_s=20).returncode == 0
 
 
+@pytest.mark.slow
 def test_photographs_exchanged_after_the_audit_are_audited_again(batch: FakeBatch) -> None:
     from fake_batch import write_photos
 

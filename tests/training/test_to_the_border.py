@@ -107,7 +107,7 @@ def test_a_border_around_everything_computes_to_the_bit_what_none_does(bordered:
         assert sha256_of(plain.splat) == sha256_of(bounded.splat)
 
 
-@pytest.mark.slow(but="more0")
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"coarse_to_fine": True}, {"antialiased": True}])
 def test_trained_twice_against_a_backdrop_is_the_same_splat(bordered: Patch, more: dict[str, bool]) -> None:
     once, again = (trained(bordered, recipe(**more), name)[0] for name in ("once-01", "again-01"))
