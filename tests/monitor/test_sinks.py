@@ -107,13 +107,7 @@ def test_what_is_written_down_is_not_written_again(batch: FakeBatch, with_client
     seeds = {run["tags"]["splatbatch.attempt"]: run["params"].get("training.seed") for run in found}
     assert seeds == {"": None, "p0/1": "42", "p0/2": "7"}
     assert all("splat.ply" in run["files"] for run in found if run["tags"]["splatbatch.attempt"])
-
-
-@needs_mlflow
-@pytest.mark.slow
-def test_the_files_of_runs_lie_beside_the_database(batch: FakeBatch, with_client: None) -> None:
-    assert batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train").returncode == 0
-    assert list(batch.folder.glob("mlartifacts/*/artifacts/train.log"))
+    assert list(batch.folder.glob("mlartifacts/*/artifacts/train.log"))  # beside the database
     assert not (batch.folder / "mlruns").exists()
 
 
@@ -137,7 +131,6 @@ def test_a_run_that_was_cut_off_is_removed_by_the_next_night(batch: FakeBatch, w
     )
     store = f"sqlite:///{batch.folder}/mlflow.db"
     subprocess.run([CLIENT, "-c", begin, store, "mlflow.parentRunId", parent["id"]], check=True)
-    assert len(runs(batch)) == 3
     assert batch.run("train").returncode == 0
     assert sorted(run["tags"]["splatbatch.attempt"] for run in runs(batch)) == ["", "p0/1"]
 
