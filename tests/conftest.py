@@ -58,6 +58,7 @@ ONE_WORKER = {
     "tests/splats/test_ply.py": "gsply",
     "tests/splats/test_preview.py": "gsply",
     **{f"tests/training/test_{name}_kernels.py": "kernels" for name in ("blend", "list", "loss", "project", "step")},
+    "tests/training/test_kernel_rendering.py": "kernels",
 }
 """Files whose tests share what a process takes seconds to load or to compile."""
 ENGINES = ("slurm", "ray")
