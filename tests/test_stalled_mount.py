@@ -55,7 +55,8 @@ def test_sigterm_is_obeyed_while_the_scene_does_not_answer(batch: FakeBatch) -> 
     batch.make("p0", "p1")
     with stalled(batch.folder / "images"):
         process = batch.start("train")
-        time.sleep(2.5)
+        while "waits for" not in process.stderr.readline():
+            assert process.poll() is None
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)

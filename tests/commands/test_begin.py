@@ -103,6 +103,7 @@ def test_the_wheel_carries_what_commands_need_and_is_small(wheel: Path) -> None:
     assert "splatbatch/report/viewer/web/dist/viewer.js.gz" in names
 
 
+@pytest.mark.slow
 def test_the_wheel_says_what_it_is_and_under_which_licences(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]

@@ -55,7 +55,7 @@ def working(batch: FakeBatch, *patches: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_two_workers_share_a_batch_and_each_task_is_trained_once(batch: FakeBatch) -> None:
     names = [f"p{number}" for number in range(4)]
-    batch.make(*names, **QUICK)
+    batch.make(*names, **QUICK).script(**{name: ["train 0.5"] for name in names})  # so that both begin
     both = [batch.start("work") for _ in range(2)]
     told = [worker.communicate(timeout=120)[0] for worker in both]
     assert [worker.returncode for worker in both] == [0, 0]
