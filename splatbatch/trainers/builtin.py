@@ -13,7 +13,7 @@ from splatbatch.config import Recipe
 from splatbatch.files import write_json
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.scene.holdout import choose_holdout
-from splatbatch.scene.patches import Patch
+from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.splats import check_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import PatchFolder
@@ -75,6 +75,7 @@ def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
         patch=task,
         recipe=recipe.model_dump(mode="json"),
         sparse=str(patch.sparse),
+        source=str(model_folder(patch.source) or patch.source) if patch.source else "",
         offset=patch.offset,
         holdout=choose_holdout(patch, recipe.evaluation),
         **as_photographed([patch]),

@@ -101,9 +101,33 @@ def test_a_triangle_over_a_step_in_depth_does_not_count() -> None:
 
 def test_ground_without_texture_counts() -> None:
     points = ground()
-    bare = points[np.linalg.norm(points[:, :2], axis=1) > 2.5]  # a lake in the middle, and
-    shore = bare[bare[:, 0] < 3.5]  # nothing matched at the right edge
+    shore = points[np.linalg.norm(points[:, :2], axis=1) > 2.5]  # a lake in the middle
     assert share(covered(taken_from(AROUND, shore), OUT)) > 0.95
+
+
+def test_beyond_all_that_could_be_matched_only_a_rim_counts() -> None:
+    points = ground()
+    cells = covered(taken_from(AROUND, points[points[:, 0] < 3.5]), OUT).cells["0"]  # trees at the right edge
+    assert cells[:, : cells.shape[1] * 80 // 100].mean() > 0.95
+    assert not cells[:, cells.shape[1] * 90 // 100 :].any()
+
+
+def part_of(whole: Reconstruction) -> Reconstruction:
+    """A model that was cut: the same photographs, with the points of one side alone."""
+    return taken_from(AROUND, whole.points.xyz[whole.points.xyz[:, 0] < -1])
+
+
+def test_the_ground_goes_on_beyond_the_points_of_a_model_that_holds_a_part_of_them() -> None:
+    assert share(covered(part_of(taken_from(AROUND, ground())), OUT)) > 0.95
+
+
+def test_the_points_of_what_a_model_was_cut_from_count_where_poses_are_the_same() -> None:
+    points = ground()
+    whole = taken_from(AROUND, points[points[:, 0] < 3.5])
+    found = covered(part_of(whole), OUT, source=whole)
+    assert found.hash == covered(whole, OUT).hash
+    elsewhere = taken_from([x + 0.01 for x in AROUND], whole.points.xyz)
+    assert covered(part_of(whole), OUT, source=elsewhere).hash == covered(part_of(whole), OUT).hash
 
 
 def test_what_lies_beyond_points_that_are_on_no_plane_does_not_count() -> None:
@@ -155,9 +179,10 @@ def test_most_of_what_drone_photographs_show_counts(name: str) -> None:
     sparse = SHARED / "caliterra" / "patches" / name / "sparse/0"
     if not sparse.is_dir():
         pytest.skip("needs the photographs of caliterra beside the checkout")
-    model = read_reconstruction(sparse, tracks=True)
-    found = covered(model, {image.name for image in model.images[::8]})
-    assert np.mean([cells.mean() for cells in found.cells.values()]) >= 0.8
+    model, source = (read_reconstruction(one, tracks=True) for one in (sparse, SHARED / "caliterra/sparse/0"))
+    for known in (source, None):
+        found = covered(model, {image.name for image in source.images[::8]}, source=known)
+        assert np.mean([cells.mean() for cells in found.cells.values()]) >= 0.8
 
 
 @pytest.mark.slow

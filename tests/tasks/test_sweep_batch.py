@@ -132,7 +132,7 @@ def test_a_patch_is_refused_only_under_the_trainer_that_cannot_take_it(batch: Fa
 def test_settings_of_a_foreign_program_are_compared_like_ours(batch: FakeBatch) -> None:
     command = [sys.executable, external_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"]
     program = {"command": command, "settings": {"do": "train"}, "artifact": {"ply": "point_cloud_*.ply"}}
-    measured = {"metrics": {"log": {"psnr": r"PSNR ([\d.]+)"}}}
+    measured = {"metrics": {"evaluate": False, "log": {"psnr": r"PSNR ([\d.]+)"}}}
     matrix = {"matrix": {"setting.do": ["train", "train-then-die SIGSEGV", "exit 3 no such option"]}}
     batch.make("p0", training={"trainer": "foreign"}, trainers={"foreign": program | measured}, sweep=matrix)
     ended = invoke("train", batch=batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from splatbatch.files import read_json, write_json
 from splatbatch.scene.covered import Covered
 from splatbatch.scene.patches import Patch
 from splatbatch.store.records.metrics import Metrics
+from splatbatch.trainers.builtin import settings_for
 from splatbatch.training import session
+from splatbatch.training.evaluation import covered as of_settings
 from splatbatch.training.evaluation import evaluate
 from splatbatch.training.evaluation.evaluate import covered_figures, covered_psnr
 from splatbatch.training.evaluation.pictures import ranked
@@ -144,3 +147,16 @@ def test_an_accepted_splat_is_measured_on_the_pixels_of_the_new_one_where_its_ow
         if found:
             assert found["sha256"] == "s"
             assert found["final"]["psnr_covered"] == pytest.approx(ours["final"]["psnr_covered"], abs=0.01)
+
+
+def test_the_points_of_what_a_patch_was_cut_from_count_where_it_is_named(
+    patch: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(of_settings, "covered", lambda *given: seen.append(given[-1]) or Covered())
+    source = patch.images.parent / "scene"
+    (source / "sparse").mkdir(parents=True)
+    (source / "sparse/0").symlink_to(patch.sparse.resolve())
+    for named in (None, source):
+        of_settings.covered_of(settings_for(recipe(), replace(patch, source=named), "p0"))
+    assert [one and one.folder for one in seen] == [None, source / "sparse/0"]

@@ -247,6 +247,8 @@ class TrainingSettings(TypedRecord):
     argv: tuple[str, ...] = ()
     sparse: str = ""
     """Folder of the model."""
+    source: str = ""
+    """Folder of the model that it was cut from, as far as the config names it."""
     offset: Place = ORIGIN
     """Taken off its coordinates as it is read."""
     images: str = ""

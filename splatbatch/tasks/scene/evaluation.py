@@ -37,7 +37,7 @@ VERSION = 4
 HELD_SHARE = "held_share"
 LESS_MEMORY: tuple[Rung, ...] = ({HELD_SHARE: "x0.25"}, {HELD_SHARE: "x0.25"})
 """Less of the memory for Gaussians that wait to be drawn, after an attempt that ran out of it."""
-PLACES = ("splat", "partition", "sparse", "images", "masks", "splats", "backdrop")
+PLACES = ("splat", "partition", "sparse", "source", "images", "masks", "splats", "backdrop")
 """What settings say of where files lie: their contents count."""
 LEAST_INSIDE = 0.01
 """Of a splat's Gaussians that lie where the partition's scene is, at least, if it is a splat of that scene."""

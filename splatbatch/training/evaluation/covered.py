@@ -6,11 +6,14 @@ import contextlib
 from pathlib import Path
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction, count_points, read_reconstruction
 from splatbatch.scene.colmap.rigs import Rigs, read_rigs
 from splatbatch.scene.covered import Covered, covered
 from splatbatch.scene.partition.border import Border
 from splatbatch.store.records.metrics import TrainingSettings
+
+MOST_POINTS = 2_000_000
+"""Of what a patch was cut from: of more, the patch's own points count alone, for each of its attempts reads them."""
 
 
 def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) -> Covered | None:
@@ -25,9 +28,22 @@ def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) 
     """
     if settings.is_backdrop or not settings.holdout:
         return None
-    sparse = Path(settings.sparse)
+    sparse, border = Path(settings.sparse), Border.from_record(settings.border)
     whole = model or read_reconstruction(sparse, tracks=True)
-    return covered(whole, frozenset(settings.holdout), Border.from_record(settings.border), rigs_of(sparse))
+    # within its reach a patch with a core has all the points that there are
+    source = None if border else _source_of(settings)
+    return covered(whole, frozenset(settings.holdout), border, rigs_of(sparse), source)
+
+
+def _source_of(settings: TrainingSettings) -> Reconstruction | None:
+    """Return what a patch was cut from; None where nothing is named, it cannot be read, or it is very large."""
+    folder = Path(settings.source)
+    if not settings.source or folder == Path(settings.sparse):
+        return None
+    with contextlib.suppress(SceneError):
+        if count_points(folder) <= MOST_POINTS:
+            return read_reconstruction(folder, tracks=True)
+    return None
 
 
 def rigs_of(sparse: Path) -> Rigs | None:
