@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from statistics import fmean
+
 import numpy as np
 import pytest
 import torch
@@ -125,11 +128,11 @@ def test_a_photograph_is_made_small_once_for_each_size(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_coarse_to_fine_training_is_as_good(patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
     monkeypatch.setattr(coarse, "SMALLEST_PX", 8)
-    psnrs = [
-        trained(patch, recipe(strategy=strategy, coarse_to_fine=wanted), f"a-{wanted}")[1].metrics["final"]["psnr"]
-        for wanted in (False, True)
-    ]
-    assert psnrs[1] > psnrs[0] - 1
+    figures: dict[bool, list[float]] = {False: [], True: []}
+    for wanted, seed in product(figures, (1, 2, 3)):  # a seed alone may be 1 dB off
+        asked = recipe(strategy=strategy, coarse_to_fine=wanted, seed=seed)
+        figures[wanted].append(trained(patch, asked, f"a-{wanted}-{seed}")[1].metrics["final"]["psnr"])
+    assert fmean(figures[True]) > fmean(figures[False]) - 1
 
 
 @pytest.mark.slow(but="default-True")
