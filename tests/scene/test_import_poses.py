@@ -87,6 +87,7 @@ def test_poses_of_the_quarry_survive_every_format(tmp_path: Path, writer: str) -
         assert worst_lens(scene, tmp_path / "out") < SAME
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CALITERRA.is_dir(), reason="the real scene (shared/data/caliterra) is not here")
 @pytest.mark.parametrize("writer", WRITERS)
 def test_poses_of_a_real_scene_survive_every_format(tmp_path: Path, writer: str) -> None:
