@@ -99,6 +99,18 @@ def test_a_cache_that_cannot_be_written_is_told_and_does_no_harm(own_cache: Path
 
 
 @needs_nvrtc
+def test_of_too_many_kept_the_oldest_go(own_cache: Path) -> None:
+    own_cache.mkdir(parents=True)
+    for number in range(compiling.MOST_KEPT + 5):
+        (own_cache / f"old.{number}").touch()
+        os.utime(own_cache / f"old.{number}", (number, number))
+    first = cubin("step", (9, 0))
+    assert len([*own_cache.iterdir()]) == compiling.MOST_KEPT
+    assert not (own_cache / "old.0").exists()
+    assert cubin("step", (9, 0)) == first
+
+
+@needs_nvrtc
 def test_processes_that_compile_at_once_all_succeed(own_cache: Path) -> None:
     code = f"{ALONE}print(len(compiling.cubin('step', (8, 0)).content))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

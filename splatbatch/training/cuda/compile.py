@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p, create_string_buffer
 from dataclasses import dataclass
 from functools import cache
@@ -184,10 +185,13 @@ def _keep(path: Path, content: bytes) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.write_bytes(hashlib.sha256(content).digest() + content)
         aside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        return f"{path.parent}: {error.strerror or error}"
+    with suppress(OSError):  # another process may remove them, too
         for old in sorted(path.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)[MOST_KEPT:]:
             old.unlink(missing_ok=True)
-    except OSError as error:
-        return f"{path.parent}: {error.strerror or error}"
     return ""
 
 
