@@ -26,6 +26,7 @@ from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
+from splatbatch.training.spread import spread
 from splatbatch.training.step import Step
 
 MOST_PHOTOS = 6
@@ -226,9 +227,7 @@ def halves_of(holdout: Sequence[Photo]) -> tuple[tuple[Half, ...], bool, str]:
 
 
 def _half(photos: Sequence[Photo]) -> Half:
-    count = min(MOST_PHOTOS, len(photos))
-    chosen = [photos[index * len(photos) // count] for index in range(count)]
-    return Half(tuple(photo.name for photo in photos), tuple(map(window_of, chosen)))
+    return Half(tuple(photo.name for photo in photos), tuple(map(window_of, spread(photos, MOST_PHOTOS))))
 
 
 def window_of(photo: Photo) -> Photo:

@@ -27,6 +27,7 @@ from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
+from splatbatch.training.spread import spread
 
 TRAINING_VIEWS = 4
 """Measured beside the held-out ones, to see what was merely memorised."""
@@ -40,7 +41,7 @@ class Evaluator:
 
     def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
         self._recipe, self._progress = recipe, progress
-        self._holdout, self._sample = views.holdout, _spread(views.training, TRAINING_VIEWS)
+        self._holdout, self._sample = views.holdout, spread(views.training, TRAINING_VIEWS)
         self._covered, self._earlier = views.covered, Metrics()
         self._largest = views.loaded.get("largest")
         self._is_evened, self._surroundings = views.are_evened, views.surroundings
@@ -233,12 +234,6 @@ def psnr_on(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> fl
 
 def _render(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> Tensor:
     return rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors
-
-
-def _spread(photos: tuple[Photo, ...], most: int) -> tuple[Photo, ...]:
-    """Return at most so many photographs, evenly spread over all."""
-    count = min(most, len(photos))
-    return tuple(photos[index * len(photos) // count] for index in range(count))
 
 
 class MemoryPeaks:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from splatbatch.scene.colmap.types import Floats, Image
+from splatbatch.training.spread import spread
 
 MOST_KEYS = 12
 """Cameras that the way leads past."""
@@ -44,8 +45,7 @@ def _in_order(images: Sequence[Image]) -> list[Image]:
     """Return some cameras, spread over all, each followed by the nearest that is left; the first stands at an end."""
     sound = [image for image in images if np.isfinite(image.center()).all() and np.isfinite(image.rotation()).all()]
     named = sorted(sound, key=lambda image: image.name)
-    count = min(MOST_KEYS, len(named))
-    left = [named[place * len(named) // count] for place in range(count)]
+    left = list(spread(named, MOST_KEYS))
     centers = np.array([image.center() for image in left])
     middle = centers - centers.mean(axis=0)
     longest = np.linalg.svd(middle, full_matrices=False)[2][0]

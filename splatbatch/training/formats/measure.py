@@ -22,9 +22,10 @@ from splatbatch.training.loss import MOST_PSNR_DB, masked, psnr
 from splatbatch.training.photos.views import Folders, Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.scene.photographs import Photographs, Shot, spread, usual_unit
+from splatbatch.training.scene.photographs import Photographs, Shot, usual_unit
 from splatbatch.training.scene.store import Store
 from splatbatch.training.session import open_device
+from splatbatch.training.spread import spread
 
 ORIGINAL = ""
 MOST_HELD = 4_000_000

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from splatbatch.training.inspection.subject import Floats, Look, Subject, spread
+from splatbatch.training.inspection.subject import Floats, Look, Subject
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import View
 from splatbatch.training.scene.depth import depth_of
+from splatbatch.training.spread import spread
 
 MOST_VIEWS = 10
 NEIGHBOURS = 3

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from splatbatch.scene.two_views import Features, Registered, features_of, register
 from splatbatch.training.inspection.between import center_of
-from splatbatch.training.inspection.subject import Floats, Look, Subject, spread
+from splatbatch.training.inspection.subject import Floats, Look, Subject
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import View
+from splatbatch.training.spread import spread
 
 MOST_VIEWS = 24
 """Among which pairs are looked for."""

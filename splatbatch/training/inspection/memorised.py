@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 
 from splatbatch.training.evaluation.evaluate import psnr_on
-from splatbatch.training.inspection.subject import Look, Subject, spread
+from splatbatch.training.inspection.subject import Look, Subject
+from splatbatch.training.spread import spread
 
 MOST_VIEWS = 8
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, uniform_filter
 from torch import Tensor
 
-from splatbatch.training.inspection.subject import Floats, Look, Subject, spread
+from splatbatch.training.inspection.subject import Floats, Look, Subject
 from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.spread import spread
 
 DETAIL_SIGMA_PX = 1.0
 WINDOW_PX = 15

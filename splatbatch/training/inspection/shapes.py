@@ -9,9 +9,10 @@ import torch
 from torch.nn import Parameter
 
 from splatbatch.training.gaussians import SH_C0
-from splatbatch.training.inspection.subject import Look, Subject, spread
+from splatbatch.training.inspection.subject import Look, Subject
 from splatbatch.training.inspection.surface import Fronts
 from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.spread import spread
 
 MOST_VIEWS = 16
 NEEDLE = 12.0

@@ -157,9 +157,3 @@ def subject_of(own: Mapping[str, Tensor], views: Views, model: Model, recipe: Re
 
 def _frozen(gaussians: Mapping[str, Tensor]) -> Parameters:
     return {name: Parameter(value.detach(), requires_grad=False) for name, value in gaussians.items()}
-
-
-def spread(looks: Sequence[Look], most: int) -> tuple[Look, ...]:
-    """Return at most so many looks, evenly spread over all."""
-    count = min(most, len(looks))
-    return tuple(looks[place * len(looks) // count] for place in range(count))

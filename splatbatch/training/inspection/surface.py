@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from splatbatch.training.gaussians import chosen
-from splatbatch.training.inspection.subject import Floats, Look, Subject, spread
+from splatbatch.training.inspection.subject import Floats, Look, Subject
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.scene.depth import depth_of
+from splatbatch.training.spread import spread
 
 MOST_VIEWS = 16
 OPAQUE = 0.5

@@ -22,9 +22,10 @@ from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
 from splatbatch.training.photos.views import Folders, covered_in
 from splatbatch.training.scene.opened import Scene
-from splatbatch.training.scene.photographs import Photographs, spread
+from splatbatch.training.scene.photographs import Photographs
 from splatbatch.training.scene.sides import Sides
 from splatbatch.training.scene.summary import Pair, measured, of_photos
+from splatbatch.training.spread import spread
 
 MOST_VIEWS = 12
 """Cameras from which a seam is rendered: held-out ones first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -97,9 +97,3 @@ def usual_unit(groups: Iterable[Iterable[Image]]) -> float:
     """
     units = [frame_of(images).unit for group in groups if (images := tuple(group))]
     return float(np.median(units)) if units else 1.0
-
-
-def spread(names: Sequence[str], most: int) -> list[str]:
-    """Return at most so many, evenly spread over all."""
-    count = min(most, len(names))
-    return [names[place * len(names) // count] for place in range(count)]
