@@ -22,7 +22,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -140,11 +140,11 @@ def covered(
         source: what the model was cut from, with tracks: its points count where its photographs have the same poses.
     """
     views = _views(model, rigs, source)
-    if views and np.median([one.share_with_points() for one in views[:: max(1, len(views) // VIEWS)]]) >= PART:
-        views = [replace(one, rim=RIM_CELLS) for one in views]
+    looked_at = [one.share_with_points() for one in views[:: max(1, len(views) // VIEWS)]]
+    rim = RIM_CELLS if looked_at and np.median(looked_at) >= PART else None
     held_out = [one for one in views if one.name in holdout]
     training = [one for one in views if one.name not in holdout]
-    cells = {one.name: _covered_in(one, training, border) for one in held_out}
+    cells = {one.name: _covered_in(one, training, border, rim) for one in held_out}
     if any(one.any() for one in cells.values()):
         return Covered(cells)
     return Covered(cells, _why_none(model, len(held_out), len({one.place for one in training})))
@@ -170,8 +170,6 @@ class _View:
     camera: Camera
     matrix: Floats  # [4, 4], world to camera
     points: Floats  # [n, 3]
-    rim: int | None = None
-    """So many cells its plane goes on beyond its points; None: over all of it."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -207,14 +205,17 @@ class _View:
         found[cell] = np.fmax(depths, steps)
         return found
 
-    def depths(self) -> Floats:
-        """Return the depth of what each cell shows, [rows * columns]; NaN where it is not known."""
+    def depths(self, rim: int | None) -> Floats:
+        """Return the depth of what each cell shows, [rows * columns]; NaN where it is not known.
+
+        Its plane goes on for so many cells beyond its points; None: over all of it.
+        """
         cell, depths, _ = self._triangulated()
         found = self._plane()
-        if self.rim is not None:
+        if rim is not None:
             inside = np.zeros(self.shape, dtype=bool)
             inside.reshape(-1)[cell] = True
-            near = binary_dilation(inside, np.ones((3, 3), dtype=bool), iterations=self.rim)
+            near = binary_dilation(inside, np.ones((3, 3), dtype=bool), iterations=rim)
             found[~near.reshape(-1)] = np.nan
         found[cell] = depths
         return found
@@ -353,9 +354,9 @@ def _filled(corners: Floats, shape: tuple[int, int]) -> tuple[Ints, Ints, Floats
     return of[inside], (y * shape[1] + x)[inside], weights[inside]
 
 
-def _covered_in(view: _View, training: Sequence[_View], border: Border | None) -> Mask:
+def _covered_in(view: _View, training: Sequence[_View], border: Border | None, rim: int | None) -> Mask:
     """Return which cells of a held-out photograph are covered, [rows, columns]."""
-    depths = view.depths()
+    depths = view.depths(rim)
     known = np.flatnonzero(np.isfinite(depths))
     places = (view.rays()[known] * depths[known, None] - view.matrix[:3, 3]) @ view.matrix[:3, :3]  # world
     if border is not None:
