@@ -36,9 +36,17 @@ def make_cache(folder: Path) -> None:
     is_new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     if is_new:
-        others = sorted(folder.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)
-        for old in others[MOST_BATCHES:]:
+        for old in oldest(folder.parent, MOST_BATCHES):
             shutil.rmtree(old, ignore_errors=True)
+
+
+def oldest(folder: Path, most: int) -> list[Path]:
+    """Return what lies in a folder beyond the newest so many.
+
+    Raises:
+        OSError: something of it has gone meanwhile.
+    """
+    return sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)[most:]
 
 
 def extensions_folder() -> Path:

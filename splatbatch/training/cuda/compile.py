@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from splatbatch.caches import own_cache
+from splatbatch.caches import oldest, own_cache
+from splatbatch.files import aside
 
 SOURCE = Path(__file__).parent / "source"
 SHIPPED = Path(__file__).parent / "compiled"
@@ -180,17 +181,14 @@ def _read(path: Path) -> bytes | None:
 
 def _keep(path: Path, content: bytes) -> str:
     """Write a file whole or not at all, and remove the oldest of too many; return why it could not be written."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(hashlib.sha256(content).digest() + content)
-        aside.replace(path)
+        with aside(path) as written:
+            written.write_bytes(hashlib.sha256(content).digest() + content)
     except OSError as error:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
         return f"{path.parent}: {error.strerror or error}"
     with suppress(OSError):  # another process may remove them, too
-        for old in sorted(path.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)[MOST_KEPT:]:
+        for old in oldest(path.parent, MOST_KEPT):
             old.unlink(missing_ok=True)
     return ""
 
