@@ -17,7 +17,7 @@ from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import Image
+from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.colors.tone import Tone, ToneOf, neutral
 from splatbatch.scene.covered import LEAST_SHARE, Covered
 from splatbatch.scene.photos.folders import DIVISORS, Photographs, choose_photographs, find_masks
@@ -126,15 +126,9 @@ def decode_views(
     """
     chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
     masks = find_masks(folders.masks, (image.name for image in model.images))
-    sources = [
-        Source(chosen.folder / image.name, model.cameras[image.camera_id], chosen.shrink, masks.get(image.name))
-        for image in model.images
-    ]
-    decoded = _decode_all(sources, training.workers)
-    frame = frame_of(model.images)
-    photos = [
-        photo_in(image, one, frame, tone_of_photo(image.name)) for image, one in zip(model.images, decoded, strict=True)
-    ]
+    sources = _sources(model.images, model.cameras, chosen, masks)
+    decoded, frame = _decode_all(sources, training.workers), frame_of(model.images)
+    photos = _photos(model.images, decoded, frame, tone_of_photo)
     photos = [replace(photo, tone=tone) for photo, tone in zip(photos, alike(one.tone for one in photos), strict=True)]
     kept = tuple(photo for photo in photos if photo.name not in holdout and photo.counts())
     if not kept:
@@ -159,16 +153,24 @@ def decode_held_out(
     chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
     images = [image for image in model.images if image.name in holdout]
     masks = find_masks(folders.masks, (image.name for image in images))
-    sources = [
-        Source(chosen.folder / image.name, model.cameras[image.camera_id], chosen.shrink, masks.get(image.name))
-        for image in images
-    ]
-    decoded, frame = _decode_all(sources, training.workers), frame_of(model.images)
-    photos = [
-        photo_in(image, one, frame, tone_of_photo(image.name)) for image, one in zip(images, decoded, strict=True)
-    ]
+    decoded = _decode_all(_sources(images, model.cameras, chosen, masks), training.workers)
+    frame = frame_of(model.images)
+    photos = _photos(images, decoded, frame, tone_of_photo)
     kept = tuple(photo for photo in photos if photo.counts())
     return Views((), kept, frame, tuple(filter(None, [chosen.note])), _as_loaded(chosen, decoded) if decoded else {})
+
+
+def _sources(
+    images: Sequence[Image], cameras: Mapping[int, Camera], chosen: Photographs, masks: Mapping[str, Path]
+) -> list[Source]:
+    return [
+        Source(chosen.folder / image.name, cameras[image.camera_id], chosen.shrink, masks.get(image.name))
+        for image in images
+    ]
+
+
+def _photos(images: Sequence[Image], decoded: Sequence[Decoded], frame: Frame, tone_of_photo: ToneOf) -> list[Photo]:
+    return [photo_in(image, one, frame, tone_of_photo(image.name)) for image, one in zip(images, decoded, strict=True)]
 
 
 def _decode_all(sources: Sequence[Source], workers: int | Literal["auto"]) -> list[Decoded]:
