@@ -31,6 +31,11 @@ def in_full(error: Exception) -> str:
     return f"{error} ({error.hint})" if isinstance(error, SplatbatchError) and error.hint else str(error)
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, or its kind where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 class Interrupted(BaseException):
     """Somebody wants what goes on to end now; no `Exception`, so that nobody takes it for a mistake."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from splatbatch.errors import first_line
 from splatbatch.training import cuda
 from splatbatch.training.cuda.compile import CompileError, lacking
 from splatbatch.training.rendering import gsplats
@@ -25,7 +26,7 @@ def _of_gpus() -> dict[str, Any]:
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]
     except (RuntimeError, AssertionError) as error:
-        return {"error": _line(error)}
+        return {"error": first_line(error)}
     found = {"architectures": torch.cuda.get_arch_list(), "launch_error": _launch(), "has_gsplat": gsplats.is_built()}
     return found if found["launch_error"] else found | _of_kernels()
 
@@ -36,7 +37,7 @@ def _launch() -> str:
         for index in range(torch.cuda.device_count()):
             (torch.ones(8, device=f"cuda:{index}") + 1).sum().item()
     except RuntimeError as error:
-        return _line(error)
+        return first_line(error)
     return ""
 
 
@@ -46,12 +47,8 @@ def _of_kernels() -> dict[str, Any]:
     try:
         left = sorted({program for capability in capabilities for program in lacking(capability)})
     except CompileError as error:
-        return {"kernels_error": _line(error)}
+        return {"kernels_error": first_line(error)}
     return {"lacking": left, "kernels_error": "" if left else cuda.why_not_here()}
-
-
-def _line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from splatbatch.training.strategies import mcmc
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here"),
+    pytest.mark.usefixtures("own_stream"),
 ]
 PICTURES = {
     "an odd size": lambda: a_picture(900, (137, 151), padding=300),
@@ -36,12 +36,6 @@ PICTURES = {
     "empty lists": lambda: replace(a_picture(5), ids=torch.zeros(0).int(), offsets=torch.zeros(1, 2, 3).int()),
     "masked tiles": lambda: replace(a_picture(90), masks=torch.tensor([[[True, False, True]] * 2])),
 }
-
-
-@pytest.fixture(autouse=True)
-def _own_stream() -> Iterator[None]:
-    with torch.cuda.stream(torch.cuda.Stream()):
-        yield
 
 
 def drawn(picture: Picture, *, by_gsplat: bool = False, absgrad: bool = False) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from splatbatch.config import Training
+from splatbatch.errors import first_line
 from splatbatch.training.cuda.blend import Lists, blend
 from splatbatch.training.cuda.driver import Kernels, OnGpu
 from splatbatch.training.cuda.lists import TILE_PX
@@ -45,7 +46,7 @@ def why_not_here() -> str:
             _try(loaded())
         torch.cuda.synchronize()
     except Exception as error:  # noqa: BLE001 - an old driver, a new GPU, no NVRTC: gsplat's may be there
-        return (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return first_line(error)
     return ""
 
 
