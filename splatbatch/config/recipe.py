@@ -174,7 +174,7 @@ class Evaluation(Section):
         Literal["auto"] | Annotated[int, Field(ge=0)], either("a whole number from 0 on, or auto")
     ] = "auto"
     """End the training early, after so many checks in a row by which the steps that are left gain less than
-    `least_gain_db`, and a twentieth of `max_steps` in which the rate of the means falls to its last value; 0: never;
+    `least_gain_db`, and a 25th of `max_steps` in which the rate of the means falls to its last value; 0: never;
     auto: 2 where `max_steps` exceeds 10,000, else 0."""
     least_gain_db: Annotated[float, Field(gt=0)] = LEAST_GAIN_DB
     """What `stop_after` takes for a gain, in PSNR over the covered pixels of held-out photographs."""

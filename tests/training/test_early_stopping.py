@@ -111,14 +111,13 @@ def test_in_the_tail_the_rate_of_the_means_falls_to_a_hundredth(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_recorded_steps_follow_the_tail(patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
-    optimizers: list[Any] = []
     of_run = EarlyStopping.steps
 
     def steps(self: EarlyStopping, one_step: Step, sizes: CoarseToFine, start: int) -> Iterator[int]:
-        optimizers.append(one_step.optimizers["means"])
-        first = float(optimizers[0].param_groups[0]["lr"])
+        group = one_step.optimizers["means"].param_groups[0]
+        first = float(group["lr"])
         yield from of_run(self, one_step, sizes, start)
-        assert float(optimizers[0].param_groups[0]["lr"]) == pytest.approx(0.01 * first, rel=1e-2)
+        assert float(group["lr"]) == pytest.approx(0.01 * first, rel=1e-2)
 
     monkeypatch.setattr(EarlyStopping, "steps", steps)
     splat = trained(patch, early(strategy, cap_max=AT_ITS_CAP, max_steps=200, device="cuda"))[1]
@@ -140,12 +139,12 @@ def test_nothing_ends_before_the_splat_has_grown(patch: Patch, strategy: str) ->
     assert told["checks"][0][0] > {"default": STEPS / 2, "mcmc": STEPS * 5 / 6}[strategy]
 
 
-@pytest.mark.parametrize("dies_at", [30, 37, 39])  # before the plateau is found, then within the tail
+@pytest.mark.parametrize("dies_at", [30, 36, 38])  # before the plateau is found, then within the tail
 def test_a_run_that_was_killed_ends_where_it_would_have_ended_bit_by_bit(patch: Patch, dies_at: int) -> None:
     settings = early(checkpoint_every=4, cap_max=AT_ITS_CAP, max_steps=100)
     _, straight = trained(patch, settings, "straight-01")
     told = straight.metrics["early_stopping"]
-    assert (told["tail_from"], straight.step) == (34, 39)
+    assert (told["tail_from"], straight.step) == (34, 38)
     died(patch, settings, dies_at=dies_at)
     _, again = trained(patch, settings, "attempt-02")
     assert again.metrics["resumed_from"]["attempt"] == "attempt-01"
