@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ PATIENCE = {
 """What MLflow reads from the environment, unless somebody has set it."""
 SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 IN_A_URL = re.compile(r"//[^/@\s]+@")
+SQLITE = "sqlite:///"
 STATES = {"trained": "FINISHED", "made": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
@@ -58,11 +61,24 @@ def main() -> int:
     for variable, value in PATIENCE.items():
         os.environ.setdefault(variable, value)
     try:
-        Book(json.load(sys.stdin)).write()
+        order = json.load(sys.stdin)
+        open_database(order["uri"])
+        Book(order).write()
     except Exception as error:  # noqa: BLE001 - whatever a store raises is told, and harms nothing
         os.write(out, without_passwords(f"{type(error).__name__}: {error}").encode())
         return 1
     return 0
+
+
+def open_database(uri: str) -> None:
+    """Open the SQLite database of a store once: MLflow tries for 100 s before it says that it cannot.
+
+    Raises:
+        sqlite3.Error: it cannot be opened, or is none.
+    """
+    if uri.startswith(SQLITE):
+        with closing(sqlite3.connect(uri.removeprefix(SQLITE).partition("?")[0])) as database:
+            database.execute("PRAGMA schema_version").fetchone()
 
 
 def without_passwords(words: str) -> str:
