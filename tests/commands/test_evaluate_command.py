@@ -72,6 +72,7 @@ def test_a_scene_is_measured_as_a_whole_by_patch_and_by_seam(quarry: Partition, 
     assert SceneEvaluation.from_record(again).photos == found.photos
 
 
+@pytest.mark.slow
 def test_a_photograph_that_was_trained_on_is_not_measured_whatever_the_partition_says(quarry: Partition) -> None:
     wanted = quarry.test
     name = next(one.name for one in read_images(quarry.source) if one.name not in wanted)

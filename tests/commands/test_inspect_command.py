@@ -42,6 +42,7 @@ def inspect(folder: Path, *arguments: str) -> Ended:
     return invoke("inspect", *arguments, "--config", str(folder / "splat_config.yml"))
 
 
+@pytest.mark.slow
 def test_the_process_is_an_attempt_and_its_record_lies_beside_the_splat(quarry: Path) -> None:
     patch = OutputFolder(quarry / "output").patch("p0")
     attempt, found, result = patch.inspecting.attempts()[0], patch.read_inspection(), patch.read_result()
@@ -103,6 +104,7 @@ def test_whether_splats_are_inspected_changes_no_splat(quarry: Path) -> None:
     assert config.decisive() == other.decisive()
 
 
+@pytest.mark.slow
 def test_a_certificate_is_made_by_a_task_that_takes_no_gpu_and_again_where_it_is_damaged(
     quarry: Path, tmp_path: Path
 ) -> None:

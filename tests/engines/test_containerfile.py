@@ -77,7 +77,10 @@ def test_what_is_copied_makes_a_wheel_with_every_module_and_template(tmp_path: P
                 shutil.copytree(ROOT / source, tmp_path / target, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(ROOT / source, tmp_path / target)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "wheels", "."]
+    (tmp_path / "wheels").mkdir()
+    assert (tmp_path / "scripts/packaging/backend.py").is_file()
+    # setuptools alone: our backend would compile the GPU kernels, which the wheel of all sources is tested for
+    command = [sys.executable, "-c", "from setuptools.build_meta import build_wheel; build_wheel('wheels')"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     [wheel] = (tmp_path / "wheels").glob("splatbatch-*.whl")
     names = zipfile.ZipFile(wheel).namelist()

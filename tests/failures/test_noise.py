@@ -9,7 +9,8 @@ from splatbatch.failures.diagnose import diagnose_log
 
 PLACES = ("above", "between", "below")
 LINES = [
-    *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("noise.txt", "more_noise.txt")),
+    *(pytest.param(name, 1, marks=pytest.mark.long) for name in ("noise.txt", "more_noise.txt")),
+    pytest.param("noise.txt", 3, marks=pytest.mark.slow),
     ("more_noise.txt", 4),
 ]
 

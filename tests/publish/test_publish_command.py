@@ -76,6 +76,7 @@ def tool() -> None:
     tool_or_skip()
 
 
+@pytest.mark.slow
 def test_a_scene_is_written_and_what_compression_costs_is_measured(batch: FakeBatch, tool: None) -> None:
     ended = publish(batch, "scene", "--as", "ply,spz")
     assert ended.code == 0, ended.err

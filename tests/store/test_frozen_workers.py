@@ -76,7 +76,7 @@ class Count:
         return f"{self.interleavings} interleavings: {self.in_vain} trained in vain, {len(self.faults)} faults"
 
 
-@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
 def test_of_two_frozen_after_each_operation_exactly_one_is_accepted(
     tmp_path: Path, record_property: pytest.RecordProperty, every: int
 ) -> None:

@@ -44,7 +44,7 @@ HIDDEN = (LEAKS["HF_TOKEN"], quote(LEAKS["HF_TOKEN"], safe=""), "+secret", PASSW
 def leaking(batch: FakeBatch, do: str) -> dict[str, bytes]:
     """Have a trainer tell what it must not, and ask every command; return all that is kept, and all that was said."""
     other = {**batch.settings["trainers"]["foreign"], "env": LEAKS, "settings": {"do": do}}
-    other["metrics"] = {"file": "figures.json", "keys": {"psnr": "psnr"}}
+    other["metrics"] = {"file": "figures.json", "keys": {"psnr": "psnr"}, "evaluate": False}
     told = ["sh", "-c", f"cat >> {batch.folder}/told"]
     batch.change(trainers={"foreign": other}, notify={"command": told}, retry={"max_attempts": 1})
     commands = ("train", "status", "explain p0", "report", "logs p0", "status --json", "plan", "config show")

@@ -45,7 +45,7 @@ def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> No
     assert {"x", "y", "z", "size", "photos", "angle", "resolution", "weak"} == set(sound.cells[0])
 
 
-@pytest.mark.slow(but="floaters")
+@pytest.mark.slow
 @pytest.mark.parametrize("sickness", CHEAP)
 def test_a_planted_sickness_is_found_by_its_own_figure(bed: Bed, sickness: str, tmp_path: Path) -> None:
     found = made_ill(bed, sickness, SEEDS[0], tmp_path / "ill").inspect()
