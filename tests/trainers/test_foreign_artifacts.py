@@ -75,9 +75,9 @@ def test_whose_splat_it_is_costs_milliseconds_among_hundreds(tmp_path: Path) -> 
     assert time.process_time() - began < 0.4, "20 ms on a quiet machine; reading all records takes seconds"
 
 
-def test_thousands_of_nested_folders_are_not_searched_and_harm_nothing(run: Run) -> None:
+def test_thousands_of_nested_folders_are_not_searched_and_harm_nothing(run: Run, tmp_path: Path) -> None:
     nest = "os.chdir(out.parent); [(os.mkdir('d'), os.chdir('d')) for _ in range(3000)]"
-    program = doing(f"shutil.copy(__import__('glob').glob({str(external_ply())!r})[0], out); {nest}")
+    program = doing(f"shutil.copy(__import__('glob').glob({str(external_ply(tmp_path))!r})[0], out); {nest}")
     attempt = run(**program, artifact={"ply": "**/point_cloud_*.ply"})
     try:
         assert isinstance(attempt.outcome(), Trained)
@@ -85,15 +85,17 @@ def test_thousands_of_nested_folders_are_not_searched_and_harm_nothing(run: Run)
         subprocess.run(["rm", "-rf", attempt.folder.output], check=True)  # shutil's own removal gives up so deep
 
 
-def external_ply() -> Path:
-    place = Path(os.environ.get("PYTEST_DEBUG_TEMPROOT", "/tmp")) / f"splat-{os.getpid()}.ply"
+def external_ply(folder: Path) -> Path:
+    place = folder / "splat.ply"
     external_program.write_ply(place)
     return place
 
 
-def test_more_files_than_can_be_looked_through_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_can_be_looked_through_are_told(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("splatbatch.supervisor.external.MOST_FILES", 50)
-    many = f"shutil.copy({str(external_ply())!r}, out); [(out.parent / str(i)).touch() for i in range(60)]"
+    many = f"shutil.copy({str(external_ply(tmp_path))!r}, out); [(out.parent / str(i)).touch() for i in range(60)]"
     found = run(**doing(many), artifact={"ply": "**/point_cloud_*.ply"})
     found.process.wait(30)
     assert found.collect() == Rejected(f"not found: more than 50 files below {found.folder.output}")
@@ -120,8 +122,9 @@ def test_files_are_found_as_pathlib_finds_them(tmp_path: Path, glob: str, names:
     assert found == names == {p.relative_to(tmp_path).as_posix() for p in tmp_path.glob(glob) if p.is_file()}
 
 
-def test_figures_of_60_gib_are_left_out(run: Run) -> None:
-    big = f"shutil.copy({str(external_ply())!r}, out); f = open(out.parent / 'f.json', 'w'); f.truncate(60 << 30)"
+def test_figures_of_60_gib_are_left_out(run: Run, tmp_path: Path) -> None:
+    source = str(external_ply(tmp_path))
+    big = f"shutil.copy({source!r}, out); f = open(out.parent / 'f.json', 'w'); f.truncate(60 << 30)"
     found = run(**doing(big), metrics={"file": "f.json", "keys": {"psnr": "psnr"}, "evaluate": False}).outcome()
     assert isinstance(found, Trained)
     assert found.splat.metrics == {}
