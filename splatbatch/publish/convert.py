@@ -12,6 +12,7 @@ from splatbatch.errors import MissingPartError, OutputError
 from splatbatch.files import write_whole
 from splatbatch.publish.formats import Format
 from splatbatch.publish.rows import copy_part, is_whole, read_part
+from splatbatch.publish.sog import write_sog
 from splatbatch.publish.source import Part
 from splatbatch.publish.tiles.glb import decode, half_turned
 from splatbatch.publish.tiles.tree import halved
@@ -103,6 +104,9 @@ def convert(job: Job, tool: Tool | None) -> Written:
             case "compressed":
                 _compress(job)
                 notes: tuple[str, ...] = ()
+            case "sog":
+                write_sog(job.aside, read_part(_turned(job, tool)))
+                notes = ()
             case "tool":
                 notes = _by_tool(job, _needed(tool))
         return replace(_read_back(job, tool), notes=notes)
@@ -137,6 +141,21 @@ def _compress(job: Job) -> None:
     write_whole(job.aside, lambda file: file.write(packed))
 
 
+def _turned(job: Job, tool: Tool | None) -> Part:
+    """Return the part as its axes are to be: the tool turns colours that vary with direction, too.
+
+    Raises:
+        OutputError: it cannot.
+        MissingPartError: the tool is not here.
+    """
+    if not job.form.turn:
+        return job.part
+    path = job.work / "turned.ply"
+    source = str(as_file(job.part, job.work))
+    _needed(tool).must([source, *job.form.turn, str(path)], f"{job.part.name}: {job.form.name}: turned")
+    return Part(job.part.name, path, 0, job.part.num_gaussians, "")
+
+
 def _by_tool(job: Job, tool: Tool) -> tuple[str, ...]:
     """Have the tool write the file; return what had to be left out.
 
@@ -148,7 +167,7 @@ def _by_tool(job: Job, tool: Tool) -> tuple[str, ...]:
         inputs = _levels(job)
     else:
         inputs = [str(as_file(job.part, job.work))]
-    rungs = CLUSTERED if job.form.name in ("sog", "streamed") and read_header(job.part.path).sh_degree else PLAINLY
+    rungs = CLUSTERED if job.form.name == "streamed" and read_header(job.part.path).sh_degree else PLAINLY
     for rung in rungs:
         arguments = [
             *rung.before,

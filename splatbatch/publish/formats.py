@@ -8,7 +8,7 @@ from typing import Literal
 
 HALF_TURN = ("-r", "180,0,0")
 """Around x, in the tool's words."""
-Writer = Literal["ply", "compressed", "tool"]
+Writer = Literal["ply", "compressed", "sog", "tool"]
 Reader = Literal["tool", "gltf", "nothing"]
 
 
@@ -43,7 +43,7 @@ FORMATS: Mapping[str, Format] = {
     for one in (
         Format("ply", ".ply", "ply", about="3DGS PLY, as it was accepted: every program reads it"),
         Format("compressed", ".compressed.ply", "compressed", about="PlayCanvas, a sixth of the size (extra web)"),
-        Format("sog", ".sog", "tool", about="PlayCanvas, a twentieth of the size"),
+        Format("sog", ".sog", "sog", about="PlayCanvas, a twentieth of the size"),
         Format("streamed", "lod-meta.json", "tool", is_folder=True, about="SOG in levels of detail, for streaming"),
         # the specification's axes are right, up, back; the tool (3.7.0) leaves PLY's right, down, forward as they are
         Format(

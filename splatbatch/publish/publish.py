@@ -31,7 +31,7 @@ from splatbatch.store.records.publication import Output, Publication
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import hashes_in, key_of
 
-VERSION = 1
+VERSION = 2
 """Raise it when files are made otherwise: all are then written again."""
 MOST_IN_ONE = 5_000_000
 """Gaussians of a scene that become one file; a larger one is written part by part."""

@@ -26,7 +26,7 @@ INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=erro
 INSTALLING = Bounds(wall_s=600.0, memory_mib=4096)
 ON_CPU = ("-w", "-q", "-g", "cpu")
 """Overwrite (we name new files), say errors alone, and use no GPU: without one it fails unless it is told."""
-HINT = "Install nodejs and npm (apt-get install nodejs npm); ply, compressed and tiles need neither."
+HINT = "Install nodejs and npm (apt-get install nodejs npm); ply, compressed, sog and tiles need neither."
 
 
 @dataclass(frozen=True)

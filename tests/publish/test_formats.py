@@ -192,5 +192,5 @@ def test_colours_that_take_too_long_to_pack_are_left_out_and_that_is_said(
     monkeypatch.setattr(Tool, "run", run_plainly)
     monkeypatch.setattr(converting, "CLUSTERED", (Rung(0.02), Rung(0.02, (), ("-H", "1")), CLUSTERED[2]))
     monkeypatch.setattr(converting, "_read_back", lambda one, tool: converting.Written(1))
-    one = job(part_of(tmp_path / "a.ply", letters(degree=1)), "sog", tmp_path)
+    one = job(part_of(tmp_path / "a.ply", letters(degree=1)), "streamed", tmp_path)
     assert convert(one, fake_tool(tmp_path, slow, Bounds(10.0))).notes == (CLUSTERED[2].note,)

@@ -275,10 +275,10 @@ def test_without_node_the_formats_that_need_it_say_so_and_the_others_are_written
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    ended = publish(batch, "p0", "--as", "sog,ply,tiles")
+    ended = publish(batch, "p0", "--as", "spz,sog,ply,tiles")
     assert ended.code == 4 and "node: is not installed" in ended.err and "apt-get install nodejs npm" in ended.err
-    assert set(record(batch)["outputs"]) == {"p0.ply", "tiles"}
-    assert sorted(path.name for path in folder(batch).iterdir()) == ["p0.ply", "publish.json", "tiles"]
+    assert set(record(batch)["outputs"]) == {"p0.ply", "p0.sog", "tiles"}
+    assert sorted(path.name for path in folder(batch).iterdir()) == ["p0.ply", "p0.sog", "publish.json", "tiles"]
 
 
 def test_an_npm_that_fails_leaves_no_tool_behind(
@@ -301,7 +301,7 @@ def test_an_npm_that_fails_leaves_no_tool_behind(
 
 
 def refused_but_for_json(batch: FakeBatch) -> str:
-    ended = publish(batch, "p0", "--as", "sog")
+    ended = publish(batch, "p0", "--as", "spz")
     assert ended.code == 6 and not list(folder(batch).glob("p0*"))
     return " ".join(ended.err.split())
 

@@ -31,7 +31,7 @@ from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats.preview import rotated
 from splatbatch.store.folders import BACKDROP
 
-VERSION = 1
+VERSION = 2
 """Raise it when pages are made otherwise."""
 MOST_BYTES = 50_000_000
 """Of the splat in a page of one file: browsers hold it twice while they open it."""

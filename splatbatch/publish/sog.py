@@ -1,0 +1,227 @@
+"""SOG, PlayCanvas' packed splat, version 2: pictures of numbers in a zip. Seconds where the tool takes minutes.
+
+The format: developer.playcanvas.com/user-manual/gaussian-splatting/formats/sog. Positions have 16 bits on a
+logarithmic scale, rotations 8 bits for the three smaller components, sizes and colours one of 256 values each. How a
+colour varies with direction is one of a palette of rows, whose numbers are one of 256 values.
+
+The palette is found by k-means twice, one within the clusters of the other (a tree of two levels; Nistér and Stewénius
+2006, "Scalable recognition with a vocabulary tree"): N sqrt(K) distances instead of N K.
+"""
+
+from __future__ import annotations
+
+import heapq
+import io
+import json
+import math
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from splatbatch import __version__
+from splatbatch.files import write_whole
+from splatbatch.publish.tiles.tree import along_curve, some
+from splatbatch.splats import Gaussians
+from splatbatch.splats.ply import FloatArray
+
+Bytes = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+
+VALUES = 256
+"""Of a codebook."""
+FEWEST_ROWS, MOST_ROWS = 1024, 65_536
+"""Of a palette: between half and all of the Gaussians, as its own packer takes, and as many as 16 bits tell apart."""
+COLUMNS = 64
+"""Rows of the palette side by side in its picture."""
+ROUNDS = 8
+"""Of k-means. On the splat of docs/benchmarks.md 16 instead lower the error of the colours by 1 %."""
+MOST_ROUNDS_IN_A_LINE = 2000
+"""A round of k-means in one dimension takes 50 microseconds."""
+AT_ONCE = 1 << 14
+"""Rows that are compared with all centres at once."""
+
+
+def write_sog(path: Path, gaussians: Gaussians) -> None:
+    """Write Gaussians as a .sog file, along a curve through space, so that neighbours are packed together.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    ordered = some(gaussians, along_curve(gaussians.means))
+    meta: dict[str, Any] = {
+        "version": 2,
+        "asset": {"generator": f"splatbatch {__version__}"},
+        "count": len(ordered),
+    }
+    pictures: dict[str, bytes] = {}
+
+    def add(name: str, pixels: Bytes, columns: int | None = None) -> str:
+        pictures[f"{name}.webp"] = as_webp(pixels, columns or columns_of(len(pixels)))
+        return f"{name}.webp"
+
+    low, high, (mins, maxs) = means_of(ordered.means)
+    meta["means"] = {"mins": mins, "maxs": maxs, "files": [add("means_l", low), add("means_u", high)]}
+    codebook, labels = codebook_of(ordered.scales)
+    meta["scales"] = {"codebook": codebook, "files": [add("scales", opaque(labels))]}
+    meta["quats"] = {"files": [add("quats", quats_of(ordered.quats))]}
+    codebook, labels = codebook_of(ordered.sh0)
+    visible = np.rint(255 / (1 + np.exp(-ordered.opacities.astype(np.float64)))).astype(np.uint8)
+    meta["sh0"] = {"codebook": codebook, "files": [add("sh0", np.column_stack([labels, visible]))]}
+    if num_harmonics := ordered.shN.shape[1]:
+        rows, of_row = palette_of(ordered.shN.reshape(len(ordered), -1))
+        codebook, labels = codebook_of(rows)
+        triples = np.zeros((-(-len(rows) // COLUMNS) * COLUMNS * num_harmonics, 3), np.uint8)
+        triples[: len(rows) * num_harmonics] = labels.reshape(-1, 3)
+        halves = np.column_stack([of_row & 255, of_row >> 8, np.zeros_like(of_row)]).astype(np.uint8)
+        files = [
+            add("shN_centroids", opaque(triples), COLUMNS * num_harmonics),
+            add("shN_labels", opaque(halves)),
+        ]
+        bands = math.isqrt(num_harmonics + 1) - 1
+        meta["shN"] = {"count": len(rows), "bands": bands, "codebook": codebook, "files": files}
+    write_whole(path, lambda file: file.write(zipped({"meta.json": json.dumps(meta).encode(), **pictures})))
+
+
+def columns_of(num: int) -> int:
+    """Return how wide the picture of so many Gaussians is: about square, in fours."""
+    return max(4, 4 * math.ceil(math.sqrt(num) / 4))
+
+
+def opaque(colors: Bytes) -> Bytes:
+    """Return colours [N, 3] with their opacity, 255."""
+    return np.column_stack([colors, np.full(len(colors), 255, np.uint8)])
+
+
+def as_webp(pixels: Bytes, columns: int) -> bytes:
+    """Return pixels [N, 4], row by row, as a picture that keeps every bit, also where it is transparent."""
+    padded = np.zeros((-(-len(pixels) // columns) * columns, 4), np.uint8)
+    padded[: len(pixels)] = pixels
+    found = io.BytesIO()
+    picture = Image.fromarray(padded.reshape(-1, columns, 4), "RGBA")
+    picture.save(found, "WEBP", lossless=True, exact=True, quality=75, method=4)
+    return found.getvalue()
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    """Return files in a zip, as they are; the same files make the same bytes."""
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return found.getvalue()
+
+
+def means_of(means: FloatArray) -> tuple[Bytes, Bytes, tuple[list[float], list[float]]]:
+    """Return the lower and the upper bytes of positions, [N, 4] each, and between which logarithms they lie."""
+    logs = np.sign(means) * np.log1p(np.abs(means.astype(np.float64)))
+    low, high = logs.min(axis=0), logs.max(axis=0)
+    steps = np.rint((logs - low) / np.where(high > low, high - low, 1) * 65_535).astype(np.uint16)
+    return (
+        opaque((steps & 255).astype(np.uint8)),
+        opaque((steps >> 8).astype(np.uint8)),
+        (low.tolist(), high.tolist()),
+    )
+
+
+def quats_of(quats: FloatArray) -> Bytes:
+    """Return the three smaller components of rotations w x y z, and in the fourth byte which was the largest."""
+    length = np.linalg.norm(quats, axis=1, keepdims=True)
+    unit = np.where(length > 0, quats / np.maximum(length, 1e-30), [1.0, 0.0, 0.0, 0.0])
+    largest = np.abs(unit).argmax(axis=1)
+    unit = unit * np.where(unit[np.arange(len(unit)), largest] < 0, -1, 1)[:, None]  # a rotation has two signs
+    others = np.array([[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]])[largest]
+    smaller = np.take_along_axis(unit, others, axis=1) * math.sqrt(2)  # none of them exceeds 1 / sqrt(2)
+    packed = np.rint(255 * np.clip(smaller / 2 + 0.5, 0, 1))
+    return np.column_stack([packed, 252 + largest]).astype(np.uint8)
+
+
+def codebook_of(values: npt.NDArray[Any]) -> tuple[list[float], Bytes]:
+    """Return 256 values, in order, and for each of the given [N, C] which of them is nearest, [N, C].
+
+    k-means in one dimension, where clusters are runs of the values in order. It begins with one run, of which the
+    worst is halved at its mean until there are enough: from other beginnings it ends with errors of 1.3 times as much.
+    """
+    ordered = np.sort(values.astype(np.float64), axis=None)
+    sums, squares = (np.concatenate([[0.0], np.cumsum(one)]) for one in (ordered, ordered**2))
+
+    def error(first: int, last: int) -> float:
+        return float(squares[last] - squares[first] - (sums[last] - sums[first]) ** 2 / (last - first))
+
+    runs = [(-error(0, len(ordered)), 0, len(ordered))]
+    while len(runs) < VALUES and -runs[0][0] > 0:
+        _, first, last = heapq.heappop(runs)
+        mean = (sums[last] - sums[first]) / (last - first)
+        middle = min(max(int(np.searchsorted(ordered, mean)), first + 1), last - 1)
+        for one in ((first, middle), (middle, last)):
+            heapq.heappush(runs, (-error(*one) if one[1] - one[0] > 1 else 0.0, *one))
+    edges = np.array(sorted({0, *(last for _, _, last in runs)}))
+    for _ in range(MOST_ROUNDS_IN_A_LINE):
+        centres = np.diff(sums[edges]) / np.diff(edges)
+        before, edges = edges, np.unique([0, *np.searchsorted(ordered, (centres[1:] + centres[:-1]) / 2), len(ordered)])
+        if np.array_equal(edges, before):
+            break
+    labels = np.searchsorted((centres[1:] + centres[:-1]) / 2, values.astype(np.float64))
+    codebook = [*centres.tolist(), *[float(centres[-1])] * (VALUES - len(centres))]
+    return codebook, labels.astype(np.uint8)
+
+
+def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:
+    """Return a palette [K, C] for rows [N, C], and for each row which of it is nearest within its cluster, [N]."""
+    wanted = 1 << int(math.log2(max(1, len(rows))))
+    wanted = min(MOST_ROWS, max(FEWEST_ROWS, wanted))
+    if len(rows) <= wanted:
+        return rows, np.arange(len(rows))
+    random = np.random.default_rng(0)
+    first = nearest(rows, centres_of(rows, math.isqrt(wanted), random))
+    errors = np.zeros(first.max() + 1)
+    np.add.at(errors, first, np.linalg.norm(rows - means_in(rows, first), axis=1))
+    shares = wanted * errors / max(float(errors.sum()), 1e-30)  # more where rows differ more
+    palette: list[FloatArray] = []
+    labels, num = np.empty(len(rows), np.int64), 0
+    for cluster in range(len(errors)):
+        inside = np.flatnonzero(first == cluster)
+        if not len(inside):
+            continue
+        centres = centres_of(rows[inside], max(1, int(shares[cluster])), random)
+        labels[inside] = num + nearest(rows[inside], centres)
+        palette.append(centres)
+        num += len(centres)
+    return np.concatenate(palette), labels
+
+
+def means_in(rows: FloatArray, labels: Labels) -> FloatArray:
+    """Return for each row the mean of those with its label, [N, C]."""
+    sums = np.zeros((labels.max() + 1, rows.shape[1]))
+    np.add.at(sums, labels, rows)
+    found: FloatArray = (sums / np.maximum(np.bincount(labels), 1)[:, None]).astype(np.float32)[labels]
+    return found
+
+
+def centres_of(rows: FloatArray, num: int, random: np.random.Generator) -> FloatArray:
+    """Return at most so many centres of rows [N, C] by k-means (Lloyd 1982), begun at rows chosen at random."""
+    if len(rows) <= num:
+        return rows
+    centres = rows[random.choice(len(rows), num, replace=False)]
+    for _ in range(ROUNDS):
+        labels = nearest(rows, centres)
+        order = np.argsort(labels, kind="stable")
+        starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
+        kept = labels[order][starts]
+        sums = np.add.reduceat(rows[order].astype(np.float64), starts, axis=0)
+        centres = centres.copy()
+        centres[kept] = sums / np.diff(np.append(starts, len(rows)))[:, None]
+    return centres
+
+
+def nearest(rows: FloatArray, centres: FloatArray) -> Labels:
+    """Return for each row [N, C] which centre [K, C] is nearest, [N]."""
+    halves = (centres.astype(np.float64) ** 2).sum(axis=1).astype(np.float32) / 2
+    found = [
+        (rows[start : start + AT_ONCE] @ centres.T - halves).argmax(axis=1) for start in range(0, len(rows), AT_ONCE)
+    ]
+    labels: Labels = np.concatenate(found)
+    return labels
