@@ -45,7 +45,7 @@ def test_planted_gains_are_found_again(scene: Path, vignetting: tuple[float, ...
 def test_planted_vignetting_is_found_again_and_none_where_there_is_none(tmp_path: Path) -> None:
     plant(QUARRY, tmp_path / "images", most=0, vignetting=(-0.2, -0.1))
     assert tones(QUARRY, tmp_path / "images").vignetting == {
-        camera: pytest.approx((-0.2, -0.1), abs=0.02) for camera in (1, 2)
+        camera: pytest.approx((-0.2, -0.1), abs=0.02) for camera in ("1", "2")
     }
     assert tones(QUARRY).vignetting == {}
 

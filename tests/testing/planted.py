@@ -10,8 +10,12 @@ from PIL import Image
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.photos.exposure import Exposure
 
 NO_TILTS: Mapping[str, tuple[float, float]] = {}
+NO_VIGNETTINGS: Mapping[str, tuple[float, ...]] = {}
+NO_GAINS: Mapping[str, float] = {}
+NO_EXPOSURES: Mapping[str, Exposure] = {}
 
 
 def plant(
@@ -21,6 +25,9 @@ def plant(
     most: float = 0.4,
     vignetting: tuple[float, ...] = (),
     tilts: Mapping[str, tuple[float, float]] = NO_TILTS,
+    vignettings: Mapping[str, tuple[float, ...]] = NO_VIGNETTINGS,
+    gains: Mapping[str, float] = NO_GAINS,
+    exposures: Mapping[str, Exposure] = NO_EXPOSURES,
     seed: int = 3,
 ) -> dict[str, Tone]:
     """Write the photographs of a scene, each rendered in a tone of its own, below `out`; return the tones by name."""
@@ -28,13 +35,17 @@ def plant(
     planted = {}
     for image in model.images:
         tilt = tilts.get(image.name, (0.0, 0.0))
-        tone = Tone(tuple(random.uniform(1 - most, 1 + most, 3).tolist()), vignetting, tilt)
+        gain = random.uniform(1 - most, 1 + most, 3) * gains.get(image.name, 1.0)
+        tone = Tone(tuple(gain.tolist()), vignettings.get(image.name, vignetting), tilt)
         with Image.open(scene / "images" / image.name) as file:
             pixels = np.asarray(file.convert("RGB"))
         camera = model.cameras[image.camera_id]
         (out / image.name).parent.mkdir(parents=True, exist_ok=True)
         picture = Image.fromarray(rendered(pixels, tone, (camera.cx, camera.cy)))
-        picture.save(out / image.name, **({"quality": 97} if image.name.endswith("jpg") else {}))
+        told = exposures.get(image.name, Exposure())
+        exif = Image.Exif()
+        exif.get_ifd(0x8769).update({0x829A: told.time_s, 0x829D: told.f_number, 0x8827: round(told.iso)})
+        picture.save(out / image.name, exif=exif, **({"quality": 97} if image.name.endswith("jpg") else {}))
         planted[image.name] = tone
     return planted
 

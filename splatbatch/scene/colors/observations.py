@@ -63,6 +63,7 @@ class TrackedPhoto:
     camera: Camera
     xy: Floats  # [N, 2] in pixels of the camera
     points: Ints  # [N], numbers of points, over all models
+    rotation: Floats  # [3, 3], from world to camera; NaN where the pose is none
     mask: Path | None = None
     problem: str = ""
     """Why nothing can be told of it, whatever is seen."""
@@ -107,7 +108,7 @@ def _shots_of(patch: Patch, most: int) -> list[TrackedPhoto]:
         if image.camera_id in cameras:
             place, mask = folder / image.name, masks.get(image.name)
             xy, points = keypoints[image.id]
-            shots.append(TrackedPhoto(image.name, place, cameras[image.camera_id], xy, points, mask))
+            shots.append(TrackedPhoto(image.name, place, cameras[image.camera_id], xy, points, image.rotation(), mask))
     # ids go up to 2 to the 64th
     ids = np.concatenate([np.zeros(0, np.uint64), *(shot.points for shot in shots)])
     numbers = np.unique(ids, return_inverse=True)[1].astype(np.int64)

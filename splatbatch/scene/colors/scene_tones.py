@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import os
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,13 +29,14 @@ from splatbatch.scene.colors.observations import (
 from splatbatch.scene.colors.solve import Observations, Solution, settle_later, solve
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.patches import Patch
+from splatbatch.scene.photos.exposure import Exposure, read_exposure
 
 PAYS = 0.2
 """Share by which the residual must fall before `auto` evens photographs."""
 LEAST_BEFORE = 0.005
 """A spread of colours below this is rounding and noise: nothing to even."""
 LEAST_SHARING = 4
-"""Photographs that a camera needs, in the mean, before each camera has a vignetting of its own."""
+"""Photographs that a lens needs, in the mean, before each has a vignetting of its own."""
 OUTLIER = 1.2
 """Times brighter, or darker, than its neighbours: such a photograph is named."""
 
@@ -43,8 +46,8 @@ class SceneTones:
     """What was found for the photographs of a scene; empty, with a problem, where nothing could be."""
 
     tones: Mapping[str, Tone] = field(default_factory=dict)
-    vignetting: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    """By camera, where there is any."""
+    vignetting: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By camera, and by aperture where it has several; where there is any."""
     before: float = 0.0
     """Standard deviation of the colours of a track, as a share."""
     after: float = 0.0
@@ -109,7 +112,10 @@ def _why_none(shots: Mapping[str, TrackedPhoto]) -> str:
 def _solved(
     shots: list[TrackedPhoto], colors: Mapping[str, Samples], held_out: Collection[str], alone: dict[str, str]
 ) -> SceneTones:
-    everything = _observations(shots, colors)
+    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+        exposures = list(pool.map(read_exposure, [shot.path for shot in shots]))
+    lenses, lens_names = _lenses(shots, exposures)
+    everything = _observations(shots, colors, lenses, np.array([one.logarithm for one in exposures]))
     is_held = np.array([shot.name in held_out for shot in shots])
     linked = link(everything.only(~is_held[everything.photo]))
     is_in = linked.group >= 0
@@ -126,8 +132,8 @@ def _solved(
     return SceneTones(
         tones=tones,
         vignetting={
-            shot.camera.id: _coefficients(found.vignetting[lens])
-            for shot, lens in zip(shots, everything.camera, strict=True)
+            name: _coefficients(found.vignetting[lens])
+            for name, lens in zip(lens_names, lenses, strict=True)
             if found.vignetting[lens].any()
         },
         before=found.before,
@@ -135,26 +141,48 @@ def _solved(
         num_observations=len(linked.seen.photo),
         outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in & ~is_held),
         left_alone=alone,
-        notes=tuple(_groups(linked)),
+        notes=(*_groups(linked), *_drift(found)),
     )
 
 
-def _observations(shots: list[TrackedPhoto], colors: Mapping[str, Samples]) -> Observations:
+def _observations(
+    shots: list[TrackedPhoto], colors: Mapping[str, Samples], lenses: Ints, exposures: Floats
+) -> Observations:
     """Return what is seen in photographs, by their number."""
-    lenses = _lenses(shots)
     parts = [_part(number, shot, colors[shot.name]) for number, shot in enumerate(shots)]
     photo, point, color, place = (np.concatenate(column) for column in zip(*parts, strict=True))
     point = np.unique(point, return_inverse=True)[1].astype(np.int64)
-    return Observations(photo, point, color, place, (place**2).sum(axis=1), lenses)
+    radius, (axes, slopes) = (place**2).sum(axis=1), _directions(shots)
+    return Observations(photo, point, color, place, radius, lenses, axes, slopes, exposures)
 
 
-def _lenses(shots: list[TrackedPhoto]) -> Ints:
-    """Return the number of each photograph's lens: its camera, unless nearly every photograph has one of its own."""
+def _directions(shots: list[TrackedPhoto]) -> tuple[Floats, Floats]:
+    """Return axes [N, 3] and slopes [N, 2, 3] of photographs; all 0 where the pose or lens of one has none."""
+    rotations = np.array([shot.rotation for shot in shots])
+    half = [np.hypot(shot.camera.width, shot.camera.height) / 2 for shot in shots]
+    try:
+        focal = np.array([[shot.camera.fx, shot.camera.fy] for shot in shots])
+    except SceneError:  # a panorama
+        focal = np.zeros((len(shots), 2))
+    if not (np.isfinite(rotations).all() and (focal > 0).all()):
+        return np.zeros((len(shots), 3)), np.zeros((len(shots), 2, 3))
+    return rotations[:, 2], rotations[:, :2] * (np.array(half)[:, None] / focal)[:, :, None]
+
+
+def _lenses(shots: list[TrackedPhoto], exposures: list[Exposure]) -> tuple[Ints, list[str]]:
+    """Return the number of each photograph's lens, and its name: its camera, at each aperture another one.
+
+    Where nearly every photograph would have a lens of its own, the aperture does not count, then all of one size do.
+    """
     cameras = [shot.camera for shot in shots]
-    is_shared = len(set(cameras)) * LEAST_SHARING <= len(shots)
-    keys = [camera if is_shared else (camera.width, camera.height) for camera in cameras]
+    at = [(shot.camera, exposure.f_number) for shot, exposure in zip(shots, exposures, strict=True)]
+    sizes = [(camera.width, camera.height) for camera in cameras]
+    choices: list[list[Hashable]] = [[*at], [*cameras], [*sizes]]
+    keys = next((one for one in choices if len(set(one)) * LEAST_SHARING <= len(shots)), choices[-1])
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    return np.array([numbers[key] for key in keys], np.int64)
+    has_several = keys == at and len(set(at)) > len(set(cameras))
+    names = [f"{camera.id} at f/{f_number:g}" if has_several else str(camera.id) for camera, f_number in at]
+    return np.array([numbers[key] for key in keys], np.int64), names
 
 
 def _part(number: int, shot: TrackedPhoto, samples: Samples) -> tuple[Ints, Ints, Floats, Floats]:
@@ -166,7 +194,7 @@ def _part(number: int, shot: TrackedPhoto, samples: Samples) -> tuple[Ints, Ints
 
 def _by_group(linked: Linked) -> Solution:
     """Solve all groups at once, and give each its own gauge."""
-    found = solve(linked.seen)
+    found = solve(linked.seen, linked.group)
     gains = np.where((linked.group >= 0)[:, None], found.gains, 0.0)
     for group in range(int(linked.group.max()) + 1):
         members = linked.group == group
@@ -211,3 +239,20 @@ def _groups(linked: Linked) -> Iterable[str]:
     if len(sizes) > 1:
         told = ", ".join(map(str, sorted(sizes.tolist(), reverse=True)))
         yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is evened by itself"
+
+
+def _drift(found: Solution) -> Iterable[str]:
+    """Say how gains drift over the scene, and what was made of it."""
+    if found.drift is None:
+        return
+    size = f"{100 * np.expm1(found.drift.drift):.0f} %"
+    if not found.shared.any():
+        why = "EXIF does not say so" if found.drift.has_exposures else "no EXIF says so"
+        yield f"brightness drifts by {size} over the scene, {why}: the tracks do, and it is evened"
+    elif found.drift.has_exposures:
+        yield f"each photograph is brighter on the same side of the scene: without that, gains would drift by {size}"
+    else:
+        yield (
+            f"brightness drifts by {size} over the scene, and no EXIF tells exposure from the sun's side: "
+            "the drift is left as photographed"
+        )

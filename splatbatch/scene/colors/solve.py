@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.types import Floats, Ints
+from splatbatch.scene.colors.sun_side import SunSide, find_sun_side
 
 SOFT = 1.5
 """Times the median residual: there an observation counts half (Cauchy's weights)."""
@@ -34,6 +35,9 @@ RIDGE = 0.001
 ROUNDS = 6
 """Of reweighting; gains move by less than 0.1 % after five."""
 LAST_ROUNDS = 2
+MOST_RISE = 0.03
+"""Share by which light that all photographs share may raise the residual of the tracks. Of three flights it raises it
+by 0.5 % at the most; exposures of the quarry that drift by a fifth, taken for light, by 21 %."""
 LEAST_FALLOFF = 0.01
 """Vignetting that changes less than this between centre and corner is none."""
 LEAST_FALL = 0.003
@@ -50,6 +54,13 @@ class Observations:
     place: Floats  # [O, 2], from the principal point / half the diagonal
     radius: Floats  # [O], r^2: its squared length
     camera: Ints  # [num_photos], 0 to num_cameras - 1
+    axes: Floats  # [num_photos, 3], where each looks in the world
+    slopes: Floats  # [num_photos, 2, 3], by how much that turns per unit of place; both 0 where nobody knows
+    exposures: Floats  # [num_photos], logarithms of what EXIF says; NaN where it says nothing
+
+    def rays(self) -> Floats:
+        """Return the directions [O, 3] in which points are seen, in the world; 1 along the axis of the photograph."""
+        return self.axes[self.photo] + np.einsum("oa,oab->ob", self.place, self.slopes[self.photo])
 
     def only(self, which: NDArray[np.bool_]) -> Observations:
         """Return some of them."""
@@ -71,6 +82,9 @@ class Solution:
     tilts: Floats = field(
         default_factory=lambda: NONE
     )  # [num_photos, 2], logarithms per half diagonal, 0 for most; or none at all
+    shared: Floats = field(default_factory=lambda: NONE)  # [num_photos, 2], part of the tilts: of light that all share
+    drift: SunSide | None = None
+    """How gains drift over the scene, where they do."""
     before: float = 0.0
     """Residual without gains, standard deviation in logarithms; outliers weigh as little as in the end."""
     after: float = 0.0
@@ -178,6 +192,13 @@ class Design:
         gains = _solved(matrix[:num, :num], rest(evened)[:num])
         return gains - gains.mean(axis=0), vignetting
 
+    def feigned(self, weights: Floats, columns: Floats) -> Floats:
+        """Return the gains [num_photos, K] that columns [O, K] feign where they are part of the colours; mean 0."""
+        weighted = self._design.multiply(weights[:, None]).tocsr()
+        matrix, rest = self._reduced(weighted, weights)
+        gains = _solved(matrix, rest(columns))[: self._num_photos]
+        return gains - gains.mean(axis=0)
+
     def _reduced(self, weighted: Any, weights: Floats) -> tuple[Any, Any]:
         """Return the matrix of photographs and cameras without the points, and what makes its right-hand sides."""
         from scipy.sparse import diags
@@ -206,9 +227,10 @@ def _solved(matrix: Any, right: Floats) -> Floats:
 
 
 def find_tilts(seen: Observations, found: Solution) -> Floats:
-    """Return a tilt for each photograph [num_photos, 2], 0 where none pays, given all else that was found."""
+    """Return each photograph's own tilt [num_photos, 2], 0 where none pays, given all else that was found."""
     colors = point_colors(seen, found, found.weights, int(seen.point.max()) + 1)
-    return paying_tilts(seen, rest_of(seen, found, colors), own_weights(seen, found, colors))
+    rest = rest_of(seen, found, colors) - shading_of(seen, found.shared)
+    return paying_tilts(seen, rest, own_weights(seen, found, colors))
 
 
 def paying_tilts(seen: Observations, rest: Floats, weights: Floats) -> Floats:
@@ -251,8 +273,8 @@ def _fall(seen: Observations, rest: Floats, weights: Floats) -> Floats:
     return 1 - plane / np.maximum(flat, 1e-12)
 
 
-def solve(seen: Observations) -> Solution:
-    """Return gains, vignetting and tilts of photographs that are linked with each other.
+def solve(seen: Observations, group: Ints) -> Solution:
+    """Return gains, vignetting and tilts of photographs that are linked with others of their group [num_photos].
 
     The mean of the channels tells of nearly all that is wrong with an observation, in a third of the time; in the last
     rounds all channels do.
@@ -262,20 +284,38 @@ def solve(seen: Observations) -> Solution:
     plain = _reweighted(grey, np.zeros(num_cameras, bool), np.ones(len(seen.photo)))
     bent = _reweighted(grey, np.ones(num_cameras, bool), plain.weights, ROUNDS // 2)
     bends = _pays(grey, plain, bent)
-    tilted = _tilted(grey, bent if bends.any() else plain, bends)
+    tilted = _tilted(grey, _lit(grey, bent if bends.any() else plain, bends, group), bends)
     found = _reweighted(seen, bends, tilted.weights, LAST_ROUNDS, tilted.tilts)
+    found = replace(found, shared=tilted.shared, drift=tilted.drift)
     as_is = replace(found, gains=np.zeros_like(found.gains), vignetting=none, tilts=NONE)
     return replace(found, before=spread(residuals_of(seen, as_is, found.weights), found.weights))
 
 
 def _tilted(grey: Observations, found: Solution, bends: NDArray[np.bool_]) -> Solution:
     """Let photographs have tilts that pay, and solve again with them, in turn."""
+    shared, drift = found.shared, found.drift
     for _ in range(ROUNDS):
-        tilts = find_tilts(grey, found)
-        if not tilts.any():
-            return replace(found, tilts=NONE)
-        found = _reweighted(grey, bends, found.weights, 1, tilts)
+        own = find_tilts(grey, found)
+        if not own.any():
+            return replace(found, tilts=shared)
+        tilts = own + shared if shared.any() else own
+        found = replace(_reweighted(grey, bends, found.weights, 1, tilts), shared=shared, drift=drift)
     return found
+
+
+def _lit(grey: Observations, found: Solution, bends: NDArray[np.bool_], group: Ints) -> Solution:
+    """Solve again with the light that all photographs share, where gains drift without it and the tracks bear it."""
+    feigned = Design(grey, bends).feigned(found.weights, grey.rays())
+    kinds = group * (int(grey.camera.max()) + 1) + grey.camera
+    drift = find_sun_side(found.gains[:, 0], feigned, grey.exposures, np.where(group < 0, -1, kinds))
+    if drift is None:
+        return found
+    shared = grey.slopes @ drift.light
+    lit = _reweighted(grey, bends, found.weights, 1, shared)
+    before, after = (spread(residuals_of(grey, one, found.weights), found.weights) for one in (found, lit))
+    return (
+        replace(lit, shared=shared, drift=drift) if after <= (1 + MOST_RISE) * before else replace(found, drift=drift)
+    )
 
 
 def _reweighted(
@@ -326,11 +366,14 @@ def settle_later(
         weights = cauchy(np.sqrt(((evened_of(known, found) - colors[known.point]) ** 2).mean(axis=1)))
     later = every.only(~is_in[every.photo] & ~np.isnan(colors[every.point, 0]))
     is_later = np.bincount(later.photo, minlength=len(is_in)) >= least
-    flat = _with_gains(later, found, colors, is_later)
-    tilts = paying_tilts(later, rest_of(later, flat, colors), own_weights(later, flat, colors))
-    if tilts.any():
-        others = found.tilts if len(found.tilts) else np.zeros_like(tilts)
-        flat = _with_gains(later, replace(found, tilts=np.where(is_later[:, None], tilts, others)), colors, is_later)
+    others = found.tilts if len(found.tilts) else np.zeros((len(is_in), 2))
+    shared = found.shared if len(found.shared) else np.zeros_like(others)
+    flat = _with_gains(later, replace(found, tilts=np.where(is_later[:, None], shared, others)), colors, is_later)
+    rest = rest_of(later, flat, colors) - shading_of(later, shared)
+    own = paying_tilts(later, rest, own_weights(later, flat, colors))
+    if own.any():
+        tilts = np.where(is_later[:, None], own + shared, others)
+        flat = _with_gains(later, replace(found, tilts=tilts), colors, is_later)
     return flat, is_in | is_later
 
 
