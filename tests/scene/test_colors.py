@@ -20,7 +20,6 @@ from splatbatch.scene.colors.scene_tones import SceneTones, solve_tones
 from splatbatch.scene.patches import Patch
 
 CALITERRA = SHARED / "data" / "caliterra-small"
-SCENES = [QUARRY, CALITERRA]
 NAMES = [f"{i:02d}.png" for i in range(8)]
 EVEN = dict.fromkeys(NAMES, 1.0)
 
@@ -31,11 +30,13 @@ def tones(scene: Path, images: Path | None = None) -> SceneTones:
     return solve_tones([Patch("p0", scene / "sparse/0", images or scene / "images")])
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+@pytest.mark.parametrize(
+    ("scene", "tells"), [(QUARRY, False), (QUARRY, True), (CALITERRA, True)], ids=["quarry", "told", "caliterra"]
+)
 @pytest.mark.parametrize("vignetting", [(), (-0.2, -0.1)], ids=["gains", "gains and vignetting"])
-def test_planted_gains_are_found_again(scene: Path, vignetting: tuple[float, ...], tmp_path: Path) -> None:
+def test_planted_gains_are_found_again(scene: Path, tells: bool, vignetting: tuple[float, ...], tmp_path: Path) -> None:
     intact = tones(scene)
-    planted = plant(scene, tmp_path / "images", vignetting=vignetting)
+    planted = plant(scene, tmp_path / "images", vignetting=vignetting, tells=tells)
     found = tones(scene, tmp_path / "images")
     off = errors(found.tones, planted, intact.tones)
     assert len(found.tones) == len(planted)

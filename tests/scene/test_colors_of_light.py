@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fake_batch import QUARRY
 from planted import errors, plant
-from test_colors import SCENES, tones
+from test_colors import CALITERRA, tones
 
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.evened import evened
@@ -34,9 +34,11 @@ def test_gains_are_found_again_beside_tilts(tmp_path: Path) -> None:
     assert (np.median(off) <= 0.01, off.max() <= 0.03) == (True, True)
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-def test_photographs_in_even_light_have_no_tilt(scene: Path) -> None:
-    assert not any(any(tone.tilt) for tone in tones(scene).tones.values())
+@pytest.mark.parametrize(("scene", "is_shared"), [(QUARRY, False), (CALITERRA, True)], ids=["quarry", "caliterra"])
+def test_photographs_in_even_light_have_no_tilt_but_the_one_that_all_share(scene: Path, is_shared: bool) -> None:
+    found = np.array([tone.tilt for tone in tones(scene).tones.values()])
+    assert bool(found.any()) == is_shared
+    assert np.linalg.norm(found, axis=1) == pytest.approx(np.linalg.norm(found, axis=1).mean(), rel=0.05)
 
 
 def test_a_held_out_photograph_has_its_tilt_from_its_tracks_and_changes_no_other(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ NO_TILTS: Mapping[str, tuple[float, float]] = {}
 NO_VIGNETTINGS: Mapping[str, tuple[float, ...]] = {}
 NO_GAINS: Mapping[str, float] = {}
 NO_EXPOSURES: Mapping[str, Exposure] = {}
+RESPONSE = 0.45
+"""Of sRGB: logarithm of encoded values per logarithm of exposure."""
 
 
 def plant(
@@ -28,9 +30,13 @@ def plant(
     vignettings: Mapping[str, tuple[float, ...]] = NO_VIGNETTINGS,
     gains: Mapping[str, float] = NO_GAINS,
     exposures: Mapping[str, Exposure] = NO_EXPOSURES,
+    tells: bool = False,
     seed: int = 3,
 ) -> dict[str, Tone]:
-    """Write the photographs of a scene, each rendered in a tone of its own, below `out`; return the tones by name."""
+    """Write the photographs of a scene, each rendered in a tone of its own, below `out`; return the tones by name.
+
+    Their EXIF says what `exposures` do, or where it `tells` an exposure time that fits the gain.
+    """
     model, random = read_reconstruction(scene / "sparse/0"), np.random.default_rng(seed)
     planted = {}
     for image in model.images:
@@ -42,7 +48,8 @@ def plant(
         camera = model.cameras[image.camera_id]
         (out / image.name).parent.mkdir(parents=True, exist_ok=True)
         picture = Image.fromarray(rendered(pixels, tone, (camera.cx, camera.cy)))
-        told = exposures.get(image.name, Exposure())
+        fits = Exposure(float(np.exp(np.log(gain).mean() / RESPONSE)) / 500, 5.6, 100)
+        told = fits if tells else exposures.get(image.name, Exposure())
         exif = Image.Exif()
         exif.get_ifd(0x8769).update({0x829A: told.time_s, 0x829D: told.f_number, 0x8827: round(told.iso)})
         picture.save(out / image.name, exif=exif, **({"quality": 97} if image.name.endswith("jpg") else {}))

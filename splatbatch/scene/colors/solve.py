@@ -58,9 +58,10 @@ class Observations:
     slopes: Floats  # [num_photos, 2, 3], by how much that turns per unit of place; both 0 where nobody knows
     exposures: Floats  # [num_photos], logarithms of what EXIF says; NaN where it says nothing
 
-    def rays(self) -> Floats:
-        """Return the directions [O, 3] in which points are seen, in the world; 1 along the axis of the photograph."""
-        return self.axes[self.photo] + np.einsum("oa,oab->ob", self.place, self.slopes[self.photo])
+    def bearings(self) -> Floats:
+        """Return where each point is seen beside the axis of its photograph, in the world [O, 3]; 1 along that axis."""
+        right, down = (self.place[:, one, None] * self.slopes[self.photo, one] for one in (0, 1))
+        return right + down
 
     def only(self, which: NDArray[np.bool_]) -> Observations:
         """Return some of them."""
@@ -158,7 +159,7 @@ class Design:
     def __init__(self, seen: Observations, bends: NDArray[np.bool_]) -> None:
         from scipy.sparse import csr_matrix
 
-        self._seen, self._bends = seen, bends
+        self._bends = bends
         self._num_photos = len(seen.camera)
         number = np.cumsum(bends) - 1  # of the cameras that bend
         camera = seen.camera[seen.photo]
@@ -173,15 +174,14 @@ class Design:
         ones = np.ones(len(seen.photo))
         self._tracks = csr_matrix((ones, (seen.point, np.arange(len(ones)))))  # [points, O]
 
-    def fit(self, weights: Floats, tilts: Floats) -> tuple[Floats, Floats]:
-        """Return gains and vignetting at these weights and tilts.
+    def fit(self, seen: Observations, weights: Floats, tilts: Floats) -> tuple[Floats, Floats]:
+        """Return gains and vignetting of what is seen, grey or not, at these weights and tilts.
 
         Vignetting is the same in all channels, so that only their mean tells of it, and it can be solved with that
         alone.
         """
-        seen, num = self._seen, self._num_photos
-        weighted = self._design.multiply(weights[:, None]).tocsr()
-        matrix, rest = self._reduced(weighted, weights)
+        num = self._num_photos
+        matrix, rest = self._reduced(weights)
         vignetting = np.zeros((len(self._bends), 2))
         color = seen.color - shading_of(seen, tilts)[:, None]
         mean = color.mean(axis=1, keepdims=True)
@@ -192,17 +192,19 @@ class Design:
         gains = _solved(matrix[:num, :num], rest(evened)[:num])
         return gains - gains.mean(axis=0), vignetting
 
-    def feigned(self, weights: Floats, columns: Floats) -> Floats:
-        """Return the gains [num_photos, K] that columns [O, K] feign where they are part of the colours; mean 0."""
-        weighted = self._design.multiply(weights[:, None]).tocsr()
-        matrix, rest = self._reduced(weighted, weights)
-        gains = _solved(matrix, rest(columns))[: self._num_photos]
-        return gains - gains.mean(axis=0)
+    def feigned(self, weights: Floats, columns: Floats) -> tuple[Floats, Floats]:
+        """Return gains [num_photos, K] and vignetting [num_cameras, 2, K] that columns [O, K] in the colours feign."""
+        matrix, rest = self._reduced(weights)
+        found = _solved(matrix, rest(columns))
+        gains, vignetting = found[: self._num_photos], np.zeros((*self._bends.shape, 2, columns.shape[1]))
+        vignetting[self._bends] = found[self._num_photos :].reshape(-1, *vignetting.shape[1:])
+        return gains - gains.mean(axis=0), vignetting
 
-    def _reduced(self, weighted: Any, weights: Floats) -> tuple[Any, Any]:
+    def _reduced(self, weights: Floats) -> tuple[Any, Any]:
         """Return the matrix of photographs and cameras without the points, and what makes its right-hand sides."""
         from scipy.sparse import diags
 
+        weighted = self._design.multiply(weights[:, None]).tocsr()
         per_point = 1 / np.maximum(self._tracks @ weights, 1e-12)
         links = self._tracks @ weighted  # [points, unknowns]
         matrix = self._design.T @ weighted - links.T @ (diags(per_point) @ links)
@@ -280,51 +282,55 @@ def solve(seen: Observations, group: Ints) -> Solution:
     rounds all channels do.
     """
     grey, num_cameras = seen.grey(), int(seen.camera.max()) + 1
-    none = np.zeros((num_cameras, 2))
-    plain = _reweighted(grey, np.zeros(num_cameras, bool), np.ones(len(seen.photo)))
-    bent = _reweighted(grey, np.ones(num_cameras, bool), plain.weights, ROUNDS // 2)
+    all_bend = Design(grey, np.ones(num_cameras, bool))
+    plain = _reweighted(grey, Design(grey, np.zeros(num_cameras, bool)), np.ones(len(seen.photo)))
+    bent = _reweighted(grey, all_bend, plain.weights, ROUNDS // 2)
     bends = _pays(grey, plain, bent)
-    tilted = _tilted(grey, _lit(grey, bent if bends.any() else plain, bends, group), bends)
-    found = _reweighted(seen, bends, tilted.weights, LAST_ROUNDS, tilted.tilts)
-    found = replace(found, shared=tilted.shared, drift=tilted.drift)
-    as_is = replace(found, gains=np.zeros_like(found.gains), vignetting=none, tilts=NONE)
-    return replace(found, before=spread(residuals_of(seen, as_is, found.weights), found.weights))
+    design = all_bend if bends.all() else Design(grey, bends)
+    tilted = _tilted(grey, _lit(grey, bent if bends.any() else plain, design, group), design)
+    found = _reweighted(seen, design, tilted.weights, LAST_ROUNDS, tilted.tilts)
+    as_is = replace(found, gains=np.zeros_like(found.gains), vignetting=np.zeros((num_cameras, 2)), tilts=NONE)
+    before = spread(residuals_of(seen, as_is, found.weights), found.weights)
+    return replace(found, shared=tilted.shared, drift=tilted.drift, before=before)
 
 
-def _tilted(grey: Observations, found: Solution, bends: NDArray[np.bool_]) -> Solution:
-    """Let photographs have tilts that pay, and solve again with them, in turn."""
+def _lit(grey: Observations, found: Solution, design: Design, group: Ints) -> Solution:
+    """Return the solution in the light that all photographs share, where gains drift without it and tracks bear it."""
+    gains, vignetting = design.feigned(found.weights, grey.bearings())
+    kinds = np.where(group < 0, -1, group * len(found.vignetting) + grey.camera)
+    drift = find_sun_side(found.gains[:, 0], gains + grey.axes, grey.exposures, kinds)
+    if drift is None:
+        return found
+    lit = replace(
+        found,
+        gains=found.gains - gains @ drift.light[:, None],
+        vignetting=found.vignetting - vignetting @ drift.light,
+        tilts=grey.slopes @ drift.light,
+    )
+    before, after = (spread(residuals_of(grey, one, found.weights), found.weights) for one in (found, lit))
+    if after > (1 + MOST_RISE) * before:
+        return replace(found, drift=drift)
+    return replace(lit, shared=lit.tilts, drift=drift)
+
+
+def _tilted(grey: Observations, found: Solution, design: Design) -> Solution:
+    """Let photographs have tilts of their own that pay, and solve again with them, in turn."""
     shared, drift = found.shared, found.drift
     for _ in range(ROUNDS):
         own = find_tilts(grey, found)
         if not own.any():
             return replace(found, tilts=shared)
         tilts = own + shared if shared.any() else own
-        found = replace(_reweighted(grey, bends, found.weights, 1, tilts), shared=shared, drift=drift)
+        found = replace(_reweighted(grey, design, found.weights, 1, tilts), shared=shared, drift=drift)
     return found
 
 
-def _lit(grey: Observations, found: Solution, bends: NDArray[np.bool_], group: Ints) -> Solution:
-    """Solve again with the light that all photographs share, where gains drift without it and the tracks bear it."""
-    feigned = Design(grey, bends).feigned(found.weights, grey.rays())
-    kinds = group * (int(grey.camera.max()) + 1) + grey.camera
-    drift = find_sun_side(found.gains[:, 0], feigned, grey.exposures, np.where(group < 0, -1, kinds))
-    if drift is None:
-        return found
-    shared = grey.slopes @ drift.light
-    lit = _reweighted(grey, bends, found.weights, 1, shared)
-    before, after = (spread(residuals_of(grey, one, found.weights), found.weights) for one in (found, lit))
-    return (
-        replace(lit, shared=shared, drift=drift) if after <= (1 + MOST_RISE) * before else replace(found, drift=drift)
-    )
-
-
 def _reweighted(
-    seen: Observations, bends: NDArray[np.bool_], weights: Floats, rounds: int = ROUNDS, tilts: Floats = NONE
+    seen: Observations, design: Design, weights: Floats, rounds: int = ROUNDS, tilts: Floats = NONE
 ) -> Solution:
     """Solve again and again; what fits badly counts less each time."""
-    design = Design(seen, bends)
     for _ in range(rounds):
-        gains, vignetting = design.fit(weights, tilts)
+        gains, vignetting = design.fit(seen, weights, tilts)
         found = Solution(gains, vignetting, weights, tilts)
         weights = cauchy(np.sqrt((residuals_of(seen, found, weights) ** 2).mean(axis=1)))
     return replace(found, weights=weights, after=spread(residuals_of(seen, found, weights), weights))

@@ -1,16 +1,15 @@
-"""The sun's side of photographs: light that every photograph shares is told from gains that drift over the scene.
+"""The sun's side of photographs: light that all of them share is told from gains that drift over the scene.
 
-Ground that faces away from the sun's mirror image is brighter: a photograph is so on the side away from the sun, and
-every photograph on the same one (Hapke 1981, doi:10.1029/JB086iB04p03039; surveys: Honkavaara and Khoramshahi 2018,
-doi:10.3390/rs10020256). Seen from the next photograph a point lies farther on that side, so each pair of photographs
-differs in the same sense, and gains that explain it add up to a ramp over the scene. To first order the light is a
-plane over the photograph, fixed in the world:
+Ground is brighter where one looks with the sun than against it (Hapke 1981, doi:10.1029/JB086iB04p03039; in surveys
+from the air Honkavaara and Khoramshahi 2018, doi:10.3390/rs10020256). So every photograph is brighter on the same side
+of the scene, each two of them differ in the same sense at the points that both see, and gains that explain it add up to
+a ramp. To first order this light is a plane over the photograph, fixed in the world:
 
     log(colour of p in i) = log(colour of p) + exposure of i + a . d,    d = R_i^T (x / f, y / f, 1)
 
-Over flat ground seen from one height d = (p - c_i) / height: a . p passes for colour of the points and -a . c_i for
-gains, and the tracks cannot tell. So a is what makes of the gains that the tracks feign, F a, the exposures nearest to
-those of EXIF, or to none that drifts; the tracks only have to bear it.
+Over flat ground, seen from one height, d = (p - c_i) / height: a . p passes for colour of the points and -a . c_i for
+gains, and tracks cannot tell. So a is chosen for the gains F a that it feigns: without them the gains should be what
+EXIF says of the exposures, or drift nowhere where it says nothing. Tracks only have to bear it (`solve`).
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ RESPONSE, RESPONSE_SPREAD = 0.45, 0.2
 SUN_SPREAD = 0.3
 """Logarithm per unit of d: how strong such light is expected to be, at most about twice this."""
 LEAST_SURE = 12.0
-"""F-test of a plane: 2 in 10,000 scenes of 32 photographs with exposures by chance seem to drift."""
+"""F of a plane over the gains: 2 in 10,000 scenes of 32 photographs whose exposures vary by chance reach it."""
 LEAST_PHOTOS = 10
 """Of fewer no drift can be told from chance."""
 LEAST_DRIFT = 0.02
 """Logarithm, from one end of the scene to the other: less is no ramp that anybody sees."""
 PLANE = 2
-"""Numbers of a plane over the ground."""
+"""Numbers of a slope over the ground."""
 SOFT, LEAST_SPREAD, ROUNDS = 1.5, 0.002, 20
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from splatbatch.scene.colors.scene_tones import SceneTones
 
 Kind = TypeVar("Kind")
-VERSION = 2
+VERSION = 3
 """Raise it when tones are solved otherwise: batches then solve theirs again."""
 MOST_MOVED = 0.01
 """Share by which a gain, or the falloff in a corner, may move before what was trained with it is stale."""
