@@ -37,7 +37,7 @@ ROUNDS = 6
 LAST_ROUNDS = 2
 MOST_RISE = 0.03
 """Share by which light that all photographs share may raise the residual of the tracks. Of three flights it raises it
-by 0.5 % at the most; exposures of the quarry that drift by a fifth, taken for light, by 21 %."""
+by 0.5 % at the most; exposures of the quarry that drift by a fifth, taken for light, by 20 %."""
 LEAST_FALLOFF = 0.01
 """Vignetting that changes less than this between centre and corner is none."""
 LEAST_FALL = 0.003
