@@ -25,6 +25,7 @@ from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
 from splatbatch.store.records.merge import Merge
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.settled.holdout import held_out_as_recorded
+from splatbatch.tasks.tally import behind_in_words
 
 if TYPE_CHECKING:
     from splatbatch.scene.partition.border import Seam
@@ -72,6 +73,7 @@ def scene_facts(output: OutputFolder, patches: Path) -> CutScene | None:
         seams=_seams(partition, found),
         evaluation=replace(measured, photos={}, seams=()) if measured else None,
         is_stale=measured is not None and _is_older(output, merged, measured),
+        behind=behind_in_words(merged) if merged else "",
         quality=quality_of_scene(output.scene),
     )
 
@@ -141,14 +143,15 @@ def place_from_above(values: Iterable[float]) -> tuple[float, float]:
 def in_words(scene: CutScene) -> str:
     """Return what was measured of the merged scene in a sentence."""
     found = scene.evaluation
+    behind = f" {scene.behind}" if scene.behind else ""
     if found is None:
-        return "The merged scene has not been measured: splatbatch evaluate."
+        return f"The merged scene has not been measured: splatbatch evaluate.{behind}"
     total, across, within = found.total, found.across, found.within
     on_covered = f"{_db(total.psnr_covered)} on covered pixels, " if total.psnr_covered is not None else ""
     words = f"Merged: {on_covered}{_db(total.psnr)} on {counted(total.num_photos, 'held-out photograph')}"
     words += f", {_db(across.psnr)} on those across a seam, {_db(within.psnr)} on the others"
     words += f"; the patches' own splats {_db(total.own_psnr)}."
-    return words + (" The scene was merged again since." if scene.is_stale else "")
+    return words + (" The scene was merged again since." if scene.is_stale else "") + behind
 
 
 def _db(value: float | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from splatbatch.plain_text import counted
 from splatbatch.store.folders import BACKDROP
+from splatbatch.store.records.merge import Merge
 
 
 def tally(done: Mapping[str, bool], what: str = "patches") -> str:
@@ -19,6 +20,17 @@ def how_many(names: Collection[str]) -> str:
     """Return how many patches there are, as "4 patches and the backdrop"."""
     every = _counting(names)
     return counted(len(every), "patch", "es") + (" and the backdrop" if len(every) < len(names) else "")
+
+
+def behind_in_words(merged: Merge) -> str:
+    """Say why a merged scene has nothing of its backdrop; empty where it has, or there is none."""
+    behind = next((part for part in merged.parts if part.patch == BACKDROP and part.num_read), None)
+    if behind is None or behind.num_outside < behind.num_read:
+        return ""
+    return (
+        f"The merged scene has none of the backdrop's {counted(behind.num_read, 'Gaussian')}: all lie where patches "
+        "reach, which draw that ground themselves. The backdrop stood behind them while they trained."
+    )
 
 
 def _counting(names: Collection[str]) -> list[str]:

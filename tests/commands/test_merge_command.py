@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import invoke
-from cut_batch import NAMES, TEST, accept, copy_of, cut, expected, expected_backdrop, put, trained
+from cut_batch import NAMES, TEST, accept, copy_of, cut, expected, expected_backdrop, put, put_backdrop, trained
 from fake_batch import FakeBatch, write_model
 from far_away import UTM
 from process_family import wait_until
@@ -225,6 +225,16 @@ def test_without_its_backdrop_a_scene_shows_nothing_beyond_its_patches(batch: Fa
     ended = invoke("merge", "--allow-missing", batch=batch)
     assert "backdrop: not trained yet: nothing is drawn behind the patches" in ended.err
     assert len(read_splat(scene(batch))) == expected(batch, *ALL)
+
+
+def test_a_backdrop_that_lies_where_patches_reach_gives_the_scene_nothing_and_it_is_said_why(batch: FakeBatch) -> None:
+    put_backdrop(batch, random_splat(500, 1, seed=7))
+    ended = invoke("merge", batch=batch)
+    assert (ended.code, len(read_splat(scene(batch)))) == (0, expected(batch, *ALL))
+    why = "The merged scene has none of the backdrop's 500 Gaussians: all lie where patches reach"
+    assert why in " ".join(ended.out.split())
+    assert invoke("report", batch=batch).code == 0
+    assert why in (batch.output / "report.md").read_text()
 
 
 def test_a_new_backdrop_makes_all_patches_stale(batch: FakeBatch) -> None:

@@ -46,11 +46,11 @@ def trained(folder: Path, **changes: Any) -> FakeBatch:
     return batch
 
 
-def put_backdrop(batch: FakeBatch) -> None:
-    """Make a splat that reaches beyond all patches the backdrop that they were trained against."""
+def put_backdrop(batch: FakeBatch, splat: Gaussians | None = None) -> None:
+    """Make a splat, else one that reaches beyond all patches, the backdrop that they were trained against."""
     place = batch.output / "patches/backdrop"
     place.joinpath("splat.ply").unlink()
-    write_splat(place / "splat.ply", backdrop(), 20)
+    write_splat(place / "splat.ply", splat or backdrop(), 20)
     accept(place)
     for i in range(4):
         accept(batch.output / f"patches/p{i}", backdrop=sha256_of(place / "splat.ply"))

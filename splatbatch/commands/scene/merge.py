@@ -16,6 +16,7 @@ from splatbatch.plain_text import counted, one_line
 from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.merge import Hole, Merge
 from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.tally import behind_in_words
 
 HEADINGS = ("patch", "Gaussians", "in the core", "cleaned away", "attempt")
 
@@ -40,6 +41,8 @@ def show(made: MergedScene) -> None:
     """Print what was merged, of what, and what is missing."""
     _warn(made)
     open_console().print(_table(made.done.merged))
+    if behind := behind_in_words(made.done.merged):
+        typer.echo(behind)
     typer.echo(one_line(_last_line(made.done.merged, made.files, made.done.num_new)))
     if made.uncleaned:
         typer.echo(one_line(f"what cleaning has changed: splatbatch evaluate, and with --splat {made.uncleaned.splat}"))
