@@ -17,6 +17,10 @@ MOST_NAMED = 12
 """Patches in a command; of more, it is about all of the batch."""
 OF_ONE = ("explain", "accept", "compare")
 """Commands that are about one patch: of several, the first."""
+DARK_EDGE_DB = 1.0
+"""By which the merged scene falls behind the patches' own splats on photographs that look across no seam.
+caliterra-small cut in 2: 2.0 after 500 steps, 0.1 without a border; full-size caliterra over all photographs: 0.8 at most.
+"""
 TRY = " Try: "
 """Before what to type, in advice; the command is shown beside it."""
 
@@ -111,6 +115,14 @@ def _of_batch(report: Report) -> Iterator[Trouble]:
     steps = [seam.name for seam in scene.seams if seam.grade == "step"]
     if scene.is_stale:
         yield Trouble("look", "the scene was merged again since it was measured", "splatbatch evaluate")
+    lost = -(scene.evaluation.within.gain_db or 0.0) if scene.evaluation else 0.0
+    if lost >= DARK_EDGE_DB and not scene.is_stale:
+        yield Trouble(
+            "look",
+            f"away from seams the merged scene is {lost:.1f} dB below the patches' own splats: ground at its edge may "
+            "be dark, as after short runs (more steps mend that, or training.border: none)",
+            "splatbatch view scene",
+        )
     if steps:
         yield Trouble(
             "look", f"a step is seen at {counted(len(steps), 'seam')}: {', '.join(steps)}", "splatbatch view scene"

@@ -14,9 +14,10 @@ from made_output import MadeOutput
 from report_kinds import green, retried_worse
 
 from splatbatch.files import read_json
-from splatbatch.report.facts import Attempt, Report, ReportedPatch
+from splatbatch.report.facts import Attempt, CoreBox, CutScene, Report, ReportedPatch
 from splatbatch.report.todo import todo, verdict
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.evaluation import Measured, SceneEvaluation
 from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.status import STATES
 
@@ -48,6 +49,14 @@ def test_each_state_has_a_command_that_ends_it() -> None:
 def test_what_trains_or_will_be_trained_tonight_is_nobodys_work() -> None:
     report = facts({"patch": "p0", "state": "running"}, {"patch": "p1", "state": "waiting"})
     assert report.todo == () and verdict(report) == "0 of 2 patches trained, 1 in training. Nothing to do"
+
+
+@pytest.mark.parametrize(("gain_db", "is_stale", "num"), [(-2.0, False, 1), (-0.8, False, 0), (-2.0, True, 0)])
+def test_a_merged_scene_that_is_dark_at_its_edge_is_worth_a_look(gain_db: float, is_stale: bool, num: int) -> None:
+    measured = SceneEvaluation(within=Measured(num_photos=2, gain_db=gain_db))
+    scene = CutScene(cores=(CoreBox("p0", (0, 0), (1, 1)),), evaluation=measured, is_stale=is_stale)
+    told = [item.what for item in facts({"patch": "p0", "state": "trained"}, scene=scene).todo]
+    assert sum("2.0 dB below the patches' own splats: ground at its edge may be dark" in what for what in told) == num
 
 
 def test_the_same_trouble_of_many_is_one_item() -> None:
