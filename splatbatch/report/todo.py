@@ -19,8 +19,7 @@ OF_ONE = ("explain", "accept", "compare")
 """Commands that are about one patch: of several, the first."""
 DARK_EDGE_DB = 1.0
 """By which the merged scene falls behind the patches' own splats on photographs that look across no seam.
-caliterra-small cut in 2: 2.0 after 500 steps, 0.1 without a border; full-size caliterra over all photographs: 0.8 at most.
-"""
+caliterra-small cut in 2: 2.0 after 500 steps, 0.1 without a border; full-size caliterra, all of them: 0.8 at most."""
 TRY = " Try: "
 """Before what to type, in advice; the command is shown beside it."""
 

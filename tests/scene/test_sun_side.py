@@ -17,7 +17,7 @@ from test_colors import tones
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.observations import shots_of
-from splatbatch.scene.colors.scene_tones import SceneTones
+from splatbatch.scene.colors.scene_tones import SceneTones, solve_tones
 from splatbatch.scene.colors.solve import Observations, Solution, solve
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.exposure import UNKNOWN, Exposure, read_exposure
@@ -68,6 +68,18 @@ def test_the_suns_side_of_photographs_puts_no_ramp_over_the_scene(
     found = tones(QUARRY, tmp_path)
     assert ramp(found, tmp_path, axis) <= 0.02
     assert "the drift is left as photographed" in found.notes[0]
+
+
+def test_a_held_out_photograph_has_the_light_of_all_and_changes_that_of_no_other(tmp_path: Path) -> None:
+    plant(QUARRY, tmp_path, most=0, tilts=in_the_sun((1, 0, 0)))
+    held, patch = "left/0003.jpg", Patch("p0", QUARRY / "sparse/0", tmp_path)
+    before = solve_tones([patch], held_out=[held]).tones
+    with Image.open(tmp_path / held) as file:
+        file.point(lambda value: value * 0.8).save(tmp_path / held, quality=97)
+    after = solve_tones([patch], held_out=[held]).tones
+    assert after[held].tilt == pytest.approx(before["left/0004.jpg"].tilt, abs=0.01)
+    assert after[held].gain[1] / before[held].gain[1] == pytest.approx(0.8, abs=0.01)
+    assert all(after[name] == tone for name, tone in before.items() if name != held)
 
 
 def solved(seen: Observations) -> Solution:
@@ -128,7 +140,9 @@ def test_in_relief_the_tracks_tell_a_drift_from_the_sun_and_it_is_evened(tmp_pat
     found, intact = tones(QUARRY, tmp_path), tones(QUARRY)
     off = [found.tones[name].gain[1] / intact.tones[name].gain[1] / gain for name, gain in gains.items()]
     assert np.array(off) / np.mean(off) == pytest.approx(1, abs=0.03)
-    assert [note for note in found.notes if "the tracks do, and it is evened" in note] == list(found.notes)
+    assert [
+        note for note in found.notes if "over the scene by the tracks alone, no EXIF says so: evened" in note
+    ] == list(found.notes)
     assert len(found.notes) == (not with_exif)
 
 

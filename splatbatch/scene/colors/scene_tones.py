@@ -248,9 +248,9 @@ def _drift(found: Solution) -> Iterable[str]:
     size = f"{100 * np.expm1(found.drift.drift):.0f} %"
     if not found.shared.any():
         why = "EXIF does not say so" if found.drift.has_exposures else "no EXIF says so"
-        yield f"brightness drifts by {size} over the scene, {why}: the tracks do, and it is evened"
+        yield f"exposures drift by {size} over the scene by the tracks alone, {why}: evened; colors: as_is leaves it"
     elif found.drift.has_exposures:
-        yield f"each photograph is brighter on the same side of the scene: without that, gains would drift by {size}"
+        yield f"all photographs are brighter on the same side: kept out of the gains, which would drift by {size}"
     else:
         yield (
             f"brightness drifts by {size} over the scene, and no EXIF tells exposure from the sun's side: "
