@@ -59,7 +59,7 @@ class Observations:
     exposures: Floats  # [num_photos], logarithms of what EXIF says; NaN where it says nothing
 
     def bearings(self) -> Floats:
-        """Return where each point is seen beside the axis of its photograph, in the world [O, 3]; 1 along that axis."""
+        """Return how far beside the axis of its photograph, of length 1, each point is seen, in the world, [O, 3]."""
         right, down = (self.place[:, one, None] * self.slopes[self.photo, one] for one in (0, 1))
         return right + down
 
