@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from splatbatch.scene.colors.scene_tones import SceneTones
 
 Kind = TypeVar("Kind")
-VERSION = 3
-"""Raise it when tones are solved otherwise: batches then solve theirs again."""
+VERSION = 2
+"""Raise it when recorded tones cannot be applied any more: batches then solve theirs again. Tones that are only solved
+better serve the next batch: a version makes no splat stale."""
 MOST_MOVED = 0.01
 """Share by which a gain, or the falloff in a corner, may move before what was trained with it is stale."""
 MOST_NAMED = 3
