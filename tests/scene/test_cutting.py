@@ -133,7 +133,7 @@ def test_points_in_one_place_cannot_be_cut():
 @pytest.mark.parametrize(
     ("wish", "words", "hint"),
     [
-        (SplitOptions(max_images=5), r"--max-images 5: cannot be kept to", r"--max-images \d+, \d+ patches"),
+        (SplitOptions(max_images=5), r"--max-images 5: cannot be kept to", r"--max-images \d+, \d+ patch"),
         (SplitOptions(grid=(30, 40)), r"--grid 30x40: some of its 1200 patches", r"Nearest possible: --grid \d+x\d+"),
         (SplitOptions(grid=(2, 2), max_images=20), r"--max-images 20: a patch would have \d+", r"--max-images \d+"),
         (SplitOptions(overlap=0.9), r"--overlap 0.9: .*nearest: 0.5", ""),

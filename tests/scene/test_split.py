@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -468,6 +469,16 @@ def test_wrong_options_end_in_a_message(scene: Path, monkeypatch: pytest.MonkeyP
     assert ended.code == code
     assert words in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_the_size_that_is_named_as_possible_is_always_the_same_and_is_kept_to(
+    scene: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(scene)
+    asked = ("split", "--source", "sparse/0", "--images", "images", "--out", "patches", "--dry-run", "--max-images")
+    named = {re.search(r"--max-images (\d+), (\d+ patch)", invoke(*asked, one).err).groups() for one in ("4", "7")}
+    [(most, num)] = named
+    assert f"{num}" in invoke(*asked, most).out
 
 
 SPLIT = """

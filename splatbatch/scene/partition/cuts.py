@@ -6,7 +6,7 @@ A photograph belongs to a core by what it sees, not by where it stands.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -40,6 +40,10 @@ ROUNDS, PULL = 8, 0.7
 MOST_TRIALS = 16
 FEWER = 0.95
 """Of the parts that a largest one seems to ask for, tried next: too many cannot be taken back."""
+STEADY = 3
+"""Times as many parts, none of them smaller: more would not be, either."""
+SENSIBLE = 1.1
+"""Times the smallest possible size of a part: what is smaller takes many more parts, which all see the same."""
 LEAST_PHOTOS, LEAST_POINTS = 3, 20
 """Photographs of a patch that are trained on, and points in its core: below that there is nothing to train."""
 EXTENT_TAILS, MARGIN = (0.1, 99.9), 0.05
@@ -307,7 +311,7 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
     Raises:
         ConfigError: photographs see too much of the scene for parts so small; the nearest possible is named.
     """
-    num_photos, nearest = len(ground.seen.totals), None
+    num_photos, least = len(ground.seen.totals), None
     count = max(1, -(-num_photos // most))
     for _ in range(MOST_TRIALS):
         found = _tried(tried, partial(halves, num_parts=count), may_lack=count == 1)
@@ -317,17 +321,44 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
             found = ground.lay_out(found.cores)
             if found.most() <= most:
                 return found
-        if nearest is None or found.most() < nearest.most():
-            nearest = found
-        elif count > 2 * len(nearest.cores) + 4:
+        if least is None or found.most() < least.most():
+            least = found
+        elif count > STEADY * len(least.cores):
             break  # however many there are, they do not get smaller
         count = max(count + 1, int(FEWER * count * found.most() / most))
-    possible = ground.lay_out(nearest.cores) if nearest else None
+    return _nearest(list(_every_size(tried, ground)), most)
+
+
+def _every_size(tried: Ground, ground: Ground) -> Iterator[Layout]:
+    """Yield a scene in one even part, in two, … in more, by a quarter at a time, for as long as parts get smaller."""
+    count, least, at = 1, math.inf, 1
+    while count <= STEADY * at and (found := _tried(tried, partial(halves, num_parts=count), may_lack=count == 1)):
+        yield (layout := ground.lay_out(found.cores))
+        if layout.most() < least:
+            least, at = layout.most(), count
+        count += max(1, count // 4)
+
+
+def _nearest(layouts: Sequence[Layout], most: int) -> Layout:
+    """Return the layout of fewest parts that have at most so many photographs each.
+
+    The same layouts whatever was asked for: so what is named as possible is found when it is asked for.
+
+    Raises:
+        ConfigError: none has; one that many more parts would hardly make smaller is named.
+    """
     asked = f"--max-images {most}: cannot be kept to: the photographs see too much of the scene for patches so small"
-    if possible is None:
-        raise ConfigError(asked, f"Nearest possible: --max-images {num_photos}, one patch.")
+    if not layouts:
+        raise ConfigError(asked, "Nearest possible: leave --max-images out.")
+
+    def first(limit: float) -> Layout | None:
+        return next((one for one in layouts if one.most() <= limit), None)
+
+    if found := first(most):
+        return found
+    near = first(SENSIBLE * min(one.most() for one in layouts)) or layouts[-1]
     raise ConfigError(
-        asked, f"Nearest possible: --max-images {possible.most()}, {counted(len(possible.cores), 'patch', 'es')}."
+        asked, f"Nearest possible: --max-images {near.most()}, {counted(len(near.cores), 'patch', 'es')}."
     )
 
 
