@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Optional
 
@@ -59,6 +60,10 @@ class Grouped(Plain):
                 typer.echo(f"splatbatch {old}: is called `splatbatch {new}` now", err=True)
                 args = [*new.split(), *args[len(words) :]]
                 break
+        if args and args[0].partition("=")[0] in ("-c", "--config"):
+            num = 1 if "=" in args[0] else 2
+            command = shlex.join(["splatbatch", *args[num : num + 1], *args[:num], *args[num + 1 :]])
+            raise ConfigError(f"{args[0]}: stands before the command", f"It comes after it: {command}")
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -13,7 +13,9 @@ from splatbatch.commands import options
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with patches, or a COLMAP scene.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder with patches, or a COLMAP scene; or its sparse/0.")
+    ] = Path(),
     out: options.ConfigPathOption = None,
     example: options.ExampleOption = None,
 ) -> None:

@@ -11,11 +11,10 @@ from typing import Literal
 import typer
 from rich.table import Table
 
-from splatbatch import config as configuration
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.monitor.table import narrowed
-from splatbatch.night.prepare import repair, to_import, verified, write_config
+from splatbatch.night.prepare import begin, repair, verified
 from splatbatch.plain_text import counted, one_line, plain
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.tasks.batch import Batch, open_batch
@@ -89,17 +88,16 @@ def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
         typer.echo("every photograph fits its camera: nothing to repair, nothing written")
 
 
-def init(folder: Path, out: Path | None) -> None:
-    """Write a commented config for what lies in a folder; an existing one is never overwritten.
+def init(place: Path, out: Path | None) -> None:
+    """Write a commented config for what lies in a place; an existing one is never overwritten.
 
-    A folder that has to be imported first is named, with the command that does.
+    What has to be imported first is named, with the command that does.
     """
-    target = out or folder / configuration.DEFAULT_CONFIG
-    if not folder.is_dir():
-        raise SceneError(f"{folder}: no such folder")
-    if told := to_import(folder):
-        typer.echo(one_line(told))
+    begun = begin(place, out)
+    if isinstance(begun, str):
+        typer.echo(one_line(begun))
         return
-    num = write_config(folder, target)
-    next_one = f"splatbatch verify-dims --config {shlex.quote(str(target))}"
-    typer.echo(one_line(f"{target}: {counted(num, 'patch', 'es')}. Next: {next_one}"))
+    for told in begun.found.notes:
+        typer.echo(one_line(told))
+    next_one = f"splatbatch verify-dims --config {shlex.quote(str(begun.config))}"
+    typer.echo(one_line(f"{begun.config}: {counted(len(begun.found.patches), 'patch', 'es')}. Next: {next_one}"))

@@ -17,10 +17,10 @@ from splatbatch.config.sections import Cooldown, LadderName, Limits, Notify, Out
 from splatbatch.config.sweep.sweep import TaskId, Variant
 from splatbatch.config.yaml.bounded import STDIN
 from splatbatch.config.yaml.edit import save_moved
-from splatbatch.config.yaml.source import nearest
+from splatbatch.config.yaml.source import near, nearest
 
 __all__ = [
     "DEFAULT_CONFIG", "NO_OFFSET", "STDIN", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits",
     "Notify", "Offset", "Output", "Recipe", "Retry", "Rung", "Scene", "TaskId", "Tracking", "Training", "Variant",
-    "find_config", "json_schema", "load", "nearest", "parse_change", "placed", "save_moved", "to_yaml",
+    "find_config", "json_schema", "load", "near", "nearest", "parse_change", "placed", "save_moved", "to_yaml",
 ]  # fmt: skip

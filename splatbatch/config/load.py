@@ -27,7 +27,7 @@ from splatbatch.config.yaml.bounded import STDIN
 from splatbatch.config.yaml.gone import without_gone
 from splatbatch.config.yaml.meant import meant
 from splatbatch.config.yaml.mistakes import MOST_MISTAKES, Mistake, Mistaken, mistake, raise_all, validated
-from splatbatch.config.yaml.source import Source, dump, nearest, parse_value
+from splatbatch.config.yaml.source import Source, dump, near, nearest, parse_value
 from splatbatch.errors import ConfigError
 
 DEFAULT_CONFIG = "splat_config.yml"
@@ -123,10 +123,10 @@ def find_config(path: Path | str | None) -> Path:
     if chosen == STDIN:
         return chosen
     if not chosen.is_file():
-        raise ConfigError(
-            f"{chosen}: {'a folder, not a' if chosen.is_dir() else 'no such'} configuration file",
-            "Write one with `splatbatch init DIR`, or name yours with --config FILE (-: standard input).",
-        )
+        own = chosen / DEFAULT_CONFIG
+        hint = "Write one with `splatbatch init DIR`, or name yours with --config FILE (-: standard input)."
+        hint = f"Name the file in it: --config {own}" if own.is_file() else f"{near(chosen)} {hint}" if path else hint
+        raise ConfigError(f"{chosen}: {'a folder, not a' if chosen.is_dir() else 'no such'} configuration file", hint)
     return chosen
 
 

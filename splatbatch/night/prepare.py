@@ -14,7 +14,7 @@ from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import write_text
 from splatbatch.machine.gpu import presence
 from splatbatch.scene.audit.audit import Audit, Audited
-from splatbatch.scene.patches import find_patches
+from splatbatch.scene.finder import Layout, find_layout
 from splatbatch.scene.template import Kept, config_for
 from splatbatch.store.records.colors import SceneColors
 from splatbatch.store.records.frame import Frame
@@ -83,54 +83,63 @@ def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[Import
     done = importing.bring_in(source, folder, options)
     config = folder / configuration.DEFAULT_CONFIG
     kept = Kept(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
-    write_text(config, config_for(folder, folder.resolve(), has_gpu=presence().is_here(), kept=kept))
+    write_text(config, config_for(find_layout(folder), folder.resolve(), has_gpu=presence().is_here(), kept=kept))
     return done, config, open_batch(config).audit()
 
 
-def write_config(folder: Path, target: Path) -> int:
-    """Write a commented YAML for what lies in a folder; return how many patches it has. One that is there stays.
+@dataclass(frozen=True)
+class Begun:
+    """A YAML that was written for a scene."""
+
+    config: Path
+    found: Layout
+
+
+def begin(place: Path, out: Path | None) -> Begun | str:
+    """Write a commented YAML for the scene in a place, or around it; one that is there stays.
+
+    Returns:
+        What was written; or, where what lies there has to be imported first, a line with the command that does.
 
     Raises:
-        ConfigError: there is one.
+        SceneError: there is no scene; the hint says what lies there instead.
+        ConfigError: there is a YAML.
         OutputError: it cannot be written.
     """
+    try:
+        found = find_layout(place)
+    except SceneError:
+        if told := _next_command(place):
+            return told
+        raise
+    # nerfstudio keeps the model that its transforms.json was made of in a folder of that name
+    if [patch.name for patch in found.patches] == ["colmap"] and (told := _next_command(place)):
+        return told
+    target = out or found.top / configuration.DEFAULT_CONFIG
     if target.exists():
         raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
     try:
-        target.write_text(config_for(folder, target.resolve().parent, has_gpu=presence().is_here()), encoding="utf-8")
+        target.write_text(config_for(found, target.resolve().parent, has_gpu=presence().is_here()), encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
-    return len(find_patches(configuration.load(target).scene))
+    configuration.load(target)  # for its errors
+    return Begun(target, found)
 
 
-def to_import(folder: Path) -> str:
-    """Return what to run where a folder holds no COLMAP scene but something that becomes one; else nothing."""
-    from splatbatch.scene.imports.importing import what_instead
-
-    has_patches = (folder / "patches").is_dir()
-    try:
-        found = find_patches(configuration.Scene(patches=folder / "patches" if has_patches else folder))
-    except SceneError as error:
-        if told := _next_command(folder):
-            return told
-        raise SceneError(error.message, what_instead(folder) or error.hint) from error
-    # nerfstudio keeps the model that its transforms.json was made of in a folder of that name
-    return _next_command(folder) if [patch.name for patch in found] == ["colmap"] else ""
-
-
-def _next_command(folder: Path) -> str:
-    """Return what a folder holds that can be imported, and the one command that does; empty where it holds none."""
+def _next_command(place: Path) -> str:
+    """Return what a place holds that can be imported, and the one command that does; empty where it holds none."""
     from splatbatch.scene.imports.importing import find_sources
 
-    found = find_sources(folder)
+    found = find_sources(place)
     if not found:
         return ""
     alike = [one for one in found if one.kind == found[0].kind]
-    source = found[0].paths[0] if len(alike) > 1 or found[0].kind != "transforms" else folder
-    target = folder.resolve().with_name(f"{folder.resolve().name}-colmap")
+    source = found[0].paths[0] if len(alike) > 1 or found[0].kind != "transforms" else place
+    whole = place.resolve()
+    target = whole.with_name(f"{whole.stem if place.is_file() else whole.name}-colmap")
     command = f"splatbatch import {shlex.quote(str(source))} {shlex.quote(str(target))}"
     others = f" and {len(alike) - 1} others like it" if len(alike) > 1 else ""
-    return f"{folder}: {found[0].in_words()}{others}. Next: {command}"
+    return f"{place}: {found[0].in_words()}{others}. Next: {command}"
 
 
 def repair(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path) -> tuple[tuple[Repaired, ...], Path]:

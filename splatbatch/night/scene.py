@@ -21,6 +21,7 @@ from splatbatch.night.afterwards import TRAIN, Show, Trained, guarded, left_out,
 from splatbatch.night.decided import Wish
 from splatbatch.night.training import train
 from splatbatch.plain_text import one_line
+from splatbatch.scene.finder import find_layout
 from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.partition.split import SplitRequest, find_source, split
@@ -170,7 +171,7 @@ def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error})", "Name a YAML file, or leave --config out.") from error
     if before is None:
-        write_text(path, config_for(options.out, options.out.resolve(), has_gpu=presence().is_here()))
+        write_text(path, config_for(find_layout(options.out), options.out.resolve(), has_gpu=presence().is_here()))
     try:
         if changes:
             save_settings(path, changes)

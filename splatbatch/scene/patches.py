@@ -12,9 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatbatch.config import NO_OFFSET, Offset, Scene
+from splatbatch.config import NO_OFFSET, Offset, Scene, near
 from splatbatch.errors import SceneError
 from splatbatch.scene.colors.tone import NEUTRAL, Tone
+from splatbatch.scene.formats import seen_at
 from splatbatch.scene.partition.place import find_partition
 from splatbatch.scene.photos.folders import is_folder
 
@@ -25,6 +26,7 @@ MODEL_FOLDERS = ("sparse/0", "sparse")
 MODEL_FILE_NAMES = tuple(
     f"{name}{suffix}" for suffix in (".bin", ".txt") for name in ("cameras", "images", "points3D", "rigs", "frames")
 )
+A_SCENE = "A scene has photographs in images/ and their COLMAP model (cameras, images, points3D) in sparse/0."
 _DIGITS = re.compile(r"(\d+)")
 _NUMBERED = re.compile(r"[A-Za-z_-]*\d+")
 _WILDCARD = re.compile(r"[*?[]")
@@ -86,10 +88,9 @@ def find_patches(scene: Scene) -> tuple[Patch, ...]:
     folders = [folder for folder in _subfolders(root) if _may_be_patch(folder, scene.source)]
     if not any(model_folder(folder.path) for folder in folders):
         found = ", ".join(folder.name for folder in _subfolders(root)) or "nothing"
-        raise SceneError(
-            f"scene.patches: {root}: no patch with sparse/0 (found {found})",
-            "A patch is a folder with a COLMAP model (cameras, images, points3D) in sparse/0 or sparse.",
-        )
+        seen = seen_at(root)
+        hint = seen.in_words() if seen else f"{A_SCENE} Patches are such folders side by side."
+        raise SceneError(f"scene.patches: {root}: no patch with sparse/0 (found {found})", hint)
     folders.sort(key=lambda folder: natural_key(folder.name))
     patches = tuple(_patch(folder, common) for folder in folders)
     partition = find_partition(root)
@@ -105,7 +106,7 @@ def _see_folders(scene: Scene) -> None:
     named = {"patches": None if scene.scenes else scene.patches, "masks": scene.masks, "source": scene.source}
     missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}
     if missing:
-        hint = "Name the folder that holds p0, p1, …" if "patches" in missing else "Leave out what there is not."
+        hint = " ".join(near(folder) for folder in missing.values()) + " Paths begin at the folder of the YAML."
         raise SceneError("\n  ".join(f"scene.{key}: {folder}: no such folder" for key, folder in missing.items()), hint)
 
 
@@ -149,11 +150,12 @@ def models_beside(sparse: Path) -> list[tuple[Path, int]]:
     if not sparse.name.isdecimal():
         return []
     folders = [Path(entry.path) for entry in _entries(sparse.parent) if entry.name.isdecimal()]
-    models = [(path, count_images(path)) for path in folders if _holds_model(path)]
+    models = [(path, count_images(path)) for path in folders if has_model(path)]
     return sorted(models, key=lambda model: (-model[1], int(model[0].name)))
 
 
-def _holds_model(folder: Path) -> bool:
+def has_model(folder: Path) -> bool:
+    """Return whether the cameras of a COLMAP model lie in a folder itself."""
     return any((folder / f"cameras.{suffix}").is_file() for suffix in ("bin", "txt"))
 
 

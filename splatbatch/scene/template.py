@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.config import NO_OFFSET, Offset, Scene
-from splatbatch.scene.partition.record import partition_of
-from splatbatch.scene.patches import find_patches, model_folder, spell
+from splatbatch.config import NO_OFFSET, Offset
+from splatbatch.scene.finder import Layout
+from splatbatch.scene.patches import spell
 
 TEMPLATE = """\
 # splatbatch: one Gaussian splat per patch. `splatbatch schema` lists every key.
@@ -64,31 +64,17 @@ class Kept:
     """The file with the photographs that the source holds out; empty for none."""
 
 
-def config_for(folder: Path, base: Path, *, has_gpu: bool, kept: Kept | None = None) -> str:
-    """Return the YAML for a folder with patches, a folder with a `patches` folder, or a COLMAP scene.
-
-    `base` is the folder that the YAML will lie in.
-
-    Raises:
-        SceneError: there are neither patches nor a model.
-    """
-    holds_patches = (folder / "patches").is_dir()
-    root = folder / "patches" if holds_patches else folder
-    patches = find_patches(Scene(patches=root))
-    names = [patch.name for patch in patches]
-    own_images = all(patch.images.is_dir() for patch in patches)
-    shared = next((path for path in (folder / "images", root.parent / "images") if path.is_dir()), None)
-    source = folder if holds_patches and model_folder(folder) else None
-    if (partition := partition_of(root)) is not None:  # all patches have links to one folder
-        own_images, shared, source = False, patches[0].images.resolve(), partition.source
+def config_for(found: Layout, base: Path, *, has_gpu: bool, kept: Kept | None = None) -> str:
+    """Return the YAML of a scene; `base` is the folder that it will lie in."""
+    names = [patch.name for patch in found.patches]
     return TEMPLATE.format(
         found=f"{len(names)} found: {spell(names)}" if len(names) > 1 else f"one scene: {names[0]}",
-        patches=_relative(root, base),
-        images=f"  images: {_relative(shared, base)}\n" if shared and not own_images else "",
+        patches=_relative(found.root, base),
+        images=f"  images: {_relative(found.images, base)}\n" if found.images else "",
         device=DEVICES[has_gpu],
         offset=_offset(kept or Kept()),
         holdout=_holdout(kept or Kept()),
-        source=f"  source: {_relative(source, base)}\n" if source else "",
+        source=f"  source: {_relative(found.source, base)}\n" if found.source else "",
     )
 
 

@@ -5,15 +5,19 @@ What audits and fingerprints patches is loaded by the methods that do so: `statu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchError
+from splatbatch.plain_text import counted
 from splatbatch.scene.patches import find_patches
+from splatbatch.scene.photos.folders import is_folder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.tasks import plan
@@ -220,7 +224,8 @@ def open_batch(
         ConfigError: the YAML, a patch name, a change or a condition is wrong.
         SceneError: there are no patches.
     """
-    file = configuration.find_config(path)
+    with _or_a_folder(names):
+        file = configuration.find_config(path)
     config = configuration.load(file)
     try:
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
@@ -234,7 +239,9 @@ def open_batch(
             raise ConfigError(message, configuration.nearest(name, known))
     records = known_records(config, output)
     every = under_records(without_idle(tasks_of(config, patches)), records)
-    chosen = under(changes or {}, only(select(every, names), conditions))
+    with _or_a_folder(name for name in names if name not in known):
+        named = select(every, names)
+    chosen = under(changes or {}, only(named, conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, records)
     batch.recipes()  # for its errors
     if config.failures:
@@ -242,6 +249,37 @@ def open_batch(
 
         own(config.failures)  # for its errors
     return batch
+
+
+@contextlib.contextmanager
+def _or_a_folder(names: Iterable[str]) -> Iterator[None]:
+    """Say of a folder that was named where patches are that it is one, and what to do with it.
+
+    Raises:
+        ConfigError: there is no configuration, or no such patch.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        folder = next((Path(name) for name in names if is_folder(Path(name))), None)
+        if folder is None:
+            raise
+        raise ConfigError(f"{folder}: a folder, not the name of a patch", _what_to_name(folder)) from error
+
+
+def _what_to_name(folder: Path) -> str:
+    """Return the configuration of a folder; where it has none what lies in it, and the command that begins with it."""
+    from splatbatch.scene.finder import find_layout
+
+    try:
+        found = None if (folder / configuration.DEFAULT_CONFIG).is_file() else find_layout(folder)
+    except SceneError as error:
+        return f"{error.message}. {error.hint}"
+    top = found.top if found else folder
+    if (own := top / configuration.DEFAULT_CONFIG).is_file() or found is None:
+        return f"Its patches: --config {quote(str(own))}"
+    what = "; ".join((f"{top}: {counted(len(found.patches), 'patch', 'es')}", *found.notes))
+    return f"{what}. Write its configuration first: splatbatch init {quote(str(folder))}"
 
 
 def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:

@@ -78,10 +78,12 @@ def test_terms_that_colmap_lacks_are_fitted_and_told(tmp_path: Path, terms: dict
     assert np.abs(off).max() < 1 and "fitted as FULL_OPENCV" in told
 
 
-def test_a_skew_that_no_model_has_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("b2", [30.0, -14.0, -28.0])
+def test_a_skew_that_no_model_has_is_refused_with_what_to_leave_out(tmp_path: Path, b2: float) -> None:
     made = Camera(1, "PINHOLE", 400, 300, (290.0, 290.0, 200.0, 150.0))
-    with pytest.raises(SceneError, match=r"B2 30: no camera of COLMAP comes closer than \d+ px"):
-        metashape_camera(tmp_path, {"b2": 30.0}, made)
+    with pytest.raises(SceneError, match=rf"B2 {b2:g}: no camera of COLMAP comes closer than [\d.]+ px") as raised:
+        metashape_camera(tmp_path, {"b2": b2}, made)
+    assert "No COLMAP camera has B2. Leave that out in Tools > Optimize Cameras" in raised.value.message
 
 
 @given(st.tuples(*[st.floats(-0.02, 0.02)] * 4), st.tuples(*[st.floats(-1e-3, 1e-3)] * 2))

@@ -398,7 +398,7 @@ def test_photographs_that_lie_elsewhere_are_asked_for(scene: Path, tmp_path: Pat
     with pytest.raises(SceneError, match=r"none of the model's 32 photographs lies there, as left/0001\.jpg"):
         split(SplitRequest(scene / "sparse" / "0", tmp_path / "empty", scene / "patches", TWO))
     (scene / "images").unlink()
-    with pytest.raises(SceneError, match="--images : no such folder"):
+    with pytest.raises(SceneError, match="no folder near it holds its photographs"):
         cut(scene, scene / "patches")
 
 

@@ -101,11 +101,21 @@ def mistake(model: type[Section], detail: ErrorDetails, source: Source, above: K
     place = place if source.lines else _as_far_as_a_value(model, place)
     keys = (*above, *place)
     if detail["type"] == "extra_forbidden":
-        return keys, f"unknown key. {nearest(str(place[-1]), _known_keys(model, place[:-1]))}"
+        return keys, f"unknown key. {_meant(model, place)}"
     if not place:  # several settings together
         return keys, detail["msg"].removeprefix("Value error, ")
     shown = "" if _may_be_secret(keys) or is_missing else f"{quoted(detail['input'])}: "
     return keys, f"{shown}{_words_of(detail)}"
+
+
+def _meant(model: type[Section], place: Keys) -> str:
+    """Return a hint for an unknown key: the section that has it, else the nearest key that is known there."""
+    key = str(place[-1])
+    sections = {name: _section_in(info.annotation) for name, info in model.model_fields.items()}
+    owners = [name for name, section in sections.items() if section and key in section.model_fields]
+    if len(owners) == 1 and place[0] != owners[0]:
+        return f"It is a key of {owners[0]}: {owners[0]}.{key}."
+    return nearest(key, _known_keys(model, place[:-1]))
 
 
 def _may_be_secret(keys: Keys) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +85,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if len(names) > MOST_NAMES:
         names = [*names[: MOST_NAMES - 1], f"… {names[-1]}"]
     return f"Known: {', '.join(names) or 'none'}."
+
+
+def near(path: Path) -> str:
+    """Return a hint of what a path that is not there may be meant to be, by what lies in its folder."""
+    above = next((one for one in path.absolute().parents if os.path.isdir(one)), None)  # noqa: PTH112 - never raises
+    try:
+        names = [name for name in os.listdir(above) if name[0] != "."] if above else []  # noqa: PTH208 - names alone
+    except OSError:
+        names = []
+    if above is None or not names:
+        return ""
+    return f"In {above}: {nearest(path.absolute().relative_to(above).parts[0], names)}"
 
 
 def _no_yaml(path: Path, error: yaml.MarkedYAMLError) -> ConfigError:

@@ -29,12 +29,21 @@ from splatbatch.scene.audit.model import (
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.formats import seen_at
 from splatbatch.scene.frame import Span, span_of
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import Survey
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch, model_folder
-from splatbatch.scene.photos.folders import Folders, Found, Location, find_masks, is_folder, stored_photographs
+from splatbatch.scene.photos.folders import (
+    Folders,
+    Found,
+    Location,
+    find_masks,
+    find_photographs,
+    is_folder,
+    stored_photographs,
+)
 from splatbatch.scene.photos.headers import Headers, Photo, unreadable
 from splatbatch.scene.photos.pixels import undecodable
 
@@ -224,7 +233,8 @@ def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation) -> _AuditedPatch
         found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None)
     except ModelError as error:
         kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
-        finding = scribe.note(kind, shown(str(error.path)), shown(error.what), error.hint)
+        seen = None if is_folder(patch.sparse) else seen_at(patch.sparse.parent.parent)
+        finding = scribe.note(kind, shown(str(error.path)), shown(error.what), seen.in_words() if seen else error.hint)
         return _AuditedPatch(patch, scribe, (finding,))
     held_out: tuple[str, ...] = ()
     with contextlib.suppress(SceneError):  # the scene that it was cut from cannot be read: a finding of that
@@ -278,11 +288,20 @@ def _check_photographs(
 
 def _check_files(one: _AuditedPatch, shots: list[photographs.AuditedImage]) -> Iterator[Finding]:
     is_hopeless = shots and not any(isinstance(shot.header, Photo) for shot in shots)
-    problem = _folder_problem(one.patch.images) if is_hopeless else ""
-    if problem:  # one finding instead of thousands
-        message = f"{problem}; {counted(len(shots), 'photograph')} should be below it"
+    folder, names = one.patch.images, [shot.image.name for shot in shots]
+    problem = _folder_problem(folder) if is_hopeless else ""
+    held = find_photographs(one.patch.sparse, names) if is_hopeless else None
+    if held is not None and held.folder.absolute() == folder.absolute():
+        held = None  # they are there, and cannot be read
+    if problem or held:  # one finding instead of thousands
+        message = (
+            f"{problem or 'none of its photographs is there'}; {counted(len(shots), 'photograph')} should be below it"
+        )
         remedy = "Set scene.images to the folder of the photographs, or make this one readable."
-        yield one.scribe.note("no_image_folder", shown(str(one.patch.images)), message, remedy)
+        if held:
+            message += f", and {held.num} lie in {shown(str(held.folder))}"
+            remedy = "Set scene.images to that folder; or call it images/, where each patch has photographs of its own."
+        yield one.scribe.note("no_image_folder", shown(str(folder)), message, remedy)
     else:
         yield from photographs.check_photos(shots, one.scribe)
 

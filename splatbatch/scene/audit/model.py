@@ -19,7 +19,7 @@ from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import PARTS, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.rigs import read_rigs
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image, Points, centers_of
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image, Points, centers_of, misspelt
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
@@ -161,6 +161,9 @@ def check_camera(camera: Camera, scribe: Sink) -> Iterator[Finding]:
 
 
 def _unsupported(camera: Camera, scribe: Sink) -> Finding:
+    if known := misspelt(camera.model):
+        message = f"camera model {shown(camera.model)}, which COLMAP spells {known}"
+        return scribe.note("unsupported_model", f"camera {camera.id}", message, f"Write {known} in cameras.txt.")
     takes = ", ".join(sorted(scribe.rules.camera_models))
     message = f"camera model {shown(camera.model)}; {scribe.rules.name} takes {takes}"
     remedy = f"Undistort photographs and model together: {UNDISTORT}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import signal
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any, BinaryIO, TypeVar
 
 from splatbatch.errors import SceneError
@@ -17,6 +19,7 @@ from splatbatch.files import MIB, open_regular
 
 T = TypeVar("T")
 PARTS = ("cameras", "images", "points3D")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LFS = b"version https://git-lfs"
 _COPY_AGAIN = "Copy the file again, or export the model again (colmap model_converter); a backup may hold a whole one."
 _REMEDIES = {
@@ -69,11 +72,11 @@ def choose_format(folder: Path) -> str:
             return suffix
     suffix = "bin" if any(f"{part}.bin" in names for part in PARTS) or not names else "txt"
     missing = ", ".join(f"{part}.{suffix}" for part in PARTS if f"{part}.{suffix}" not in names)
-    raise MissingModel(
-        folder,
-        f"no COLMAP model, {missing} missing{'' if names else ' (the folder is empty)'}",
-        "A model is cameras, images and points3D, all three .bin or all three .txt.",
-    )
+    hint = "A model is cameras, images and points3D, all three .bin or all three .txt."
+    if missing == f"points3D.{suffix}":
+        hint = f"Copy it too; or find points in the photographs: splatbatch import {quote(str(folder))} NEW"
+    what = f"no COLMAP model, {missing} missing{'' if names else ' (the folder is empty)'}"
+    raise MissingModel(folder, what, hint)
 
 
 @contextmanager
@@ -93,6 +96,12 @@ def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, 
             if file.read(len(_LFS)) == _LFS:
                 raise ModelError(path, "a git-lfs pointer, not the file itself", "Run `git lfs pull` where it lies.")
             file.seek(0)
+            if path.suffix == ".txt" and (encoding := _odd_encoding(file.read(3))):
+                remedy = (
+                    f"COLMAP refuses it: save it as plain UTF-8 (iconv, or sed -i '1s/^\\xEF\\xBB\\xBF//' {path.name})."
+                )
+                raise ModelError(path, encoding, remedy)
+            file.seek(0)
             if most_mib is not None and size > most_mib * MIB:
                 raise ModelError(path, f"{size // MIB:,} MiB, more than the {most_mib} MiB that are read")
             if size == 0:
@@ -100,6 +109,13 @@ def opened(path: Path, most_mib: int | None = None) -> Iterator[tuple[BinaryIO, 
             yield file, size
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def _odd_encoding(head: bytes) -> str:
+    """Return how the first bytes of a text are no plain UTF-8; empty where they are."""
+    if head == codecs.BOM_UTF8:
+        return "begins with a byte order mark (BOM), as some editors of Windows write it"
+    return "is UTF-16, as some editors of Windows write it" if head[:2] in _UTF_16 else ""
 
 
 def shown(name: str) -> str:

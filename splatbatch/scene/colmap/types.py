@@ -54,6 +54,12 @@ CAMERA_MODELS = {
 }
 
 
+def misspelt(model: str) -> str:
+    """Return the camera model whose name differs in the case of letters alone, as PINHOLE of PinHole; else nothing."""
+    known = model.upper()
+    return known if known != model and known in CAMERA_MODELS else ""
+
+
 CAMERA_MODELS_BY_ID = {model.id: model for model in CAMERA_MODELS.values()}
 
 

@@ -14,10 +14,18 @@ from splatbatch.files import Record, read_json, read_tail
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError
-from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D
+from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D, misspelt
 from splatbatch.scene.imports.capture import Capture, Cloud, ImportOptions, Mistakes, Notes, PosedPhoto, some
 from splatbatch.scene.imports.lens import simplified
-from splatbatch.scene.photos.folders import Absent, Folders, Found, Location, Misspelt, photographs_below
+from splatbatch.scene.photos.folders import (
+    Absent,
+    Folders,
+    Found,
+    Location,
+    Misspelt,
+    find_photographs,
+    photographs_below,
+)
 
 _REMEDY = "Export the model again, all of its files at once."
 _EMPTY = Points2D(np.zeros((0, 2)), np.zeros(0, np.uint64))
@@ -188,7 +196,8 @@ def _sound(camera: Camera, notes: Notes, mistakes: Mistakes) -> Camera | None:
     model, where = CAMERA_MODELS.get(camera.model), f"camera {camera.id}"
     if model is None:
         known = ", ".join(CAMERA_MODELS)
-        mistakes.add(where, f"unknown camera model {camera.model} (known: {known})", _CAMERA_REMEDY)
+        remedy = f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else _CAMERA_REMEDY
+        mistakes.add(where, f"unknown camera model {camera.model} (known: {known})", remedy)
         return None
     if len(model.params) != len(camera.params):
         what = f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {', '.join(model.params)}"
@@ -205,17 +214,8 @@ def _sound(camera: Camera, notes: Notes, mistakes: Mistakes) -> Camera | None:
 
 def _photographs(folder: Path, images: Sequence[Image]) -> Path:
     """Return the folder that holds most of the photographs: beside the model, or up to three folders above."""
-    some_images = images[:: len(images) // _SAMPLE or 1]
-    tops = [folder, *folder.resolve().parents[:3]]
-    candidates = [
-        path for top in tops for path in (top / "images", top / "undistorted" / "images", top) if path.is_dir()
-    ]
-    folders = Folders()
-
-    def held(path: Path) -> int:
-        return sum(not isinstance(folders.locate(path, _plain(image.name)), Absent) for image in some_images)
-
-    return max(candidates, key=held, default=folder / "images")
+    held = find_photographs(folder, [_plain(image.name) for image in images[:: len(images) // _SAMPLE or 1]])
+    return held.folder if held else folder / "images"
 
 
 def _plain(name: str) -> str:

@@ -10,10 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from splatbatch.config import Offset
+from splatbatch.config import Offset, near
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import open_regular, path_beside
 from splatbatch.plain_text import counted
+from splatbatch.scene.formats import seen_at
 from splatbatch.scene.imports import colmap_export as exports
 from splatbatch.scene.imports import metashape, transforms, writing
 from splatbatch.scene.imports.agreement import see_poses, triangulated
@@ -27,7 +28,6 @@ Kind = Literal["transforms", "metashape", "colmap"]
 _HEAD = 4096  # bytes of an XML file that are looked at
 _EXPORTS = (".", "colmap_export", "opensfm/colmap_export", "colmap", "colmap/sparse/0", "sparse/0", "sparse",
             "dense/sparse", "undistorted/sparse")  # fmt: skip
-OPENSFM = ("reconstruction.json", "opensfm/reconstruction.json")
 _LINKS = "Name a new folder on a disk that has room and knows symbolic links: photographs are linked, not copied."
 
 
@@ -53,6 +53,8 @@ class Source:
 
 def find_sources(path: Path) -> list[Source]:
     """Return what a file or a folder holds that can be imported; the first is what it is taken for."""
+    if path.is_file() and path.suffix.lower() in (".json", ".xml") and seen_at(path):  # of another program
+        return []
     found = []
     if documents := find_documents(path):
         found.append(Source("transforms", tuple(documents)))
@@ -83,27 +85,6 @@ def _is_metashape(file: Path) -> bool:
     return b"<document" in head and b"<chunk" in head
 
 
-def what_instead(path: Path) -> str:
-    """Return what to do with a folder that holds what is near to a source, and none; empty where nothing is."""
-    if any((path / name).is_file() for name in OPENSFM):
-        return "This is OpenSfM's reconstruction.json: run `opensfm export_colmap` on its folder, then import that."
-    projects = sorted(path.glob("*.psx")) if path.is_dir() else [path] if path.suffix == ".psx" else []
-    if projects:
-        return f"{projects[0].name} is a Metashape project: export its cameras (File > Export > Export Cameras, XML)."
-    tables = [file for file in (path.glob("*.csv") if path.is_dir() else []) if _is_csv_of_poses(file)]
-    if tables:
-        return f"{counted(len(tables), 'CSV file')} of RealityScan: export the registration as COLMAP instead."
-    return ""
-
-
-def _is_csv_of_poses(file: Path) -> bool:
-    try:
-        with open_regular(file) as opened:
-            return opened.read(64).startswith(b"#name")
-    except OSError:
-        return False
-
-
 @dataclass(frozen=True, eq=False)
 class Imported:
     """What an import has written."""
@@ -123,9 +104,9 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> Imported:
         ConfigError: the target is no new folder, or the source none that is known.
         OutputError: the target cannot be written.
     """
-    _see_target(target)
     notes, mistakes = Notes(), Mistakes(path)
     source = _chosen(path, notes)
+    _see_target(target)
     capture = _read(source, options, notes, mistakes)
     if capture is not None:
         capture = _checked(capture, options, notes, mistakes)
@@ -160,11 +141,12 @@ def _see_target(target: Path) -> None:
 
 def _chosen(path: Path, notes: Notes) -> Source:
     if not path.exists():
-        raise SceneError(f"{path}: no such file or folder")
+        raise SceneError(f"{path}: no such file or folder", near(path))
     found = find_sources(path)
     if not found:
         known = "a transforms.json, Metashape's cameras as XML, or a COLMAP model (cameras, images)"
-        raise SceneError(f"{path}: nothing that can be imported", what_instead(path) or f"Name {known}.")
+        hint = seen.in_words() if (seen := seen_at(path)) else f"Name {known}."
+        raise SceneError(f"{path}: nothing that can be imported", hint)
     alike = [one for one in found if one.kind == found[0].kind]
     if len(alike) > 1:
         names = ", ".join(one.paths[0].name for one in alike)

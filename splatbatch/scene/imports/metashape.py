@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from xml.parsers import expat
 
 import numpy as np
@@ -61,6 +61,10 @@ _BENDS = {"frame": "frame", "fisheye": "equidistant", "equidistant_fisheye": "eq
 _PANORAMAS = ("spherical", "equirectangular")
 _TERMS = ("f", "fx", "fy", "cx", "cy", "b1", "b2", "skew", "k1", "k2", "k3", "k4", "p1", "p2", "p3", "p4")
 _LONGEST_PX = 1 << 20
+_REFIT = (
+    "No COLMAP camera has {keys}. Leave that out in Tools > Optimize Cameras and export again. Or export cameras as "
+    "Colmap (Metashape 2.2), which undistorts the photographs."
+)
 _OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft XML."
 
 
@@ -295,14 +299,20 @@ def _photographs(folder: Path) -> Iterator[str]:
                 yield (Path(parent) / file).relative_to(folder).as_posix()
 
 
+class Trouble(NamedTuple):
+    """Why a sensor has no usable camera, and what to do about it."""
+
+    what: str
+    remedy: str = "Calibrate it, and export again."
+
+
 @dataclass(frozen=True, eq=False)
 class Sensor:
     """A sensor of a chunk: its camera, and its place on the master of its rig."""
 
     label: str
-    camera: Camera | None
-    """None where it has no usable calibration: a mistake if one of its photographs has a pose."""
-    trouble: str = ""
+    camera: Camera | Trouble
+    """Trouble is a mistake if one of its photographs has a pose."""
     on_master: Similarity | None = None
     """From the axes of this sensor to those of its master; None where it has none, or is its own master."""
 
@@ -316,12 +326,11 @@ def read_sensors(document: Document, chunk: Element, notes: Notes, mistakes: Mis
         if (key := element.get("id")) is None or key in found:
             mistakes.add(where, "has no id, or that of another sensor", _OPTIMISE)
             continue
-        camera, trouble = _camera(element, name, notes)
-        found[key] = Sensor(name, camera, trouble, _on_master(element, where, mistakes))
+        found[key] = Sensor(name, _camera(element, name, notes), _on_master(element, where, mistakes))
     return found
 
 
-def _camera(element: Element, name: str, notes: Notes) -> tuple[Camera | None, str]:
+def _camera(element: Element, name: str, notes: Notes) -> Camera | Trouble:
     """Return the COLMAP camera of a sensor, or why there is none."""
     calibrations = element.findall("calibration")
     adjusted = [one for one in calibrations if one.get("class") == "adjusted"]
@@ -329,36 +338,38 @@ def _camera(element: Element, name: str, notes: Notes) -> tuple[Camera | None, s
     kind = (calibration.get("type") if calibration is not None else None) or element.get("type", "frame")
     size = _size(calibration) or _size(element)
     if size is None:
-        return None, "its resolution is missing or no number of pixels"
+        return Trouble("its resolution is missing or no number of pixels")
     if kind in _PANORAMAS:
-        return Camera(0, "EQUIRECTANGULAR", *size, (float(size[0]), float(size[1]))), ""
+        return Camera(0, "EQUIRECTANGULAR", *size, (float(size[0]), float(size[1])))
     if kind not in _BENDS:
-        return None, f"its type {spelt(kind)} is no lens that COLMAP knows ({', '.join([*_BENDS, *_PANORAMAS])})"
+        return Trouble(f"its type {spelt(kind)} is no lens that COLMAP knows ({', '.join([*_BENDS, *_PANORAMAS])})")
     if calibration is None:
-        return None, "it has no calibration"
+        return Trouble("it has no calibration")
     if not adjusted:
         notes.convert(f"{name}: its calibration was never adjusted; the initial one was taken")
     if (own := _size(element)) not in (None, size):
-        return None, f"its resolution is {own}, that of its calibration {size}"
+        return Trouble(f"its resolution is {own}, that of its calibration {size}")
     terms, broken = _terms(calibration)
     if broken:
-        return None, f"{', '.join(broken)} of its calibration is no number"
+        return Trouble(f"{', '.join(broken)} of its calibration is no number")
     return _fitted(terms, _BENDS[kind], size, name, notes)
 
 
-def _fitted(terms: Mapping[str, float], bend: str, size: Size, name: str, notes: Notes) -> tuple[Camera | None, str]:
+def _fitted(terms: Mapping[str, float], bend: str, size: Size, name: str, notes: Notes) -> Camera | Trouble:
     lens = _lens(terms, bend, size)
     if lens is None:
-        return None, "its calibration has no focal length f above 0"
+        return Trouble("its calibration has no focal length f above 0")
     camera, off = camera_of(lens, size)
-    extras = [f"{key.upper()} {terms[key]:.3g}" for key in ("b2", "skew", "k4", "p3", "p4") if terms[key]]
+    lacking = [key for key in ("b2", "skew", "k4", "p3", "p4") if terms[key]]
+    extras = [f"{key.upper()} {terms[key]:.3g}" for key in lacking]
     extras += [f"type {bend}"] if bend == "equisolid" else []
     if off > MOST_OFF_PX:
-        return None, f"{', '.join(extras)}: {spell_misfit(off)}"
+        keys = ", ".join(lacking).upper() or f"a lens of the type {bend}"
+        return Trouble(f"{', '.join(extras)}: {spell_misfit(off)}", _REFIT.format(keys=keys))
     if off:
         notes.convert(f"{name}: {', '.join(extras)}: fitted as {camera.model}, {off:.2g} px off at most")
     notes.convert(f"{name}: {camera.model}, {size[0]}x{size[1]}")
-    return camera, ""
+    return camera
 
 
 def _lens(terms: Mapping[str, float], bend: str, size: Size) -> Lens | None:
@@ -559,14 +570,15 @@ class _Finder:
         """Return the shot of a camera; None where its photograph or its lens is missing."""
         sensor = self._sensors.get(camera.sensor)
         name = self._photo(camera)
-        if sensor is None or sensor.camera is None:
-            trouble = f"{sensor.label}: {sensor.trouble}" if sensor else f"sensor {camera.sensor or '?'} is not there"
-            self._mistakes.add(f"camera of sensor {camera.sensor or '?'}", trouble, "Calibrate it, and export again.")
+        lens = sensor.camera if sensor else Trouble(f"sensor {camera.sensor or '?'} is not there")
+        if isinstance(lens, Trouble):
+            what = f"{sensor.label}: {lens.what}" if sensor else lens.what
+            self._mistakes.add(f"camera of sensor {camera.sensor or '?'}", what, lens.remedy)
             return None
         if name is None:
             return None
         rotation, center = self._world.placed.of_pose(camera.pose.rotation.T, camera.pose.translation)
-        return PosedPhoto(name, self._photographs.folder / name, sensor.camera, rotation, center, camera.where)
+        return PosedPhoto(name, self._photographs.folder / name, lens, rotation, center, camera.where)
 
     def _photo(self, camera: _AlignedCamera) -> str | None:
         found, folder = self._photographs.find(camera.label, camera.group), self._photographs.folder

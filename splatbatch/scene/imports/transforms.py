@@ -54,6 +54,14 @@ OF_LENS = frozenset({
     "fl_x", "fl_y", "cx", "cy", "w", "h", "camera_angle_x", "camera_angle_y", "x_fov", "y_fov", "camera_model",
     "is_fisheye", *DISTORTION,
 })  # fmt: skip
+_MATRIX = "Write fl_x, fl_y, cx and cy in its place: rows 1 and 2 are fl_x 0 cx and 0 fl_y cy."
+OTHER_NAMES = {
+    "fx": "Rename fx and fy: nerfstudio and instant-ngp call them fl_x and fl_y.",
+    "focal_length": "Write it as fl_x and fl_y, in pixels.",
+    "focal": "Write it as fl_x and fl_y, in pixels.",
+    **dict.fromkeys(("K", "intrinsics", "intrinsic_matrix", "camera_intrinsics", "intrinsic", "cam_K"), _MATRIX),
+}
+"""What other programs call the intrinsics, and what to write for it."""
 MOST_OFF_PX = 1.0
 """By how much a fitted lens may differ from the one that was written."""
 _PERSPECTIVE = frozenset({
@@ -177,8 +185,11 @@ def _focal_lengths(keys: Intrinsics, size: Size, *, is_fisheye: bool, notes: Not
     if not keys.is_sound:
         return None
     if fl_x is None and (is_fisheye or of_angle[0] is None):
+        other = next((key for key in OTHER_NAMES if keys.get(key) is not None), "")
         remedy = "Write fl_x (and fl_y) in pixels" + ("." if is_fisheye else ", or camera_angle_x in radians.")
-        keys.fault("fl_x is missing", remedy)
+        keys.fault(
+            f"{other} stands for fl_x, which is missing" if other else "fl_x is missing", OTHER_NAMES.get(other, remedy)
+        )
         return None
     for written, angle, axis in zip((fl_x, fl_y), of_angle, "xy", strict=True):
         if written and angle and not is_fisheye and abs(angle / written - 1) > _CONTRARY:

@@ -18,23 +18,25 @@ from typing import Literal
 
 import numpy as np
 
-from splatbatch.config import Offset
+from splatbatch.config import Offset, near
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import MOST_JSON_BYTES, path_beside, read_regular, sync_folder, write_text
 from splatbatch.plain_text import counted
 from splatbatch.processes import abandoned
 from splatbatch.scene.colmap.copies import Subset, hash_of_files
 from splatbatch.scene.colmap.files import ModelError, shown
+from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import Rigs, read_rigs
 from splatbatch.scene.colmap.sightings import Sightings
-from splatbatch.scene.colmap.types import CAMERA_MODELS
+from splatbatch.scene.colmap.types import CAMERA_MODELS, misspelt
+from splatbatch.scene.finder import why_no_scene
 from splatbatch.scene.partition.cuts import evenness
 from splatbatch.scene.partition.picture import draw
 from splatbatch.scene.partition.place import PARTITION, PATCH, SPLIT_READY, is_of_split
 from splatbatch.scene.partition.plan import Plan, SplitOptions, plan_split
 from splatbatch.scene.partition.record import Core, Partition, patch_record, read_partition, relative, write_partition
-from splatbatch.scene.patches import model_folder, natural_key, spell
-from splatbatch.scene.photos.folders import DIVISORS, is_folder
+from splatbatch.scene.patches import has_model, model_folder, natural_key, spell
+from splatbatch.scene.photos.folders import DIVISORS, find_photographs, is_folder
 
 SPARSE = "sparse/0"
 PICTURE = "partition.svg"
@@ -56,27 +58,34 @@ def links_of(shared: Shared, patch: Path) -> dict[str, str]:
 
 def find_source(given: Path) -> Path:
     """Return the folder of the model: the given one, or sparse/0 below it."""
-    has_model = any((given / f"cameras.{suffix}").exists() for suffix in ("bin", "txt"))
-    return given if has_model else model_folder(given) or given
+    return given if has_model(given) else model_folder(given) or given
 
 
 def find_shared(source: Path, images: Path | None) -> Shared:
     """Return the folders that patches share; photographs are looked for beside the model where none are named.
 
     Raises:
-        SceneError: there is no such folder.
+        SceneError: there is no such folder; or the model cannot be read.
     """
-    above = source.absolute()
-    beside = next((each / "images" for each in above.parents[:2] if is_folder(each / "images")), None)
-    folder = images or beside
-    if folder is None or not is_folder(folder):
-        raise SceneError(
-            f"--images {folder or ''}: no such folder", "Name the folder of the photographs: --images DIR."
-        )
+    if images is not None and not is_folder(images):
+        raise SceneError(f"--images {images}: no such folder", near(images))
+    folder = images or _photographs_of(source)
     others = {f"images_{divisor}": folder.with_name(f"{folder.name}_{divisor}") for divisor in DIVISORS.values()}
     others["masks"] = folder.with_name("masks")
     there = {name: one for name, one in others.items() if name != "images_1" and is_folder(one)}
     return {"images": folder, **there}
+
+
+def _photographs_of(source: Path) -> Path:
+    """Return images/ beside a model, else the folder near it that holds its photographs."""
+    above = source.absolute()
+    if usual := next((each / "images" for each in above.parents[:2] if is_folder(each / "images")), None):
+        return usual
+    if held := find_photographs(source, [image.name for image in read_images(source)]):
+        return held.folder
+    raise SceneError(
+        f"{source}: no folder near it holds its photographs", "Name the folder of the photographs: --images DIR."
+    )
 
 
 def missing_photographs(shared: Shared, sightings: Sightings) -> str:
@@ -341,17 +350,20 @@ def split(request: SplitRequest, *, dry_run: bool = False) -> Split:
         SceneError: the source cannot be read, or something else lies where the patches should go.
         OSError: a file cannot be written.
     """
+    source = find_source(request.source)
+    if not has_model(source):
+        raise why_no_scene(request.source)
     check_out(request.out)
     if not dry_run:
         finish(request.out)
-    source = find_source(request.source)
     shared = find_shared(source, request.images)
     plan = plan_split(source, request.out, request.options)
     if not dry_run:
         _see_none_lost(request, plan)
     _check_cameras(plan.sightings)
     rigs, why_not = _rigs(plan.sightings)
-    notes = tuple(filter(None, (*plan.notes, why_not, missing_photographs(shared, plan.sightings))))
+    elsewhere = "" if request.images or shared["images"].name == "images" else f"photographs: {shared['images']}"
+    notes = tuple(filter(None, (*plan.notes, elsewhere, why_not, missing_photographs(shared, plan.sightings))))
     subsets = {name: Subset(plan.sightings, part.photos, part.points, rigs) for name, part in plan.parts.items()}
     contents = {name: content_of(plan.partition, name, one, shared) for name, one in subsets.items()}
     if dry_run:
@@ -412,7 +424,8 @@ def _check_cameras(sightings: Sightings) -> None:
     for camera in sightings.cameras.values():
         if camera.model not in CAMERA_MODELS:
             message = f"{sightings.folder}: camera {camera.id} is of the unknown camera model {shown(camera.model)}"
-            raise SceneError(message, "Undistort the reconstruction to PINHOLE cameras: colmap image_undistorter.")
+            hint = "Undistort the reconstruction to PINHOLE cameras: colmap image_undistorter."
+            raise SceneError(message, f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else hint)
 
 
 def _rigs(sightings: Sightings) -> tuple[Rigs | None, str]:

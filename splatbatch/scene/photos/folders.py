@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # numpy, which `status` does without
 
 PHOTOGRAPHS = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".heic", ".bmp"})
 """Suffixes of photographs, in small letters."""
+PHOTO_FOLDERS = ("images", "photos", "input", "photographs", "pictures", "image", "rgb")
+"""What folders of photographs are called, the usual name first."""
 MASK_COUNTS = 128
 """Masks: what is darker is ignored. COLMAP ignores 0 alone, but masks are resized and saved as JPEG by then."""
 DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
@@ -115,6 +117,42 @@ class Folders:
 def is_folder(path: Path) -> bool:
     """Return whether a folder is there and can be reached."""
     return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where there is no permission
+
+
+@dataclass(frozen=True)
+class Held:
+    """A folder that holds photographs of a model."""
+
+    folder: Path
+    num: int
+    """How many of the names that were looked for lie there."""
+
+
+def find_photographs(beside: Path, names: Sequence[str]) -> Held | None:
+    """Return the folder beside a model, or up to three above it, that holds most of some photographs; None: none does.
+
+    It is called images, photos, input or the like, or lies in such a folder, or is the folder of the model itself.
+    """
+    folders, best = Folders(), None
+    for folder in _may_hold(beside, folders):
+        num = sum(not isinstance(folders.locate(folder, name), Absent) for name in names)
+        if num > (best.num if best else 0):
+            best = Held(folder, num)
+        if num == len(names):
+            break
+    return best
+
+
+def _may_hold(beside: Path, folders: Folders) -> Iterator[Path]:
+    for top in (beside, *beside.absolute().parents[:3]):
+        known = {name.casefold(): name for name in sorted(folders.names(str(top)) or ())}
+        named = [top / known[name] for name in PHOTO_FOLDERS if name in known]
+        undistorted = top / "undistorted" / "images"
+        for folder in (*named, undistorted, top):
+            if is_folder(folder):
+                yield folder
+        for folder in named:
+            yield from (below for name in sorted(folders.names(str(folder)) or ()) if is_folder(below := folder / name))
 
 
 def photographs_below(folder: Path) -> list[str]:

@@ -1,0 +1,132 @@
+"""Where a scene lies below, or around, a folder that somebody names; where there is none, what lies there instead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+
+from splatbatch.config import Scene, near
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.files import ModelError
+from splatbatch.scene.colmap.reconstruction import read_images
+from splatbatch.scene.formats import seen_at
+from splatbatch.scene.partition.record import partition_of
+from splatbatch.scene.patches import A_SCENE, Patch, find_patches, model_folder
+from splatbatch.scene.photos.folders import PHOTO_FOLDERS, PHOTOGRAPHS, find_photographs, is_folder
+
+_CONFIGS = (".yml", ".yaml")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the parts of a scene lie, as a YAML names them."""
+
+    top: Path
+    """The folder of the scene, or that holds its patches."""
+    root: Path
+    """Of the patches: `scene.patches`."""
+    patches: tuple[Patch, ...]
+    images: Path | None = None
+    """The photographs of all patches, where they do not lie in images/ of each."""
+    source: Path | None = None
+    """The scene that the patches were cut from."""
+    notes: tuple[str, ...] = ()
+    """What was found where it is not usually, in words."""
+
+
+def find_layout(place: Path) -> Layout:
+    """Return where a scene lies: in a folder, or around it where that is its model or its photographs.
+
+    Raises:
+        SceneError: there is none; the hint says what lies there, and what to do with it.
+    """
+    top = _top(place)
+    notes = () if top == place else (f"{place}: a part of the scene {top}",)
+    if not top.is_dir():
+        raise why_no_scene(place)
+    holds_patches = (top / "patches").is_dir()
+    root = top / "patches" if holds_patches else top
+    try:
+        patches = find_patches(Scene(patches=root))
+    except SceneError as error:
+        raise why_no_scene(place) if root == top else error from error
+    found = Layout(top, root, patches, source=top if holds_patches and model_folder(top) else None, notes=notes)
+    if (partition := partition_of(root)) is not None:  # all patches have links to one folder
+        return replace(found, images=patches[0].images.resolve(), source=partition.source)
+    return _with_photographs(found)
+
+
+def _with_photographs(found: Layout) -> Layout:
+    """Return a layout with the folder of its photographs, where that is not images/ of each patch."""
+    first = found.patches[0]
+    usual = next((path for path in (found.top / "images", found.root.parent / "images") if path.is_dir()), None)
+    own = all(patch.images.is_dir() for patch in found.patches)
+    place = first.images if own else usual
+    try:
+        names = [image.name for image in read_images(first.sparse)]
+    except ModelError:  # the audit says what is wrong with it
+        names = []
+    if place is not None and (not names or any((place / name).exists() for name in names)):
+        return found if own else replace(found, images=usual)
+    held = find_photographs(first.sparse, names)
+    if held is None:
+        note = f"no folder near {first.sparse} holds its photographs: name theirs in scene.images"
+        return replace(found, images=None if own else usual, notes=(*found.notes, note) if names else found.notes)
+    said = f"photographs: {os.path.relpath(held.folder, found.top)}/ ({held.num} of {len(names)})"
+    if len(found.patches) > 1 and held.folder.is_relative_to(first.sparse.absolute().parent.parent):
+        said += f" for {first.name}; each patch has its own: call that folder images/"
+        return replace(found, notes=(*found.notes, said))
+    return replace(found, images=held.folder, notes=(*found.notes, said))
+
+
+def _top(place: Path) -> Path:
+    """Return the folder of the scene that a place is a part of, by its name: a model, its file, or photographs."""
+    whole = place.absolute()
+    above = [whole.parent, *whole.parent.parents[:2]]
+    if whole.is_file():
+        is_of_scene = whole.suffix.lower() in {".bin", ".txt", *PHOTOGRAPHS}
+        parts = above[:3] if is_of_scene else []
+    elif whole.name.isdecimal() and above[0].name == "sparse":
+        parts = above[1:2]
+    elif whole.name == "sparse" or whole.name.casefold() in PHOTO_FOLDERS:
+        parts = above[:1]
+    else:
+        parts = []
+    top = next((part for part in parts if model_folder(part)), None)
+    if top is None or (not place.is_file() and model_folder(place)):
+        return place
+    return top if place.is_absolute() else Path(os.path.relpath(top))
+
+
+def why_no_scene(place: Path) -> SceneError:
+    """Return why there is no scene in a place, with what lies there and what to do with it."""
+    if not place.exists():
+        return SceneError(f"{place}: no such folder", near(place))
+    if not is_folder(place):
+        return _why_a_file(place)
+    if seen := seen_at(place):
+        return SceneError(f"{place}: no COLMAP model, and no patches with one", seen.in_words())
+    try:
+        names = sorted(name for name in os.listdir(place) if name[0] != ".")  # noqa: PTH208 - names alone
+    except OSError as error:
+        return SceneError(f"{place}: cannot be read ({error.strerror})")
+    if not names:
+        return SceneError(f"{place}: an empty folder", f"{A_SCENE} `splatbatch demo NEW` writes a small one.")
+    return SceneError(f"{place}: no COLMAP model, and no patches with one (found {_spelt(names)})", A_SCENE)
+
+
+def _why_a_file(file: Path) -> SceneError:
+    if file.suffix.lower() in _CONFIGS:
+        hint = f"Is it the configuration? Then: splatbatch verify-dims --config {quote(str(file))}"
+    elif _top(file) != file:
+        hint = f"It belongs to the scene {_top(file)}: name that folder."
+    else:
+        hint = seen.in_words() if (seen := seen_at(file)) else f"Name a folder. {A_SCENE}"
+    return SceneError(f"{file}: a file, not a folder", hint)
+
+
+def _spelt(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

@@ -1,0 +1,220 @@
+"""What other programs leave: by which files each is known, what it is, and what to do with it. One table for all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from shlex import quote
+
+from splatbatch.files import open_regular
+from splatbatch.scene.photos.folders import PHOTO_FOLDERS, PHOTOGRAPHS
+
+_HEAD = 4096
+"""Bytes of a file that are looked at."""
+_MOST_LOOKED_INTO = 20
+"""Files of one pattern whose beginning is read."""
+_COLMAP = "Reconstruct it with COLMAP (colmap automatic_reconstructor), or write a transforms.json of its poses."
+_TRAINED = "It needs no training: name the photographs and the COLMAP model that it was made from."
+_PHOTOS = tuple(f"{above}*{suffix}" for above in ("", "*/", "*/*/") for suffix in sorted(PHOTOGRAPHS))
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that is not trained as it lies there."""
+
+    what: str
+    """What it is, as a noun with its article."""
+    patterns: tuple[str, ...]
+    """Of files, from the folder on; the case of letters counts for nothing."""
+    todo: str
+    """What to do with it: a sentence. {file} was found, {beside} is its folder; {folder} is where it was looked for,
+    {photos} the folder of all photographs there."""
+    heads: tuple[bytes, ...] = ()
+    """One of these stands in the beginning of such a file; none: its name says enough."""
+
+
+FORMATS = (
+    Format(
+        "a Metashape project",
+        ("*.psx", "*.psz"),
+        "Open it and export its cameras (File > Export > Export Cameras, Agisoft XML), then import the XML.",
+    ),
+    Format(
+        "OpenSfM's reconstruction, also ODM's",
+        ("reconstruction.json", "opensfm/reconstruction.json"),
+        "Run `opensfm export_colmap {beside}`, then import that folder.",
+    ),
+    Format(
+        "OpenMVG's reconstruction",
+        ("sfm_data.json", "sfm_data.bin", "*/sfm_data.bin", "*/sfm_data.json"),
+        "Run `openMVG_main_openMVG2Colmap -i {file} -o NEW`, then import NEW.",
+    ),
+    Format(
+        "AliceVision's reconstruction (Meshroom)",
+        ("*.sfm", "sfm.abc", "sfm.json"),
+        "Run `aliceVision_exportColmap -i {file} -o NEW`, then import NEW.",
+    ),
+    Format(
+        "a Meshroom project", ("*.mg",), "Add the node ExportColmap after StructureFromMotion, then import its folder."
+    ),
+    Format(
+        "a table of poses from RealityScan",
+        ("*.csv",),
+        "Export the registration as COLMAP instead: it has the lenses as well.",
+        (b"#name",),
+    ),
+    Format("a RealityScan project", ("*.rsproj", "*.rcproj"), "Open it and export the registration as COLMAP."),
+    Format(
+        "a pose from RealityScan beside its photograph",
+        ("*.xmp", *(f"{one}/*.xmp" for one in PHOTO_FOLDERS)),
+        "Export the registration as COLMAP instead: poses of single files lack the points.",
+        (b"xcr:",),
+    ),
+    Format("a Bundler file", ("*.out", "bundle/*.out"), _COLMAP, (b"# Bundle file",)),
+    Format("VisualSFM's reconstruction", ("*.nvm",), _COLMAP),
+    Format("an OpenMVS scene", ("*.mvs",), "Take the COLMAP model that it was made from; OpenMVS computes no poses."),
+    Format(
+        "a Pix4D project in OPF",
+        ("*.opf",),
+        "Run `opf2colmap {file}` (pip install pyopf[tools]), then import its result.",
+    ),
+    Format(
+        "a Pix4D project",
+        ("*.p4d", "*calibrated_camera_parameters.txt", "*/params/*calibrated_camera_parameters.txt"),
+        "Export it as OPF from PIX4Dmatic, then run `opf2colmap` (pip install pyopf[tools]).",
+    ),
+    Format("an aerotriangulation of iTwin Capture (BlocksExchange)", ("*.xml",), _COLMAP, (b"<BlocksExchange",)),
+    Format("poses in LLFF's form", ("poses_bounds.npy",), "Take the COLMAP model that it was made from, sparse/0."),
+    Format(
+        "a Polycam capture",
+        ("keyframes/corrected_cameras/*.json", "keyframes/cameras/*.json"),
+        "Run `ns-process-data polycam --data {folder} --output-dir NEW` (nerfstudio), then import NEW.",
+    ),
+    Format(
+        "a Record3D capture",
+        ("*.r3d",),
+        "Run `ns-process-data record3d --data {file} --output-dir NEW` (nerfstudio), then import NEW.",
+    ),
+    Format("cameras for MVSNet", ("cams/*_cam.txt",), "Take the COLMAP model that they were made from, sparse/0."),
+    Format("poses of NSVF or ScanNet", ("pose/*.txt",), _COLMAP),
+    Format("a trajectory", ("*trajectory*.txt", "groundtruth.txt", "poses.txt"), _COLMAP),
+    Format(
+        "a folder that 3DGS has trained into",
+        ("cfg_args",),
+        "Name the scene that it was trained from: source_path in {file}.",
+    ),
+    Format(
+        "a part of a COLMAP model",
+        tuple(
+            f"{above}{part}.{suffix}"
+            for above in ("", "sparse/0/", "sparse/")
+            for part in ("cameras", "images", "points3D")
+            for suffix in ("bin", "txt")
+        ),
+        "A model is cameras, images and points3D, all .bin or all .txt: copy them all, or export it again.",
+    ),
+    Format(
+        "COLMAP's database, which has matches and no poses",
+        ("*.db",),
+        "Run `colmap mapper --database_path {file} --image_path IMAGES --output_path sparse`.",
+        (b"SQLite format 3",),
+    ),
+    Format(
+        "a photograph without a pose",
+        _PHOTOS,
+        "Reconstruct the photographs first: colmap automatic_reconstructor --workspace_path DIR --image_path {photos}",
+    ),
+    Format("a trained splat", ("*.splat", "*.ksplat", "*.spz", "*.sog"), _TRAINED),
+    Format("a trained splat", ("*.ply", "*/*/*.ply"), _TRAINED, (b"f_dc_0",)),
+    Format(
+        "a point cloud",
+        ("*.ply", "*.las", "*.laz", "*.e57", "*.pcd"),
+        "It has no cameras: reconstruct the photographs. `import --points` takes a PLY beside poses.",
+    ),
+    Format(
+        "a video",
+        ("*.mp4", "*.mov", "*.insv", "*.mkv", "*.avi"),
+        "Take photographs from it (ffmpeg -i {file} -vf fps=2 images/%05d.jpg), then reconstruct them with COLMAP.",
+    ),
+    Format(
+        "an archive",
+        ("*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.7z"),
+        "Unpack it, and name the folder that comes of it.",
+    ),
+)
+"""Of several that are found the first counts: what says more stands before what says less."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A file of a format."""
+
+    format: Format
+    file: Path
+    place: Path
+    """Where it was looked for."""
+
+    @property
+    def todo(self) -> str:
+        """What to do with it, in a sentence."""
+        folder = self.place if self.place != self.file else self.file.parent
+        above = [one for one in self.file.parents if one.is_relative_to(folder)]
+        photos = next((one for one in above if one.absolute().name.casefold() in PHOTO_FOLDERS), folder)
+        paths = {"file": self.file, "beside": self.file.parent, "folder": folder, "photos": photos}
+        return self.format.todo.format(**{name: quote(str(path)) for name, path in paths.items()})
+
+    def in_words(self) -> str:
+        """Return "scan.psx is a Metashape project. Open it …"."""
+        return f"{self.file.name} is {self.format.what}. {self.todo}"
+
+
+def seen_at(place: Path) -> Seen | None:
+    """Return what a file, or the first that a folder holds, is of a format of others; None if of none that is known."""
+    return next((Seen(one, file, place) for one in FORMATS if (file := _file_of(one, place))), None)
+
+
+def _file_of(one: Format, place: Path) -> Path | None:
+    is_file, looked_into = place.is_file(), 0
+    for pattern in one.patterns:
+        parts = pattern.split("/")
+        for file in ([place] if _ends_so(place, parts) else []) if is_file else _matches(place, parts):
+            looked_into += 1
+            if not one.heads or any(head in _head(file) for head in one.heads):
+                return file
+            if looked_into >= _MOST_LOOKED_INTO:
+                return None
+    return None
+
+
+def _ends_so(file: Path, parts: list[str]) -> bool:
+    own = file.absolute().parts[-len(parts) :]
+    return len(own) == len(parts) and all(map(_fits, own, parts))
+
+
+def _matches(folder: Path, parts: list[str]) -> Iterator[Path]:
+    """Yield what lies below a folder under names like these, in order."""
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
+    except OSError:
+        return
+    for name in names:
+        if _fits(name, parts[0]):
+            if len(parts) > 1:
+                yield from _matches(folder / name, parts[1:])
+            else:
+                yield folder / name
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatchcase(name.casefold(), pattern.casefold())
+
+
+def _head(file: Path) -> bytes:
+    try:
+        with open_regular(file) as opened:
+            return opened.read(_HEAD)
+    except OSError:
+        return b""

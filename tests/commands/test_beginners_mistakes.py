@@ -1,0 +1,97 @@
+"""What people type wrongly first: each is told by its place, its cause and what to type instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import Ended, invoke
+from scenes import MadeScene
+
+A_SCENE = "A scene has photographs in images/ and their COLMAP model"
+
+
+@pytest.fixture
+def reef(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeScene:
+    """A scene beside which commands are typed, without a configuration."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPLATBATCH_CONFIG", raising=False)
+    return MadeScene(Path("reef")).write()
+
+
+def told(ended: Ended, code: int) -> str:
+    assert ended.code == code, ended
+    return " ".join(ended.err.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("init reff", 3), ("import reff new", 3), ("split --source reff --out new", 3), ("train --config reff/c.yml", 2)],
+)
+def test_a_path_that_is_not_there_gets_the_nearest_name(reef: MadeScene, command: str, code: int) -> None:
+    assert "Did you mean reef?" in told(invoke(*command.split()), code)
+
+
+def test_a_path_of_the_yaml_that_is_not_there_gets_the_nearest_name(reef: MadeScene) -> None:
+    Path("c.yml").write_text("scene: {patches: reff}")
+    assert "Did you mean reef?" in told(invoke("plan", "--config", "c.yml"), 3)
+
+
+def test_a_model_without_points_gets_the_command_that_finds_some(reef: MadeScene) -> None:
+    (reef.sparse / "points3D.bin").unlink()
+    finding = reef.audit().errors()[0]
+    assert finding.kind == "missing_model" and "splatbatch import reef/sparse/0 NEW" in finding.remedy
+
+
+def test_photographs_without_a_model_get_the_command_of_colmap(reef: MadeScene) -> None:
+    reef.sparse.rename("elsewhere")
+    assert "colmap automatic_reconstructor" in told(invoke("init", "reef"), 3)
+    assert "--image_path reef/images" in told(invoke("import", "reef", "new"), 3)
+
+
+def test_init_of_a_file_says_what_the_file_is(reef: MadeScene) -> None:
+    Path("c.yml").write_text("scene: {patches: reef}")
+    assert "a file, not a folder" in told(invoke("init", "c.yml"), 3)
+    assert "verify-dims --config c.yml" in told(invoke("init", "c.yml"), 3)
+    Path("scan.psx").touch()
+    assert "scan.psx is a Metashape project" in told(invoke("init", "scan.psx"), 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "right"), [("max_steps: 100", "training.max_steps"), ("patches: {}\nsource: reef", "scene.source")]
+)
+def test_a_key_outside_of_its_section_gets_the_section(reef: MadeScene, key: str, right: str) -> None:
+    Path("c.yml").write_text(key)
+    assert right in told(invoke("plan", "--config", "c.yml"), 2)
+
+
+def test_train_of_a_folder_names_its_configuration(reef: MadeScene) -> None:
+    said = told(invoke("train", "reef"), 2)
+    assert "reef: a folder, not the name of a patch" in said and "splatbatch init reef" in said
+    assert invoke("init", "reef").code == 0
+    assert "--config reef/splat_config.yml" in told(invoke("train", "reef"), 2)
+    assert "--config reef/splat_config.yml" in told(invoke("status", "reef/images"), 2)
+    assert "--config reef/splat_config.yml" in told(invoke("train", "--config", "reef"), 2)
+
+
+def test_train_of_a_folder_without_a_scene_says_what_lies_there(reef: MadeScene) -> None:
+    Path("empty").mkdir()
+    assert f"empty: an empty folder. {A_SCENE}" in told(invoke("train", "empty"), 2)
+
+
+@pytest.mark.parametrize("option", ["--config c.yml", "-c c.yml", "--config=c.yml"])
+def test_an_option_before_the_command_is_put_after_it(reef: MadeScene, option: str) -> None:
+    assert f"splatbatch train {option}" in told(invoke(*option.split(), "train"), 2)
+
+
+def test_init_of_an_empty_folder_says_what_belongs_there(reef: MadeScene) -> None:
+    Path("empty").mkdir()
+    said = told(invoke("init", "empty"), 3)
+    assert f"empty: an empty folder hint: {A_SCENE}" in said and "scene.patches" not in said
+
+
+@pytest.mark.parametrize("command", ["split --source {} --out full", "import {} full", "scene --source {} --out full"])
+def test_a_wrong_source_is_said_before_a_wrong_target(reef: MadeScene, command: str) -> None:
+    Path("full/patches").mkdir(parents=True)
+    Path("full/patches/x").touch()
+    assert told(invoke(*command.format("reff").split()), 3).count("splatbatch: reff: no such")
