@@ -243,6 +243,10 @@ class Recipe(Section):
         """Return every setting by its full name, as "training.cap_max"; `auto` as the number it stands for."""
         return self.model_copy(update={"training": self.training.resolved()}).as_given()
 
+    def reads(self) -> frozenset[str]:
+        """Return the full names of the settings that its trainer reads: ours all of them, a program those it names."""
+        return self.program.reads() if self.program else frozenset(self.as_given())
+
     def as_given(self) -> dict[str, Any]:
         """Return every setting by its full name, `auto` as it is."""
         sections = self.model_dump(exclude={"program"}) | {"setting": self.program.settings if self.program else {}}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from splatbatch.failures.advice import advised
 from splatbatch.failures.evidence import CERTAIN, LIKELY, TELLING, WARNED, Case, Evidence, Found
 from splatbatch.failures.exits import (
     DIVERGED,
@@ -22,8 +23,6 @@ from splatbatch.failures.exits import (
     signal_of,
 )
 from splatbatch.failures.log import NO_GAP, Gap
-from splatbatch.failures.remedies import for_patch, with_remedy
-from splatbatch.failures.settings import in_the_light_of
 from splatbatch.failures.signatures import Signature
 from splatbatch.outcome import Cancelled, Diagnosis, Exited, Killed, Lost, NotStarted, TimedOut
 
@@ -160,9 +159,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     verdict = replace(verdict, evidence=(*verdict.evidence, *slow))
     if verdict.action == "ok":
         return verdict
-    verdict = replace(verdict, advice=with_remedy(verdict.cause, verdict.advice))
-    verdict = in_the_light_of(evidence.differences, verdict)
-    return replace(verdict, advice=for_patch(verdict.advice, evidence.patch)) if evidence.patch else verdict
+    return advised(verdict, evidence.background)
 
 
 def diagnose_log(

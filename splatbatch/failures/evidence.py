@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from splatbatch.failures import signs
+from splatbatch.failures.advice import Background
 from splatbatch.failures.log import NO_GAP, Gap, Log
 from splatbatch.failures.raised import Raised
-from splatbatch.failures.settings import Difference
 from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
 from splatbatch.failures.words import Words, lower
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
@@ -80,12 +80,10 @@ class Evidence:
     """What the training process found about itself, as `zero_gradients: 50 steps`."""
     gap: Gap = NO_GAP
     """Where lines are left out of the log."""
-    differences: Sequence[Difference] = ()
-    """What the patch sets differently from its batch."""
     own: Sequence[Signature] = ()
     """Signatures that a site has added."""
-    patch: str = ""
-    """Its name, for what is to be typed; empty: unknown."""
+    background: Background = field(default_factory=Background)
+    """What is known of its patch; blank of a log alone."""
 
 
 class Found(NamedTuple):

@@ -78,7 +78,9 @@ HEALTH: dict[str, Meaning] = {
         "zero_gradients", "degrade", "No gradient reaches the Gaussians, nothing is learned: check poses and scale."
     ),
     "no_densification": Meaning(
-        "no_densification", "degrade", "Nothing was densified: lower grow_grad2d, or raise init_scale."
+        "no_densification",
+        "degrade",
+        "Nothing was densified: lower the threshold of densification, or begin with larger Gaussians.",
     ),
     "nan_loss": DIVERGED,
     "repeated_image": Meaning(

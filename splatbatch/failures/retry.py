@@ -119,6 +119,8 @@ class Again:
     wait_s: float
     ladder: str = ""
     rung: Rung = field(default_factory=dict)
+    taken: int = 0
+    """Rungs of the ladder that are done with then: this one, and those that would have changed nothing."""
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,16 @@ class GiveUp:
     reason: str
 
 
-def decide(history: Sequence[Failure], config: Retry, jitter: float = 0.0) -> Again | GiveUp:
+def decide(
+    history: Sequence[Failure], config: Retry, jitter: float = 0.0, current: Mapping[str, Any] = {}
+) -> Again | GiveUp:
     """Decide on a patch after its last failure.
 
     Args:
         history: the failed attempts of this run, first to last; interrupted ones are not in it.
         config: caps, waits and ladders.
         jitter: 0 to 1; lengthens the wait by up to a tenth, so that patches do not come back all at once.
+        current: the settings in force: a rung that would change none of them is passed over.
     """
     last = history[-1].diagnosis
     if last.action == "fail":
@@ -146,7 +151,7 @@ def decide(history: Sequence[Failure], config: Retry, jitter: float = 0.0) -> Ag
     vain = _why_not_unchanged(history, policy)
     climbing = LADDERS.get(last.cause) in history[-1].rungs
     if last.action == "degrade" or climbing or vain:
-        rung = _next_rung(history, config, wait_s)
+        rung = _next_rung(history, config, wait_s, current)
         reason = f"{last.cause}: no rung is left" if climbing else vain
         return rung or (GiveUp(reason) if reason else Again(wait_s))
     return Again(wait_s)
@@ -211,14 +216,21 @@ def _why_not_unchanged(history: Sequence[Failure], policy: Policy) -> str:
     return f"{last.diagnosis.cause}: tried again {counted(alike - 1, 'time')}" if alike > policy.times else ""
 
 
-def _next_rung(history: Sequence[Failure], config: Retry, wait_s: float) -> Again | None:
+def _next_rung(history: Sequence[Failure], config: Retry, wait_s: float, current: Mapping[str, Any]) -> Again | None:
     last = history[-1]
     ladder = LADDERS.get(last.diagnosis.cause)
     if ladder is None:
         return None
-    rungs = config.ladders.get(ladder, ())
-    taken = last.rungs.get(ladder, 0)
-    return Again(wait_s, ladder, rungs[taken]) if taken < len(rungs) else None
+    left = list(enumerate(config.ladders.get(ladder, ()), start=1))[last.rungs.get(ladder, 0) :]
+    return next((Again(wait_s, ladder, rung, taken) for taken, rung in left if _changes(rung, current)), None)
+
+
+def _changes(rung: Rung, current: Mapping[str, Any]) -> bool:
+    """Return whether a rung changes anything; one that cannot be resolved does, and whoever takes it says why not."""
+    try:
+        return any(key not in current or current[key] != value for key, value in resolve(rung, current).items())
+    except ConfigError:
+        return True
 
 
 def _wait_s(history: Sequence[Failure], config: Retry, policy: Policy) -> float:

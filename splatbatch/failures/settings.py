@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.outcome import Diagnosis
+from splatbatch.failures.remedies import spelt
 from splatbatch.plain_text import spell_some
 
 RATES = re.compile(r"learning_rates\..*|refinement\.(grow_\w+|prune_\w+|noise_lr)|training\.init_\w+")
@@ -29,7 +29,7 @@ class Difference:
 
     def in_words(self) -> str:
         """Return "learning_rates.means is 1e+09 (0.00016 in the batch)"."""
-        return f"{self.key} is {_shown(self.value)} ({_shown(self.usual)} {self.where})"
+        return f"{self.key} is {spelt(self.value)} ({spelt(self.usual)} {self.where})"
 
     @property
     def grew(self) -> bool:
@@ -106,22 +106,6 @@ def suspects(found: Sequence[Difference], cause: str) -> tuple[Difference, ...]:
     )
 
 
-def in_the_light_of(found: Sequence[Difference], verdict: Diagnosis) -> Diagnosis:
-    """Return a diagnosis with what the patch sets differently: as evidence, and as advice where it leads there."""
-    if not found:
-        return verdict
-    evidence = (*verdict.evidence, f"settings: {in_words(found)}")
-    first = suspects(found, verdict.cause)
-    if not first:
-        return replace(verdict, evidence=evidence)
-    back = " ".join(f"--set {one.key}={_shown(one.usual)}" for one in first[:MOST_SHOWN] if one.usual is not None)
-    advice = (
-        f"The first suspect is what is set here: {in_words(first)}. Take it back in the YAML, or try: splatbatch retry"
-        f" PATCH {back}. If that is not it: {verdict.advice}"
-    )
-    return replace(verdict, evidence=evidence, advice=advice)
-
-
 def in_words(found: Sequence[Difference]) -> str:
     """Return differences in a line."""
     return spell_some((one.in_words() for one in found), MOST_SHOWN, "; ")
@@ -136,7 +120,3 @@ def _is_far(value: Any, usual: Any) -> bool:
     if not (is_number(value) and is_number(usual)) or not usual:
         return False
     return not 1 / FAR < value / usual < FAR
-
-
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from splatbatch.failures.remedies import REMEDIES
+from splatbatch.failures.advice import TRY
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Item, Report, ReportedPatch
 from splatbatch.store.records.run import DONE
@@ -20,8 +20,6 @@ OF_ONE = ("explain", "accept", "compare")
 DARK_EDGE_DB = 1.0
 """By which the merged scene falls behind the patches' own splats on photographs that look across no seam.
 caliterra-small cut in 2: 2.0 after 500 steps, 0.1 without a border; full-size caliterra, all of them: 0.8 at most."""
-TRY = " Try: "
-"""Before what to type, in advice; the command is shown beside it."""
 
 
 class Trouble(NamedTuple):
@@ -58,7 +56,7 @@ def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
         case "refused":
             yield Trouble("do", patch.advice, "splatbatch verify-dims PATCH && splatbatch train PATCH")
         case "failed":
-            yield Trouble("do", _failure(patch), _retry(patch))
+            yield Trouble("do", _failure(patch), _next_step(patch))
         case "stopped":
             yield Trouble("do", f"stopped ({patch.cause})".replace(" ()", ""), "splatbatch train PATCH")
         case "stale":
@@ -71,9 +69,13 @@ def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
 
 def _failure(patch: ReportedPatch) -> str:
     """Return why a patch failed, and the advice; what to type stands beside it."""
-    advice, insist = patch.advice, INSIST.format(patch=patch.patch)
-    told = advice.replace(insist, "").partition(TRY)[0].strip()
+    told = _advice(patch).partition(TRY)[0].strip()
     return ": ".join(filter(None, (cause_in_words(patch.cause), told)))
+
+
+def _advice(patch: ReportedPatch) -> str:
+    """Return the advice for an attempt, without what was said of the patch below it."""
+    return patch.advice.replace(INSIST.format(patch=patch.patch), "").strip()
 
 
 def cause_in_words(cause: str) -> str:
@@ -81,12 +83,15 @@ def cause_in_words(cause: str) -> str:
     return cause.replace("_", " ")
 
 
-def _retry(patch: ReportedPatch) -> str:
-    """Return the first retry that the remedies of its cause name; without one, it is tried again as it is."""
-    parts = (part.partition(" (")[0].strip() for part in REMEDIES.get(patch.cause, "").split(";"))
-    named = next((part for part in parts if part.startswith("splatbatch retry")), "splatbatch retry PATCH")
-    named = named.replace("--patch PATCH", "PATCH")
-    return named if patch.given_up or "--set" in named else "splatbatch train PATCH"
+def _next_step(patch: ReportedPatch) -> str:
+    """Return the first retry that the advice names; without one where to look, or that it is tried again as it is."""
+    name = shlex.quote(patch.patch)
+    steps = [step.strip().replace(f" {name}", " PATCH", 1) for step in _advice(patch).partition(TRY)[2].split("; ")]
+    if retry := next((step for step in steps if step.startswith("splatbatch retry ")), ""):
+        return retry
+    if not patch.given_up:
+        return "splatbatch train PATCH"
+    return next((step for step in steps if step.startswith("splatbatch explain ")), "splatbatch retry PATCH")
 
 
 def _of_product(patch: ReportedPatch) -> Iterator[Trouble]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from splatbatch.failures.advice import Background, Past
 from splatbatch.failures.own_signatures import own
 from splatbatch.files import Record
 from splatbatch.identity import FileFacts
@@ -15,9 +17,10 @@ from splatbatch.store import best, results
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.events import AttemptEnded
 from splatbatch.store.folders import PatchFolder
-from splatbatch.store.ledger import Ledger
+from splatbatch.store.layout import OutputFolder
+from splatbatch.store.ledger import Ledger, events
 from splatbatch.store.records.attempt import AttemptFacts
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import TRAINING, Task
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,33 @@ def collect(ending: Ending) -> Record:
     again.
     """
     folder, task = ending.attempt.folder, ending.task
-    outcome = judge.judge(folder, task.maker, ending.end, task.setup.differences, own(task.setup.config.failures))
+    outcome = judge.judge(folder, task.maker, ending.end, partial(_background, ending), own(task.setup.config.failures))
     facts = judge.facts(folder)
     judge.tidy(folder)
     said = _take_in(ending, outcome, facts) if isinstance(outcome, Trained) else {}
     if isinstance(outcome, Made):
         task.kind.keep(task, folder)
     return {"outcome": outcome_to_record(outcome), "said": said | facts.to_record()}
+
+
+def _background(ending: Ending) -> Background:
+    """Return what is known of a patch whose attempt has failed: what its program reads, and how it failed before."""
+    recipe, folder = ending.task.setup.recipe, ending.attempt.folder
+    if ending.task.kind is not TRAINING:
+        return Background(folder.path.parent.name)
+    settings = ending.task.kind.settings(ending.task)
+    past = tuple(_failures_before(ending.attempt, ending.home))
+    name, differences = folder.path.parent.name, ending.task.setup.differences
+    return Background(name, recipe.training.trainer, recipe.reads(), settings, differences, past)
+
+
+def _failures_before(attempt: Attempt, home: PatchFolder) -> Iterator[Past]:
+    """Yield the earlier attempts at a patch that failed, with the settings that were in force."""
+    folders = {one.number: one for one in home.attempts()}
+    for event in events(OutputFolder(home.path.parent.parent), AttemptEnded):
+        if event.patch == attempt.patch and event.attempt in folders and event.diagnosis and event.outcome == "failed":
+            settings = folders[event.attempt].read_settings().as_given()
+            yield Past(event.attempt, event.diagnosis.cause, event.diagnosis.advice, settings)
 
 
 def collected(record: Record) -> Collected:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from splatbatch.config import Limits
+from splatbatch.failures.advice import Background
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
 from splatbatch.failures.exits import in_words
 from splatbatch.failures.log import Gap
-from splatbatch.failures.settings import Difference
 from splatbatch.failures.signatures import Signature
 from splatbatch.files import PRIVATE, SHARED_MEMORY, is_out_of_space, sweep, write_json
 from splatbatch.machine.protocol import Key, Slot
@@ -123,7 +123,7 @@ def judge(
     folder: AttemptFolder,
     maker: Maker,
     end: Exit,
-    differences: Sequence[Difference] = (),
+    background: Callable[[], Background] = Background,
     own: Sequence[Signature] = (),
 ) -> Outcome:
     """Say what came of an attempt: the artifact decides, then the diagnosis.
@@ -132,7 +132,7 @@ def judge(
         folder: of the attempt.
         maker: whose product is looked for.
         end: how the process ended.
-        differences: what the patch sets differently from its batch.
+        background: what is known of the patch besides; asked for where the attempt has failed.
         own: signatures of failures that a site has added.
     """
     product = maker.collect(folder)
@@ -151,7 +151,7 @@ def judge(
         case Rejected(), Cancelled(by=by):
             return Stopped(by)
         case Rejected(reason=reason), _:
-            return Failed(why(folder, end, reason, differences, own) if reason else _why_no_record(folder, end))
+            return Failed(why(folder, end, reason, background, own) if reason else _why_no_record(folder, end))
 
 
 def _why_no_record(folder: AttemptFolder, end: Exit) -> Diagnosis:
@@ -163,7 +163,7 @@ def why(
     folder: AttemptFolder,
     end: Exit,
     artifact: str | None = None,
-    differences: Sequence[Difference] = (),
+    background: Callable[[], Background] = Background,
     own: Sequence[Signature] = (),
 ) -> Diagnosis:
     """Say why an attempt failed, by all that its folder tells.
@@ -172,10 +172,10 @@ def why(
         folder: of the attempt.
         end: how the process ended.
         artifact: why its splat does not count; None: it was to make none.
-        differences: what the patch sets differently from its batch.
+        background: what is known of the patch besides.
         own: signatures of failures that a site has added.
     """
-    return diagnose(replace(_evidence(folder, end, artifact, differences), own=own))
+    return diagnose(replace(_evidence(folder, end, artifact), own=own, background=background()))
 
 
 def tidy(folder: AttemptFolder) -> None:
@@ -245,15 +245,13 @@ def _most(figures: Iterable[float | None]) -> float | None:
     return max((figure for figure in figures if figure is not None), default=None)
 
 
-def _evidence(folder: AttemptFolder, end: Exit, artifact: str | None, differences: Sequence[Difference]) -> Evidence:
+def _evidence(folder: AttemptFolder, end: Exit, artifact: str | None) -> Evidence:
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
     log = read_ends(folder.log)
     return Evidence(
         end=end,
         log=log.text,
         gap=Gap(log.after, log.left_out),
-        differences=differences,
-        patch=folder.path.parent.name if artifact is not None else "",
         phase=last.phase,
         step=last.step,
         artifact=artifact,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from splatbatch.config import Config, Rung, TaskId
+from splatbatch.config import Config, TaskId
 from splatbatch.errors import ConfigError
 from splatbatch.failures import retry
 from splatbatch.machine.protocol import Slot
@@ -161,15 +161,16 @@ class RetryHandling:
 
     def _try_again(self, task: Task, queue: Queue, attempt: Attempt | None, witnesses: list[str]) -> None:
         name, failures = task.name, self._history(task).failures
-        decision = retry.decide(failures, task.kind.retry(task, self._config), self._random.random())
+        current = {**task.kind.settings(task), "slots": len(self._slots)}
+        decision = retry.decide(failures, task.kind.retry(task, self._config), self._random.random(), current)
         if reason := self._why_stop():
             self._ledger.write(GaveUp(name, reason))
             self.hopeless = reason
             return
         match decision:
-            case retry.Again(wait_s=wait_s, ladder=ladder, rung=rung):
+            case retry.Again(wait_s=wait_s, ladder=ladder) as again:
                 try:
-                    task, changes = self._take_rung(task, ladder, rung)
+                    task, changes = self._take_rung(task, again, current)
                 except ConfigError as error:  # of a patch with settings of its own: those of the YAML were checked
                     self._ledger.write(GaveUp(name, error.message, tuple(witnesses)))
                     return
@@ -193,19 +194,18 @@ class RetryHandling:
             "cause": diagnosis.cause,
         }
 
-    def _take_rung(self, task: Task, ladder: str, rung: Rung) -> tuple[Task, dict[str, Any]]:
+    def _take_rung(self, task: Task, again: retry.Again, current: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
         """Change a task's settings, or the number of slots, as a rung says; return the task and what was changed.
 
         Raises:
             ConfigError: the task's settings cannot be changed so.
         """
-        if not ladder:
+        if not again.ladder:
             return task, {}
-        changes = retry.resolve(rung, {**task.kind.settings(task), "slots": len(self._slots)})
+        changes = retry.resolve(again.rung, current)
         task = task.kind.changed(task, {key: value for key, value in changes.items() if key != "slots"})
         _ = task.setup.recipe  # for its errors
-        rungs = self._history(task).rungs
-        self._learn(task, rungs={**rungs, ladder: rungs.get(ladder, 0) + 1})
+        self._learn(task, rungs={**self._history(task).rungs, again.ladder: again.taken})
         if "slots" in changes:
             self._slots.keep(max(1, int(changes["slots"])))
         return task, changes

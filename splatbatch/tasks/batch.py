@@ -244,11 +244,28 @@ def open_batch(
     chosen = under(changes or {}, only(named, conditions))
     batch = Batch(config, chosen, dict(changes or {}), file, every, records)
     batch.recipes()  # for its errors
+    _see_read(batch)
     if config.failures:
         from splatbatch.failures.own_signatures import own  # few have any: no other command waits for it
 
         own(config.failures)  # for its errors
     return batch
+
+
+def _see_read(batch: Batch) -> None:
+    """See that the settings of --set are read by what trains each task.
+
+    Raises:
+        ConfigError: one is not: the training would be the same as before.
+    """
+    for task in batch.tasks if batch.changes else ():
+        recipe = task.asked.recipe
+        if unread := sorted(batch.changes.keys() - recipe.reads()):
+            name = recipe.training.trainer
+            message = f"--set {unread[0]}: the command of {name}, which trains {task.name}, does not read it"
+            known = ", ".join(sorted(recipe.reads()))
+            hint = f"It reads: {known}. For another, put {{setting.NAME}} into trainers.{name}.command."
+            raise ConfigError(message, hint)
 
 
 @contextlib.contextmanager

@@ -84,7 +84,9 @@ class Setup:
         program = self.config.trainers.get(self.recipe.training.trainer)
         sections["setting"] = program.settings if program else {}
         batch = {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
-        return differences(self.without_deadline.recipe.as_given(), batch, Recipe().as_given())
+        recipe = self.without_deadline.recipe
+        own = {key: value for key, value in recipe.as_given().items() if key in recipe.reads()}
+        return differences(own, batch, Recipe().as_given())
 
     def paced(self, paces: tuple[Pace, ...]) -> Setup:
         """Return what trains at another pace."""
@@ -207,8 +209,10 @@ class Training(Kind):
         return config.retry_of(task.setup.recipe)
 
     def settings(self, task: Task) -> Mapping[str, Any]:
-        """Return those of its recipe, and what has been changed."""
-        return {**task.setup.changes, **task.setup.recipe.settings()}
+        """Return those of its recipe, and what has been changed; of a program what it reads."""
+        recipe = task.setup.recipe
+        settings = {**task.setup.changes, **recipe.settings()}
+        return {key: value for key, value in settings.items() if key in recipe.reads()}
 
     def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
         """Return the task under other settings; its recipe says whether there are such."""

@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from splatbatch.cli.app import GROUPS, RENAMED, app
 from splatbatch.failures.causes import WORDS, in_words, spelled
-from splatbatch.failures.remedies import REMEDIES, for_patch
+from splatbatch.failures.remedies import REMEDIES, for_patch, typed
 from splatbatch.failures.signatures import shipped
 from splatbatch.monitor.table import fitting, status_table
 from splatbatch.tasks.status import PatchStatus
@@ -163,5 +163,5 @@ def test_a_cause_is_told_in_words(batch: FakeBatch) -> None:
 
 
 def test_what_to_type_names_the_patch_as_an_argument() -> None:
-    assert for_patch(REMEDIES["cuda_oom"], "p 5").startswith("splatbatch retry 'p 5' --set training.cap_max")
-    assert for_patch(REMEDIES["unknown"], "p5") == "splatbatch explain p5 --log"
+    assert for_patch(typed(REMEDIES["cuda_oom"][0]), "p 5").startswith("splatbatch retry 'p 5' --set training.cap_max")
+    assert for_patch(typed(REMEDIES["unknown"][0]), "p5") == "splatbatch explain p5 --log"

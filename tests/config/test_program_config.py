@@ -34,6 +34,7 @@ def loaded(folder: Path, text: str) -> Config:
         ("cap: 1000}", "cap: 1000}\n    progress: {step: '('}", "trainers.brush.progress.step: '(': no valid regular"),
         ("cap: 1000}", "cap: 1000}\n    progress: {step: 'a'}", "should capture one value in ( ), captures 0"),
         ("cap: 1000}", "cap: 1000}\n    ladders: {gpu_memory: [{setting.cpa: 1}]}", "Did you mean setting.cap?"),
+        ("cap: 1000}", "cap: 1000}\n    ladders: {segfault: [{training.seed: 1}]}", "its command does not read it"),
         ("cap: 1000}", "cap: 1000}\n    ladders: {segfault: [{arguments: x}]}", "arguments are a list of words"),
         ("cap: 1000}", "cap: a}\n    ladders: {segfault: [{setting.cap: x2}]}", "and setting.cap is 'a'"),
         ("cap: 1000}", "cap: 1000}\n    artifact: {ply: /tmp/a.ply}", "should lie below {output}"),

@@ -92,6 +92,14 @@ def test_every_history_ends_within_the_caps(history: list[Failure], most: int) -
             assert reason
 
 
+def test_a_rung_that_would_change_nothing_is_passed_over() -> None:
+    on_host = {"training.images": "host", "training.cap_max": 1000, "training.resolution": "1/8", "slots": 1}
+    again = decide([failure("cuda_oom", "degrade")], Retry(), current=on_host)
+    assert again == Again(10, "gpu_memory", {"training.cap_max": "x0.6"}, taken=2)
+    spent = failure("cuda_oom", "degrade", gpu_memory=2)
+    assert decide([spent], Retry(), current=on_host) == GiveUp("cuda_oom: no rung is left")
+
+
 def climb(cause: str, action: str, attempts: int) -> list[object]:
     """Return the rungs that are taken when every attempt fails alike."""
     history, rungs, taken = [], dict[str, int](), list[object]()

@@ -6,6 +6,7 @@ import pytest
 from fake_batch import FakeBatch
 
 from splatbatch.config import Recipe, load
+from splatbatch.failures.advice import Background
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
 from splatbatch.failures.settings import Difference, differences
@@ -17,7 +18,8 @@ RATE = Difference("learning_rates.means", 1e9, 1.6e-4)
 
 
 def seen(*found: Difference, log: str = "step 90\n", health: str = "") -> Evidence:
-    return Evidence(Exited(1), log, phase="train", step=90, artifact="missing", health=health, differences=found)
+    background = Background(differences=found)
+    return Evidence(Exited(1), log, phase="train", step=90, artifact="missing", health=health, background=background)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,13 @@ def test_a_setup_knows_what_the_yaml_and_a_rung_set_otherwise(batch: FakeBatch) 
     again = setup.changed({"training.seed": 9}).differences
     assert [one.key for one in again] == ["training.seed", "learning_rates.means"]
     assert Setup(load(batch.config), "p4").differences == ()
+
+
+def test_of_a_program_only_what_it_reads_can_be_a_suspect(batch: FakeBatch) -> None:
+    program = {"command": ["go", "{steps}", "{setting.scale}"], "settings": {"scale": 2}}
+    own = {"training": {"cap_max": 9, "max_steps": 5}, "setting": {"scale": 1}}
+    batch.make("p5", trainers={"go": program}, training={"trainer": "go"}, patches={"p5": own})
+    assert [one.key for one in Setup(load(batch.config), "p5").differences] == ["training.max_steps", "setting.scale"]
 
 
 def test_a_story_begins_with_what_the_patch_sets_otherwise_and_its_failure_says_so(batch: FakeBatch) -> None:

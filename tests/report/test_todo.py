@@ -41,8 +41,15 @@ def test_each_state_has_a_command_that_ends_it() -> None:
     assert commands({"patch": "p3", "state": "failed", "cause": "unknown"}) == ["splatbatch train p3"]
     given_up = {"patch": "p3", "state": "failed", "cause": "unknown", "given_up": True}
     assert commands(given_up) == ["splatbatch retry p3"]
-    out_of_memory = {"patch": "p4", "state": "failed", "cause": "cuda_oom", "advice": "Fewer Gaussians. Try: x"}
-    assert commands(out_of_memory) == ["splatbatch retry p4 --set training.cap_max=500000"]
+    out_of_memory = {
+        "patch": "p4",
+        "state": "failed",
+        "cause": "cuda_oom",
+        "advice": "Fewer Gaussians. Try: x; splatbatch retry p4 --set a.b=1",
+    }
+    assert commands(out_of_memory) == ["splatbatch retry p4 --set a.b=1"]
+    to_look = {**given_up, "advice": "Look at line 4. Try: splatbatch explain p3 --log"}
+    assert commands(to_look) == ["splatbatch explain p3 --log"]
     assert facts(out_of_memory).todo[0].what == "cuda oom: Fewer Gaussians."
 
 

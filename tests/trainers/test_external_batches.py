@@ -97,3 +97,30 @@ def test_an_attempt_with_the_settings_of_the_yaml_is_not_unlike_it(foreign_batch
     assert foreign_batch.run("train", "p0").returncode == 0
     attempts = json.loads(invoke("compare", "p0", "--json", batch=foreign_batch).out)["attempts"]
     assert [one["changes"] for one in attempts] == [{}]
+
+
+def test_no_advice_names_a_setting_that_the_program_does_not_read_and_none_is_given_twice(
+    foreign_batch: FakeBatch,
+) -> None:
+    out_of_memory = {**RUN, "settings": {"do": "exit 1 CUDA out of memory"}}
+    foreign_batch.change(trainers={"foreign": out_of_memory})
+    for command in ("train", "retry"):
+        foreign_batch.run(command, "p0")
+    advice = [event["diagnosis"]["advice"] for event in foreign_batch.events("attempt_ended")]
+    assert len(advice) == 4 and "cuda_oom" in foreign_batch.run("explain", "p0").stdout
+    assert not any("--set" in one or "cap_max" in one for one in advice)
+    typed = [step for one in advice for step in one.partition(" Try: ")[2].split("; ") if step]
+    assert typed == ["splatbatch explain p0 --log"] and "Look at line 1 of its log" in advice[0]
+    assert "Change trainers.foreign.command, the scene or the machine." in advice[-1]
+    report = json.loads((foreign_batch.output / "report.json").read_text())
+    assert "--set" not in json.dumps(report["todo"])
+
+
+def test_a_retry_under_settings_that_the_program_does_not_read_is_refused_with_those_it_does(
+    foreign_batch: FakeBatch,
+) -> None:
+    ended = invoke("retry", "p0", "--set", "training.cap_max=500000", batch=foreign_batch)
+    assert ended.code == 2 and "--set training.cap_max: the command of foreign" in ended.err
+    assert "It reads: " in ended.err and "setting.do, training.max_steps" in ended.err
+    both = ("--set", "training.trainer=gsplat", "--set", "training.cap_max=500000")
+    assert invoke("retry", "p0", *both, batch=foreign_batch).code == 0

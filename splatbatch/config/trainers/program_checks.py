@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import PurePath
 from typing import Any
 
-from splatbatch.config.rungs import factor_of, no_factor, takes_factor
+from splatbatch.config.rungs import SLOTS, factor_of, no_factor, takes_factor
 from splatbatch.config.trainers.programs import (
     ANYWHERE,
     ARGUMENTS,
@@ -66,7 +66,7 @@ def _overrides(
 
 def _placeholders(program: Program) -> Found:
     settings = [f"setting.{name}" for name in program.settings]
-    for keys, template, is_glob in _templates(program):
+    for keys, template, is_glob in program.templates():
         known = [*(ANYWHERE if is_glob else IN_WORDS), *settings]
         for name in sorted(names_in([template]) - set(known)):
             if keys[0] == "command" and template == ARGUMENTS:
@@ -76,34 +76,27 @@ def _placeholders(program: Program) -> Found:
             yield keys, f"{shown}unknown placeholder {{{name}}}. {nearest(name, known)} {braces}"
 
 
-def _templates(program: Program) -> Iterator[tuple[Keys, str, bool]]:
-    """Yield every text that may hold placeholders, with its place and whether it is a glob."""
-    for index, word in enumerate(program.command):
-        yield ("command", index), word, False
-    for index, word in enumerate(program.artifact.export):
-        yield ("artifact", "export", index), word, False
-    for name, value in program.env.items():
-        yield ("env", name), str(value), False
-    for key in ("ply", "files"):
-        for index, glob in enumerate(getattr(program.artifact, key)):
-            yield ("artifact", key, index), glob, True
-    yield ("metrics", "file"), program.metrics.file, True
-
-
 def _rungs(program: Program) -> Found:
-    known = [*OF_A_RUNG, *(f"setting.{name}" for name in program.settings)]
     for ladder, rungs in program.ladders.items():
         for index, rung in enumerate(rungs):
             for key, value in rung.items():
-                place = ("ladders", ladder, index, key)
-                if key not in known:
-                    yield place, f"unknown setting. {nearest(key, known)}"
-                elif (key == "arguments") != isinstance(value, tuple):
-                    yield place, f"{value!r}: arguments are a list of words, settings a single value"
-                elif key.startswith("setting.") and factor_of(value) is not None:
-                    current = program.settings[key.removeprefix("setting.")]
-                    if not takes_factor(key, current):
-                        yield place, no_factor(key, value, current)
+                if message := _why_no_change(program, key, value):
+                    yield ("ladders", ladder, index, key), message
+
+
+def _why_no_change(program: Program, key: str, value: Any) -> str:
+    """Return what is wrong with a setting of a rung; empty if nothing is."""
+    known, reads = [*OF_A_RUNG, *(f"setting.{name}" for name in program.settings)], {*program.reads(), SLOTS}
+    if key not in known:
+        return f"unknown setting. {nearest(key, known)}"
+    if key not in reads:
+        return f"its command does not read it. {nearest(key, reads.intersection(known))}"
+    if (key == "arguments") != isinstance(value, tuple):
+        return f"{value!r}: arguments are a list of words, settings a single value"
+    if key.startswith("setting.") and factor_of(value) is not None:
+        current = program.settings[key.removeprefix("setting.")]
+        return "" if takes_factor(key, current) else no_factor(key, value, current)
+    return ""
 
 
 def _artifact(program: Program) -> Found:
@@ -112,6 +105,6 @@ def _artifact(program: Program) -> Found:
         yield ("artifact", "export"), "artifact.files must say what the program leaves for it, to know when it is done"
     if bool(metrics.file) != bool(metrics.keys):
         yield ("metrics",), "`file` and `keys` belong together: which file, and where the figures lie in it"
-    for keys, glob, is_glob in _templates(program):
+    for keys, glob, is_glob in program.templates():
         if is_glob and (PurePath(glob).is_absolute() or ".." in PurePath(glob).parts):
             yield keys, f"{glob!r}: should lie below {{output}}"

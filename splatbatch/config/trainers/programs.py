@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 from splatbatch.config.section import HIDDEN, FilePath, Seconds, Section, as_list
 from splatbatch.config.sections import LadderName, Rung
 
+Keys = tuple[Any, ...]
 LONGEST_PATTERN = 300
 MOST_SETTINGS = 500
 OUR_TRAINERS: tuple[str, ...] = ("gsplat",)
@@ -22,6 +23,14 @@ ANYWHERE = ("patch", "steps", "seed")
 """Placeholders that are known wherever there are any; besides them setting.NAME."""
 IN_WORDS = (*ANYWHERE, "scene", "images", "sparse", "output", "gpu")
 """Placeholders that are known in a command and in an environment."""
+SETTINGS = {
+    "steps": "training.max_steps",
+    "seed": "training.seed",
+    **dict.fromkeys(("images", "scene"), "training.colors"),
+}
+"""What placeholders stand for; setting.NAME stands for itself."""
+OF_MEASURING = ("evaluation.holdout_every", "evaluation.holdout_list", "evaluation.holdout", "evaluation.inspect")
+"""Settings of what is done beside a program: its splat is measured, and inspected."""
 _TOKEN = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.]*)\}")  # {{ and }} are braces
 RESERVED_VARIABLES = ("CUDA_VISIBLE_DEVICES", "SPLATBATCH_ATTEMPT")
 
@@ -138,6 +147,29 @@ class Program(Section):
     def _named(self, env: dict[str, Scalar]) -> dict[str, str]:
         """Name the variables, as a JSON or YAML that people read does."""
         return dict.fromkeys(env, HIDDEN)
+
+    def templates(self) -> Iterator[tuple[Keys, str, bool]]:
+        """Yield every text that may hold placeholders, with its place and whether it is a glob."""
+        for index, word in enumerate(self.command):
+            yield ("command", index), word, False
+        for index, word in enumerate(self.artifact.export):
+            yield ("artifact", "export", index), word, False
+        for name, value in self.env.items():
+            yield ("env", name), str(value), False
+        for index, glob in enumerate(self.artifact.ply):
+            yield ("artifact", "ply", index), glob, True
+        for index, glob in enumerate(self.artifact.files):
+            yield ("artifact", "files", index), glob, True
+        yield ("metrics", "file"), self.metrics.file, True
+
+    def reads(self) -> frozenset[str]:
+        """Return the full names of the settings that it reads: those that its templates name, and what we measure by.
+
+        Words can be added to any command.
+        """
+        named = names_in(template for _, template, _ in self.templates())
+        ours = OF_MEASURING if self.metrics.evaluate else ()
+        return frozenset((*(SETTINGS.get(name, name) for name in named), *ours, "arguments", "training.trainer"))
 
     def called_with(self, arguments: tuple[str, ...]) -> Program:
         """Return the program with words added to its command, where {arguments} stands or else at the end."""

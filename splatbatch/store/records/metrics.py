@@ -273,6 +273,11 @@ class TrainingSettings(TypedRecord):
         """Whether photographs are masked: also to what a patch answers for, where something is drawn behind it."""
         return bool(self.masks or self.backdrop)
 
+    def as_given(self) -> dict[str, Any]:
+        """Return every setting by its full name, as "training.cap_max"; of a program also setting.NAME."""
+        sections = {**self.recipe, "setting": mapping(self.recipe.get("program")).get("settings")}
+        return {f"{name}.{key}": value for name, section in sections.items() for key, value in mapping(section).items()}
+
     @property
     def photographs(self) -> dict[str, Any]:
         """Return the settings that are about photographs, as another process is told of the same ones."""

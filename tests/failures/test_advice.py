@@ -1,0 +1,83 @@
+"""What is advised is read by the program, and has not failed already; else it is said where to look."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from splatbatch.config import Recipe
+from splatbatch.config.trainers.programs import Program
+from splatbatch.failures.advice import Background, Past, advised
+from splatbatch.failures.remedies import REMEDIES
+from splatbatch.failures.signatures import shipped
+from splatbatch.outcome import Diagnosis
+
+OOM = Diagnosis("cuda_oom", "degrade", "GPU memory is full.", ("line 412: CUDA out of memory",))
+OURS = Background("p0", "gsplat", Recipe().reads(), Recipe().settings())
+PROGRAM = Program.model_validate({"command": ["go", "{steps}", "{setting.scale}"], "settings": {"scale": 2}})
+FOREIGN = Background("p0", "mine", PROGRAM.reads(), {"training.max_steps": 30_000, "setting.scale": 2})
+KEYS = re.compile(r"--set ([\w.]+)=")
+
+
+def after(background: Background, *failures: Past) -> str:
+    return advised(OOM, replace(background, past=failures)).advice
+
+
+def test_ours_is_advised_all_that_helps() -> None:
+    assert KEYS.findall(after(OURS)) == ["training.cap_max", "training.resolution", "training.images"]
+
+
+def test_a_program_is_advised_what_it_reads() -> None:
+    slow = Diagnosis("time_limit", "degrade", "More time.")
+    assert KEYS.findall(advised(slow, FOREIGN).advice) == ["training.max_steps"]
+    diverged = Diagnosis("nan_loss", "degrade", "Diverged.")
+    reads_seed = replace(FOREIGN, reads=FOREIGN.reads | {"training.seed"})
+    assert KEYS.findall(advised(diverged, reads_seed).advice) == ["training.seed"]
+
+
+@pytest.mark.parametrize("cause", REMEDIES)
+def test_of_no_cause_a_program_is_advised_what_it_does_not_read(cause: str) -> None:
+    told = advised(Diagnosis(cause, "fail", "So."), FOREIGN).advice
+    assert set(KEYS.findall(told)) <= FOREIGN.reads
+
+
+def test_where_nothing_that_it_reads_helps_the_line_of_its_log_is_named() -> None:
+    assert after(FOREIGN) == (
+        "GPU memory is full. mine reads setting.scale, training.max_steps; none of that helps here."
+        " Look at line 412 of its log."
+        " Try: splatbatch explain p0 --log"
+    )
+
+
+def test_what_was_in_force_when_it_failed_is_not_advised_again() -> None:
+    tried = Past(1, "cuda_oom", "", {"training.cap_max": 400_000})
+    assert KEYS.findall(after(OURS, tried)) == ["training.resolution", "training.images"]
+    assert "training.cap_max" in after(OURS, replace(tried, cause="nan_loss"))
+    small = replace(OURS, settings={**OURS.settings, "training.cap_max": 500_000, "training.resolution": "1/2"})
+    assert KEYS.findall(after(small)) == ["training.images"]
+
+
+def test_where_all_has_failed_it_is_said_in_which_attempts() -> None:
+    low = {"training.cap_max": 1000, "training.resolution": "1/2", "training.images": "host"}
+    first = after(OURS, Past(1, "cuda_oom", "", low))
+    assert first.endswith("Look at line 412 of its log. Try: splatbatch explain p0 --log")
+    assert after(OURS, Past(1, "cuda_oom", "", low), Past(2, "cuda_oom", first, low)) == (
+        "GPU memory is full. It failed so in attempt 1, attempt 2, too; what was advised then is used up."
+        " Change the scene or the machine."
+    )
+
+
+def test_a_command_that_was_advised_is_not_advised_again() -> None:
+    broken = Diagnosis("missing_model", "fail", "So.")
+    assert advised(broken, OURS).advice == "So."
+    lacking = Diagnosis("missing_dependency", "fail", "Install it.")
+    once = advised(lacking, OURS).advice
+    assert once.endswith("Try: splatbatch doctor --trainers")
+    assert "doctor" not in advised(lacking, replace(OURS, past=(Past(1, "missing_dependency", once, {}),))).advice
+
+
+def test_a_signature_names_no_setting_of_a_trainer() -> None:
+    sections = "|".join(("training", "refinement", "learning_rates", "evaluation"))
+    assert [one.advice for one in shipped() if re.search(rf"\b({sections})\.\w", one.advice)] == []
