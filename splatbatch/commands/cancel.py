@@ -7,7 +7,6 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.failures.causes import spelled
 from splatbatch.night.cancel import cancel as cancel_batch
 from splatbatch.tasks.status import summary
 
@@ -19,5 +18,5 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
         typer.echo(f"{done.output.path}: no batch is running there, nothing to cancel")
         return
     for one in done.statuses if done.patches else ():
-        typer.echo(f"{one.patch}: {one.state}{f': {spelled(one.cause)}' if one.cause else ''}")
+        typer.echo(f"{one.patch}: {one.why}")
     typer.echo(f"cancelled. {'Of the named' if done.patches else 'Of that run'}: {summary(done.statuses)}")

@@ -18,6 +18,7 @@ from splatbatch.failures.settings import in_words
 from splatbatch.monitor.history import tell_history
 from splatbatch.night.compare import attempts_at
 from splatbatch.night.explain import attempt_of, diagnosed, explained, follow, log_of
+from splatbatch.night.status import standing_now
 from splatbatch.outcome import Action, Diagnosis
 from splatbatch.plain_text import plain
 from splatbatch.tasks.batch import open_batch
@@ -63,7 +64,7 @@ def explain(config: Path | None, asked: Asked) -> None:
         return print_json(explained(batch, task))
     if own := task.asked.differences:
         typer.echo(plain(f"{task.name}: set otherwise: {in_words(own)}").replace("\n", " "))
-    for line in tell_history(batch.output, task.name, batch.standing()):
+    for line in tell_history(batch.output, standing_now(batch)[0]):
         typer.echo(plain(line).replace("\n", " "))
     if (attempts := attempts_at(batch, task)).attempts:
         console = open_console()

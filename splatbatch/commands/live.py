@@ -17,9 +17,9 @@ import typer
 from splatbatch.commands.loopback import LOOPBACK, Guard, LoopbackHandler, open_server, serve_until_interrupted
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
-from splatbatch.night.status import spelled_crew
+from splatbatch.night.status import spelled_crew, standing_now
 from splatbatch.plain_text import one_line
-from splatbatch.report import live_page
+from splatbatch.report import Now, build, to_live_html
 from splatbatch.store.claims import at_work
 from splatbatch.store.lock import holder
 from splatbatch.store.workers import LOCAL, Watcher
@@ -152,7 +152,10 @@ class Board:
 
     def _made(self, version: str) -> Page:
         batch, begun, spent = self._batch, time.monotonic(), time.thread_time()
-        text = live_page(batch.output, batch.names, tuple(batch.config.variants.values()), batch.standing(), version)
+        standing = batch.standing()
+        now = Now(standing_now(batch, standing), holder(batch.output.lock) is not None)
+        variants = tuple(batch.config.variants.values())
+        text = to_live_html(build(batch.output, batch.names, variants, standing, now), batch.output, version)
         return Page(version, text.encode(), begun, time.thread_time() - spent)
 
     def _look(self) -> dict[str, Any]:

@@ -30,6 +30,8 @@ from splatbatch.tasks.status import PatchStatus, most_interesting, summary
 REDRAW_S = 2.0
 LINES_EVERY_S = 60.0
 LOOK_S = 0.5
+TO_MEND = ("failed", "refused")
+"""States of which it is told why, and what to do."""
 ENGINE_S = 8.0
 """Between two questions to an engine."""
 
@@ -61,7 +63,8 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     console.print(status_table(shown, console.width))
     if len(shown) < len(statuses):
         console.print(f"… and {len(statuses) - len(shown)} more: --json has all, a name shows one", markup=False)
-    lines = [f"{one.patch}: {warning}" for one in shown for warning in one.warnings]
+    lines = [f"{one.patch}: {one.in_words()}" for one in shown if one.state in TO_MEND]
+    lines += [f"{one.patch}: {warning}" for one in shown for warning in one.warnings]
     named = [one for one in found.present if one in found.workers or one.is_quiet]
     for line in (*lines, *(one.in_words() for one in named), *found.crew.in_words()):
         console.print(one_line(line), markup=False)

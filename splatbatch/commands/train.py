@@ -19,7 +19,6 @@ from splatbatch.commands.output import open_console, print_warnings
 from splatbatch.commands.scene import evaluate as evaluating
 from splatbatch.commands.scene import merge as merging
 from splatbatch.errors import ConfigError
-from splatbatch.failures.causes import spelled
 from splatbatch.files import read_tail
 from splatbatch.monitor.telling import tell
 from splatbatch.night import elsewhere
@@ -155,8 +154,7 @@ def _lines(ended: Ended) -> list[str]:
         lines.append(summary(statuses))
     for one in statuses:
         if one.state != "trained" and (one.cause or one.advice):
-            cause = f": {spelled(one.cause)}" if one.cause else ""
-            lines.append(f"  {one_line(f'{one.patch}: {one.state}{cause}. {one.advice}')}")
+            lines.append(f"  {one_line(f'{one.patch}: {one.in_words()}')}")
         lines += [f"  {one_line(f'{one.patch}: warning: {warning}')}" for warning in one.warnings]
     return lines
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 WORDS: Mapping[str, str] = {
+    "audit": "the audit found errors",
     "bad_config": "a setting is wrong",
     "colmap_failed": "COLMAP failed",
     "colmap_parse": "the reconstruction cannot be read",
@@ -47,6 +48,7 @@ WORDS: Mapping[str, str] = {
     "native_abort": "compiled code aborted",
     "nccl": "the GPUs could not talk to each other",
     "no_densification": "no Gaussians were added",
+    "no_record": "no result was left",
     "no_training_cameras": "no photograph belongs to the patch",
     "none": "nothing is wrong",
     "not_started": "the trainer could not be started",

@@ -10,6 +10,7 @@ from typing import Any
 from splatbatch.config import LadderName, Retry, Rung, TaskId
 from splatbatch.config.rungs import RESOLUTIONS, factor_of, no_factor, takes_factor
 from splatbatch.errors import ConfigError
+from splatbatch.failures.causes import spelled
 from splatbatch.outcome import Diagnosis
 from splatbatch.plain_text import counted
 
@@ -143,7 +144,7 @@ def decide(
     """
     last = history[-1].diagnosis
     if last.action == "fail":
-        return GiveUp(f"{last.cause}: trying again cannot help")
+        return GiveUp(f"{spelled(last.cause)}: trying again cannot help")
     if len(history) >= config.max_attempts:
         return GiveUp(f"{counted(len(history), 'attempt')} failed (retry.max_attempts)")
     policy = POLICIES.get(last.cause, ONCE)
@@ -152,7 +153,7 @@ def decide(
     climbing = LADDERS.get(last.cause) in history[-1].rungs
     if last.action == "degrade" or climbing or vain:
         rung = _next_rung(history, config, wait_s, current)
-        reason = f"{last.cause}: no rung is left" if climbing else vain
+        reason = f"{spelled(last.cause)}: no rung is left" if climbing else vain
         return rung or (GiveUp(reason) if reason else Again(wait_s))
     return Again(wait_s)
 
@@ -168,7 +169,7 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
         for cause in sorted({failure.diagnosis.cause for failure in history} & ENVIRONMENT):
             for other in seen.setdefault(cause, []):
                 if cause not in OF_SETTINGS or _are_unlike(task, other):
-                    return f"{cause} on {other} and on {task}: it lies in this machine, not in the patches"
+                    return f"{spelled(cause)} on {other} and on {task}: it lies in this machine, not in the patches"
             seen[cause].append(task)
     return _why_ours(failures)
 
@@ -183,7 +184,8 @@ def _why_ours(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
     worst = max(struck.items(), key=lambda one: len(one[1]), default=None)
     if worst is None or len(worst[1]) < MOST_OF_OURS:
         return ""
-    return f"{INTERNAL_FAULT} on {len(worst[1])} patches, each time {'; '.join(worst[0])}: the others would end so, too"
+    each = f"each time {'; '.join(worst[0])}: the others would end so, too"
+    return f"{spelled(INTERNAL_FAULT)} on {len(worst[1])} patches, {each}"
 
 
 def _are_unlike(one: TaskId, other: TaskId) -> bool:
@@ -212,8 +214,8 @@ def _why_not_unchanged(history: Sequence[Failure], policy: Policy) -> str:
     before = [(past.diagnosis.cause, past.diagnosis.phase) for past in same_settings[:-1]]
     if not policy.may_repeat and (last.diagnosis.cause, last.diagnosis.phase) in before:
         where = f"phase {last.diagnosis.phase}" if last.diagnosis.phase else "the same phase"
-        return f"{last.diagnosis.cause} twice in {where}: deterministic, an unchanged attempt would fail again"
-    return f"{last.diagnosis.cause}: tried again {counted(alike - 1, 'time')}" if alike > policy.times else ""
+        return f"{spelled(last.diagnosis.cause)} twice in {where}: deterministic, an unchanged attempt would fail again"
+    return f"{spelled(last.diagnosis.cause)}: tried again {counted(alike - 1, 'time')}" if alike > policy.times else ""
 
 
 def _next_rung(history: Sequence[Failure], config: Retry, wait_s: float, current: Mapping[str, Any]) -> Again | None:

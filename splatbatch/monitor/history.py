@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from splatbatch.failures.causes import spelled
@@ -10,24 +11,28 @@ from splatbatch.plain_text import assignments, moment
 from splatbatch.store.events import Accepted, AttemptEnded, AttemptStarted, Gate, GaveUp, Refused, Restored, Retried
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import events
-from splatbatch.tasks.standing import Standing
-from splatbatch.tasks.status import read_status
+from splatbatch.tasks.status import PatchStatus
 
 OfPatch = AttemptStarted | Gate | AttemptEnded | Retried | GaveUp | Accepted | Restored | Refused
 OF_PATCHES: tuple[type[OfPatch], ...] = get_args(OfPatch)
 
 
-def tell_history(output: OutputFolder, patch: str, standing: Standing | None = None) -> Iterator[str]:
+def tell_history(output: OutputFolder, status: PatchStatus) -> Iterator[str]:
     """Yield the history of a patch line by line, from the ledger and the files; last how it stands now."""
-    history = [event for event in events(output, *OF_PATCHES) if event.patch == patch]
+    history = [event for event in events(output, *OF_PATCHES) if event.patch == status.patch]
     if not history:
-        yield f"{patch}: nothing has happened yet"
+        yield f"{status.patch}: nothing has happened yet"
     for event in history:
         yield from _in_words(event, output)
-    for status in read_status(output, [patch], standing=standing):
-        if status.patch == patch:
-            cause = f": {spelled(status.cause)}" if status.cause else ""
-            yield f"now: {status.state}{cause}{f', {status.splat}' if status.splat else ''}"
+    now = replace(status, advice="" if _is_told(status.advice, history) else status.advice).in_words()
+    yield f"now: {now}{f', {status.splat}' if status.splat else ''}"
+
+
+def _is_told(advice: str, history: Sequence[OfPatch]) -> bool:
+    """Return whether the advice of now stands above, with what it is for."""
+    told = [event.diagnosis.advice for event in history if isinstance(event, AttemptEnded) and event.diagnosis]
+    told += [event.reason for event in history if isinstance(event, Refused)]
+    return any(one and one in advice for one in told)
 
 
 def _in_words(event: OfPatch, output: OutputFolder) -> Iterator[str]:

@@ -7,7 +7,7 @@ The command of `notify.command` gets one JSON object on stdin:
     output       the output folder; host: where the batch runs
     summary      one line
     patches      those that failed since the last message, or all: [{"patch", "state", "cause", "advice",
-                 "psnr_covered", "psnr", "num_gaussians", "seconds"}]
+                 "psnr_covered", "psnr", "num_gaussians", "seconds", "in_words"}]; in_words: as `status` says it
     stopped      why the batch was stopped, as "SIGTERM"; empty if it was not
     afterwards   what follows the training: [{"what", "state", "words", "command", "at"}]; what: inspect, merge,
                  evaluate, publish; state: done, partly, left out; command: what makes it good
@@ -113,7 +113,7 @@ class Notifier:
         return tuple(one for one in found if one.patch in set(self._names))
 
     def _message(self, event: str, summary: str, patches: Sequence[PatchStatus], end: End) -> Record:
-        shown = [{key: getattr(one, key) for key in SHOWN} for one in patches]
+        shown = [{**{key: getattr(one, key) for key in SHOWN}, "in_words": one.in_words()} for one in patches]
         place = {"output": str(self._output.path), "host": socket.gethostname()}
         told = {"stopped": end.stopped, "afterwards": [one.to_record() for one in end.afterwards]}
         return {"schema": SCHEMA, "event": event, **place, "summary": summary, "patches": shown, **told}
@@ -137,8 +137,7 @@ class Notifier:
     def _letter(self, message: Record) -> Record:
         """Return what Apprise delivers, with the URLs."""
         urls = [url.get_secret_value() for url in self._settings.urls]
-        lines = [f"{one['patch']}: {one['state']} {one['cause']}. {one['advice']}" for one in message["patches"]
-                 if one["state"] != "trained"]  # fmt: skip
+        lines = [f"{one['patch']}: {one['in_words']}" for one in message["patches"] if one["state"] != "trained"]
         lines += [f"{one['words']}. {one['command']}".strip() for one in message["afterwards"]]
         place = f"{message['host']}: {message['output']}"
         return {"urls": urls, "title": f"splatbatch: {message['summary']}", "body": "\n".join([place, *lines])}

@@ -18,6 +18,7 @@ from splatbatch.failures.log import Gap
 from splatbatch.failures.own_signatures import own
 from splatbatch.files import MIB, open_regular, read_regular
 from splatbatch.machine.orphans import has_died
+from splatbatch.night.status import standing_now
 from splatbatch.outcome import Diagnosis
 from splatbatch.plain_text import plain
 from splatbatch.report.build import OfAttempt, attempts_of
@@ -26,7 +27,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import events
 from splatbatch.store.log_ends import read_ends
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.status import PatchStatus
 from splatbatch.tasks.task import Task, the_task
 
 OF_ATTEMPTS: tuple[type[OfAttempt], ...] = get_args(OfAttempt)
@@ -58,8 +59,7 @@ class Explained:
 
 def explained(batch: Batch, task: Task) -> Explained:
     """Return the whole history of a task of a batch."""
-    statuses = read_status(batch.output, [task.name], standing=batch.standing())
-    status = next(one for one in statuses if one.patch == task.name)
+    (status,) = standing_now(batch)
     history = [event for event in events(batch.output, *OF_ATTEMPTS) if event.patch == task.name]
     otherwise = tuple(SetOtherwise(one.key, one.value, one.usual) for one in task.asked.differences)
     attempts = attempts_of(batch.output.patch(task.name), history)

@@ -19,15 +19,17 @@ from splatbatch.monitor.telling import tell
 from splatbatch.night.afterwards import After, Alone, Show, Trained, follow
 from splatbatch.night.decided import settle_standing
 from splatbatch.night.interruption import Budget, Interruption
+from splatbatch.night.status import standing_now
 from splatbatch.outcome import Made, Outcome
 from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.reader import Fault, Hang, Patience, Refused, ToldToStop, answer
-from splatbatch.report import write_report
+from splatbatch.report import Now, build, write_facts, write_report
 from splatbatch.report.facts import Report
 from splatbatch.scheduler.single import UNWRITTEN
 from splatbatch.store.claims import Claims
 from splatbatch.store.events import Event, NotifyFailed
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.lock import holder
 from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.contents import Contents
@@ -250,4 +252,6 @@ def report(batch: Batch) -> Report:
     batch.output.create()
     settings, standing = batch.config, batch.standing()
     variants, previews_mib = settings.variants.values(), settings.output.previews_mib
-    return write_report(batch.output, batch.names, variants, previews_mib, standing=standing)
+    now = Now(standing_now(batch, standing), holder(batch.output.lock) is not None)
+    facts = build(batch.output, batch.names, tuple(variants), standing, now)
+    return write_facts(facts, batch.output, previews_mib, standing)

@@ -100,6 +100,12 @@ def statuses_of(batch: Batch, standing: Standing, in_full: int | None) -> tuple[
     return found
 
 
+def standing_now(batch: Batch, standing: Standing | None = None) -> tuple[PatchStatus, ...]:
+    """Return how every patch stands, with what the audit refuses now, unless a `train` is at it and sees to that."""
+    found = read_status(batch.output, batch.names, standing=standing or batch.standing())
+    return found if holder(batch.output.lock) else audited(batch, found)
+
+
 def standings(batch: Batch, *, verify: bool, in_full: int | None) -> Standings:
     """Return how a batch stands.
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
-from splatbatch.failures.causes import spelled
 from splatbatch.identity import sha256_of
 from splatbatch.outcome import Rejected
 from splatbatch.scene.patches import Patch
@@ -110,7 +109,7 @@ def publishable(batch: Batch) -> tuple[list[Published], dict[str, str]]:
     for task in _own(batch):
         status = statuses[task.name]
         if status.state != "trained":
-            lacking[task.name] = f"{status.state}: {spelled(status.cause)}" if status.cause else status.state
+            lacking[task.name] = status.why
             continue
         try:
             found.append(_patch(batch, task))
@@ -139,8 +138,9 @@ def _see_trained(status: PatchStatus) -> None:
         OutputError: it is not trained, or stale.
     """
     if status.state != "trained":
-        why = " ".join(filter(None, (status.state, status.cause and f"({status.cause})")))
-        raise OutputError(f"{status.patch}: {why}: nothing of it is published", "Train it first: splatbatch train.")
+        raise OutputError(
+            f"{status.patch}: {status.why}: nothing of it is published", "Train it first: splatbatch train."
+        )
 
 
 def _own(batch: Batch) -> list[Task]:

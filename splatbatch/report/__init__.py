@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from splatbatch.config import Variant
 from splatbatch.files import write_json, write_text
-from splatbatch.report.build import build
+from splatbatch.report.build import Now, build
 from splatbatch.report.facts import Report
 from splatbatch.report.markdown import to_markdown
 from splatbatch.report.page.page import to_html, to_live_html
@@ -12,7 +12,7 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import in_json
 from splatbatch.tasks.standing import Standing
 
-__all__ = ["live_page", "to_markdown", "write_report"]
+__all__ = ["Now", "build", "to_live_html", "to_markdown", "write_facts", "write_report"]
 
 
 def write_report(
@@ -27,16 +27,13 @@ def write_report(
     Splats that open in 3D may take `previews_mib` of the page; without `standing` any product counts that is there,
     and nobody knows where the photographs lie.
     """
-    report = build(output, names, tuple(variants), standing)
+    return write_facts(build(output, names, tuple(variants), standing), output, previews_mib, standing)
+
+
+def write_facts(report: Report, output: OutputFolder, previews_mib: int, standing: Standing | None) -> Report:
+    """Write the three reports of these facts, and return them."""
     write_json(output.report("json"), in_json(report))
     write_text(output.report("md"), to_markdown(report))
     folders = standing.photograph_folders if standing else lambda _: ()
     write_text(output.report("html"), to_html(report, output, previews_mib, folders))
     return report
-
-
-def live_page(
-    output: OutputFolder, names: Sequence[str], variants: Iterable[Variant], standing: Standing, version: str
-) -> str:
-    """Return the report as a page that follows its batch; nothing is written."""
-    return to_live_html(build(output, names, tuple(variants), standing), output, version)

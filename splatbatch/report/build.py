@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -42,6 +42,14 @@ SETUP = ("start", "load", "init")
 OfAttempt = events.AttemptStarted | events.Gate | events.AttemptEnded | events.Retried | events.GaveUp
 MOST_CONFIG_BYTES = 1 << 18
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Now:
+    """How the patches of a batch stand, and whether somebody trains it, so that no other command may."""
+
+    statuses: Sequence[PatchStatus]
+    is_at_work: bool = False
 
 
 def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[Attempt, ...]:
@@ -175,10 +183,15 @@ def _counts(event: events.Event, patches: Sequence[str], since: float) -> bool:
 
 
 def build(
-    output: OutputFolder, names: Sequence[str], variants: Sequence[Variant] = (), standing: Standing | None = None
+    output: OutputFolder,
+    names: Sequence[str],
+    variants: Sequence[Variant] = (),
+    standing: Standing | None = None,
+    now: Now | None = None,
 ) -> Report:
-    """Return the facts of a batch."""
-    statuses, said = read_status(output, names, standing=standing), _said(output)
+    """Return the facts of a batch; `now` says how its patches stand, where somebody has looked already."""
+    now = now or Now(read_status(output, names, standing=standing))
+    statuses, said = now.statuses, _said(output)
     history = [event for record in said if (event := events.event_of(record))]
     runs = _runs(said)
     patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
@@ -207,7 +220,7 @@ def build(
         python=platform.python_version(),
         written_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     )
-    return replace(report, todo=todo(report))
+    return replace(report, todo=todo(report, is_at_work=now.is_at_work))
 
 
 def _said(output: OutputFolder) -> list[Record]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from splatbatch.failures.causes import spelled
 from splatbatch.plain_text import assignments, one_line, plain
 from splatbatch.report.comparison import spelt
 from splatbatch.report.facts import CutScene, Item, Report, ReportedColors, ReportedPatch, Sweep, Worker
@@ -148,7 +149,7 @@ def _troubles(patch: ReportedPatch) -> list[str]:
     lines = [f"- {_plain(words)}" for words in said]
     if patch.cause:
         phase = f" in phase {_plain(patch.phase)}" if patch.phase else ""
-        lines = [f"**{_plain(patch.cause)}**{phase}: {_plain(patch.advice)}", *lines]
+        lines = [f"**{_plain(spelled(patch.cause))}**{phase}: {_plain(patch.advice)}", *lines]
         evidence = "\n".join(patch.evidence).splitlines()
         lines += ["", *_as_it_is(evidence)] if evidence else []
     return ["", f"## {_plain(patch.patch)}", "", *lines] if lines else []

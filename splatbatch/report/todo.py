@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from splatbatch.failures.advice import TRY
+from splatbatch.failures.causes import spelled
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Item, Report, ReportedPatch
 from splatbatch.store.records.run import DONE
@@ -22,6 +23,10 @@ DARK_EDGE_DB = 1.0
 caliterra-small cut in 2: 2.0 after 500 steps, 0.1 without a border; full-size caliterra, all of them: 0.8 at most."""
 
 
+ONLY_LOOKS = ("splatbatch verify-dims", "splatbatch view scene")
+"""Commands about the batch that may be run while it is trained."""
+
+
 class Trouble(NamedTuple):
     """What is to be done, or worth a look, of a patch or of the batch; `command` has PATCH where its name belongs."""
 
@@ -30,15 +35,19 @@ class Trouble(NamedTuple):
     command: str
 
 
-def todo(report: Report) -> tuple[Item, ...]:
-    """Return what is to be done, what is worth a look after it; patches with the same trouble are one item."""
-    is_running = report.counts.get("running", 0) > 0
+def todo(report: Report, *, is_at_work: bool = False) -> tuple[Item, ...]:
+    """Return what is to be done, what is worth a look after it; patches with the same trouble are one item.
+
+    While somebody trains the batch (`is_at_work`), only commands are named that only look: others would be refused.
+    """
+    is_running = is_at_work or report.counts.get("running", 0) > 0
     groups: dict[Trouble, list[str]] = {}
     for patch in report.patches:
         for trouble in _of_patch(patch, is_running=is_running):
             groups.setdefault(trouble, []).append(patch.patch)
     items = [_item(trouble, names, report.config_file) for trouble, names in groups.items()]
-    items += [_item(trouble, [], report.config_file) for trouble in _of_batch(report)]
+    of_batch = (one for one in _of_batch(report) if not is_running or one.command in ONLY_LOOKS)
+    items += [_item(trouble, [], report.config_file) for trouble in of_batch]
     return tuple(sorted(items, key=lambda item: item.kind != "do"))
 
 
@@ -54,33 +63,31 @@ def verdict(report: Report) -> str:
 def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
     match patch.state:
         case "refused":
-            yield Trouble("do", patch.advice, "splatbatch verify-dims PATCH && splatbatch train PATCH")
+            again = "" if is_running else " && splatbatch train PATCH"
+            yield Trouble("do", patch.advice, f"splatbatch verify-dims PATCH{again}")
         case "failed":
-            yield Trouble("do", _failure(patch), _next_step(patch))
+            yield Trouble("do", _failure(patch), "splatbatch explain PATCH" if is_running else _next_step(patch))
+        case "trained":
+            yield from _of_product(patch, is_running=is_running)
+        case _ if is_running:
+            return
         case "stopped":
             yield Trouble("do", f"stopped ({patch.cause})".replace(" ()", ""), "splatbatch train PATCH")
         case "stale":
             yield Trouble("do", f"its splat is out of date: {patch.cause}", "splatbatch train PATCH")
-        case "waiting" if not is_running:
+        case "waiting":
             yield Trouble("do", "not trained yet", "splatbatch train PATCH")
-        case "trained":
-            yield from _of_product(patch)
 
 
 def _failure(patch: ReportedPatch) -> str:
     """Return why a patch failed, and the advice; what to type stands beside it."""
     told = _advice(patch).partition(TRY)[0].strip()
-    return ": ".join(filter(None, (cause_in_words(patch.cause), told)))
+    return ": ".join(filter(None, (spelled(patch.cause), told)))
 
 
 def _advice(patch: ReportedPatch) -> str:
     """Return the advice for an attempt, without what was said of the patch below it."""
     return patch.advice.replace(INSIST.format(patch=patch.patch), "").strip()
-
-
-def cause_in_words(cause: str) -> str:
-    """Return a cause as people read it."""
-    return cause.replace("_", " ")
 
 
 def _next_step(patch: ReportedPatch) -> str:
@@ -94,12 +101,12 @@ def _next_step(patch: ReportedPatch) -> str:
     return next((step for step in steps if step.startswith("splatbatch explain ")), "splatbatch retry PATCH")
 
 
-def _of_product(patch: ReportedPatch) -> Iterator[Trouble]:
+def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
     """Yield what is odd about a patch that is trained and fresh."""
     last = patch.attempts[-1] if patch.attempts else None
     if last and last.choice and not last.is_kept:
         yield Trouble("look", f"attempt {last.number}: {last.choice}", "splatbatch compare PATCH")
-    elif last and "`splatbatch accept" in last.choice:
+    elif last and "`splatbatch accept" in last.choice and not is_running:
         said, _, command = last.choice.partition(": `")
         number = command.partition("--attempt ")[2].partition("`")[0]
         yield Trouble("look", said, f"splatbatch accept PATCH --attempt {number}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from splatbatch.failures.causes import spelled
 from splatbatch.machine.orphans import has_died
 from splatbatch.reader import fault_of
 from splatbatch.scene.patches import natural_key
@@ -82,6 +83,15 @@ class PatchStatus:
     node: str = ""
     worker: str = ""
     """Where it runs, or ran, and who trains it, or did."""
+
+    @property
+    def why(self) -> str:
+        """How it stands, and why: "failed: GPU memory ran out (cuda_oom)"."""
+        return f"{self.state}: {spelled(self.cause)}" if self.cause else self.state
+
+    def in_words(self) -> str:
+        """Return how it stands, why, and what to do."""
+        return f"{self.why}. {self.advice}" if self.advice else self.why
 
 
 def read_status(
@@ -186,7 +196,9 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
 def _of_a_later_failure(ended: AttemptEnded | Refused | None, result: Result) -> tuple[str, ...]:
     if not isinstance(ended, AttemptEnded) or ended.outcome not in ("failed", "stopped"):
         return ()
-    return (f"attempt {ended.attempt or 0} {ended.outcome} ({ended.cause}): the splat of {result.attempt} is kept",)
+    return (
+        f"attempt {ended.attempt or 0} {ended.outcome}: {spelled(ended.cause)}; the splat of {result.attempt} is kept",
+    )
 
 
 def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:

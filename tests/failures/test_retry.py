@@ -26,7 +26,9 @@ def attempts_until_given_up(cause: str, config: Retry = CONFIG) -> int:
 
 
 def test_what_trying_again_cannot_help_is_given_up_at_once() -> None:
-    assert decide([failure("missing_image", "fail")], CONFIG) == GiveUp("missing_image: trying again cannot help")
+    assert decide([failure("missing_image", "fail")], CONFIG) == GiveUp(
+        "a photograph is missing (missing_image): trying again cannot help"
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_a_failure_that_repeats_is_given_up(cause: str, attempts: int) -> None:
 def test_the_same_twice_in_the_same_phase_is_deterministic() -> None:
     match decide([failure("nccl"), failure("nccl")], CONFIG):
         case GiveUp(reason=reason):
-            assert "nccl twice in phase train: deterministic" in reason
+            assert "(nccl) twice in phase train: deterministic" in reason
         case again:
             pytest.fail(f"{again}")
 
@@ -97,7 +99,7 @@ def test_a_rung_that_would_change_nothing_is_passed_over() -> None:
     again = decide([failure("cuda_oom", "degrade")], Retry(), current=on_host)
     assert again == Again(10, "gpu_memory", {"training.cap_max": "x0.6"}, taken=2)
     spent = failure("cuda_oom", "degrade", gpu_memory=2)
-    assert decide([spent], Retry(), current=on_host) == GiveUp("cuda_oom: no rung is left")
+    assert decide([spent], Retry(), current=on_host) == GiveUp("GPU memory ran out (cuda_oom): no rung is left")
 
 
 def climb(cause: str, action: str, attempts: int) -> list[object]:

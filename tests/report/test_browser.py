@@ -119,6 +119,10 @@ def test_it_reads_well_on_a_telephone(chromium: Any, output: OutputFolder, artif
     watched.open(output.report("html"))
     watched.shoot(artifacts, "telephone")
     assert watched.page.evaluate("document.documentElement.scrollWidth") <= 390
+    beyond = "[...document.querySelectorAll('.table td')].filter(td => td.getBoundingClientRect().right > 390).length"
+    assert watched.page.evaluate(beyond) == 0
+    label = "getComputedStyle(document.querySelector('.table td:nth-child(2)'), '::before').content"
+    assert watched.page.evaluate(label) == '"state"'
 
 
 def loaded_ms(watched: Watched, output: OutputFolder) -> float:

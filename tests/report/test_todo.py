@@ -50,7 +50,7 @@ def test_each_state_has_a_command_that_ends_it() -> None:
     assert commands(out_of_memory) == ["splatbatch retry p4 --set a.b=1"]
     to_look = {**given_up, "advice": "Look at line 4. Try: splatbatch explain p3 --log"}
     assert commands(to_look) == ["splatbatch explain p3 --log"]
-    assert facts(out_of_memory).todo[0].what == "cuda oom: Fewer Gaussians."
+    assert facts(out_of_memory).todo[0].what == "GPU memory ran out (cuda_oom): Fewer Gaussians."
 
 
 def test_what_trains_or_will_be_trained_tonight_is_nobodys_work() -> None:

@@ -222,7 +222,12 @@ def test_the_report_is_written_twice_with_the_same_facts(made: Made) -> None:
     text = made.output.report("md").read_text()
     assert record["summary"] == "1 of 3 patches trained; failed: p1; waiting: p2"
     assert text.startswith(f"# {record['summary']}\n")
-    for words in ("26.54 (14.00)", "**nan_loss** in phase train: lower it", "```\nline 3: NaN\n```", "img0.png: dark"):
+    for words in (
+        "26.54 (14.00)",
+        "**the training diverged (nan_loss)** in phase train: lower it",
+        "```\nline 3: NaN\n```",
+        "img0.png: dark",
+    ):
         assert words in text
 
 

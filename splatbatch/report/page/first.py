@@ -5,13 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Container, Iterator, Mapping, Sequence
 
+from splatbatch.failures.causes import in_words, spelled
 from splatbatch.files import MIB
 from splatbatch.plain_text import assignments, counted, one_line
 from splatbatch.report.facts import CutScene, Item, Overview, Report, ReportedPatch
 from splatbatch.report.page.html import Html, join, number, table, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder, small_render
 from splatbatch.report.page.scene_section import draw_map
-from splatbatch.report.todo import cause_in_words, verdict
+from splatbatch.report.todo import verdict
 from splatbatch.report.units import SIGNS, duration, photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.store.layout import OutputFolder
@@ -63,7 +64,7 @@ def _tile(output: OutputFolder, patch: ReportedPatch, link: str, budget: Budget)
 
 
 def _instead(patch: ReportedPatch) -> str:
-    return "no picture" if patch.state in ("trained", "stale") else cause_in_words(patch.cause) or patch.state
+    return "no picture" if patch.state in ("trained", "stale") else in_words(patch.cause) or patch.state
 
 
 def _caption(patch: ReportedPatch) -> Iterator[Html]:
@@ -126,7 +127,7 @@ def _row(patch: ReportedPatch, link: str, left_out: Container[str]) -> Html:
 
 def _notes(patch: ReportedPatch) -> list[Html]:
     notes = [tag("span", mark, class_="mark") for mark in patch.outliers]
-    notes += [tag("span", patch.cause, class_=f"cause {patch.state}")] if patch.cause else []
+    notes += [tag("span", spelled(patch.cause), class_=f"cause {patch.state}")] if patch.cause else []
     notes += [tag("span", f"changed: {assignments(patch.changes)}", class_="mark")] if patch.changes else []
     return notes + [tag("span", warning, class_="mark") for warning in patch.warnings[:2]]
 

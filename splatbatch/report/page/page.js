@@ -153,6 +153,12 @@ async function open3d(stage) {
 for (const stage of all(".stage"))
   stage.querySelector("button").addEventListener("click", () => stage.querySelector(".scene") ? closeShown() : open3d(stage));
 
+for (const table of all(".table table")) {  // on a telephone each figure stands under its heading
+  const headings = [...table.tHead.rows[0].cells].map(cell => cell.textContent);
+  for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, at) => { cell.dataset.label = headings[at]; });
+  table.parentElement.classList.add("labelled");
+}
+
 for (const head of all("th")) head.addEventListener("click", () => {
   const column = head.cellIndex, body = head.closest("table").tBodies[0];
   const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from splatbatch.failures.causes import spelled
 from splatbatch.plain_text import assignments, moment
 from splatbatch.report.charts.curves import charts_of, draw
 from splatbatch.report.facts import Attempt, Next, ReportedPatch
@@ -40,7 +41,7 @@ def attempts_section(patch: ReportedPatch) -> Iterator[Html]:
 
 def _row(attempt: Attempt) -> Html:
     outcome = attempt.outcome or "running"
-    said = f" {outcome}: {attempt.cause}" if attempt.cause else f" {outcome}"
+    said = f" {outcome}: {spelled(attempt.cause)}" if attempt.cause else f" {outcome}"
     changed = assignments(attempt.changes) or "nothing"
     cells = [
         number(attempt.number, "d"),
@@ -165,14 +166,14 @@ def _key_figures(patch: ReportedPatch) -> list[str]:
     if patch.seconds is not None:
         figures.append(duration(patch.seconds))
     if patch.cause:
-        figures.append(patch.cause)
+        figures.append(spelled(patch.cause))
     return figures
 
 
 def _trouble(patch: ReportedPatch) -> Iterator[Html]:
     """Yield the last failure with its advice, and what was odd in the training."""
     if patch.cause or patch.advice:
-        yield tag("p", tag("b", patch.cause), f" {patch.advice}", class_=f"trouble {patch.state}")
+        yield tag("p", tag("b", spelled(patch.cause)), f" {patch.advice}", class_=f"trouble {patch.state}")
     if patch.changes:
         yield tag("p", f"Trained with changed settings: {assignments(patch.changes)}", class_="mark")
     for warning in patch.warnings:
@@ -192,7 +193,7 @@ def _attempt(attempt: Attempt) -> Iterator[Html]:
     yield tag("span", f" on {attempt.slot or 'an unknown slot'}{node}{changed} ")
     yield tag("span", " · ".join(filter(None, _circumstances(attempt))), class_="quiet")
     if attempt.cause:
-        yield tag("p", tag("b", attempt.cause), f" {attempt.advice}")
+        yield tag("p", tag("b", spelled(attempt.cause)), f" {attempt.advice}")
     if attempt.evidence:
         yield tag("pre", "\n".join("\n".join(attempt.evidence).splitlines()[:MOST_EVIDENCE]))
     yield from (tag("p", warning, class_="mark") for warning in attempt.warnings)
