@@ -250,7 +250,9 @@ def test_the_output_folder_is_no_place_to_publish(batch: FakeBatch) -> None:
 
 def test_a_stale_patch_is_refused(batch: FakeBatch) -> None:
     batch.change(training={"max_steps": 21})
-    assert "p0: stale: settings have changed: training.max_steps 20 -> 21: nothing" in refused(batch, 6, "p0", "--as", "ply")
+    assert "p0: stale: settings have changed: training.max_steps 20 -> 21: nothing" in refused(
+        batch, 6, "p0", "--as", "ply"
+    )
     assert "p0: stale" in refused(batch, 6, "scene", "--as", "ply")
 
 

@@ -70,6 +70,13 @@ def test_faults_are_found_and_rightly_named(
     assert set(wrong) == {miss for miss in MISSES if miss in {(name, fault.name) for fault in faults}}, wrong
 
 
+def test_a_lens_that_is_another_one_is_not_told_to_be_undistorted_by_itself() -> None:
+    scene = SCENES["quarry"]()
+    next(fault for fault in FAULTS if "distortion_kept" in fault.kinds).spoil(scene)
+    kinds = {one.kind for one in scene.audit(replace(TAKES_ALL, undistorts=frozenset({"OPENCV"}))).findings}
+    assert "distortion_kept" in kinds and "distorted" not in kinds
+
+
 @pytest.mark.parametrize("name", SCENES)
 def test_the_intact_scenes_of_the_table_have_no_findings(name: str) -> None:
     assert SCENES[name]().audit().findings == ()

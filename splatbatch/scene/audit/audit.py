@@ -52,6 +52,8 @@ AT_ONCE = 64
 SOURCE = "source"
 """What the source reconstruction is called in rows and findings; it is no patch."""
 _OF_CONTENT = frozenset({"photos_exchanged", "other_content"})
+_OF_LENS = frozenset({"distortion_kept", "distortion_dropped", "wrong_lens"})
+"""Findings by which a lens is another one: it is no comfort then that photographs are undistorted while loading."""
 _KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unreadable_mask"})
 
 
@@ -273,8 +275,10 @@ def _shot(one: _AuditedPatch, image: Image, place: Location, headers: Headers) -
 def _check_photographs(
     one: _AuditedPatch, shots: list[photographs.AuditedImage], rows: tuple[photographs.CameraRow, ...]
 ) -> Iterator[Finding]:
+    has_other_lens = any(finding.kind in _OF_LENS for finding in one.findings)
     for row in rows:
-        yield from check_camera(one.cameras[row.camera_id], one.scribe)
+        found = check_camera(one.cameras[row.camera_id], one.scribe)
+        yield from (each for each in found if not (each.kind == "distorted" and has_other_lens))
     known = one.survey
     misfits = find_misfits(known, rows, one.cameras, one.findings) if known and one.divisor == 1 else {}
     yield from (note_misfit(number, misfit, one.scribe) for number, misfit in misfits.items())
