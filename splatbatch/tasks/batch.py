@@ -294,7 +294,7 @@ def _what_to_name(folder: Path) -> str:
         return f"{error.message}. {error.hint}"
     top = found.top if found else folder
     if (own := top / configuration.DEFAULT_CONFIG).is_file() or found is None:
-        return f"Its patches: --config {quote(str(own))}"
+        return f"Name its configuration: --config {quote(str(own))}"
     what = "; ".join((f"{top}: {counted(len(found.patches), 'patch', 'es')}", *found.notes))
     return f"{what}. Write its configuration first: splatbatch init {quote(str(folder))}"
 

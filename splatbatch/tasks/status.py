@@ -196,9 +196,8 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
 def _of_a_later_failure(ended: AttemptEnded | Refused | None, result: Result) -> tuple[str, ...]:
     if not isinstance(ended, AttemptEnded) or ended.outcome not in ("failed", "stopped"):
         return ()
-    return (
-        f"attempt {ended.attempt or 0} {ended.outcome}: {spelled(ended.cause)}; the splat of {result.attempt} is kept",
-    )
+    why = f": {spelled(ended.cause)}" if ended.cause else ""
+    return (f"attempt {ended.attempt or 0} {ended.outcome}{why}; the splat of {result.attempt} is kept",)
 
 
 def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def test_the_same_fault_on_three_patches_stops_the_batch(batch: FakeBatch, monke
     batch.make(*(f"p{index}" for index in range(6)))
     monkeypatch.setattr("splatbatch.store.results.keep", lambda *_: {}["of nobody's making"])
     ended = batch.run("train")
-    assert ended.returncode == 1 and "internal_fault on 3 patches" in ended.stderr
+    assert ended.returncode == 1 and "(internal_fault) on 3 patches" in ended.stderr
     assert len(batch.events("attempt_started")) in (3, 4)
 
 
@@ -143,7 +143,7 @@ def test_faults_in_different_places_stop_nothing() -> None:
 
     alike = {TaskId(f"p{index}"): failed("x.py") for index in range(3)}
     unlike = {TaskId(f"p{index}"): failed(f"x{index}.py") for index in range(3)}
-    assert "internal_fault on 3 patches" in why_stop_batch(alike) and not why_stop_batch(unlike)
+    assert "(internal_fault) on 3 patches" in why_stop_batch(alike) and not why_stop_batch(unlike)
 
 
 @pytest.mark.slow

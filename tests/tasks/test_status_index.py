@@ -186,7 +186,7 @@ def test_what_the_ledger_says_after_the_index_counts(batch: FakeBatch) -> None:
     opened = open_batch(batch.config)
     standing = opened.standing(index=Index(opened.output.index))
     found = read_status(opened.output, opened.names, 0, standing)[0]
-    assert (found.state, found.warnings) == ("trained", ("attempt 2 failed (): the splat of attempt-01 is kept",))
+    assert (found.state, found.warnings) == ("trained", ("attempt 2 failed; the splat of attempt-01 is kept",))
 
 
 def test_a_ledger_that_is_another_is_read_from_its_first_line(batch: FakeBatch) -> None:

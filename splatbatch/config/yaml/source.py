@@ -96,7 +96,9 @@ def near(path: Path) -> str:
         names = []
     if above is None or not names:
         return ""
-    return f"In {above}: {nearest(path.absolute().relative_to(above).parts[0], names)}"
+    hint = nearest(path.absolute().relative_to(above).parts[0], names)
+    is_list = hint.startswith("Known: ")
+    return f"{above} holds {hint.removeprefix('Known: ')}" if is_list else f"{hint} It lies in {above}."
 
 
 def _no_yaml(path: Path, error: yaml.MarkedYAMLError) -> ConfigError:
