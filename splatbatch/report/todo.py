@@ -72,7 +72,7 @@ def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
         case _ if is_running:
             return
         case "stopped":
-            yield Trouble("do", f"stopped ({patch.cause})".replace(" ()", ""), "splatbatch train PATCH")
+            yield Trouble("do", patch.why, "splatbatch train PATCH")
         case "stale":
             yield Trouble("do", f"its splat is out of date: {patch.cause}", "splatbatch train PATCH")
         case "waiting":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from splatbatch.failures.causes import in_words, spelled
 from splatbatch.plain_text import assignments, counted, moment
 from splatbatch.report.charts.curves import axis_label, time_ticks
 from splatbatch.report.facts import Attempt, Report, ReportedPatch
@@ -139,7 +140,7 @@ def _draw(bar: Bar, lane: int, begin: float, span: float) -> Html:
     setup = min(1.0, (attempt.setup_s or 0.0) / long_s) if long_s else 0.0
     waited = 100 * min(attempt.gate_s or 0.0, bar.start - begin) / span
     again = f" ↻{attempt.number}" if attempt.number > 1 else ""
-    cause = f" {attempt.cause}" if attempt.cause else ""
+    cause = f" {in_words(attempt.cause)}" if attempt.cause else ""
     words = f"{bar.patch}{again} {SIGNS.get(kind, '…')}{cause}"
     body = tag(
         "svg",
@@ -168,7 +169,7 @@ def _told(bar: Bar, kind: str) -> str:
     attempt, where = bar.attempt, " of ".join(filter(None, (bar.place.slot, bar.place.node)))
     lines = [f"{bar.patch}, attempt {attempt.number} on {where}: {kind}"]
     if attempt.cause:
-        lines[0] += f": {attempt.cause} in phase {attempt.phase or 'start'}, step {attempt.step or 0}"
+        lines[0] += f": {spelled(attempt.cause)} in phase {attempt.phase or 'start'}, step {attempt.step or 0}"
     lines.append(f"{moment(bar.start)}, {duration(bar.end - bar.start)}, of it {duration(attempt.setup_s)} set-up")
     if attempt.gate_s:
         lines.append(f"waited {duration(attempt.gate_s)} at the gate: {attempt.gate}")

@@ -76,8 +76,8 @@ def _in_words(status: PatchStatus) -> str:
             return "is being trained"
         case "refused":
             return f"refused: {status.advice}"
-        case state:
-            return f"{state}: {status.cause}" if status.cause else state
+        case _:
+            return status.why
 
 
 def _with_one_holdout(found: Sequence[Candidate]) -> Found:
