@@ -21,8 +21,6 @@ OF_ONE = ("explain", "accept", "compare")
 DARK_EDGE_DB = 1.0
 """By which the merged scene falls behind the patches' own splats on photographs that look across no seam.
 caliterra-small cut in 2: 2.0 after 500 steps, 0.1 without a border; full-size caliterra, all of them: 0.8 at most."""
-
-
 ONLY_LOOKS = ("splatbatch verify-dims", "splatbatch view scene")
 """Commands about the batch that may be run while it is trained."""
 
