@@ -150,6 +150,7 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, train nothing.")] = False,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
     only: options.OnlyOption = [],
+    set_: options.SetOption = [],
     detached: Annotated[
         bool, typer.Option("--detach", help="Train in the background: start a worker, and return.")
     ] = False,
@@ -158,12 +159,13 @@ def train(
     if detached and not dry_run:
         from splatbatch.commands import train as detach
 
+        detach.see_no_workers(set_)
         return detach.detach(config, all_named(patches, patch), only, verify=not no_verify)
     from splatbatch.commands import train
 
     if dry_run:
-        return train.dry_run(config, all_named(patches, patch), only)
-    train.train(config, all_named(patches, patch), only, verify=not no_verify)
+        return train.dry_run(config, all_named(patches, patch), only, set_)
+    train.train(config, all_named(patches, patch), only, verify=not no_verify, assignments=set_)
 
 
 @app.command()

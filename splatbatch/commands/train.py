@@ -22,7 +22,6 @@ from splatbatch.errors import ConfigError
 from splatbatch.files import read_tail
 from splatbatch.monitor.telling import tell
 from splatbatch.night import elsewhere
-from splatbatch.night.afterwards import After, publish_as_asked
 from splatbatch.night.compare import attempts_at
 from splatbatch.night.decided import Wish
 from splatbatch.night.detach import Begun, start_worker
@@ -37,7 +36,7 @@ from splatbatch.plain_text import one_line, plain
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.store.records.publication import Publication
 from splatbatch.store.records.run import Afterwards
-from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.settled.frame import FRAME, note
 from splatbatch.tasks.status import PatchStatus, summary
 from splatbatch.tasks.tally import tally
@@ -46,21 +45,49 @@ MOST_TABLES = 5
 HOW = "`splatbatch status --watch` shows it, `splatbatch cancel` ends it"
 
 
-def dry_run(config: Path | None, names: Sequence[str], only: Sequence[str]) -> None:
+def dry_run(config: Path | None, names: Sequence[str], only: Sequence[str], assignments: Sequence[str] = ()) -> None:
     """Say what would be trained."""
-    print_plan(open_batch(config, names, conditions=only), as_json=False)
+    print_plan(open_batch(config, names, changes_of(assignments), only), as_json=False)
+
+
+def changes_of(assignments: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that --set changes, by their keys.
+
+    Raises:
+        ConfigError: one has no `=`, or no setting.
+    """
+    return dict(configuration.parse_change(assignment) for assignment in assignments)
 
 
 def train(
-    config: Path | None, names: Sequence[str], only: Sequence[str], *, verify: bool, after: After = publish_as_asked
+    config: Path | None,
+    names: Sequence[str],
+    only: Sequence[str],
+    *,
+    verify: bool,
+    assignments: Sequence[str] = (),
 ) -> None:
     """Train what is not trained, and do what follows; exit with 0 if every patch is trained, with 1 if not."""
-    batch = open_batch(config, names, conditions=only)
-    if only and is_elsewhere(batch.config.executor):
-        raise ConfigError(f"train --only {only[0]}: workers take patches by name", "Name them: p0@base …")
+    batch = open_batch(config, names, changes_of(assignments), only)
+    if is_elsewhere(batch.config.executor) and (only or assignments):
+        if only:
+            raise ConfigError(f"train --only {only[0]}: workers take patches by name", "Name them: p0@base …")
+        see_no_workers(assignments)
     terminal.never_block()
     print_warnings(batch.config.warnings)
-    raise typer.Exit(train_batch(batch, Wish(verify=verify), show, after).exit_code)
+    ended = train_batch(batch, Wish(verify=verify), show)
+    print_unsaved(batch, kept_with_changes(ended))
+    raise typer.Exit(ended.exit_code)
+
+
+def see_no_workers(assignments: Sequence[str]) -> None:
+    """Refuse settings of one run where workers train.
+
+    Raises:
+        ConfigError: there are some.
+    """
+    if assignments:
+        raise ConfigError(f"train --set {assignments[0]}: workers read their settings in the YAML", "Write it there.")
 
 
 @dataclass(frozen=True)
@@ -81,7 +108,7 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
     Raises:
         ConfigError: no patch is named, or a named one is trained and fresh, and no setting would change.
     """
-    changes = dict(configuration.parse_change(assignment) for assignment in options.assignments)
+    changes = changes_of(options.assignments)
     batch = open_batch(config, names, changes, options.only)
     if options.save:
         check_savable(batch)
@@ -180,12 +207,19 @@ def print_retried(ended: Ended, *, save: bool) -> None:
         whose = f"saved in {batch.path} for {', '.join(kept)}"
         typer.echo(plain(whose if kept else f"not saved in {batch.path}: no splat under these settings is kept"))
         return
+    print_unsaved(batch, kept)
+
+
+def print_unsaved(batch: Batch, kept: Sequence[str]) -> None:
+    """Print how the settings of --set, under which these patches were trained, come into the YAML."""
     if not kept:
         return
     lines = json.dumps(_tree(batch.changes), default=str).replace('"', "")
     for name in kept[:MOST_TABLES]:
         typer.echo(plain(f"not in the YAML; to keep these settings, write there: patches: {{{name}: {lines}}}"))
-    typer.echo("or retry with --save, which writes it; otherwise `train` leaves them out when it next trains the patch")
+    typer.echo(
+        "or `retry` with --save, which writes it; otherwise `train` leaves them out when it next trains the patch"
+    )
 
 
 def _tree(changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -427,3 +427,24 @@ def test_a_table_that_is_too_long_shows_what_matters(batch: FakeBatch, monkeypat
     ended = invoke("train", "--patch", "p8", batch=batch, terminal=True)
     assert ended.code == 1
     assert "p8: attempt 1 failed" in ended.err
+
+
+def test_a_setting_of_one_train_is_taken_and_told_and_makes_nothing_stale(batch: FakeBatch) -> None:
+    ended = batch.make("p0").run("train", "--set", "training.max_steps=15")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((batch.output / "patches/p0/result.json").read_text())["step"] == 15
+    assert "patches: {p0: {training: {max_steps: 15}}}" in ended.stdout
+    assert "attempt" not in batch.run("train").stderr
+    assert [path.name for path in (batch.output / "patches/p0").glob("attempt-*")] == ["attempt-01"]
+
+
+@pytest.mark.parametrize("more", [("--detach",), ()])
+def test_settings_of_one_train_do_not_reach_workers_and_are_refused(batch: FakeBatch, more: tuple[str, ...]) -> None:
+    batch.make("p0")
+    if not more:
+        batch.change(executor={"engine": "slurm"})
+    ended = invoke("train", "--set", "training.seed=7", *more, batch=batch)
+    assert (ended.code, "train --set training.seed=7: workers read their settings in the YAML" in ended.err) == (
+        2,
+        True,
+    )
