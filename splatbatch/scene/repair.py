@@ -16,19 +16,23 @@ import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
-from splatbatch.scene.audit.audit import SOURCE, Audit, audit_patches, source_patch
+from splatbatch.scene.audit.audit import SOURCE, USUAL, Audit, Extent, audit_patches, source_patch
 from splatbatch.scene.audit.findings import TrainerRules
 from splatbatch.scene.colmap.copies import Change, write_changed
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import PointGreys, Survey, Views, find_misfit, reach_of, survey
+from splatbatch.scene.geometry.survey import Survey, Views, find_misfit, reach_of, survey
+from splatbatch.scene.likeness.compared import ALIKE, AS_IS, Compared, Pictures, Reading
+from splatbatch.scene.likeness.pairs import GROUPS, pairs_of
+from splatbatch.scene.likeness.readings import cropped
+from splatbatch.scene.likeness.squares import Places
 from splatbatch.scene.partition.place import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import Folders, Found, is_folder
 from splatbatch.scene.photos.headers import Headers, Photo
-from splatbatch.scene.photos.pixels import Greys, correlation, decode_grey, greys_at
+from splatbatch.scene.photos.pixels import Greys, correlation, greys_at
 from splatbatch.scene.photos.sizes import Equal, FewPixels, Relation, Scaled, Size, Transposed, Unlike, relate, spell
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
 
@@ -49,8 +53,13 @@ _Groups = list[tuple[Size, list[int]]]
 """The sizes that photographs have, and the images of each by their row."""
 _STEPS_PX = (4, 1)  # of the search: coarse, then fine
 _MOST_PX = 160
-_CLEARLY = 0.1
-"""A correlation that is higher by so much is no accident: greys decorrelate within 2 to 10 px of real photographs."""
+_LEAST_CONTRAST = 6.0  # standard deviation of the points' greys: without colours all are black
+_AS_TONED, _MORE_TONED = 0.6, 0.1
+"""Points and pixels go together from the first on; a correlation that is higher by the second is no accident: greys
+decorrelate within 2 to 10 px of real photographs."""
+_CLEARLY = 0.01
+"""By so much photographs are more alike where another repair is the right one."""
+_FULL = 1 << 20  # px: no photograph is made smaller
 _OF_SIZE = frozenset(
     {"scaled", "few_pixels_off", "other_size", "mixed_sizes", "k_left_behind", "size_alone", "k_rescaled"}
 )
@@ -66,7 +75,8 @@ BLOCKING = _OF_GEOMETRY | {
     "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed",
 }  # fmt: skip
 """Errors of an original that no change of sizes mends."""
-_NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
+_OF_PICTURES = frozenset({"other_pictures", "displaced", "lens_mix"})
+_NEW = _OF_GEOMETRY | _OF_PICTURES | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
 """Errors that a copy must not have unless its original has them."""
 _MOST = 8
 
@@ -250,29 +260,100 @@ def _groups(found: Survey, camera_id: int, sizes: Mapping[int, Size], reasons: l
     return ordered
 
 
-def centre_missed_by(copy: Patch, reach_px: Floats) -> tuple[int, int] | None:
-    """Return by how many pixels in x and y the photographs of a cropped copy lie off; None if not, or unknown.
+def _compared(patch: Patch, rows: Sequence[int]) -> Compared:
+    """Return photographs of a model at full size, in pairs of which at least one is among the rows."""
+    model, folders, headers = read_reconstruction(patch.sparse, tracks=True), Folders(), Headers()
+    pairs = pairs_of(model, GROUPS, rows)
+    used = {row for pair in pairs for row in (pair.one, pair.other)}
+    places = {row: folders.locate(patch.images, model.images[row].name) for row in used}
+    paths = {row: place.path for row, place in places.items() if isinstance(place, Found)}
+    headers.read(paths.values())
+    found = {row: header.size for row, path in paths.items() if isinstance(header := headers.of(path), Photo)}
+    return Compared(model.images, model.cameras, paths, found, pairs, Pictures(_FULL))
+
+
+def _verify_likeness(plan: Plan, copy: Patch, how: How) -> None:
+    """See that the photographs of the changed images are more alike where the copy puts their points than before.
+
+    Raises:
+        SceneError: they are not, or cannot tell.
+    """
+    rows = [row for row, image in enumerate(plan.model.images) if image.id in plan.of_image]
+    after = _compared(copy, rows)
+    before = replace(after, cameras=plan.model.cameras, images=plan.model.images, said={})
+    raw = Reading("as a trainer takes K", place=_pixel_by_pixel)
+    likeness = after.of(rows).mean()
+    was = before.of(rows).mean(dict.fromkeys(range(len(plan.model.images)), raw))
+    if not np.isfinite(likeness):
+        what = "too few of its photographs can be compared: they share no tracks, or show nothing"
+        raise _unproved(
+            plan, what, "Repair the model where it was made; without pixels no repair is known to be right."
+        )
+    if likeness < ALIKE:
+        what = (
+            f"photographs are not alike where the copy puts their points (correlation {likeness:.2f}; before {was:.2f})"
+        )
+        raise _unproved(plan, what, "Use the photographs that the model was made from.")
+    is_moved = any(change.before.params != change.after.params for change in plan.changes)
+    if is_moved and not likeness > (was if np.isfinite(was) else -1.0):
+        what = f"the photographs were more alike before (correlation {was:.3f}, {likeness:.3f} after)"
+        raise _unproved(plan, what, "Use the photographs that the model was made from.")
+    for word, reading in (("scale", AS_IS), ("crop", cropped())):
+        other = before.of(rows).mean(dict.fromkeys(range(len(plan.model.images)), reading)) if word != how else -1.0
+        if is_moved and other > likeness + _CLEARLY:
+            what = f"they are more alike with --fix {word} (correlation {other:.3f}, {likeness:.3f} with {how})"
+            raise _unproved(plan, what, f"Use --fix {word}.")
+
+
+def _unproved(plan: Plan, what: str, remedy: str) -> SceneError:
+    return SceneError(f"{plan.patch.name}: {what}; nothing was written", remedy)
+
+
+def _pixel_by_pixel(camera: Size, photo: Size) -> Places:
+    ratio = np.array(camera) / np.array(photo)
+    return lambda shares: shares * ratio
+
+
+def _verify_centre(plan: Plan, copy: Patch) -> None:
+    """See that photographs show what lies about the centre, where they and the colours of points can tell.
+
+    Raises:
+        SceneError: they were cropped elsewhere.
+    """
+    cut = [np.abs(change.shift) for change in plan.changes if change.shift != (0.0, 0.0)]
+    rows = [row for row, image in enumerate(plan.model.images) if image.id in plan.of_image]
+    missed = _centre_missed_by(_compared(copy, rows), np.max(cut, axis=0)) if cut else None
+    if missed:
+        x, y = missed
+        what = (
+            f"the photographs were not cropped about the centre: they show their points ({x:+d}, {y:+d}) px from there"
+        )
+        raise _unproved(plan, what, "Crop the originals about the centre, or cut K where the model is made.")
+
+
+def _centre_missed_by(compared: Compared, reach_px: Floats) -> tuple[int, int] | None:
+    """Return by how many pixels in x and y photographs lie off, by the colours of points; None if not, or unknown.
+
+    Photographs that are all cropped alike go together again where cameras look alike: the colours tell.
 
     Args:
-        copy: the corrected model, with the photographs.
+        compared: the photographs, with the corrected cameras.
         reach_px: the farthest that they can be off: what was cut from each side, [2].
     """
-    model, folders = read_reconstruction(copy.sparse), Folders()
-    names = {image.id: image for image in model.images}
-    seen: list[tuple[PointGreys, Camera, Greys]] = []
-    for look in survey(model).looks:
-        place = folders.locate(copy.images, names[look.image_id].name)
-        picture = decode_grey(place.path, least_side=1 << 20) if isinstance(place, Found) else None
-        if picture is not None and look.greys.std() >= limits.LEAST_CONTRAST:
-            seen.append((look, model.cameras[names[look.image_id].camera_id], picture))
+    seen: list[tuple[Floats, Greys, Floats]] = []
+    for pair in compared.pairs:
+        for row in (pair.one, pair.other):
+            view = compared.view(row)
+            if view is not None and pair.greys.std() >= _LEAST_CONTRAST:
+                seen.append((view.pixels(pair.xyz), view.picture, pair.greys))
     if not seen:
         return None
-    best, start = (0, 0), _likeness(seen, (0, 0))
+    best, start = (0, 0), _toned(seen, (0, 0))
     for step in _STEPS_PX:
         reach = np.minimum(reach_px, _MOST_PX) if step == _STEPS_PX[0] else np.array([step, step])
         across, down = (_places(int(reach[axis]), step, best[axis]) for axis in (0, 1))
-        best = max(product(across, down), key=lambda offset: _likeness(seen, offset))
-    is_better = _likeness(seen, best) >= max(limits.ALIKE, start + _CLEARLY)
+        best = max(product(across, down), key=lambda offset: _toned(seen, offset))
+    is_better = _toned(seen, best) >= max(_AS_TONED, start + _MORE_TONED)
     return best if is_better and best != (0, 0) else None
 
 
@@ -280,18 +361,15 @@ def _places(reach: int, step: int, middle: int) -> list[int]:
     return [middle + place for place in range(-(reach // step) * step, reach + 1, step)]
 
 
-def _likeness(seen: Sequence[tuple[PointGreys, Camera, Greys]], offset: tuple[int, int]) -> float:
-    """Return the mean correlation with keypoints moved by an offset in pixels; -1 where there is none."""
-    found = [
-        correlation(greys_at(picture, (look.xy + offset) / (camera.width, camera.height)), look.greys)
-        for look, camera, picture in seen
-    ]
+def _toned(seen: Sequence[tuple[Floats, Greys, Floats]], offset: tuple[int, int]) -> float:
+    """Return the mean correlation of points' greys with those at an offset in pixels; -1 where there is none."""
+    found = [correlation(greys_at(picture, pixels + offset), greys) for pixels, picture, greys in seen]
     known = [value for value in found if np.isfinite(value)]
     return float(np.mean(known)) if known else -1.0
 
 
-def verify_copies(audit: Audit, copies: Sequence[Patch]) -> None:
-    """See that no copy has an error of sizes, and none of geometry that its original did not have.
+def verify_copies(audit: Audit, copies: Sequence[Patch], extent: Extent = USUAL) -> None:
+    """See that no copy has an error of sizes, and none of geometry or pictures that its original did not have.
 
     Raises:
         SceneError: one has; the repair would make it worse.
@@ -300,7 +378,7 @@ def verify_copies(audit: Audit, copies: Sequence[Patch]) -> None:
     had = {(finding.patch, finding.kind) for finding in audit.errors()}
     wrong = [
         f"{one.patch}: {one.subject}: {one.message}"
-        for one in audit_patches(copies, None, rules).errors()
+        for one in audit_patches(copies, None, rules, extent).errors()
         if one.kind in _OF_SIZE or (one.kind in _NEW and (one.patch, one.kind) not in had)
     ]
     if wrong:
@@ -356,27 +434,39 @@ def fix_models(
     """
     _refuse_occupied(out)
     everyone = [*patches, *([source_patch(source, patches)] if source else [])]
-    plans = _plan(audit, everyone, how)
+    plans = plan_models(audit, everyone, how)
     if not any(plan.changes for plan in plans):
         return ()
     with _written_aside(out) as aside:
-        for plan in plans:
-            folder = aside / plan.patch.name
-            write_changed(plan.patch.sparse, plan.model.cameras, plan.of_image, folder / "sparse/0")
-            _link_photographs(plan.patch, aside)
-        _carry_partition(plans, aside, out)
-        _verify_crops(plans, aside)
-        verify_copies(audit, [replace(plan.patch, sparse=aside / plan.patch.name / "sparse/0") for plan in plans])
-        errors = [
-            (reprojection_error(plan.model), _error_after(aside / plan.patch.name / "sparse/0")) for plan in plans
-        ]
-    return tuple(
-        Repaired(plan.patch.name, out / plan.patch.name / "sparse/0", plan.changes, before, after)
-        for plan, (before, after) in zip(plans, errors, strict=True)
-    )
+        repaired = write_copies(plans, aside, out)
+        copies = [replace(plan.patch, sparse=aside / plan.patch.name / "sparse/0") for plan in plans]
+        for plan, copy in zip(plans, copies, strict=True):
+            if plan.changes:
+                _verify_centre(plan, copy)
+                _verify_likeness(plan, copy, how)
+        verify_copies(audit, copies)
+    return repaired
 
 
-def _plan(audit: Audit, patches: Sequence[Patch], how: How) -> list[Plan]:
+def write_copies(plans: Sequence[Plan], aside: Path, out: Path) -> tuple[Repaired, ...]:
+    """Write what was planned, and whatever has to lie beside it, into a folder that becomes `out`."""
+    repaired = []
+    for plan in plans:
+        sparse = Path(plan.patch.name) / "sparse/0"
+        write_changed(plan.patch.sparse, plan.model.cameras, plan.of_image, aside / sparse)
+        _link_photographs(plan.patch, aside)
+        errors = reprojection_error(plan.model), reprojection_error(read_reconstruction(aside / sparse))
+        repaired.append(Repaired(plan.patch.name, out / sparse, plan.changes, *errors))
+    _carry_partition(plans, aside, out)
+    return tuple(repaired)
+
+
+def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Plan]:
+    """Return what would be changed in models that were audited.
+
+    Raises:
+        SceneError: one cannot be repaired honestly; all reasons are listed.
+    """
     names = [patch.name for patch in patches]
     reasons = [
         f"{finding.patch}: {finding.subject}: {finding.message} → {finding.remedy}"
@@ -395,29 +485,6 @@ def _plan(audit: Audit, patches: Sequence[Patch], how: How) -> list[Plan]:
             "Mend these first, or leave the patch out with --patch.",
         )
     return plans
-
-
-def _verify_crops(plans: Sequence[Plan], aside: Path) -> None:
-    """See that photographs show what lies about the centre, where they and the colours of points can tell.
-
-    Raises:
-        SceneError: they were cropped elsewhere.
-    """
-    for plan in plans:
-        cut = [np.abs(change.shift) for change in plan.changes if change.shift != (0.0, 0.0)]
-        copy = replace(plan.patch, sparse=aside / plan.patch.name / "sparse/0")
-        missed = centre_missed_by(copy, np.max(cut, axis=0)) if cut else None
-        if missed:
-            x, y = missed
-            raise SceneError(
-                f"{plan.patch.name}: the photographs were not cropped about the centre: they show their points"
-                f" ({x:+d}, {y:+d}) px from there; nothing was written",
-                "Crop the originals about the centre, or cut K where the model is made.",
-            )
-
-
-def _error_after(sparse: Path) -> ReprojectionError | None:
-    return reprojection_error(read_reconstruction(sparse))
 
 
 def _link_photographs(patch: Patch, aside: Path) -> None:

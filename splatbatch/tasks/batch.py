@@ -122,13 +122,13 @@ class Batch:
     def audit(self, *, deep: bool = False) -> Audit:
         """Check the patches before a GPU is touched, in a sweep each of them once; all trainers must take them.
 
-        `deep` decodes every photograph, too.
+        `deep` looks at every photograph, and decodes all that a training would.
         """
         from splatbatch.scene.audit.audit import decoded_too
         from splatbatch.trainers import rules_of
 
         rules = rules_of(self._sound_recipes().values())
-        audit = self._audit(rules, self.tasks)
+        audit = self._audit(rules, self.tasks, deep=deep)
         return decoded_too(audit, patches_of(self.tasks), rules) if deep else audit
 
     def audits(self) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
@@ -153,12 +153,15 @@ class Batch:
         HOLDOUT.check(self.tasks)
         return self.recipes()
 
-    def _audit(self, rules: TrainerRules, tasks: Sequence[Task]) -> Audit:
-        from splatbatch.scene.audit.audit import audit_patches
+    def _audit(self, rules: TrainerRules, tasks: Sequence[Task], *, deep: bool = False) -> Audit:
+        from splatbatch.scene.audit.audit import Extent, audit_patches
 
         cache = self.output.audit_cache if self.output.path.is_dir() else None
         evaluations = {task.patch.name: task.asked.recipe.evaluation for task in tasks}
-        return audit_patches(patches_of(tasks), self.config.scene.source, rules, cache, evaluations)
+        extent = Extent(cache=cache, evaluations=evaluations)
+        if deep:
+            extent = replace(extent, groups=None)
+        return audit_patches(patches_of(tasks), self.config.scene.source, rules, extent)
 
     def record(self, thing: Settled[Kind]) -> Kind | None:
         """Return what is settled of something; None as long as nothing is."""

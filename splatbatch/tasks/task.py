@@ -197,11 +197,12 @@ class Training(Kind):
 
     def why_unfit(self, task: Task) -> str:
         """Audit the patch anew, by itself."""
-        from splatbatch.scene.audit.audit import audit_patches
+        from splatbatch.scene.audit.audit import Extent, audit_patches
         from splatbatch.trainers import rules_of
 
         recipe = task.setup.recipe
-        audit = audit_patches([task.patch], None, rules_of([recipe]), None, {task.patch.name: recipe.evaluation})
+        extent = Extent(evaluations={task.patch.name: recipe.evaluation})
+        audit = audit_patches([task.patch], None, rules_of([recipe]), extent)
         return next((finding.in_words() for finding in audit.errors()), "")
 
     def retry(self, task: Task, config: Config) -> Retry:

@@ -26,6 +26,7 @@ from splatbatch.monitor import console
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
+QUARRY = Path(__file__).resolve().parents[2] / "examples/quarry"
 SPLATBATCH = Path(sys.executable).with_name("splatbatch")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
 COMMANDS = ["plan", "status", "report", "verify-dims", "config show", "logs p0"]
@@ -366,30 +367,37 @@ def test_init_where_nothing_can_be_written_ends_with_6(batch: FakeBatch, tmp_pat
 # verify-dims
 
 
-def test_verify_dims_finds_what_is_wrong_and_mends_a_copy(batch: FakeBatch, tmp_path: Path) -> None:
+@pytest.fixture
+def halved(tmp_path: Path) -> Path:
+    """The config of a scene of two patches whose photographs are half as large as its cameras say."""
     from PIL import Image
 
-    batch.make("p0")
-    for photo in (batch.folder / "images").iterdir():
-        Image.new("RGB", (16, 12)).save(photo)
-    audit = invoke("verify-dims", "--json", batch=batch)
+    shutil.copytree(QUARRY / "patches", tmp_path / "scene/patches")
+    for path in (QUARRY / "images").rglob("*.jpg"):
+        target = tmp_path / "scene/images" / path.relative_to(QUARRY / "images")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with Image.open(path) as photo:
+            photo.reduce(2).save(target, quality=95)
+    config = tmp_path / "scene/splat_config.yml"
+    config.write_text("{scene: {patches: patches, images: images}, training: {max_steps: 20, device: cpu}}\n")
+    return config
+
+
+def test_verify_dims_finds_what_is_wrong_and_mends_a_copy(halved: Path, tmp_path: Path) -> None:
+    audit = invoke("verify-dims", "--json", "--config", str(halved))
     finding = json.loads(audit.out)["findings"][0]
     assert (audit.code, bool(finding["remedy"]), bool(finding["message"])) == (3, True, True)
-    mended = invoke("verify-dims", "--fix", "scale", "--out", str(tmp_path / "mended"), batch=batch)
+    fix = ("verify-dims", "--fix", "scale", "--out", str(tmp_path / "mended"), "--config", str(halved))
+    mended = invoke(*fix)
     assert mended.code == 0, mended.err
     assert list((tmp_path / "mended").rglob("cameras.*"))
     again = invoke("verify-dims", "--config", str(tmp_path / "mended/splat_config.yml"))
     assert again.code == 0, again.out
 
 
-def test_what_was_mended_trains_as_it_is(batch: FakeBatch, tmp_path: Path) -> None:
-    from PIL import Image
-
-    batch.make("p0", "p1")
-    for photo in (batch.folder / "images").iterdir():
-        Image.new("RGB", (16, 12)).save(photo)
-    mended = invoke("verify-dims", "--fix", "scale", "--out", str(tmp_path / "mended"), "--json", batch=batch)
-    record = json.loads(mended.out)
+def test_what_was_mended_trains_as_it_is(halved: Path, tmp_path: Path) -> None:
+    fix = ("verify-dims", "--fix", "scale", "--out", str(tmp_path / "mended"), "--config", str(halved))
+    record = json.loads(invoke(*fix, "--json").out)
     assert [one["patch"] for one in record["repaired"]] == ["p0", "p1"]
     assert invoke("plan", "--config", record["config"]).code == 0
     assert invoke("init", str(tmp_path / "mended"), "--out", str(tmp_path / "mended/other.yml")).code == 0

@@ -1,17 +1,19 @@
-"""Photographs against the colours of the points: exchanged ones are found, intact ones are not."""
+"""Photographs against each other at common tracks: what they are instead is named, intact ones are left alone."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image as Picture
+from PIL import ImageFilter
 from whole_scene import TAKES_ALL
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.audit.audit import Audit, audit_patches, decoded_too
+from splatbatch.scene.audit.audit import USUAL, Audit, Extent, audit_patches
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.repair import Repaired, fix_models
 
@@ -26,8 +28,11 @@ def quarry(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def audited(root: Path) -> Audit:
-    return audit_patches([Patch("p0", root / "sparse/0", root / "images")], None, TAKES_ALL)
+EVERY = Extent(groups=None)
+
+
+def audited(root: Path, extent: Extent = USUAL) -> Audit:
+    return audit_patches([Patch("p0", root / "sparse/0", root / "images")], None, TAKES_ALL, extent)
 
 
 def test_photographs_shifted_by_one_are_exchanged(quarry: Path) -> None:
@@ -36,9 +41,9 @@ def test_photographs_shifted_by_one_are_exchanged(quarry: Path) -> None:
         contents = [path.read_bytes() for path in names]
         for path, content in zip(names, [*contents[1:], contents[0]], strict=True):
             path.write_bytes(content)
-    found = audited(quarry).errors()
-    assert {finding.kind for finding in found} == {"photos_exchanged"}
-    assert len(found) >= 2
+    (finding,) = audited(quarry).findings
+    assert finding.kind == "other_pictures"
+    assert "previous image by name" in finding.message
 
 
 def test_left_and_right_exchanged(quarry: Path) -> None:
@@ -47,16 +52,124 @@ def test_left_and_right_exchanged(quarry: Path) -> None:
         ours, theirs = path.read_bytes(), other.read_bytes()
         path.write_bytes(theirs)
         other.write_bytes(ours)
-    assert "photos_exchanged" in {finding.kind for finding in audited(quarry).errors()}
-
-
-@pytest.mark.parametrize("how", [Picture.Transpose.FLIP_LEFT_RIGHT, Picture.Transpose.ROTATE_180])
-def test_a_photograph_that_was_turned_over_shows_nothing_of_its_points(quarry: Path, how: Picture.Transpose) -> None:
-    path = quarry / "images/left/0001.jpg"
-    with Picture.open(path) as picture:
-        picture.transpose(how).save(path)
     (finding,) = audited(quarry).findings
-    assert (finding.kind, finding.severity, finding.subject) == ("other_content", "warning", "left/0001.jpg")
+    assert "those of left/ and right/ exchanged" in finding.message
+
+
+Change = Callable[[Picture.Image], Picture.Image]
+
+
+def changed(root: Path, change: Change, names: str = "*/*.jpg", **options: int) -> None:
+    """Change photographs as they lie; their sizes may stay."""
+    for path in sorted((root / "images").glob(names)):
+        with Picture.open(path) as picture:
+            new = change(picture.convert("RGB"))
+        new.save(path, **({"quality": 95} | options))
+
+
+def enlarged(by: float, down: float | None = None) -> Change:
+    """Return what crops photographs about their centre and brings them back to their size."""
+
+    def change(picture: Picture.Image) -> Picture.Image:
+        (width, height), scale = picture.size, (by, by if down is None else down)
+        left, top = (side * (1 - 1 / each) / 2 for side, each in zip((width, height), scale, strict=True))
+        matrix = (1 / scale[0], 0, left, 0, 1 / scale[1], top)
+        return picture.transform(picture.size, Picture.Transform.AFFINE, matrix, Picture.Resampling.BICUBIC)
+
+    return change
+
+
+def turned(how: Picture.Transpose) -> Change:
+    return lambda picture: picture.transpose(how)
+
+
+SETS = {
+    "turned by 180 degrees": turned(Picture.Transpose.ROTATE_180),
+    "mirrored, left for right": turned(Picture.Transpose.FLIP_LEFT_RIGHT),
+    "mirrored, top for bottom": turned(Picture.Transpose.FLIP_TOP_BOTTOM),
+    "turned by 90 degrees clockwise": turned(Picture.Transpose.ROTATE_270),
+    "enlarged by 1": enlarged(1.01),
+    "stretched by": enlarged(1.02, 1),
+    "looked at are black": lambda picture: Picture.new("RGB", picture.size),
+}
+
+
+@pytest.mark.parametrize("says", SETS)
+def test_what_all_photographs_have_become_is_an_error_that_names_it(quarry: Path, says: str) -> None:
+    changed(quarry, SETS[says])
+    found = [one for one in audited(quarry).errors() if one.kind in {"other_pictures", "displaced", "blank"}]
+    assert says in found[0].message, found
+    assert found[0].remedy
+
+
+def test_photographs_turned_by_180_degrees_are_turned_back_by_a_command(quarry: Path) -> None:
+    changed(quarry, SETS["turned by 180 degrees"])
+    (finding,) = audited(quarry).findings
+    assert "magick mogrify -rotate 180" in finding.remedy
+
+
+def test_the_photographs_of_one_camera_are_judged_by_themselves(quarry: Path) -> None:
+    changed(quarry, SETS["turned by 180 degrees"], "right/*.jpg")
+    (finding,) = audited(quarry).findings
+    assert (finding.kind, finding.subject) == ("other_pictures", "camera 2")
+
+
+def test_another_folder_whose_photographs_fit_is_named(quarry: Path) -> None:
+    shutil.copytree(quarry / "images", quarry / "originals")
+    changed(quarry, SETS["mirrored, left for right"])
+    shuffled(quarry)
+    (finding,) = audited(quarry).findings
+    assert f"Set scene.images to {quarry / 'originals'}" in finding.remedy
+
+
+def test_photographs_of_another_scene_fit_nothing(quarry: Path) -> None:
+    shuffled(quarry)
+    (finding,) = audited(quarry).findings
+    assert "another scene's" in finding.message
+
+
+def shuffled(root: Path) -> None:
+    """Let noise take the place of all photographs."""
+    draws = np.random.default_rng(0)
+    changed(root, lambda picture: Picture.fromarray(draws.integers(0, 255, (240, 320, 3), dtype=np.uint8)))
+
+
+SINGLE = {
+    "it is turned by 180 degrees": ("other_content", SETS["turned by 180 degrees"]),
+    "it is mirrored": ("other_content", SETS["mirrored, left for right"]),
+    "enlarged by": ("displaced", enlarged(1.01)),
+    "is black": ("blank", SETS["looked at are black"]),
+    "is of one colour": ("blank", lambda picture: Picture.new("RGB", picture.size, (90, 90, 90))),
+}
+
+
+@pytest.mark.parametrize("says", SINGLE)
+def test_a_single_photograph_is_told_as_what_it_is(quarry: Path, says: str) -> None:
+    kind, change = SINGLE[says]
+    changed(quarry, change, "left/0008.jpg")
+    (finding,) = audited(quarry, EVERY).findings
+    assert (finding.kind, finding.severity, finding.subject) == (kind, "warning", "left/0008.jpg")
+    assert says in finding.message
+
+
+def test_a_blurred_photograph_is_for_information(quarry: Path) -> None:
+    changed(quarry, lambda picture: picture.filter(ImageFilter.GaussianBlur(4)), "left/0008.jpg")
+    audit = audited(quarry, EVERY)
+    assert [(one.kind, one.severity) for one in audit.findings] == [("blurred", "info")]
+    assert audit.exit_code(strict=True) == 0
+
+
+INTACT = {
+    "at night": lambda picture: picture.point(lambda value: int(0.12 * value)),
+    "grey": lambda picture: picture.convert("L"),
+    "red": lambda picture: picture.getchannel(0),
+}
+
+
+@pytest.mark.parametrize("light", INTACT)
+def test_light_and_colour_are_no_fault(quarry: Path, light: str) -> None:
+    changed(quarry, INTACT[light], quality=40)
+    assert audited(quarry, EVERY).findings == ()
 
 
 def test_another_exposure_is_no_other_photograph(quarry: Path) -> None:
@@ -72,9 +185,18 @@ def test_two_exchanged_photographs_of_many_are_found_when_all_are_looked_at(quar
     ours, theirs = one.read_bytes(), other.read_bytes()
     one.write_bytes(theirs)
     other.write_bytes(ours)
-    patch = Patch("p0", quarry / "sparse/0", quarry / "images")
-    deep = decoded_too(audited(quarry), [patch], TAKES_ALL)
-    assert {finding.subject for finding in deep.findings} == {"left/0003.jpg", "left/0012.jpg"}
+    deep = audited(quarry, EVERY)
+    assert {(one.kind, one.subject) for one in deep.findings} == {
+        ("photos_exchanged", "left/0003.jpg"),
+        ("photos_exchanged", "left/0012.jpg"),
+    }
+
+
+def test_a_photograph_copied_over_another_exchanges_nothing(quarry: Path) -> None:
+    shutil.copyfile(quarry / "images/left/0004.jpg", quarry / "images/left/0003.jpg")
+    (finding,) = audited(quarry, EVERY).findings
+    assert (finding.kind, finding.subject) == ("other_content", "left/0003.jpg")
+    assert "left/0004.jpg shows them" not in finding.message
 
 
 def cropped(root: Path, left: int, top: int) -> None:

@@ -12,10 +12,10 @@ from scenes import HEIGHT, OURS, WIDTH, MadeScene
 
 from splatbatch.errors import SceneError
 from splatbatch.scene import repair
-from splatbatch.scene.audit.audit import audit_patches
+from splatbatch.scene.audit.audit import audit_patches, source_patch
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image
-from splatbatch.scene.repair import How, Repaired, fix_models
+from splatbatch.scene.repair import How, Repaired, fix_models, plan_models, write_copies
 from splatbatch.scene.reprojection import project
 
 EVERY_MODEL = replace(OURS, camera_models=frozenset(CAMERA_MODELS))
@@ -27,8 +27,10 @@ def resize(scene: MadeScene, width: int, height: int) -> None:
 
 
 def fix(scene: MadeScene, how: How, out: Path, source: Path | None = None) -> tuple[Repaired, ...]:
+    """Write what is planned: these photographs show nothing that it could be judged by; see test_content.py."""
     audit = audit_patches([scene.patch()], source, EVERY_MODEL)
-    return fix_models(audit, [scene.patch()], source, how, out)
+    plans = plan_models(audit, [scene.patch(), *([source_patch(source, [scene.patch()])] if source else [])], how)
+    return write_copies(plans, out, out) if any(plan.changes for plan in plans) else ()
 
 
 def assert_clean(scene: MadeScene, out: Path) -> None:
@@ -166,17 +168,22 @@ def test_what_cannot_be_repaired_honestly_is_refused(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def judged(scene: MadeScene, out: Path) -> tuple[Repaired, ...]:
+    audit = audit_patches([scene.patch()], None, EVERY_MODEL)
+    return fix_models(audit, [scene.patch()], None, "scale", out)
+
+
 def test_an_occupied_folder_is_refused(scene: MadeScene) -> None:
     resize(scene, 48, 36)
     with pytest.raises(SceneError, match="not empty"):
-        fix(scene, "scale", scene.root)
+        judged(scene, scene.root)
 
 
-def test_an_empty_folder_is_filled(scene: MadeScene, tmp_path: Path) -> None:
+def test_a_repair_that_no_photograph_proves_is_refused(scene: MadeScene, tmp_path: Path) -> None:
     resize(scene, 48, 36)
-    (tmp_path / "out").mkdir()
-    assert fix(scene, "scale", tmp_path / "out")
-    assert_clean(scene, tmp_path / "out")
+    with pytest.raises(SceneError, match="too few of its photographs can be compared"):
+        judged(scene, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_failure_half_way_leaves_nothing(scene: MadeScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +193,7 @@ def test_a_failure_half_way_leaves_nothing(scene: MadeScene, tmp_path: Path, mon
     resize(scene, 48, 36)
     monkeypatch.setattr(repair, "reprojection_error", full)
     with pytest.raises(SceneError, match="No space left"):
-        fix(scene, "scale", tmp_path / "deep/out")
+        judged(scene, tmp_path / "deep/out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scene"]
 
 

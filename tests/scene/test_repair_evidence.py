@@ -12,12 +12,15 @@ from geometric_faults import images as posed_images
 from whole_scene import TAKES_ALL, WholeScene, synthesised, walked
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.audit.audit import audit_patches
+from splatbatch.scene.audit.audit import Extent, audit_patches
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.repair import How, Repaired, fix_models
+from splatbatch.scene.repair import How, Repaired, plan_models, verify_copies, write_copies
 
 pycolmap = pytest.importorskip("pycolmap")
+
+FLAT = Extent(groups=0)
+"""These photographs are of one colour: what is planned is judged here, by keypoints; by pixels in test_content."""
 
 
 @pytest.fixture
@@ -32,9 +35,9 @@ def resized(scene: WholeScene, width: int, height: int, part: slice = slice(None
 
 def fix(scene: WholeScene, how: How, root: Path) -> Repaired:
     patch = scene.write(root / "scene")
-    (fixed,) = fix_models(audit_patches([patch], None, TAKES_ALL), [patch], None, how, root / "out")
-    copy = replace(patch, sparse=fixed.sparse)
-    assert audit_patches([copy], None, TAKES_ALL).errors() == ()
+    audit = audit_patches([patch], None, TAKES_ALL, FLAT)
+    (fixed,) = write_copies(plan_models(audit, [patch], how), root / "out", root / "out")
+    verify_copies(audit, [replace(patch, sparse=fixed.sparse)], FLAT)
     assert pycolmap.Reconstruction(str(fixed.sparse)).is_valid()
     return fixed
 
@@ -104,8 +107,9 @@ def test_photographs_of_several_sizes_get_a_camera_for_each(walk: WholeScene, tm
         pycolmap.Reconstruction(str(patch.sparse)).write_text(str(patch.sparse))
         for path in patch.sparse.glob("*.bin"):
             path.unlink()
-    (fixed,) = fix_models(audit_patches([patch], None, TAKES_ALL), [patch], None, "scale", tmp_path / "out")
-    assert audit_patches([replace(patch, sparse=fixed.sparse)], None, TAKES_ALL).findings == ()
+    plans = plan_models(audit_patches([patch], None, TAKES_ALL, FLAT), [patch], "scale")
+    (fixed,) = write_copies(plans, tmp_path / "out", tmp_path / "out")
+    assert audit_patches([replace(patch, sparse=fixed.sparse)], None, TAKES_ALL, FLAT).findings == ()
     model = read_reconstruction(fixed.sparse)
     small = {image.name for image in model.images if image.camera_id == 2}
     assert small == set(sorted(walk.photos)[:7])

@@ -55,7 +55,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.scene.audit.photographs:camera_rows",
         "splatbatch.scene.audit.audit:check_camera",
         "splatbatch.scene.audit.photographs:check_sizes",
-        "splatbatch.scene.audit.photographs:check_content",
+        "splatbatch.scene.audit.audit:look_at",
         "splatbatch.scene.audit.photographs:check_photos",
     ),
     "prepare": (

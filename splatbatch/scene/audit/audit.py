@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -16,7 +17,7 @@ from splatbatch.plain_text import counted
 from splatbatch.reader import fault_of
 from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import Finding, Sink, TrainerRules
-from splatbatch.scene.audit.geometry import check_geometry, find_misfits, measure, note_misfit
+from splatbatch.scene.audit.geometry import check_geometry, find_misfits, is_contradicted, measure, note_misfit
 from splatbatch.scene.audit.model import (
     NOTHING,
     as_source,
@@ -26,6 +27,7 @@ from splatbatch.scene.audit.model import (
     check_model,
     check_rigs,
 )
+from splatbatch.scene.audit.pictures import look_at
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
@@ -34,6 +36,8 @@ from splatbatch.scene.frame import Span, span_of
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import Survey
 from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.likeness.compared import Compared, Pictures
+from splatbatch.scene.likeness.pairs import GROUPS, Pair, pairs_of
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.scene.photos.folders import (
     Folders,
@@ -51,7 +55,6 @@ AT_ONCE = 64
 """Patches whose models are in memory together, so that their photographs are read by several threads."""
 SOURCE = "source"
 """What the source reconstruction is called in rows and findings; it is no patch."""
-_OF_CONTENT = frozenset({"photos_exchanged", "other_content"})
 _OF_LENS = frozenset({"distortion_kept", "distortion_dropped", "wrong_lens"})
 """Findings by which a lens is another one: it is no comfort then that photographs are undistorted while loading."""
 _KNOWN = frozenset({"truncated_image", "unreadable_image", "empty_image", "unreadable_mask"})
@@ -82,8 +85,8 @@ class Audit:
         return tuple(name for name in self.patches if name in bad)
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """Return 3 if there are errors (with `strict`: if there is anything), else 0."""
-        return SceneError.exit_code if self.errors() or (strict and self.findings) else 0
+        """Return 3 if there are errors (with `strict`: or warnings), else 0."""
+        return SceneError.exit_code if self.errors() or (strict and self.warnings()) else 0
 
     def verdict(self) -> Record:
         """Return as JSON what a reader process found, but for the rows of a table."""
@@ -146,32 +149,52 @@ class _AuditedPatch:
     """The mask of each photograph that has one."""
     survey: Survey | None = None
     """None where its model is too broken for geometry."""
+    pairs: tuple[Pair, ...] = ()
+    """Of photographs that are looked at."""
 
 
-def audit_patches(
-    patches: Sequence[Patch],
-    source: Path | None,
-    rules: TrainerRules,
-    cache: Path | None = None,
-    evaluations: Mapping[str, Evaluation] = {},
-) -> Audit:
+@dataclass(frozen=True)
+class Extent:
+    """How far an audit goes."""
+
+    groups: int | None = GROUPS
+    """Of three photographs that are looked at, among patches that share a folder of them; None: all are."""
+    cache: Path | None = None
+    """The file that keeps the headers of photographs between runs."""
+    evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
+    """What each patch holds out, by name; the usual of others."""
+
+
+USUAL = Extent()
+
+
+def audit_patches(patches: Sequence[Patch], source: Path | None, rules: TrainerRules, extent: Extent = USUAL) -> Audit:
     """Audit the patches, and the source reconstruction if there is one; nothing that a file holds raises.
 
     Args:
         patches: that are audited.
         source: the reconstruction that they were cut from.
         rules: what their trainer takes.
-        cache: the file that keeps the headers of photographs between runs.
-        evaluations: what each patch holds out, by name; the usual of others.
+        extent: how far it goes.
     """
-    original = _audited(source_patch(source, patches), rules, NOTHING) if source else None
+    groups = extent.groups
+    original = _audited(source_patch(source, patches), rules, NOTHING, 0) if source else None
+    sharing = Counter(patch.images for patch in patches)
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
     rows: list[photographs.CameraRow] = []
     findings: list[Finding] = []
     spans: dict[str, Span] = {}
     paired: set[Path] = set()
-    audited = (_audited(patch, rules, evaluations.get(patch.name, Evaluation())) for patch in patches)
-    for one, shots in _photographed(chain(audited, [original] if original else []), cache):
+    audited = (
+        _audited(
+            patch,
+            rules,
+            extent.evaluations.get(patch.name, Evaluation()),
+            None if groups is None else -(-groups // sharing[patch.images]),
+        )
+        for patch in patches
+    )
+    for one, shots in _photographed(chain(audited, [original] if original else []), extent.cache):
         findings += one.findings
         if one.span and one is not original:
             spans[one.patch.name] = one.span
@@ -221,15 +244,15 @@ def _model_of(source: Path) -> Path:
         return source / "sparse/0"
 
 
-def _audited(patch: Patch, rules: TrainerRules, evaluation: Evaluation) -> _AuditedPatch:
+def _audited(patch: Patch, rules: TrainerRules, evaluation: Evaluation, groups: int | None) -> _AuditedPatch:
     scribe = Sink(patch.name, rules)
     try:
-        return _opened(patch, scribe, evaluation)
+        return _opened(patch, scribe, evaluation, groups)
     except Exception as error:  # noqa: BLE001 - see `_wall`
         return _AuditedPatch(patch, scribe, (_fault(error, scribe),))
 
 
-def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation) -> _AuditedPatch:
+def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation, groups: int | None) -> _AuditedPatch:
     try:
         model = read_reconstruction(patch.sparse, tracks=True)
         found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None)
@@ -248,7 +271,9 @@ def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation) -> _AuditedPatch
     kept = found.without_points() if found else None
     masks = find_masks(patch.masks, (image.name for image in model.images))
     there, span = replace(patch, images=folder), span_of(model)
-    return _AuditedPatch(there, scribe, tuple(findings), model.images, model.cameras, span, divisor, masks, kept)
+    pairs = tuple(pairs_of(model, groups)) if found and not is_contradicted(findings) else ()
+    known = (model.images, model.cameras, span, divisor, masks, kept, pairs)
+    return _AuditedPatch(there, scribe, tuple(findings), *known)
 
 
 def _photographed(
@@ -286,8 +311,21 @@ def _check_photographs(
     others = [shot for shot in shots if shot.camera.id not in named]
     sound = tuple(row for row in rows if row.camera_id not in named)
     yield from photographs.check_sizes(others, sound, one.scribe, one.divisor)
-    yield from photographs.check_content(known.looks if known else (), shots, one.scribe)
     yield from _check_files(one, shots)
+    yield from look_at(_compared(one, shots), one.patch.images, one.patch.sparse, one.scribe)
+
+
+def _compared(one: _AuditedPatch, shots: list[photographs.AuditedImage]) -> Compared:
+    """Return the photographs that are looked at, as far as they can be opened."""
+    usable = {
+        row: (shot.place.path, shot.header.size)
+        for row, shot in enumerate(shots)
+        if isinstance(shot.place, Found)
+        and isinstance(shot.header, Photo)
+        and min(shot.camera.width, shot.camera.height) > 0
+    }
+    paths, sizes = ({row: pair[at] for row, pair in usable.items()} for at in (0, 1))
+    return Compared(one.images, one.cameras, paths, sizes, one.pairs, Pictures())  # type: ignore[arg-type]
 
 
 def _check_files(one: _AuditedPatch, shots: list[photographs.AuditedImage]) -> Iterator[Finding]:
@@ -325,37 +363,15 @@ def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> 
     files = {patch.name: _files(patch) for patch in patches}
     faults = {fault.path: fault.what for fault in undecodable(path for group in files.values() for path in group)}
     known = {(finding.patch, finding.subject) for finding in audit.findings if finding.kind in _KNOWN}
-    looked_at = {(finding.patch, finding.subject) for finding in audit.findings if finding.kind in _OF_CONTENT}
-    by_name = {patch.name: patch for patch in patches}
     found: list[Finding] = []
     for name, group in files.items():
         scribe = Sink(name, rules)
-        found += [one for one in _content(by_name[name], scribe) if (name, one.subject) not in looked_at]
         for path, subject in group.items():
             if path in faults and (name, subject) not in known:
                 remedy = "Copy the file again; the original may be whole."
                 message = f"cannot be decoded: {shown(faults[path])}"
                 found.append(scribe.note("undecodable", subject, message, remedy))
     return replace(audit, findings=(*audit.findings, *found))
-
-
-def _content(patch: Patch, scribe: Sink) -> list[Finding]:
-    """Return the photographs that do not show what their images see: all of them are looked at."""
-    try:
-        model = read_reconstruction(patch.sparse)
-        found = measure(model, None, most_looks=None)
-    except ModelError:
-        return []
-    folders, headers, (images, _) = Folders(), Headers(), stored_photographs(patch.images)
-    places = [folders.locate(images, image.name) for image in model.images]
-    headers.read(place.path for place in places if isinstance(place, Found))
-    shots = [
-        photographs.AuditedImage(
-            image, model.cameras[image.camera_id], place, headers.of(place.path) if isinstance(place, Found) else None
-        )
-        for image, place in zip(model.images, places, strict=True)
-    ]
-    return list(photographs.check_content(found.looks if found else (), shots, scribe))
 
 
 def _files(patch: Patch) -> dict[str, str]:

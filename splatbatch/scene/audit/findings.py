@@ -7,7 +7,7 @@ from typing import Literal
 
 from splatbatch.files import Record
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "info"]
 _WRONG_K = "the trainer takes K as it stands, so every ray of these photographs is bent and the splat blurs silently"
 _FIELD_OF_VIEW = "the trainer works from the field of view, which a pure resize leaves as it is"
 _NEARLY = "the trainer works from the field of view; a few pixels move the principal point by at most as many"
@@ -66,7 +66,7 @@ class Finding:
         return f"{self.subject}: {self.message}. {self.remedy}"
 
 
-_OF_GEOMETRY = (
+OF_GEOMETRY = (
     "inverted_poses", "flipped_axes", "quaternion_order", "poses_exchanged", "wrong_pose", "points_moved",
     "points_mismatch", "cameras_exchanged", "focal_off", "principal_point_off", "wrong_k", "k_rescaled",
     "half_applied", "turned", "mirrored", "distortion_dropped", "distortion_kept", "wrong_lens", "reprojection",
@@ -95,15 +95,13 @@ KINDS: dict[str, Kind] = {
     "params_count": Kind("error", _NO_RAYS),
     "bad_camera_size": Kind("error", _NO_RAYS),
     "unsupported_model": Kind("error", "the trainer does not take this camera model"),
-    "distorted": Kind(
-        "warning", "its photographs are undistorted while they are loaded, and cut where nothing is seen"
-    ),
+    "distorted": Kind("info", "its photographs are undistorted while they are loaded, and cut where nothing is seen"),
     "principal_point_outside": Kind("error", "K belongs to a photograph of another size"),
     "principal_point_far": Kind("warning", _UNUSUAL),
     "impossible_focal": Kind("error", "no lens has it at this image size; K belongs to another photograph"),
     "unusual_focal": Kind("warning", _UNUSUAL),
     # geometry: what keypoints, K, poses and points say about each other
-    **dict.fromkeys(_OF_GEOMETRY, Kind("error", _CONTRADICTS)),
+    **dict.fromkeys(OF_GEOMETRY, Kind("error", _CONTRADICTS)),
     "k_left_behind": Kind("error", _WRONG_K),
     "size_alone": Kind("error", _WRONG_K),
     "keypoints_left": Kind("warning", "trainers do not look at keypoints, but what does will be misled by them"),
@@ -122,7 +120,12 @@ KINDS: dict[str, Kind] = {
     "no_image_folder": Kind("error", _DIES),
     "missing_image": Kind("error", _DIES),
     "photos_exchanged": Kind("error", "photographs are trained with the poses of others"),
+    "other_pictures": Kind("error", "photographs are trained with the poses of others, or upside down"),
     "other_content": Kind("warning", "what a photograph does not show cannot be learnt from it"),
+    "displaced": Kind("error", "every ray of these photographs is bent, and the splat blurs silently"),
+    "lens_mix": Kind("error", "every ray of these photographs is bent, and the splat blurs silently"),
+    "blank": Kind("warning", "what a photograph does not show cannot be learnt from it"),
+    "blurred": Kind("info", "what it alone shows will be blurred in the splat"),
     "undecodable": Kind("error", _DIES),
     "unicode_form": Kind("error", "file systems compare the bytes of names, and do not find it"),
     "unreadable_mask": Kind("error", _DIES),

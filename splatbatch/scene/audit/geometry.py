@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from splatbatch.plain_text import spell_some
-from splatbatch.scene.audit.findings import Finding, Sink
+from splatbatch.scene.audit.findings import OF_GEOMETRY, Finding, Sink
 from splatbatch.scene.audit.photographs import FIX, CameraRow
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
@@ -21,7 +21,7 @@ from splatbatch.scene.geometry.survey import Misfit, Survey, by_camera, find_mis
 _NAMED = 3  # images named in a finding
 
 
-def measure(model: Reconstruction, most_images: int | None, most_looks: int | None = limits.LOOKS) -> Survey | None:
+def measure(model: Reconstruction, most_images: int | None) -> Survey | None:
     """Return the survey of a model whose poses and cameras are sound; None where they are not.
 
     Raises:
@@ -31,7 +31,7 @@ def measure(model: Reconstruction, most_images: int | None, most_looks: int | No
     is_sound = all(_is_sound(model.cameras[number]) for number in used)
     if not (model.images and len(model.points) and is_sound):
         return None
-    found = survey(model, most_images, most_looks)
+    found = survey(model, most_images)
     views = found.views
     with np.errstate(all="ignore"):
         is_sane = all(
@@ -60,6 +60,11 @@ def check_geometry(found: Survey, scribe: Sink) -> Iterator[Finding]:
             "Take photographs from places farther apart, or remove points with a small angle (colmap point_filtering)."
         )
         yield scribe.note("flat_angles", "points3D", message, remedy)
+
+
+def is_contradicted(findings: Iterable[Finding]) -> bool:
+    """Return whether points do not fall where keypoints say: photographs then show them elsewhere, too."""
+    return any(finding.severity == "error" and finding.kind in OF_GEOMETRY for finding in findings)
 
 
 def find_misfits(

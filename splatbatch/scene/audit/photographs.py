@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-
-import numpy as np
 
 from splatbatch.plain_text import spell_some
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
-from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import PointGreys
 from splatbatch.scene.photos.folders import Absent, Found, Location, Misspelt, is_folder, photographs_below
 from splatbatch.scene.photos.headers import Header, Headers, Photo, Trait, Unreadable
-from splatbatch.scene.photos.pixels import correlation, decode_grey, greys_at, is_black
+from splatbatch.scene.photos.pixels import is_black
 from splatbatch.scene.photos.sizes import (
     Equal,
     FewPixels,
@@ -52,8 +48,6 @@ _SIBLINGS = ("_2", "_4", "_8")
 _PIXELS_PER_BYTE, _HEAD = 250, 400
 """A PNG of one colour has a byte for 1000 pixels of 8 bits; a mask with fewer bytes than this is decoded."""
 _MOST_DECODED = 64
-_REMEDY = "Give every photograph its own name again: names, not places in a list, tie photographs to poses."
-_NEIGHBOURS = (-2, -1, 1, 2)
 FIX = "splatbatch verify-dims --fix {} --out DIR"
 _SCALE = f"If they were resized: {FIX.format('scale')}."
 _CROP = f"If they were cropped: {FIX.format('crop')}."
@@ -210,46 +204,6 @@ def _may_be_black(path: Path, mask: Photo) -> bool:
 
 def _named(path: Path | None) -> str:
     return shown(f"{path.parent.name}/{path.name}") if path else ""
-
-
-def check_content(looks: Sequence[PointGreys], shots: list[AuditedImage], scribe: Sink) -> Iterator[Finding]:
-    """Yield photographs that do not show what their images see, where others do or it is known whose they are."""
-    ordered = {shot.image.id: (index, shot) for index, shot in enumerate(shots) if _is_usable(shot)}
-    known = [look for look in looks if look.image_id in ordered and look.greys.std() >= limits.LEAST_CONTRAST]
-    own = {look.image_id: likeness(look, ordered[look.image_id][1]) for look in known}
-    has_good = any(value >= limits.ALIKE for value in own.values())
-    for look in known:
-        value, (index, shot) = own[look.image_id], ordered[look.image_id]
-        if not value < limits.UNLIKE:
-            continue
-        others = [*(shots[index + step] for step in _NEIGHBOURS if 0 <= index + step < len(shots))]
-        others += [ordered[other.image_id][1] for other in known if other is not look]
-        name, seen = shown(shot.image.name), f"its pixels have nothing of its points (correlation {value:.2f})"
-        found: Mapping[str, AuditedImage] = {other.image.name: other for other in others if _is_usable(other)}
-        partner = next((other for other in found.values() if likeness(look, other) >= limits.ALIKE), None)
-        if partner is not None:
-            message = f"{seen}; {shown(partner.image.name)} shows them: photographs are exchanged"
-            yield scribe.note("photos_exchanged", name, message, _REMEDY)
-        elif has_good:
-            message = f"{seen}, other photographs have: another photograph, or this one turned, mirrored or cropped"
-            yield scribe.note("other_content", name, message, "Look at it; copy it again from where COLMAP saw it.")
-
-
-def likeness(look: PointGreys, shot: AuditedImage) -> float:
-    """Return how the greys of points and pixels go together: 1 alike, 0 unrelated, NaN if that cannot be told."""
-    assert isinstance(shot.place, Found)  # noqa: S101 - see _is_usable
-    pixels = greys_at(decode_grey(shot.place.path), look.xy / (shot.camera.width, shot.camera.height))
-    usable = np.isfinite(pixels)
-    if usable.sum() < limits.LEAST_LOOK or pixels[usable].std() < limits.LEAST_CONTRAST:
-        return float("nan")
-    return correlation(pixels, look.greys)
-
-
-def _is_usable(shot: AuditedImage) -> bool:
-    if not isinstance(shot.place, Found) or not isinstance(shot.header, Photo):
-        return False
-    camera = (shot.camera.width, shot.camera.height)
-    return min(camera) > 0 and isinstance(relate(camera, shot.header.size), Equal | Scaled)
 
 
 @dataclass(frozen=True)

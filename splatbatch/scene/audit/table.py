@@ -20,7 +20,7 @@ from splatbatch.scene.photos.sizes import spell
 MOST_LINES = 8
 """Lines per patch and kind of finding before "… and 37 more"."""
 _MOST_SIZES = 3
-_STYLES = {"error": "red", "warning": "yellow"}
+_STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def render(audit: Audit) -> list[RenderableType]:

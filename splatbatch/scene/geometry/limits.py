@@ -58,14 +58,6 @@ FLAT_DEGREES = 0.7
 """Median over points of the widest angle between two of their rays; COLMAP drops points below 1.5; intact: 3 to 40."""
 REGISTERED = 0.5
 """Share of the photographs of a folder that a model should have; intact: 0.9 to 1."""
-
-
-LOOKS, LEAST_LOOK, LEAST_CONTRAST = 6, 24, 6.0
-"""Photographs per patch whose pixels are looked at (`--deep`: all), observations needed in each, and the standard
-deviation (of 255) that greys need: points without colours are all black."""
-UNLIKE, ALIKE = 0.25, 0.6
-"""Correlation of points and pixels: below the first a photograph is another's, above the second it is the image's own.
-Intact: 0.82 to 0.99; photographs of other images: -0.3 to 0.42."""
 GARBAGE, LONGEST_PX = 1e12, 1 << 20
 """Coordinates in units of the model and sizes in pixels beyond which a file is garbage, not geometry."""
 

@@ -23,7 +23,6 @@ from splatbatch.scene.photos.sizes import Equal, FewPixels, Scaled, Size, relate
 from splatbatch.scene.reprojection import project
 
 Mask = NDArray[np.bool_]
-_TO_GREY = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's "L"
 _SIZES = Sizes(limits.OBSERVATIONS_PER_IMAGE, limits.EXTENT_PER_IMAGE)
 
 
@@ -203,23 +202,12 @@ class Reach:
 
 
 @dataclass(frozen=True, eq=False)
-class PointGreys:
-    """Where an image sees some points, and how bright these are."""
-
-    image_id: int
-    xy: Floats  # [n, 2]
-    greys: Floats  # [n], 0 to 255
-
-
-@dataclass(frozen=True, eq=False)
 class Survey:
     """What the geometry is judged by; small enough to be kept until the photographs are known."""
 
     views: Views
     reach: dict[int, Floats]
     """Sampled keypoints of each image by its id, [m, 2]."""
-    looks: tuple[PointGreys, ...] = ()
-    """Of some images, evenly spaced."""
 
     def without_points(self) -> Survey:
         """Return the survey with its reach alone: many patches are kept at a time."""
@@ -234,8 +222,8 @@ class Survey:
         )
 
 
-def survey(model: Reconstruction, most_images: int | None = None, most_looks: int | None = limits.LOOKS) -> Survey:
-    """Return sampled observations of a model, of `most_images` evenly spaced images at most, and looks of `most_looks`.
+def survey(model: Reconstruction, most_images: int | None = None) -> Survey:
+    """Return sampled observations of a model, of `most_images` evenly spaced images at most.
 
     Raises:
         ModelError: the keypoints cannot be read.
@@ -249,18 +237,7 @@ def survey(model: Reconstruction, most_images: int | None = None, most_looks: in
     points = model.points.xyz[order]
     translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
     views = Views(images, model.cameras, rotations_of(images), translations, rows, points[places], xy, places, points)
-    looks = _looks(views, model.points.rgb[order] @ _TO_GREY, most_looks)
-    return Survey(views, {sample.image_id: sample.reach for sample in samples}, looks)
-
-
-def _looks(views: Views, greys: Floats, most: int | None) -> tuple[PointGreys, ...]:
-    found = []
-    rows = np.flatnonzero(np.bincount(views.rows, minlength=len(views.images)) >= limits.LEAST_LOOK)
-    count = len(rows) if most is None else min(most, len(rows))
-    for row in rows[np.arange(count) * len(rows) // max(1, count)]:
-        own = views.rows == row
-        found.append(PointGreys(views.images[row].id, views.xy[own], greys[views.places[own]]))
-    return tuple(found)
+    return Survey(views, {sample.image_id: sample.reach for sample in samples})
 
 
 def reach_of(keypoints: Floats, camera: Camera) -> Reach:

@@ -18,7 +18,6 @@ from splatbatch.scene.photos.headers import decode_problem, opened_photograph
 
 _AT_ONCE = 16  # files per task
 Greys = NDArray[np.uint8]
-_LEAST_SIDE = 400  # px: JPEG is decoded at an eighth, a quarter or a half where that leaves more
 
 
 @dataclass(frozen=True)
@@ -60,26 +59,29 @@ def is_black(path: Path) -> bool:
         return False
 
 
-def decode_grey(path: str | Path, least_side: int = _LEAST_SIDE) -> Greys | None:
-    """Return a photograph in grey [H, W], smaller where that is quicker; None where it cannot be decoded."""
+def decode_grey(path: str | Path, least_side: int) -> Greys | None:
+    """Return a photograph in grey [H, W]; None where it cannot be decoded.
+
+    Args:
+        path: of the photograph.
+        least_side: it is made smaller by a whole number as long as its shorter side stays as long, in pixels.
+    """
     try:
         with opened_photograph(path) as image:
             factor = max(1, min(image.size) // least_side)
             image.draft("L", (image.width // factor, image.height // factor))
-            return np.asarray(image.convert("L"))
+            return np.asarray(image.convert("L").reduce(max(1, min(image.size) // least_side)))
     except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
         return None
 
 
-def greys_at(picture: Greys | None, shares: Floats) -> Floats:
-    """Return the grey values [N] at places given as shares of both sides, [N, 2]; NaN outside."""
-    found = np.full(len(shares), np.nan)
-    if picture is None:
-        return found
-    height, width = picture.shape
-    places = np.floor(shares * (width, height)).astype(np.int64)
-    is_inside = ((places >= 0) & (places < (width, height))).all(axis=1)
-    found[is_inside] = picture[places[is_inside, 1], places[is_inside, 0]]
+def greys_at(picture: Greys, pixels: Floats) -> Floats:
+    """Return the grey values [N] at some pixels [N, 2]; NaN outside."""
+    found, (height, width) = np.full(len(pixels), np.nan), picture.shape
+    with np.errstate(invalid="ignore"):
+        is_inside = ((pixels >= 0) & (pixels < (width, height))).all(axis=1)
+    places = pixels[is_inside].astype(np.int64)
+    found[is_inside] = picture[places[:, 1], places[:, 0]]
     return found
 
 

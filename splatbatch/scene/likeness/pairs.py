@@ -1,0 +1,145 @@
+"""Which images are compared, and at which points: neighbours that share tracks and stand a good way apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.scene.colmap.types import Floats, Image, Ints
+from splatbatch.scene.reprojection import project
+
+GROUPS = 8
+"""Groups of three neighbours that are looked at unless all photographs are."""
+POINTS = 48
+"""Of a pair, at most."""
+LEAST_POINTS = 16
+"""Fewer say nothing about a pair."""
+_ASKED, _SHORTLIST = 400, 12  # points that partners are counted at; candidates whose displacement is computed
+_FAR = 0.15  # of the side: points displaced by more make a pair no better
+_STILL = 0.05  # what a pair without any displacement is worth
+_INDEXED_FROM = 64  # images asked for: sorting all sightings once is quicker than going through them for each
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two images, by their rows in a model, and points that both see."""
+
+    one: int
+    other: int
+    xyz: Floats  # [n, 3]
+    greys: Floats  # [n], 0 to 255, as the model has them
+
+
+def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | None = None) -> list[Pair]:
+    """Return pairs of neighbours, in groups of three that are evenly taken over all cameras.
+
+    Neighbours share many tracks, show them at other places of the photograph, and lie in two directions: photographs
+    that are all turned or exchanged alike go together again where cameras do not move, or move along one line.
+
+    Args:
+        model: read with its tracks.
+        groups: how many; None for one about every image.
+        about: rows of the images that groups are about; None for all.
+    """
+    tracks = model.points.tracks
+    if tracks is None or not len(tracks.image_ids) or groups == 0:
+        return []
+    finder, found = _Finder(model), dict[tuple[int, int], Pair]()
+    for row in _spread(model.images, range(len(model.images)) if about is None else about, groups):
+        near = finder.partners(row)
+        group = [(row, other) for other in near]
+        if groups is not None and len(near) > 1:
+            group.append((near[0], near[1]))
+        for a, b in group:
+            key = (min(a, b), max(a, b))
+            if key not in found and len(points := finder.shared(*key)) >= LEAST_POINTS:
+                found[key] = Pair(*key, model.points.xyz[points], model.points.rgb[points] @ _TO_GREY)
+    return [found[key] for key in sorted(found)]
+
+
+_TO_GREY = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's "L"
+
+
+def _spread(images: Sequence[Image], rows: Sequence[int], most: int | None) -> list[int]:
+    """Return rows of images, evenly taken from those of each camera in turn."""
+    if most is None or len(rows) <= most:
+        return list(rows)
+    order = sorted(rows, key=lambda row: (images[row].camera_id, row))
+    return [order[(2 * step + 1) * len(order) // (2 * most)] for step in range(most)]
+
+
+class _Finder:
+    """Finds partners of images by the tracks of a model; what an image sees is looked up once."""
+
+    def __init__(self, model: Reconstruction) -> None:
+        tracks = model.points.tracks
+        assert tracks is not None  # noqa: S101 - see pairs_of
+        ids = np.array([image.id for image in model.images], dtype=np.int64)
+        order = np.argsort(ids)
+        at = np.minimum(np.searchsorted(ids[order], tracks.image_ids), len(ids) - 1)
+        self._model, self._starts = model, tracks.starts
+        self._rows: Ints = np.where(ids[order][at] == tracks.image_ids, order[at], -1)  # of each sighting
+        self._order: Ints | None = None
+        self._seen: dict[int, Ints] = {}
+
+    def seen(self, row: int) -> Ints:
+        """Return the points that an image sees, sorted."""
+        if row not in self._seen:
+            points = np.unique(np.searchsorted(self._starts, self._sightings(row), side="right") - 1)
+            self._seen[row] = points[np.isfinite(self._model.points.xyz[points]).all(axis=1)]
+        return self._seen[row]
+
+    def _sightings(self, row: int) -> Ints:
+        if len(self._seen) < _INDEXED_FROM:
+            return np.flatnonzero(self._rows == row)
+        if self._order is None:
+            self._order = np.argsort(self._rows, kind="stable")
+            self._first = np.searchsorted(self._rows[self._order], np.arange(len(self._model.images) + 1))
+        return self._order[self._first[row] : self._first[row + 1]]
+
+    def shared(self, one: int, other: int) -> Ints:
+        """Return some of the points that two images see."""
+        both = np.intersect1d(self.seen(one), self.seen(other), assume_unique=True)
+        count = min(POINTS, len(both))
+        return both[np.arange(count) * len(both) // max(1, count)]
+
+    def partners(self, row: int) -> list[int]:
+        """Return up to two images that share most points with one, and see them from elsewhere."""
+        points = self.seen(row)
+        points = points[:: len(points) // _ASKED or 1]
+        lengths = self._starts[points + 1] - self._starts[points]
+        begins = np.cumsum(lengths) - lengths
+        others = self._rows[np.repeat(self._starts[points] - begins, lengths) + np.arange(int(lengths.sum()))]
+        counts = np.bincount(others[(others >= 0) & (others != row)], minlength=len(self._model.images))
+        near = [int(other) for other in np.argsort(-counts, kind="stable")[:_SHORTLIST] if counts[other]]
+        owner = np.repeat(points, lengths)
+        apart = {other: self._apart(row, other, owner[others == other]) for other in near}
+        found: list[int] = []
+        while len(found) < 2 and (left := [other for other in near if other not in found]):
+            found.append(max(left, key=lambda other: counts[other] * self._worth(row, found, other, apart)))
+        return found
+
+    def _apart(self, one: int, other: int, points: Ints) -> Floats:
+        """Return by how much of the side points are displaced from one image to another, [2]."""
+        pixels = []
+        for row in (one, other):
+            image = self._model.images[row]
+            camera, matrix = self._model.cameras[image.camera_id], image.world_to_camera()
+            with np.errstate(all="ignore"):
+                local = self._model.points.xyz[points] @ matrix[:3, :3].T + matrix[:3, 3]
+                pixels.append(project(camera, local) / max(camera.width, camera.height))
+        moved = pixels[1] - pixels[0]
+        moved = moved[np.isfinite(moved).all(axis=1)]
+        return np.median(moved, axis=0) if len(moved) else np.zeros(2)
+
+    def _worth(self, row: int, found: Sequence[int], other: int, apart: Mapping[int, Floats]) -> float:
+        value = min(1.0, _STILL + float(np.linalg.norm(apart[other])) / _FAR)
+        if not found:
+            return value
+        (ax, ay), (bx, by) = apart[found[0]], apart[other]
+        sine = abs(ax * by - ay * bx) / max(float(np.hypot(ax, ay) * np.hypot(bx, by)), 1e-12)
+        cameras = [self._model.images[each].camera_id for each in (row, found[0], other)]
+        return value * (0.4 + 0.6 * sine) * (2.0 if len(set(cameras[:2])) == 1 and cameras[2] != cameras[0] else 1.0)
