@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from geometric_faults import FAULTS, Fault
+from geometric_faults import FAULTS, Fault, cameras, focal, images, moved
 from whole_scene import TAKES_ALL, WholeScene, synthesised, walked
 
 from splatbatch.scene.audit.audit import Audit, audit_patches
@@ -178,3 +178,31 @@ def test_faults_are_named_where_each_image_has_a_camera_of_its_own(fault: str) -
     known = next(one for one in FAULTS if one.name == fault)
     known.spoil(scene)
     assert is_named(known, scene.audit())
+
+
+@pytest.mark.parametrize("factor", [0.99, 0.993, 1.007, 1.01])
+@pytest.mark.parametrize("name", ["quarry", "phone"])
+def test_a_focal_length_that_is_slightly_off_is_the_cameras_fault(name: str, factor: float) -> None:
+    scene = SCENES[name]()
+    cameras(focal(factor))(scene)
+    found = scene.audit().findings
+    assert found
+    assert not {"keypoints_left", "k_rescaled"} & {one.kind for one in found}
+
+
+@pytest.mark.parametrize("degrees", [2.0, 4.0])
+@pytest.mark.parametrize("name", ["quarry", "rig", "phone"])
+def test_one_wrong_pose_is_told_as_that_and_not_as_a_lens(name: str, degrees: float) -> None:
+    scene = SCENES[name]()
+    images(moved((0.02, 0.01, 0.0), degrees), slice(5, 6))(scene)
+    (finding,) = scene.audit().findings
+    assert (finding.kind, finding.subject) == ("wrong_pose", scene.images[5].name)
+
+
+def test_an_image_that_misses_by_much_more_than_the_others_is_told_below_six_pixels() -> None:
+    scene = walked(*PHONE, seed=1, noise_px=0.3)
+    chosen = scene.images[4]
+    seen, far = scene.keypoints[chosen.id], np.random.default_rng(0).normal(0, 4.5, (400, 2))
+    scene.set_xy(chosen, seen.xy + far[: len(seen.xy)])
+    (finding,) = scene.audit().findings
+    assert (finding.kind, finding.subject) == ("reprojection", chosen.name)

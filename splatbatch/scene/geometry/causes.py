@@ -16,6 +16,7 @@ from splatbatch.scene.geometry.survey import Chosen, Survey, Views, best, best_o
 
 _LENSES = frozenset({"wrong_lens", "distortion_dropped", "distortion_kept"})
 _MOST_CAMERAS = 16  # tried in place of another: there may be one for each image
+_FEW = 2  # images
 _RESECTED = 8  # images whose pose is looked for anew: 3 ms each
 
 
@@ -116,8 +117,18 @@ def _explained(survey: Survey, number: int, everyone: Ints, bad: Ints) -> tuple[
 
 
 def _of_group(survey: Survey, number: int, rows: Ints, share: float) -> Chosen | None:
-    if chosen := _of_camera(survey, number, rows, share):
-        return chosen
+    """Return what explains images of a camera: their poses, if it is fine for the others, else the camera."""
+    camera = _of_camera(survey, number, rows, share)
+    if camera and share == 1:
+        return camera
+    pose = _of_poses(survey, rows)
+    if pose and camera:  # a camera that is wrong for one image alone is a pose; for several it is the simpler cause
+        is_likelier = len(rows) <= _FEW and pose.after_px <= limits.AS_GOOD * camera.after_px + 0.02
+        return pose if is_likelier else camera
+    return pose or camera
+
+
+def _of_poses(survey: Survey, rows: Ints) -> Chosen | None:
     views = survey.views.only(rows)
     if chosen := best(views, chain(hypotheses.conventions(views), hypotheses.other_poses(views))):
         return chosen
@@ -183,4 +194,5 @@ def _is_bad(views: Views, rows: Ints) -> bool:
 
 
 def _alarm(survey: Survey, number: int) -> float:
-    return limits.alarm_px(survey.views.cameras[number])
+    medians = survey.views.medians[survey.views.seen()]
+    return limits.alarm_px(survey.views.cameras[number], float(np.median(medians)) if len(medians) else float("inf"))

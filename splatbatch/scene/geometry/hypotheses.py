@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from splatbatch.scene.colmap.files import load_pycolmap, shown
-from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats, from_quats
+from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats, Image, from_quats
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import Candidate, Reach, Views
 from splatbatch.scene.reprojection import in_pycolmap, project
@@ -133,8 +133,11 @@ def name_change(group: Group, fitted: tuple[float, float, float, float]) -> tupl
     scale = (fx / camera.fx, fy / camera.fy)
     moved = (cx - camera.cx, cy - camera.cy)
     has_scale = any(abs(each - 1) > limits.SAME for each in scale)
-    stays = max(map(abs, moved)) <= _slack(scale) * side
-    follows = max(abs(cx - scale[0] * camera.cx), abs(cy - scale[1] * camera.cy)) <= _slack(scale) * side
+    off_if_stays = max(map(abs, moved))
+    off_if_follows = max(abs(cx - scale[0] * camera.cx), abs(cy - scale[1] * camera.cy))
+    stays, follows = (off <= _slack(scale) * side for off in (off_if_stays, off_if_follows))
+    if stays and follows:  # a small change of scale moves both by less than the principal point is known to
+        follows = off_if_follows < off_if_stays and abs(camera.cx) >= 0.1 * side
     values = f"fx {fx:.6g}, fy {fy:.6g}, cx {cx:.6g}, cy {cy:.6g}"
     if min(map(abs, scale)) < 1e-6:
         return "wrong_k", f"K is wrong: the keypoints say {values}; the camera {_spell_k(camera)}", _RECOVER
@@ -147,7 +150,7 @@ def name_change(group: Group, fitted: tuple[float, float, float, float]) -> tupl
         and abs(camera.fx / camera.fy - 1) > limits.SAME
     ):
         return "wrong_k", f"fx and fy are exchanged: the keypoints say {values}", "Exchange them in the camera."
-    if follows and not (stays and abs(camera.cx) < 0.1 * side):
+    if follows:
         return _name_rescale(group, scale)
     if stays:
         return _name_focal(camera, scale, (fx, fy))
@@ -408,20 +411,33 @@ _INVERSIONS: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats]]] = {
 }
 
 
+Poses = tuple[Floats, Floats]
+"""Rotations [I, 3, 3] and translations [I, 3], world to camera."""
+
+
 def conventions(views: Views) -> Iterator[Candidate]:
     """Yield poses as other programs would have written them, the plainest first."""
-    quats = np.array([image.quat for image in views.images])
+    for kind, what, remedy, (rotations, translations) in _conventions(views.images, views.translations):
+        yield Candidate(kind, what, remedy, replace(views, rotations=rotations, translations=translations).errors)
+
+
+def other_conventions(images: Sequence[Image], poses: Poses) -> Iterator[tuple[str, str, Poses]]:
+    """Yield what poses may be, what mends it, and the poses then."""
+    for _, what, remedy, changed in _conventions(images, poses[1]):
+        yield what, remedy, changed
+
+
+def _conventions(images: Sequence[Image], before: Floats) -> Iterator[tuple[str, str, str, Poses]]:
+    quats = np.array([image.quat for image in images])
     choices = list(product(_INVERSIONS, _ORDERS, _AXES))
     for inversion, order, axes in sorted(choices, key=lambda names: sum(map(bool, names))):
         names = [name for name in (inversion, order, axes) if name]
-        if not names:
-            continue
-        turn = from_quats(quats[:, _ORDERS[order]])
-        rotations, translations = _INVERSIONS[inversion](turn, views.translations)
-        signs = np.array(_AXES[axes])
-        flipped = replace(views, rotations=signs[:, None] * rotations, translations=signs * translations)
-        kind = "inverted_poses" if inversion else "quaternion_order" if order else "flipped_axes"
-        yield Candidate(kind, "; ".join(names), " ".join(_remedies(inversion, order, axes)), flipped.errors)
+        if names:
+            rotations, translations = _INVERSIONS[inversion](from_quats(quats[:, _ORDERS[order]]), before)
+            signs = np.array(_AXES[axes])
+            kind = "inverted_poses" if inversion else "quaternion_order" if order else "flipped_axes"
+            remedy = " ".join(_remedies(inversion, order, axes))
+            yield kind, "; ".join(names), remedy, (signs[:, None] * rotations, signs * translations)
 
 
 def _remedies(inversion: str, order: str, axes: str) -> Iterator[str]:

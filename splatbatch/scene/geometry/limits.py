@@ -26,8 +26,9 @@ SYSTEMATIC_PX, SYSTEMATIC_SHARE = 0.6, 0.0006
 SYSTEMATIC_GAIN, SYSTEMATIC_AS_GOOD = 1.7, 1.15
 """A fault of K or of a lens that leaves every image trusted is named if the root of the mean square error that it
 explains is larger, and the mean square error without it so many times smaller; intact: 0.13 px, 1.08 times."""
-ALARM_PX, ALARM_SHARE = 6.0, 0.008
-"""Beyond it an image is wrong even if nothing explains why; intact: see TRUSTED."""
+ALARM_PX, ALARM_SHARE, ALARM_TIMES = 6.0, 0.008, 5.0
+"""Beyond it an image is wrong even if nothing explains why, or beyond so many times the median of all images if that is
+less; never within TRUSTED. Intact: 3 times the median at most."""
 GAIN = 4.0
 """A cause counts if it makes the error at least so many times smaller; a refit of intact cameras gains 1.05 at most."""
 AS_GOOD = 1.5
@@ -77,6 +78,7 @@ def systematic_px(camera: Camera) -> float:
     return max(SYSTEMATIC_PX, SYSTEMATIC_SHARE * side_px(camera))
 
 
-def alarm_px(camera: Camera) -> float:
-    """Return the median error beyond which an image is wrong, whatever the reason."""
-    return max(ALARM_PX, ALARM_SHARE * side_px(camera))
+def alarm_px(camera: Camera, usual_px: float = float("inf")) -> float:
+    """Return the median error beyond which an image is wrong, whatever the reason; less where few miss as far."""
+    most = max(ALARM_PX, ALARM_SHARE * side_px(camera))
+    return max(trusted_px(camera), min(most, ALARM_TIMES * usual_px))
