@@ -33,7 +33,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import Folders, Found, is_folder
 from splatbatch.scene.photos.headers import Headers, Photo
 from splatbatch.scene.photos.pixels import Greys, correlation, greys_at
-from splatbatch.scene.photos.sizes import Equal, FewPixels, Relation, Scaled, Size, Transposed, Unlike, relate, spell
+from splatbatch.scene.photos.sizes import Equal, FewPixels, Relation, Scaled, Size, Transposed, relate, spell
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
 
 How = Literal["scale", "crop"]
@@ -119,9 +119,6 @@ def _refuse(relation: Relation, where: str, how: How) -> Refusal | None:
     match relation:
         case Transposed():
             return Refusal(f"{where}: width and height are exchanged", "Turn the photographs back as COLMAP saw them.")
-        case Unlike() if how == "scale":
-            remedy = "Use --fix crop if they were cropped about the centre; else find the photographs COLMAP used."
-            return Refusal(f"{where}: another shape, no resize gives it", remedy)
         case Scaled(factor) if how == "crop":
             is_whole = (1 / factor).is_integer()
             exactly = f"exactly 1/{1 / factor:.0f}" if is_whole else f"both sides times {factor:.4g}"

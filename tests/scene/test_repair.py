@@ -129,10 +129,6 @@ def test_nothing_is_written_when_nothing_is_wrong(scene: MadeScene, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
-def spoil_mixed_shape(scene: MadeScene) -> None:
-    scene.photograph("03.jpg", (48, 60))
-
-
 def spoil_transposed(scene: MadeScene) -> None:
     resize(scene, HEIGHT, WIDTH)
 
@@ -147,13 +143,11 @@ def spoil_photographs(scene: MadeScene) -> None:
 
 
 REFUSED = [
-    (spoil_mixed_shape, "scale", "no resize gives it"),
     (lambda scene: resize(scene, 72, 54), "crop", "both sides times 0.75, resized and not cropped"),
     (spoil_transposed, "scale", "exchanged"),
     (spoil_model, "scale", r"points3D\.bin"),
     (spoil_photographs, "scale", "none of its photographs can be read"),
     (lambda scene: resize(scene, 48, 36), "crop", "exactly 1/2, resized and not cropped"),
-    (lambda scene: resize(scene, 96, 40), "scale", "no resize gives it"),
 ]
 
 

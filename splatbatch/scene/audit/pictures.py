@@ -15,7 +15,7 @@ from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.likeness import readings
-from splatbatch.scene.likeness.compared import ALIKE, UNLIKE, Compared, Reading
+from splatbatch.scene.likeness.compared import ALIKE, AS_IS, UNLIKE, Compared, Reading
 from splatbatch.scene.likeness.field import Field
 from splatbatch.scene.likeness.squares import View, sharpness
 from splatbatch.scene.photos.sizes import Equal, Scaled, relate
@@ -47,19 +47,20 @@ class Looked:
         compared = self.compared
         compared.pictures.read(compared.paths[row] for row in compared.rows if row in compared.paths)
         yield from self._blank_ones()
+        if self._is_shaped_otherwise:
+            yield from self._of_another_shape()
+            return
         wrong: set[int] = set()
         for rows in self._sets():
             wrong |= self._of_cameras(rows)
             yield self._of_set(rows)
-        if not self._is_shaped_otherwise:
-            for rows, finding in self._displaced(wrong):
-                wrong |= rows
-                yield finding
+        for rows, finding in self._displaced(wrong):
+            wrong |= rows
+            yield finding
         for row in sorted(self._bad - wrong):
             wrong.add(row)
             yield self._of_one(row)
-        if not self._is_shaped_otherwise:
-            yield from self._displaced_ones(wrong)
+        yield from self._displaced_ones(wrong)
         yield from self._blurred(wrong)
 
     @cached_property
@@ -101,6 +102,17 @@ class Looked:
             return
         for row, what in self._blank.items():
             yield self.scribe.note("blank", self._name(row), f"is {what}", remedy)
+
+    def _of_another_shape(self) -> Iterator[Finding]:
+        """Yield what photographs are that are neither resized nor cropped about the centre: their sizes are told."""
+        rows = set(self._values)
+        means = [self.compared.mean(dict.fromkeys(rows, reading)) for reading in (AS_IS, readings.cropped())]
+        alike = float(np.nanmax([*means, -1.0]))
+        if rows and (mixed := self._mixed(rows, alike)):
+            yield mixed
+        elif rows and alike < ALIKE and (chosen := self._best(rows, self._hypotheses())):
+            message = f"{self._counted(rows)} nothing of the points of their images; they are {chosen[0].words}"
+            yield self.scribe.note("other_pictures", self._subject(rows), message, chosen[0].remedy)
 
     def _sets(self) -> Iterator[set[int]]:
         """Yield the photographs that are wrong together: all where most are, else those of a camera where most are."""
@@ -241,33 +253,45 @@ class Looked:
         found = self.scribe.note("displaced", self._subject(rows), message, remedy)
         return found if len(rows) > 2 else replace(found, severity="warning")
 
-    def _mixed(self, rows: set[int]) -> Finding | None:
-        """Return the finding about undistorted photographs with the distorted model, or the reverse."""
+    def _mixed(self, rows: set[int], alike: float | None = None) -> Finding | None:
+        """Return the finding about undistorted photographs with the distorted model, or the reverse; None if neither.
+
+        Args:
+            rows: the photographs.
+            alike: how alike they are as they would be without it; None for as they are.
+        """
         part = self.compared.of(rows)
-        before = part.mean()
-        if not len(rows) > 2:
+        if len(rows) < 3:
             return None
+        before = part.mean() if alike is None else alike
+        enough = max(ALIKE, before + _RISE)
         near = [(model.mean(), folder) for folder, model in readings.models_near(self.sparse, part)]
-        near = [(value, folder) for value, folder in near if value >= max(ALIKE, before + _RISE)]
+        near = [(value, folder) for value, folder in near if value >= enough]
         is_bent = any(self._camera(row).model not in PINHOLE_MODELS for row in rows)
-        words = "undistorted already, the camera's distortion bends them again" if is_bent else ""
-        if not near and not words:
-            field = part.field(rows, levels=_COARSE_TO_FINE) or Field()
-            parts = field.parts(self._view(rows))
-            if parts["lens"] < max(parts.values()) or not self._rises(rows, field):
-                return None
-        if not near and is_bent:
-            values = [part.mean(dict.fromkeys(rows, reading)) for reading in readings.undistorted()]
-            if not np.nanmax([*values, -1.0]) >= max(ALIKE, before + _RISE):
-                return None
+        if not near and not (self._is_unbent(part, rows, enough) if is_bent else self._is_bent(part, rows, enough)):
+            return None
+        words = "undistorted already, the camera's distortion bends them again"
         message = f"{self._counted(rows)} their points elsewhere (correlation {before:.2f}): they are"
-        message += f" {words or 'distorted still, the model is of undistorted ones'}"
+        message += f" {words if is_bent else 'distorted still, the model is of undistorted ones'}"
         remedy = f"{readings.UNDISTORT_BOTH}."
         if near:
             value, folder = max(near)
             message += f"; the model in {shown(str(folder))} fits them (correlation {value:.2f})"
             remedy = f"Train with the model in {folder}."
         return self.scribe.note("lens_mix", self._subject(rows), message, remedy)
+
+    def _is_unbent(self, part: Compared, rows: set[int], enough: float) -> bool:
+        """Return whether photographs of a distorted camera were undistorted."""
+        values = [part.mean(dict.fromkeys(rows, reading)) for reading in readings.undistorted()]
+        return bool(np.nanmax([*values, -1.0]) >= enough)
+
+    def _is_bent(self, part: Compared, rows: set[int], enough: float) -> bool:
+        """Return whether photographs of a pinhole are bent more than they are displaced otherwise."""
+        field = part.field(rows, levels=_COARSE_TO_FINE)
+        parts = field.parts(self._view(rows)) if field else {"lens": 0.0}
+        if field is None or parts["lens"] < max(parts.values()):
+            return False
+        return part.mean(dict.fromkeys(rows, Reading("", field=field))) >= enough
 
     def _blurred(self, wrong: set[int]) -> Iterator[Finding]:
         finer: dict[int, list[float]] = {}

@@ -20,7 +20,7 @@ from splatbatch.scene.photos.sizes import Size
 from splatbatch.scene.photos.undistort import is_distorted, straighten
 
 _MOST = 12  # folders or models that are looked into
-_DEPTH = 3  # of folders below the scene that models are looked for in
+_DEPTH = 4  # of folders below the scene that models are looked for in
 _TURN = "Turn them back, or make the model from them as they are: magick mogrify {} FILES."
 _NAMES = "Give every photograph its own name again: names, not places in a list, tie photographs to poses."
 UNDISTORT_BOTH = (
