@@ -109,6 +109,23 @@ def half_white() -> Picture.Image:
     return mask
 
 
+def speck() -> Picture.Image:
+    mask = Picture.new("L", (WIDTH, HEIGHT))
+    mask.paste(255, (0, 0, 4, 4))
+    return mask
+
+
+def test_masks_that_no_photograph_looks_for_are_named(scene: MadeScene) -> None:
+    folder = scene.root / "masks"
+    folder.mkdir()
+    for image in scene.images:
+        half_white().save(folder / f"mask_{image.name}.png")
+    (finding,) = audit_patches([replace(scene.patch(), masks=folder)], None, OURS).findings
+    assert (finding.kind, finding.severity) == ("mask_names", "warning")
+    assert "8 of 8 masks" in finding.message
+    assert "01.jpg.png" in finding.remedy
+
+
 def test_a_sound_mask_is_no_finding(scene: MadeScene) -> None:
     assert masked(scene, half_white()).findings == ()
 
@@ -118,9 +135,11 @@ def test_a_sound_mask_is_no_finding(scene: MadeScene) -> None:
     [
         (b"", "unreadable_mask", "error"),
         (Picture.new("L", (WIDTH, HEIGHT)), "black_mask", "warning"),
+        (half_white().point(lambda grey: grey // 255), "mask_values", "error"),
+        (speck(), "mask_share", "warning"),
         (half_white().resize((WIDTH, HEIGHT // 2)), "mask_size", "warning"),
     ],
-    ids=["empty", "black", "size"],
+    ids=["empty", "black", "0 and 1", "speck", "size"],
 )
 def test_masks_are_audited(scene: MadeScene, mask: Picture.Image | bytes, kind: str, severity: str) -> None:
     (finding,) = masked(scene, mask).findings

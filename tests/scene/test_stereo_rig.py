@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,8 @@ import pytest
 from scenes import HEIGHT, WIDTH, MadeScene, pinhole
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.repair import fix_models
+from splatbatch.scene.colmap.rigs import frames_bytes, read_rigs
+from splatbatch.scene.repair import plan_models, write_copies
 
 pycolmap = pytest.importorskip("pycolmap")
 
@@ -54,7 +57,7 @@ def test_the_bad_eye_of_a_stereo_rig_is_named_and_mended(stereo: MadeScene, tmp_
     assert ("unlike_ratios", "camera 1 (left/), camera 2 (right/)") in kinds
     assert {subject for kind, subject in kinds if kind == "few_pixels_off"} == {f"right/{i}.jpg" for i in range(1, 9)}
     assert stereo.audit().exit_code() == 3
-    (fixed,) = fix_models(stereo.audit(), [stereo.patch()], None, "crop", tmp_path / "out")
+    (fixed,) = write_copies(plan_models(stereo.audit(), [stereo.patch()], "crop"), tmp_path / "out", tmp_path / "out")
     theirs, before = pycolmap.Reconstruction(str(fixed.sparse)), pycolmap.Reconstruction(str(stereo.sparse))
     assert (theirs.cameras[1].width, theirs.cameras[2].width) == (WIDTH, WIDTH)
     assert (theirs.num_rigs(), theirs.num_frames(), theirs.num_reg_images()) == (1, 8, 16)
@@ -72,3 +75,23 @@ def test_a_cut_rig_file_is_a_warning(stereo: MadeScene, name: str) -> None:
 def test_rigs_without_frames_are_a_warning(stereo: MadeScene) -> None:
     (stereo.sparse / "frames.bin").unlink()
     assert ("broken_rigs", "rigs.bin") in {(finding.kind, finding.subject) for finding in stereo.audit().warnings()}
+
+
+def test_frames_that_contradict_the_poses_of_images_are_a_warning(stereo: MadeScene) -> None:
+    assert "rigs_differ" not in {finding.kind for finding in stereo.audit().findings}
+    path, frame = stereo.sparse / "frames.bin", struct.Struct("<II7d")
+    data = bytearray(path.read_bytes())
+    number, rig, *pose = frame.unpack_from(data, 8)
+    frame.pack_into(data, 8, number, rig, *pose[:4], pose[4] + 0.5, *pose[5:])
+    path.write_bytes(data)
+    (finding,) = [one for one in stereo.audit().warnings() if one.kind == "rigs_differ"]
+    assert finding.message.startswith("the poses of 2 of 16 images")
+
+
+def test_frames_of_other_images_are_a_warning(stereo: MadeScene) -> None:
+    path = stereo.sparse / "frames.bin"
+    rigs = read_rigs(stereo.sparse)
+    assert rigs
+    path.write_bytes(frames_bytes(replace(rigs, frames=rigs.frames[1:])))
+    (finding,) = [one for one in stereo.audit().warnings() if one.kind == "broken_rigs"]
+    assert "do not name each other" in finding.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -28,6 +28,7 @@ from splatbatch.scene.audit.model import (
     check_rigs,
 )
 from splatbatch.scene.audit.pictures import look_at
+from splatbatch.scene.audit.untracked import check_in_view, check_pairs, has_tracks
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
@@ -50,6 +51,7 @@ from splatbatch.scene.photos.folders import (
 )
 from splatbatch.scene.photos.headers import Headers, Photo, unreadable
 from splatbatch.scene.photos.pixels import undecodable
+from splatbatch.scene.photos.sizes import Size
 
 AT_ONCE = 64
 """Patches whose models are in memory together, so that their photographs are read by several threads."""
@@ -194,7 +196,7 @@ def audit_patches(patches: Sequence[Patch], source: Path | None, rules: TrainerR
         )
         for patch in patches
     )
-    for one, shots in _photographed(chain(audited, [original] if original else []), extent.cache):
+    for one, shots in _photographed(chain(audited, [original] if original else []), extent.cache, every=groups is None):
         findings += one.findings
         if one.span and one is not original:
             spans[one.patch.name] = one.span
@@ -207,6 +209,8 @@ def audit_patches(patches: Sequence[Patch], source: Path | None, rules: TrainerR
             if one.patch.images not in paired:  # patches that share their photographs share the finding
                 paired.add(one.patch.images)
                 findings += photographs.check_pairing(one.patch.images, one.scribe)
+                if one.patch.masks:
+                    findings += photographs.check_mask_names(one.patch.masks, one.patch.images, one.scribe)
     return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name, spans)
 
 
@@ -264,8 +268,12 @@ def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation, groups: int | No
     held_out: tuple[str, ...] = ()
     with contextlib.suppress(SceneError):  # the scene that it was cut from cannot be read: a finding of that
         held_out = choose_holdout(patch, evaluation, model.images)
-    findings = [*check_model(model, scribe, evaluation, len(held_out)), *check_rigs(patch.sparse, scribe)]
+    findings = [*check_model(model, scribe, evaluation, len(held_out)), *check_rigs(model, scribe)]
     findings += check_geometry(found, scribe) if found else ()
+    if found and not has_tracks(model):
+        findings += check_in_view(model, scribe)
+        if groups is None and not is_contradicted(findings):
+            findings += check_pairs(model, _paths(patch, model.images), scribe)
     findings += check_beside(patch, model.images, scribe)
     folder, divisor = stored_photographs(patch.images)
     kept = found.without_points() if found else None
@@ -276,8 +284,15 @@ def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation, groups: int | No
     return _AuditedPatch(there, scribe, tuple(findings), *known)
 
 
+def _paths(patch: Patch, images: Sequence[Image]) -> dict[int, str]:
+    """Return the photographs that are there, by row."""
+    folders, (folder, _) = Folders(), stored_photographs(patch.images)
+    places = {row: folders.locate(folder, image.name) for row, image in enumerate(images)}
+    return {row: place.path for row, place in places.items() if isinstance(place, Found) and Path(place.path).is_file()}
+
+
 def _photographed(
-    audited: Iterator[_AuditedPatch], cache: Path | None
+    audited: Iterator[_AuditedPatch], cache: Path | None, *, every: bool
 ) -> Iterator[tuple[_AuditedPatch, list[photographs.AuditedImage]]]:
     """Yield patches with their photographs, some models in memory at a time; a shared photograph is read once."""
     folders, headers = Folders(), Headers(cache)
@@ -287,7 +302,7 @@ def _photographed(
         headers.read(chain((place.path for group in places for place in group if isinstance(place, Found)), masks))
         for each, group in zip(some, places, strict=True):
             shots = [_shot(each, *pair, headers) for pair in zip(each.images, group, strict=True)]
-            of_masks = photographs.check_masks(each.masks, shots, headers, each.scribe)
+            of_masks = photographs.check_masks(each.masks, shots, headers, each.scribe, every=every)
             yield replace(each, findings=(*each.findings, *of_masks)), shots
     headers.keep()
 
@@ -307,25 +322,26 @@ def _check_photographs(
     known = one.survey
     misfits = find_misfits(known, rows, one.cameras, one.findings) if known and one.divisor == 1 else {}
     yield from (note_misfit(number, misfit, one.scribe) for number, misfit in misfits.items())
+    yield from look_at(_compared(one, shots, misfits), one.patch.images, one.patch.sparse, one.scribe)
     named = {number for number, misfit in misfits.items() if misfit.kind == "size_alone"}
     others = [shot for shot in shots if shot.camera.id not in named]
     sound = tuple(row for row in rows if row.camera_id not in named)
     yield from photographs.check_sizes(others, sound, one.scribe, one.divisor)
     yield from _check_files(one, shots)
-    yield from look_at(_compared(one, shots), one.patch.images, one.patch.sparse, one.scribe)
 
 
-def _compared(one: _AuditedPatch, shots: list[photographs.AuditedImage]) -> Compared:
-    """Return the photographs that are looked at, as far as they can be opened."""
-    usable = {
-        row: (shot.place.path, shot.header.size)
-        for row, shot in enumerate(shots)
-        if isinstance(shot.place, Found)
-        and isinstance(shot.header, Photo)
-        and min(shot.camera.width, shot.camera.height) > 0
-    }
-    paths, sizes = ({row: pair[at] for row, pair in usable.items()} for at in (0, 1))
-    return Compared(one.images, one.cameras, paths, sizes, one.pairs, Pictures())  # type: ignore[arg-type]
+def _compared(one: _AuditedPatch, shots: list[photographs.AuditedImage], without: Collection[int]) -> Compared:
+    """Return the photographs that are looked at, as far as they can be opened; not those of some cameras."""
+    paths, sizes = dict[int, str](), dict[int, Size]()
+    for row, shot in enumerate(shots):
+        if (
+            isinstance(shot.place, Found)
+            and isinstance(shot.header, Photo)
+            and min(shot.camera.width, shot.camera.height) > 0
+        ):
+            paths[row], sizes[row] = shot.place.path, shot.header.size
+    rows = {row for row, shot in enumerate(shots) if shot.camera.id in without}
+    return Compared(one.images, one.cameras, paths, sizes, one.pairs, Pictures()).without(rows)
 
 
 def _check_files(one: _AuditedPatch, shots: list[photographs.AuditedImage]) -> Iterator[Finding]:

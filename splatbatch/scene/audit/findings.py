@@ -89,6 +89,7 @@ KINDS: dict[str, Kind] = {
     "several_models": Kind("warning", "COLMAP could not join them; each is a scene of its own"),
     "formats_differ": Kind("warning", "programs differ in which of the two they read"),
     "unregistered": Kind("warning", "what only those photographs show will be missing from the splat"),
+    "rigs_differ": Kind("warning", "programs differ in which poses they take: those of images, or of frames and rigs"),
     "broken_rigs": Kind("warning", "poses are read from images; but COLMAP and programs built on it refuse the model"),
     # cameras
     "bad_params": Kind("error", _NO_RAYS),
@@ -107,6 +108,8 @@ KINDS: dict[str, Kind] = {
     "keypoints_left": Kind("warning", "trainers do not look at keypoints, but what does will be misled by them"),
     "stray_points": Kind("error", "Gaussians start at places that the photographs contradict"),
     "flat_angles": Kind("warning", "Gaussians start at depths that are a guess"),
+    "out_of_view": Kind("error", _CONTRADICTS),
+    "pairs_disagree": Kind("error", _CONTRADICTS),
     # sizes
     "scaled": Kind("error", _WRONG_K, _FIELD_OF_VIEW),
     "few_pixels_off": Kind("error", _WRONG_K, _NEARLY),
@@ -132,6 +135,9 @@ KINDS: dict[str, Kind] = {
     "mask_size": Kind(
         "warning", "the mask is stretched over the photograph and hides other parts of it than it was made for"
     ),
+    "mask_values": Kind("error", "what is darker than 128 is ignored: nothing of these photographs is trained"),
+    "mask_names": Kind("warning", "a mask that no photograph finds hides nothing"),
+    "mask_share": Kind("warning", "a photograph of which next to nothing counts teaches next to nothing"),
     "black_mask": Kind("warning", "a photograph of which nothing counts teaches nothing"),
     "wrong_case": Kind("error", "file systems that tell upper from lower case do not find it"),
     "empty_image": Kind("error", _DIES),

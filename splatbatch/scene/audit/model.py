@@ -18,8 +18,8 @@ from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import PARTS, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.rigs import read_rigs
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image, Points, centers_of, misspelt
+from splatbatch.scene.colmap.rigs import CAMERA, Rigs, read_rigs
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, Image, Points, centers_of, from_quats, misspelt
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
@@ -208,12 +208,57 @@ def _check_principal_point(camera: Camera, scribe: Sink) -> Iterator[Finding]:
         )
 
 
-def check_rigs(sparse: Path, scribe: Sink) -> Iterator[Finding]:
-    """Yield what keeps COLMAP from reading rigs and frames; poses are read from images and do not need them."""
+def check_rigs(model: Reconstruction, scribe: Sink) -> Iterator[Finding]:
+    """Yield what keeps COLMAP from reading rigs and frames, and poses of theirs that the images contradict."""
     try:
-        read_rigs(sparse)
+        rigs = read_rigs(model.folder)
     except ModelError as error:
         yield scribe.note("broken_rigs", shown(error.path.name), shown(error.what), _REMEDY)
+        return
+    if rigs is None:
+        return
+    if what := rigs.misfit([(image.id, image.camera_id) for image in model.images], model.cameras):
+        yield scribe.note("broken_rigs", "frames", what, _REMEDY)
+    elif moved := _moved_by_rigs(rigs, model.images):
+        name, (degrees, share) = max(moved.items(), key=lambda item: item[1])
+        message = (
+            f"the poses of {len(moved)} of {len(model.images)} images are others by frames and rigs: {shown(name)} by"
+            f" {degrees:.2g} degrees and {100 * share:.2g} % of the scene"
+        )
+        yield scribe.note("rigs_differ", "frames", message, _REMEDY)
+
+
+def _moved_by_rigs(rigs: Rigs, images: tuple[Image, ...]) -> dict[str, tuple[float, float]]:
+    """Return by how many degrees, and by what share of the scene, images lie elsewhere by their frames, if they do."""
+    of_id, sensors = {image.id: image for image in images}, {rig.id: dict(rig.sensors) for rig in rigs.rigs}
+    centers = centers_of(images)
+    extent = float(np.linalg.norm(np.ptp(centers[np.isfinite(centers).all(axis=1)], axis=0))) or 1.0
+    found = {}
+    for frame in rigs.frames:
+        turn, move = _posed(frame.pose)
+        for kind, sensor, number in frame.data:
+            pose = sensors[frame.rig_id].get((kind, sensor))
+            is_reference = next(iter(sensors[frame.rig_id])) == (kind, sensor)
+            if kind != CAMERA or number not in of_id or (pose is None and not is_reference):
+                continue
+            image, (own, shift) = of_id[number], _posed(pose) if pose else (np.eye(3), np.zeros(3))
+            rotation, translation = own @ turn, own @ move + shift
+            degrees = math.degrees(_angle(rotation, image.rotation()))
+            share = float(np.linalg.norm(-rotation.T @ translation - image.center())) / extent
+            if degrees > math.degrees(_SAME_ANGLE) or share > _SAME_PLACE:
+                found[image.name] = (degrees, share)
+    return found
+
+
+def _posed(pose: tuple[float, ...]) -> tuple[Floats, Floats]:
+    """Return rotation and translation of a quaternion (w first) and a translation."""
+    return from_quats(np.array([pose[:4]], np.float64))[0], np.array(pose[4:], np.float64)
+
+
+def _angle(one: Floats, other: Floats) -> float:
+    """Return the angle between two rotations, from the chord, which stays exact where the arc cosine does not."""
+    chord = float(np.linalg.norm(one - other))
+    return 2 * math.asin(min(1.0, chord / math.sqrt(8))) if math.isfinite(chord) else math.nan
 
 
 @dataclass(frozen=True)
@@ -272,9 +317,7 @@ def _check_pose(image: Image, original: Image, extent: float, scribe: Sink) -> I
         return
     with np.errstate(all="ignore"):
         moved = float(np.linalg.norm(image.center() - original.center()))
-        # From the chord of the rotation matrices, which stays exact where the arc cosine of the trace does not.
-        chord = float(np.linalg.norm(image.rotation() - original.rotation()))
-    turned = 2 * math.asin(min(1.0, chord / math.sqrt(8))) if math.isfinite(chord) else math.nan
+        turned = _angle(image.rotation(), original.rotation())
     if turned > _SAME_ANGLE or moved > _SAME_PLACE * extent:
         share = f"{100 * moved / extent:.2g} % of the scene" if extent else "the source has one place only"
         message = f"{moved:.3g} units ({share}) and {math.degrees(turned):.2g} degrees away from its pose in the source"

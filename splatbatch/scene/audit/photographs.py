@@ -12,9 +12,9 @@ from splatbatch.plain_text import spell_some
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
-from splatbatch.scene.photos.folders import Absent, Found, Location, Misspelt, is_folder, photographs_below
+from splatbatch.scene.photos.folders import MASK_COUNTS, Absent, Found, Location, Misspelt, is_folder, photographs_below
 from splatbatch.scene.photos.headers import Header, Headers, Photo, Trait, Unreadable
-from splatbatch.scene.photos.pixels import is_black
+from splatbatch.scene.photos.pixels import mask_values
 from splatbatch.scene.photos.sizes import (
     Equal,
     FewPixels,
@@ -47,7 +47,8 @@ _FAULTS = {
 _SIBLINGS = ("_2", "_4", "_8")
 _PIXELS_PER_BYTE, _HEAD = 250, 400
 """A PNG of one colour has a byte for 1000 pixels of 8 bits; a mask with fewer bytes than this is decoded."""
-_MOST_DECODED = 64
+_MOST_DECODED, _SOME_DECODED = 64, 8  # of those that may be of one colour; of all, evenly taken
+_MOST_IGNORED = 0.98  # share of a photograph
 FIX = "splatbatch verify-dims --fix {} --out DIR"
 _SCALE = f"If they were resized: {FIX.format('scale')}."
 _CROP = f"If they were cropped: {FIX.format('crop')}."
@@ -160,34 +161,61 @@ def _stem(name: str) -> str:
 
 
 def check_masks(
-    masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, scribe: Sink
+    masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, scribe: Sink, *, every: bool
 ) -> Iterator[Finding]:
-    """Yield masks that cannot be read, have another shape than their photograph, or are black all over.
+    """Yield masks that cannot be read, have another shape than their photograph, or values that ignore (nearly) all.
 
     Args:
         masks: the mask of each photograph that has one, by the photograph's name.
         shots: the photographs.
         headers: those of the masks among them, read already.
         scribe: writes the findings.
+        every: decode all masks, and not only some and those that may be of one colour.
     """
-    num_decoded = 0
-    for shot in shots:
-        path = masks.get(shot.image.name)
-        mask = headers.of(str(path)) if path else None
+    paired = [(shot, masks[shot.image.name]) for shot in shots if shot.image.name in masks]
+    step, num_decoded = len(paired) // _SOME_DECODED or 1, 0
+    for at, (shot, path) in enumerate(paired):
+        mask = headers.of(str(path))
         if isinstance(mask, Unreadable):
             remedy = "Copy the mask again, or remove it: a photograph without one counts as a whole."
             message = f"the mask of {shown(shot.image.name)} cannot be read: {shown(mask.what)}"
             yield scribe.note("unreadable_mask", _named(path), message, remedy)
-        elif isinstance(mask, Photo) and path:
+        elif isinstance(mask, Photo):
             yield from _check_shape(shot, mask, path, scribe)
-            if num_decoded < _MOST_DECODED and _may_be_black(path, mask):
+            is_odd = num_decoded < _MOST_DECODED and _may_be_black(path, mask)
+            if every or is_odd or not at % step:
                 num_decoded += 1
-                if is_black(path):
-                    message = f"is black all over: nothing of {shown(shot.image.name)} is trained"
-                    remedy = (
-                        "Black is ignored, white is trained: invert the mask if it means the opposite, or remove it."
-                    )
-                    yield scribe.note("black_mask", _named(path), message, remedy)
+                yield from _check_values(shot, path, scribe)
+
+
+def _check_values(shot: AuditedImage, path: Path, scribe: Sink) -> Iterator[Finding]:
+    values, name = mask_values(path), shown(shot.image.name)
+    if values is None or values.ignored < _MOST_IGNORED:
+        return
+    if 0 < values.brightest < MASK_COUNTS:
+        message = f"its values are 0 to {values.brightest}: nothing of {name} is trained"
+        remedy = f"Masks are 0 and 255: multiply their values by {255 // values.brightest}."
+        yield scribe.note("mask_values", _named(path), message, remedy)
+    elif values.brightest == 0:
+        message = f"is black all over: nothing of {name} is trained"
+        remedy = "Black is ignored, white is trained: invert the mask if it means the opposite, or remove it."
+        yield scribe.note("black_mask", _named(path), message, remedy)
+    else:
+        message = f"ignores {100 * values.ignored:.1f} % of {name}"
+        remedy = "Black is ignored, white is trained: invert the mask if it means the opposite."
+        yield scribe.note("mask_share", _named(path), message, remedy)
+
+
+def check_mask_names(masks: Path, images: Path, scribe: Sink) -> Iterator[Finding]:
+    """Yield that masks have names that no photograph looks for: it looks for photo.jpg.png, then photo.png."""
+    names = photographs_below(masks)
+    photographs = photographs_below(images)
+    wanted = {f"{name}.png" for name in photographs} | {f"{_stem(name)}.png" for name in photographs}
+    lost = [name for name in names if name not in wanted]
+    if photographs and lost:
+        message = f"{len(lost)} of {len(names)} masks belong to no photograph: {spell_some(map(shown, lost))}"
+        remedy = f"Name them as their photographs: {shown(photographs[0])}.png, or {shown(_stem(photographs[0]))}.png."
+        yield scribe.note("mask_names", shown(str(masks)), message, remedy)
 
 
 def _check_shape(shot: AuditedImage, mask: Photo, path: Path, scribe: Sink) -> Iterator[Finding]:

@@ -397,8 +397,7 @@ def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> N
     """Match a few pairs of photographs and see that they fit poses and points."""
     notes, mistakes = told
     try:
-        with _workplace(folder, _CHECK_S, capture.shots) as place:
-            matched = match(posed_model(place.shots), _few_pairs(capture.shots), replace(place, effort=GLANCE))
+        matched = matched_few(capture.shots, folder)
     except Unmatched as error:
         notes.leave_out(f"a look at the poses by matching photographs: {error}")
         return
@@ -409,6 +408,16 @@ def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> N
     if ratio is not None and not is_same_depth(ratio):
         what = f"its points lie {ratio:.3g} times as far from the cameras as the photographs show"
         mistakes.add(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
+
+
+def matched_few(shots: Sequence[PosedPhoto], folder: Path) -> list[Matched]:
+    """Return what a few pairs of photographs have in common.
+
+    Raises:
+        Unmatched: it is not done in time, or pycolmap cannot.
+    """
+    with _workplace(folder, _CHECK_S, shots) as place:
+        return match(posed_model(place.shots), _few_pairs(shots), replace(place, effort=GLANCE))
 
 
 def _few_pairs(shots: Sequence[PosedPhoto]) -> list[tuple[int, int]]:

@@ -50,13 +50,25 @@ def _faults(paths: list[str]) -> Iterator[Undecodable]:
             yield Undecodable(path, what)
 
 
-def is_black(path: Path) -> bool:
-    """Return whether no pixel of a mask counts; a mask that cannot be decoded is not black."""
+@dataclass(frozen=True)
+class MaskValues:
+    """What a mask holds."""
+
+    brightest: int
+    """0 to 255."""
+    ignored: float
+    """Share of its pixels that do not count."""
+
+
+def mask_values(path: Path) -> MaskValues | None:
+    """Return what a mask holds; None where it cannot be decoded."""
     try:
         with opened_photograph(path) as image:
-            return int(image.convert("L").getextrema()[1]) < MASK_COUNTS  # type: ignore[arg-type]
+            counts = image.convert("L").histogram()
     except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
-        return False
+        return None
+    brightest = max((grey for grey, count in enumerate(counts) if count), default=0)
+    return MaskValues(brightest, sum(counts[:MASK_COUNTS]) / max(1, sum(counts)))
 
 
 def decode_grey(path: str | Path, least_side: int) -> Greys | None:
