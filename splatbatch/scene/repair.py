@@ -76,7 +76,8 @@ BLOCKING = _OF_GEOMETRY | {
 }  # fmt: skip
 """Errors of an original that no change of sizes mends."""
 _OF_PICTURES = frozenset({"other_pictures", "displaced", "lens_mix"})
-_NEW = _OF_GEOMETRY | _OF_PICTURES | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
+"""Errors of photographs: a copy that they do not fit is none, whether its original had them or not."""
+_NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
 """Errors that a copy must not have unless its original has them."""
 _MOST = 8
 
@@ -376,7 +377,7 @@ def verify_copies(audit: Audit, copies: Sequence[Patch], extent: Extent = USUAL)
     wrong = [
         f"{one.patch}: {one.subject}: {one.message}"
         for one in audit_patches(copies, None, rules, extent).errors()
-        if one.kind in _OF_SIZE or (one.kind in _NEW and (one.patch, one.kind) not in had)
+        if one.kind in _OF_SIZE | _OF_PICTURES or (one.kind in _NEW and (one.patch, one.kind) not in had)
     ]
     if wrong:
         raise SceneError(

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 from PIL import ImageFilter
-from whole_scene import TAKES_ALL
+from whole_scene import TAKES_ALL, WholeScene, bent_model
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.audit.audit import USUAL, Audit, Extent, audit_patches
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.repair import Repaired, fix_models
+from splatbatch.scene.repair import How, Repaired, fix_models
 
 QUARRY = Path(__file__).resolve().parents[2] / "examples/quarry"
 
@@ -218,6 +218,54 @@ def test_a_crop_off_the_centre_is_refused_with_its_offset(quarry: Path, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def mended(root: Path, out: Path) -> tuple[Repaired, ...]:
+def mended(root: Path, out: Path, how: How = "crop") -> tuple[Repaired, ...]:
     patch = Patch("p0", root / "sparse/0", root / "images")
-    return fix_models(audited(root), [patch], None, "crop", out)
+    return fix_models(audited(root), [patch], None, how, out)
+
+
+def halved(root: Path, change: Change) -> None:
+    changed(root, lambda picture: change(picture).resize((160, 120), Picture.Resampling.LANCZOS))
+
+
+def test_resized_photographs_are_mended(quarry: Path, tmp_path: Path) -> None:
+    halved(quarry, lambda picture: picture)
+    assert mended(quarry, tmp_path / "out", "scale")
+
+
+def test_stretched_photographs_are_mended_as_resized_and_not_as_cropped(quarry: Path, tmp_path: Path) -> None:
+    changed(quarry, lambda picture: picture.resize((320, 216), Picture.Resampling.LANCZOS))
+    with pytest.raises(SceneError, match="more alike with --fix scale"):
+        mended(quarry, tmp_path / "out", "crop")
+    assert mended(quarry, tmp_path / "out", "scale")
+
+
+@pytest.mark.parametrize("change", [SETS["turned by 180 degrees"], enlarged(1.03)])
+def test_what_halved_photographs_were_besides_is_not_mended(quarry: Path, tmp_path: Path, change: Change) -> None:
+    halved(quarry, change)
+    with pytest.raises(SceneError):
+        mended(quarry, tmp_path / "out", "scale")
+    assert not (tmp_path / "out").exists()
+
+
+def mixed(root: Path, *, has_sibling: bool = False) -> None:
+    """Let the model be one of distorted photographs; these are undistorted."""
+    model = bent_model(WholeScene.read(root / "sparse/0"))
+    if has_sibling:
+        shutil.copytree(root / "sparse/0", root / "undistorted/sparse/0")
+    for name, content in model.files().items():
+        (root / f"sparse/0/{name}.bin").write_bytes(content)
+
+
+def test_undistorted_photographs_with_the_distorted_model_are_told(quarry: Path) -> None:
+    mixed(quarry)
+    found = audited(quarry).errors()
+    assert {one.kind for one in found} == {"lens_mix"}
+    assert "undistorted already" in found[0].message
+    assert "pycolmap.undistort_images" in found[0].remedy
+
+
+def test_the_sibling_model_that_fits_is_named(quarry: Path) -> None:
+    mixed(quarry, has_sibling=True)
+    found = audited(quarry).errors()
+    assert {one.kind for one in found} == {"lens_mix"}
+    assert f"Train with the model in {quarry / 'undistorted/sparse/0'}" in found[0].remedy

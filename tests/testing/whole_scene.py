@@ -49,7 +49,7 @@ class WholeScene:
     def write(self, root: Path) -> Patch:
         """Write the model, and photographs of one colour: bits alone, each size once."""
         (root / "sparse/0").mkdir(parents=True)
-        for name, content in self._files().items():
+        for name, content in self.files().items():
             (root / "sparse/0" / f"{name}.bin").write_bytes(content)
         for name, size in self.photos.items():
             path, first = root / "images" / name, root / f".{size[0]}x{size[1]}.png"
@@ -63,7 +63,8 @@ class WholeScene:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
             return audit_patches([self.write(Path(folder))], None, rules, Extent(groups=0))
 
-    def _files(self) -> dict[str, bytes]:
+    def files(self) -> dict[str, bytes]:
+        """Return what the files of the model hold, by their names without suffix."""
         cameras = [
             struct.pack("<IiQQ", c.id, CAMERA_MODELS[c.model].id, c.width, c.height)
             + np.array(c.params, "<f8").tobytes()
@@ -92,6 +93,23 @@ class WholeScene:
             + elements[tracks.starts[i] : tracks.starts[i + 1]].tobytes()
             for i, (number, xyz) in enumerate(zip(self.points.ids, self.points.xyz, strict=True))
         ]
+
+
+def bent(camera: Camera) -> Camera:
+    """Return a pinhole's camera as it was before its photographs were undistorted."""
+    params = (camera.fx, camera.fy, camera.cx, camera.cy, -0.12, 0.02, 0.0, 0.0)
+    return replace(camera, model="OPENCV", params=params)
+
+
+def bent_model(scene: WholeScene) -> WholeScene:
+    """Return a model of pinholes as it was before its photographs were undistorted."""
+    for number, camera in list(scene.cameras.items()):
+        for image in scene.of_camera(number):
+            xy = scene.keypoints[image.id].xy
+            rays = np.concatenate([(xy - (camera.cx, camera.cy)) / (camera.fx, camera.fy), np.ones((len(xy), 1))], 1)
+            scene.set_xy(image, project(bent(camera), rays))
+        scene.cameras[number] = bent(camera)
+    return scene
 
 
 def synthesised(model: str, params: list[float], seed: int = 0, noise_px: float = 0.5, cameras: int = 2) -> WholeScene:

@@ -200,7 +200,7 @@ class Looked:
         """Return by what photographs are displaced that show their points then."""
         everyone = self._of_cameras(rows) if len(rows) > 1 else rows
         field = self.compared.field(everyone, levels=_COARSE_TO_FINE)
-        return field if field and self._best(rows, [Reading("", field=field)]) else None
+        return field if field and self._best(everyone, [Reading("", field=field)]) else None
 
     def _displaced(self, wrong: set[int]) -> Iterator[tuple[set[int], Finding]]:
         """Yield the photographs of cameras that show all points elsewhere, if only by pixels."""
