@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import vast_scene
 from fake_batch import FakeBatch
-from PIL import Image
 
 from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.sightings import Sightings
@@ -38,9 +37,9 @@ def cut_batch(tmp_path: Path) -> FakeBatch:
     batch = FakeBatch(tmp_path)
     (tmp_path / "sparse" / "0").mkdir(parents=True)
     (tmp_path / "images").mkdir()
-    Image.new("1", (vast_scene.WIDTH, vast_scene.HEIGHT)).save(tmp_path / "blank.png")
+    vast_scene.photograph().save(tmp_path / "plain.png")
     for image in MADE.images:
-        os.link(tmp_path / "blank.png", tmp_path / "images" / image.name)
+        os.link(tmp_path / "plain.png", tmp_path / "images" / image.name)
     batch.make().change(scene={"source": "."}, training={"colors": "as_is"})
     write(tmp_path, np.arange(120) < 114)
     cut(batch, max_images=60)

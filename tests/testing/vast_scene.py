@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
+from PIL import Image as Picture
 
 from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.sightings import Sightings
@@ -48,6 +49,14 @@ def flight(num_photos: int, num_points: int, seed: int = 0) -> Sightings:
         Path("made-up"), {1: camera}, images, points, starts, photo.astype(np.int32), keypoint,
         first.astype(np.int64), xy.astype(np.float64), point[order].astype(np.int32),
     )  # fmt: skip
+
+
+def photograph() -> Picture.Image:
+    """Return what all cameras show of a plain that is the same again under each of them."""
+    period, cell = round(STEP * FOCAL / UP), 7
+    cells = np.random.default_rng(0).integers(0, 255, (period // cell, period // cell), np.uint8)
+    tiled = np.tile(np.kron(cells, np.ones((cell, cell), np.uint8)), (HEIGHT // period + 1, WIDTH // period + 1))
+    return Picture.fromarray(tiled[:HEIGHT, :WIDTH])
 
 
 def _seen(
