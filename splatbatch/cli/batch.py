@@ -116,7 +116,7 @@ def verify_dims(
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="Decode every photograph and mask.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Look at every photograph, and decode every mask.")] = False,
     fix: options.FixOption = "",
     out: options.FixedOption = None,
     colors: options.ColorsOption = False,
