@@ -24,7 +24,8 @@ DISPLACED, DISPLACED_PX = 0.0012, 0.4
 """A field that all photographs of a camera have is told from this share of the side on, and this many pixels of the
 picture, root mean square; intact: 0.0001. A zoom of 1 % is 0.003."""
 DISPLACED_ONE, UNUSUAL = 0.0027, 5.0
-"""The same of a single photograph, which must also be displaced so many times farther than most; intact: 0.0005, and 0.0022 in a patch with two neighbours alone."""
+"""The same of a single photograph, which must also be displaced so many times farther than most;
+Intact: 0.0005, in one patch 0.0022."""
 _BLACK, _FLAT = 12.0, 1.0  # of 255: mean of a black photograph, standard deviation of one that shows nothing
 _BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
 _COARSE_TO_FINE = (8, 4, 4, 2, 1)
