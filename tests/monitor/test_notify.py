@@ -123,7 +123,7 @@ def test_apprise_delivers_what_failed_and_why(batch: FakeBatch, service: HTTPSer
     ended = batch.run("train")
     assert "not told" not in ended.stderr
     assert Listening.heard[-1]["title"] == "splatbatch: 0 of 1 patches trained; failed: p0"
-    assert "p0: failed cuda_oom. " in Listening.heard[-1]["message"]
+    assert "p0: failed: GPU memory ran out" in Listening.heard[-1]["message"]
 
 
 def test_urls_without_apprise_are_refused_before_anything_starts(

@@ -23,9 +23,10 @@ QUARRY = Path(__file__).resolve().parents[2] / "examples/quarry"
 @pytest.fixture
 def quarry(tmp_path: Path) -> Path:
     """A copy of the quarry whose photographs may be spoilt."""
-    shutil.copytree(QUARRY / "images", tmp_path / "images")
-    shutil.copytree(QUARRY / "sparse/0", tmp_path / "sparse/0")
-    return tmp_path
+    root = tmp_path / "reefs" / "quarry"  # other models are looked for one folder above it, too
+    shutil.copytree(QUARRY / "images", root / "images")
+    shutil.copytree(QUARRY / "sparse/0", root / "sparse/0")
+    return root
 
 
 EVERY = Extent(groups=None)

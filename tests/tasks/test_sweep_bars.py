@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import crowded_trainer
+import numpy as np
 import pytest
 import yaml
 from command_line import invoke
-from fake_batch import QUARRY, write_model, write_photos
+from fake_batch import QUARRY, write_model
+from PIL import Image
 
 from splatbatch.config import load
 
@@ -88,13 +90,20 @@ def test_the_table_of_a_sweep_says_what_its_files_say(quarry: Path, weights: lis
     ]
 
 
+STRIPES = Image.fromarray(np.random.default_rng(0).integers(0, 255, (SIZE[1], 1, 3), np.uint8)).resize(SIZE)
+"""Along the way of the cameras: all of them show the same at a track."""
+
+
 def make_scenes(folder: Path, kinds: dict[str, tuple[int, ...]]) -> None:
     """Make scenes by name, each with its photographs at these divisors: images, images_2, …"""
     for name, divisors in kinds.items():
         write_model(folder / name / "sparse/0", NAMES, size=SIZE)
         for divisor in divisors:
-            images = "images" if divisor == 1 else f"images_{divisor}"
-            write_photos(folder / name / images, NAMES, (SIZE[0] // divisor, SIZE[1] // divisor))
+            images = folder / name / ("images" if divisor == 1 else f"images_{divisor}")
+            images.mkdir()
+            striped = STRIPES.resize((SIZE[0] // divisor, SIZE[1] // divisor), Image.Resampling.BOX)
+            for number, photograph in enumerate(NAMES):  # the same of another brightness: no picture twice
+                striped.point(lambda value, gain=1 - 0.03 * number: int(gain * value)).save(images / photograph)
 
 
 @pytest.mark.slow
