@@ -20,6 +20,9 @@ SH_C0 = 0.28209479177387814  # Y_0^0 = 1 / (2 sqrt(pi)): colour = 0.5 + C0 sh0 (
 SMALLEST_SCALE = 1e-7
 NEIGHBOURS = 3  # 3DGS (Kerbl 2023): the first scale is the root mean square distance to three
 AT_ONCE = 1 << 16  # points per query: distances and indices of all of them at once would be 64 bytes per point
+FEWEST_FOR_THREADS = 1 << 12
+"""Points of a query: of fewer one thread finds the neighbours sooner than others start. Where one of scipy's threads
+dies before it begins (Python 3.11, being traced), what it was to find is left unwritten, and nothing is raised."""
 SMALLEST_SHARE = 1e-3
 """Of the median distance, below which none is taken seriously: points as good as equal would become invisible dots."""
 
@@ -122,7 +125,8 @@ def _query(points: Floats) -> tuple[Floats, Floats]:
     for start in range(0, len(points), AT_ONCE):
         # in the order of the tree: neighbours after each other find its nodes in the cache, seven times as fast
         chunk = tree.indices[start : start + AT_ONCE]
-        near, _ = tree.query(points[chunk], k=min(1 + NEIGHBOURS, len(points)), workers=-1)
+        workers = -1 if len(chunk) > FEWEST_FOR_THREADS else 1
+        near, _ = tree.query(points[chunk], k=min(1 + NEIGHBOURS, len(points)), workers=workers)
         nearest[chunk] = near[:, 1]
         distances[chunk] = np.sqrt((near[:, 1:] ** 2).mean(axis=1))  # the first is the point itself
     return distances, nearest
