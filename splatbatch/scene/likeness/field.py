@@ -62,20 +62,20 @@ class Field:
 
     def parts(self, view: View) -> dict[str, float]:
         """Return how far each number moves places of the photograph, root mean square, as shares of the side."""
-        side = max(view.picture.shape)
-        terms = _terms((_grid() - 0.5) * view.picture.shape[::-1] / view.focal) * view.focal / side  # [g, 2, 6]
-        moved = np.sqrt(((terms * self.numbers) ** 2).sum(axis=1).mean(axis=0))
+        moved = np.sqrt(((_terms_over(view) * self.numbers) ** 2).sum(axis=1).mean(axis=0))
         return dict(zip(("zoom", "stretch", "right", "down", "turn", "lens"), map(float, moved), strict=True))
 
     def size(self, view: View) -> float:
         """Return how far it moves places of the photograph, root mean square, as a share of the longer side."""
-        terms = _terms((_grid() - 0.5) * view.picture.shape[::-1] / view.focal) * view.focal / max(view.picture.shape)
-        return float(np.sqrt(((terms @ self.numbers) ** 2).sum(axis=1).mean()))
+        return float(np.sqrt(((_terms_over(view) @ self.numbers) ** 2).sum(axis=1).mean()))
 
 
-def _grid() -> Floats:
+def _terms_over(view: View) -> Floats:
+    """Return by how much each number moves places all over a photograph, as shares of its longer side, [81, 2, 6]."""
     steps = (np.arange(9) + 0.5) / 9
-    return np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
+    places = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
+    shape = view.picture.shape
+    return _terms((places - 0.5) * shape[::-1] / view.focal) * view.focal / max(shape)
 
 
 def _terms(away: Floats) -> Floats:
