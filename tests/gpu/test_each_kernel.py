@@ -153,7 +153,7 @@ def test_ssim_is_that_of_float64() -> None:
 
 
 @pytest.mark.parametrize("size", [(298, 407), (5, 7), (1357, 1548), (64, 64)])
-@pytest.mark.parametrize("num_coefficients", [0, 2, 4])
+@pytest.mark.parametrize("num_coefficients", [0, 2, 4, 88])
 def test_the_loss_with_a_tone_is_that_of_float64(size: tuple[int, int], num_coefficients: int) -> None:
     torch.manual_seed(0)
     height, width = size
@@ -162,7 +162,8 @@ def test_the_loss_with_a_tone_is_that_of_float64(size: tuple[int, int], num_coef
     K = torch.tensor([[400.0, 0, width / 2 - 1.5], [0, 400, height / 2 + 2], [0, 0, 1]], device="cuda")
     view = View(torch.eye(4, device="cuda"), K, width, height)
     half = (height**2 + width**2) ** 0.5 / 2
-    tone = torch.tensor([0.8, 1.1, 1.3, half**-2, -0.2, 0.1, 0.15, -0.25][: 4 + num_coefficients], device="cuda")
+    some = [0.8, 1.1, 1.3, half**-2, -0.2, 0.1, 0.15, -0.25, 1.1, 1.0, 0.9, *torch.randn(81).mul(0.2).tolist()]
+    tone = torch.tensor(some[: 4 + num_coefficients], device="cuda")
     render = torch.rand(*size, 3, device="cuda").requires_grad_()
     exact = render.detach().double().requires_grad_()
     target = even(render, pixels, tone, K, cuda.loaded())

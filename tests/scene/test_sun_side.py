@@ -95,7 +95,6 @@ def off(found: Solution, gains: np.ndarray) -> float:
 def test_over_flat_ground_where_tracks_cannot_tell_gains_do_not_drift_by_the_sun(sun: tuple[float, float]) -> None:
     found = solved(FLIGHT.seen(np.zeros(NUM), sun))
     assert off(found, np.zeros(NUM)) <= 0.02
-    assert found.shared == pytest.approx(found.tilts)
 
 
 @pytest.mark.parametrize("response", [0.35, 0.45, 0.6])

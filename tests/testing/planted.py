@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from uneven_quarry import own_light
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.photos.exposure import Exposure
 
 NO_TILTS: Mapping[str, tuple[float, float]] = {}
+NO_FIELDS: Mapping[str, tuple[float, ...]] = {}
 NO_VIGNETTINGS: Mapping[str, tuple[float, ...]] = {}
 NO_GAINS: Mapping[str, float] = {}
 NO_EXPOSURES: Mapping[str, Exposure] = {}
@@ -27,6 +29,8 @@ def plant(
     most: float = 0.4,
     vignetting: tuple[float, ...] = (),
     tilts: Mapping[str, tuple[float, float]] = NO_TILTS,
+    fields: Mapping[str, tuple[float, ...]] = NO_FIELDS,
+    tint: tuple[float, float, float] = (1.0, 1.0, 1.0),
     vignettings: Mapping[str, tuple[float, ...]] = NO_VIGNETTINGS,
     gains: Mapping[str, float] = NO_GAINS,
     exposures: Mapping[str, Exposure] = NO_EXPOSURES,
@@ -42,7 +46,8 @@ def plant(
     for image in model.images:
         tilt = tilts.get(image.name, (0.0, 0.0))
         gain = random.uniform(1 - most, 1 + most, 3) * gains.get(image.name, 1.0)
-        tone = Tone(tuple(gain.tolist()), vignettings.get(image.name, vignetting), tilt)
+        field = fields.get(image.name, ())
+        tone = Tone(tuple(gain.tolist()), vignettings.get(image.name, vignetting), tilt, field, tint)
         with Image.open(scene / "images" / image.name) as file:
             pixels = np.asarray(file.convert("RGB"))
         camera = model.cameras[image.camera_id]
@@ -63,8 +68,10 @@ def rendered(pixels: np.ndarray, tone: Tone, middle: tuple[float, float]) -> np.
     square = ((x - middle[0]) ** 2 + (y - middle[1]) ** 2) / (np.hypot(width, height) / 2) ** 2
     bent = sum((v * square ** (i + 1) for i, v in enumerate(tone.vignetting)), np.zeros_like(square))
     bent += (tone.tilt[0] * (x - middle[0]) + tone.tilt[1] * (y - middle[1])) / (np.hypot(width, height) / 2)
-    falloff = np.exp(bent)
-    return (pixels * np.array(tone.gain) * falloff[..., None]).clip(0, 255).round().astype(np.uint8)
+    half = np.hypot(width, height) / 2
+    own = own_light(tone.field, (x - middle[0]) / half, (y - middle[1]) / half) if tone.field else np.zeros_like(bent)
+    falloff = np.exp(bent[..., None] + own[..., None] * np.array(tone.tint))
+    return (pixels * np.array(tone.gain) * falloff).clip(0, 255).round().astype(np.uint8)
 
 
 def errors(found: Mapping[str, Tone], planted: Mapping[str, Tone], intact: Mapping[str, Tone]) -> np.ndarray:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image as Pillow
+from scipy.ndimage import map_coordinates
 
 from splatbatch.config import Evaluation, load
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.tone import NODES, Tone
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch, find_patches
 
@@ -56,11 +57,29 @@ def planted(patch: Patch, tones: Mapping[str, Tone], folder: Path, brighter: flo
 
 
 def falloff(tone: Tone, camera: Camera) -> np.ndarray:
-    """The vignetting of a photograph [H, W], written as its definition says."""
+    """The vignetting and light of a photograph [H, W], of one with a field [H, W, 3], written as defined."""
     rows, columns = np.mgrid[: camera.height, : camera.width] + 0.5
     radius = np.hypot(columns - camera.cx, rows - camera.cy) / (np.hypot(camera.width, camera.height) / 2)
     plane = tone.tilt[0] * (columns - camera.cx) + tone.tilt[1] * (rows - camera.cy)
-    shading = plane / (np.hypot(camera.width, camera.height) / 2)
+    half = np.hypot(camera.width, camera.height) / 2
+    shading = plane / half
+    if tone.field:
+        own = own_light(tone.field, (columns - camera.cx) / half, (rows - camera.cy) / half)
+        return falloff(replace(tone, field=()), camera)[..., None] * np.exp(own[..., None] * np.array(tone.tint))
     return np.exp(
         shading + sum((v * radius ** (2 * power) for power, v in enumerate(tone.vignetting, 1)), np.zeros_like(radius))
     )
+
+
+def own_light(field: Sequence[float], x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What a field has at places, in halves of the diagonal: SciPy's bilinear interpolation."""
+    grid = np.array(field).reshape(NODES, NODES)
+    nodes = np.clip(np.stack([y, x]), -1, 1)
+    return map_coordinates(grid, (nodes + 1) / 2 * (NODES - 1), order=1, mode="nearest")
+
+
+def sunny(middle: tuple[float, float] = (0.3, 0.1), strength: float = 0.3, width: float = 0.35) -> tuple[float, ...]:
+    """A field of a photograph into which the sun breaks at a place, in halves of the diagonal."""
+    down, across = np.mgrid[-1 : 1 : NODES * 1j, -1 : 1 : NODES * 1j]
+    away = (across - middle[0]) ** 2 + (down - middle[1]) ** 2
+    return tuple((strength * np.exp(-away / (2 * width**2))).ravel().tolist())

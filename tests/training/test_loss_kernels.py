@@ -6,8 +6,10 @@ import pytest
 import torch
 from emulated_kernels import COMPILER, OnCpu
 
+from splatbatch.scene.colors.tone import NODES
 from splatbatch.training import loss
 from splatbatch.training.cuda.loss import even, photometric_loss, ssim
+from splatbatch.training.cuda.sources import constant
 from splatbatch.training.loss import CLIPPED, CLIPPED_COUNTS
 from splatbatch.training.photos import tones
 from splatbatch.training.rendering.view import View
@@ -57,12 +59,13 @@ def test_ssim_is_that_of_float64(kernels: OnCpu) -> None:
     assert abs(float(ssim(render, photo, kernels) - loss.ssim(render.double(), photo))) <= 1e-5
 
 
-@pytest.mark.parametrize("num_coefficients", [0, 2, 4])
+@pytest.mark.parametrize("num_coefficients", [0, 2, 4, 88])
 def test_an_evened_photograph_and_its_loss_are_those_of_float64(num_coefficients: int, kernels: OnCpu) -> None:
     torch.manual_seed(0)
     pixels = torch.randint(0, 256, (21, 53, 3)).to(torch.uint8)
     pixels[:5] = 255
-    tone = torch.tensor([0.8, 1.1, 1.3, 1 / 800, -0.2, 0.1, 0.15, -0.25][: 4 + num_coefficients])
+    some = [0.8, 1.1, 1.3, 1 / 800, -0.2, 0.1, 0.15, -0.25, 1.1, 1.0, 0.9, *torch.randn(81).mul(0.2).tolist()]
+    tone = torch.tensor(some[: 4 + num_coefficients])
     K = torch.tensor([[60.0, 0, 23.5], [0, 60, 12.25], [0, 0, 1]])  # the middle of the vignetting is elsewhere
     render = (torch.rand(21, 53, 3) * 0.9 + 0.05).requires_grad_()
     exact = render.detach().double().requires_grad_()
@@ -73,3 +76,7 @@ def test_an_evened_photograph_and_its_loss_are_those_of_float64(num_coefficients
     assert float((target - evened).abs().max()) <= 1e-5
     assert render.grad is not None and exact.grad is not None
     assert float((render.grad - exact.grad).norm() / exact.grad.norm()) <= 1e-5
+
+
+def test_kernel_and_python_have_the_same_nodes_of_a_field() -> None:
+    assert constant("NODES") == NODES

@@ -13,7 +13,7 @@ from cpu_scenes import trainable, view
 from PIL import Image as Pillow
 from small_patch import prepared, recipe, trained
 from torch import Tensor
-from uneven_quarry import FADING, falloff, planted, quarry, some_tones
+from uneven_quarry import FADING, falloff, own_light, planted, quarry, some_tones, sunny
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_json
@@ -63,11 +63,24 @@ def tone_for(seen: View, tone: Tone = TONE) -> Tensor:
 
 
 def test_a_tone_multiplies_as_its_definition_says(tmp_path: Path) -> None:
-    for given in (TONE, replace(TONE, tilt=(0.3, -0.2)), Tone((0.9, 1.0, 1.1), (), (0.1, 0.2))):
+    lit = replace(TONE, field=sunny(), tint=(1.2, 1.0, 0.8))
+    for given in (TONE, replace(TONE, tilt=(0.3, -0.2)), Tone((0.9, 1.0, 1.1), (), (0.1, 0.2)), lit):
         tone, seen = decoded_tone(given, CAMERA, tmp_path)
         assert tone is not None
-        expected = falloff(given, CAMERA)[..., None] * np.array(given.gain)
+        bent = falloff(given, CAMERA)
+        expected = (bent if given.field else bent[..., None]) * np.array(given.gain)
         assert np.allclose(response(tone, seen, torch.float64), expected, rtol=1e-6)
+
+
+def test_an_undistorted_photograph_has_its_light_where_its_pixels_were_taken(tmp_path: Path) -> None:
+    camera = Camera(1, "SIMPLE_RADIAL", 320, 240, (250.0, 158.0, 123.0, 0.09))
+    tone, seen = decoded_tone(Tone(field=sunny((0.5, 0.3))), camera, tmp_path)
+    assert tone is not None
+    x, y = 280.5, 190.5
+    ray = np.array([x - float(seen.K[0, 2]), y - float(seen.K[1, 2])]) / 250
+    taken = 250 * (1 + 0.09 * float(ray @ ray)) * ray / 200
+    expected = float(np.exp(own_light(sunny((0.5, 0.3)), *taken.reshape(2, 1))[0]))
+    assert float(response(tone, seen)[190, 280, 0]) == pytest.approx(expected, rel=1.5e-2)
 
 
 def test_tones_of_one_patch_have_one_length_and_their_values() -> None:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.tone import NEUTRAL, Tone
+from splatbatch.scene.colors.field import shares_along
+from splatbatch.scene.colors.tone import NEUTRAL, NODES, Tone
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph
@@ -68,16 +69,16 @@ def _write(source: Path, copy: Path, tone: Tone, camera: Camera) -> None:
 
 def evened(pixels: NDArray[np.uint8], tone: Tone, camera: Camera) -> NDArray[np.uint8]:
     """Return a photograph [H, W, 3] divided by its tone; what was white stays white, whatever its gain."""
-    divisor = np.asarray(tone.gain, np.float32) * _falloff(pixels.shape[:2], tone, camera)[..., None]
+    divisor = np.asarray(tone.gain, np.float32) * _falloff(pixels.shape[:2], tone, camera)
     divided = np.rint(pixels / divisor).clip(0, 255).astype(np.uint8)
     return np.where((pixels == WHITE).all(axis=2, keepdims=True), np.uint8(WHITE), divided)
 
 
 def _falloff(shape: tuple[int, ...], tone: Tone, camera: Camera) -> NDArray[np.float32]:
-    """Return how much of the light of its centre reaches each pixel, [H, W]."""
+    """Return how much of the light of its centre reaches each pixel, [H, W, 1], or [H, W, 3] in light of its own."""
     height, width = shape
-    if not tone.vignetting and not any(tone.tilt):
-        return np.ones((height, width), np.float32)
+    if not tone.vignetting and not any(tone.tilt) and not tone.field:
+        return np.ones((height, width, 1), np.float32)
     center = middle(camera)
     x = (np.arange(width, dtype=np.float32) + 0.5) * (camera.width / width) - center[0]
     y = (np.arange(height, dtype=np.float32) + 0.5) * (camera.height / height) - center[1]
@@ -87,7 +88,12 @@ def _falloff(shape: tuple[int, ...], tone: Tone, camera: Camera) -> NDArray[np.f
     for coefficient in reversed(tone.vignetting):
         bent = (bent + np.float32(coefficient)) * square
     plane = (np.float32(tone.tilt[0]) * x[None] + np.float32(tone.tilt[1]) * y[:, None]) / half
-    return np.exp(bent + plane)
+    shading = (bent + plane)[..., None]
+    if tone.field:
+        across, down = (shares_along(one / half) for one in (x, y))
+        own = down @ np.array(tone.field, np.float32).reshape(NODES, NODES) @ across.T
+        shading = shading + own[..., None] * np.array(tone.tint, np.float32)
+    return np.exp(shading).astype(np.float32)
 
 
 def middle(camera: Camera) -> tuple[float, float]:

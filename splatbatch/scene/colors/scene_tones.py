@@ -37,6 +37,8 @@ LEAST_BEFORE = 0.005
 """A spread of colours below this is rounding and noise: nothing to even."""
 LEAST_SHARING = 4
 """Photographs that a lens needs, in the mean, before each has a vignetting of its own."""
+FIELD_DIGITS = 3
+"""A field is right within some percent: a tenth of one is rounding."""
 OUTLIER = 1.2
 """Times brighter, or darker, than its neighbours: such a photograph is named."""
 
@@ -141,7 +143,7 @@ def _solved(
         num_observations=len(linked.seen.photo),
         outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in & ~is_held),
         left_alone=alone,
-        notes=(*_groups(linked), *_drift(found)),
+        notes=(*_groups(linked), *_drift(found), *_own_light(names, tones)),
     )
 
 
@@ -205,7 +207,13 @@ def _by_group(linked: Linked) -> Solution:
 def _tone(found: Solution, number: int, camera: int) -> Tone:
     red, green, blue = (float(one) for one in np.exp(found.gains[number]))
     right, down = (float(one) for one in found.tilts[number]) if len(found.tilts) else (0.0, 0.0)
-    return Tone((red, green, blue), _coefficients(found.vignetting[camera]), (right, down))
+    tone = Tone((red, green, blue), _coefficients(found.vignetting[camera]), (right, down))
+    if not (found.fields.any() and found.fields[number].any()):
+        return tone
+    tint = found.tints[number] if len(found.tints) else np.ones(3)
+    r, g, b = (round(float(one), FIELD_DIGITS) for one in tint)
+    own = tuple(round(float(one), FIELD_DIGITS) for one in found.fields[number])
+    return replace(tone, field=own, tint=(r, g, b))
 
 
 def _coefficients(values: Floats) -> tuple[float, ...]:
@@ -241,12 +249,20 @@ def _groups(linked: Linked) -> Iterable[str]:
         yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is evened by itself"
 
 
+def _own_light(names: list[str], tones: Mapping[str, Tone]) -> Iterable[str]:
+    """Say into how many photographs light falls that the others do not have."""
+    lit = [name for name in names if name in tones and tones[name].field]
+    if lit:
+        num = counted(len(lit), "photograph")
+        yield f"light that others do not have, as where the sun breaks in, lies over {num}, as {lit[0]}: evened"
+
+
 def _drift(found: Solution) -> Iterable[str]:
     """Say how gains drift over the scene, and what was made of it."""
     if found.drift is None:
         return
     size = f"{100 * np.expm1(found.drift.drift):.0f} %"
-    if not found.shared.any():
+    if not found.tilts.any():
         why = "EXIF does not say so" if found.drift.has_exposures else "no EXIF says so"
         yield f"exposures drift by {size} over the scene by the tracks alone, {why}: evened; colors: as_is leaves it"
     elif found.drift.has_exposures:

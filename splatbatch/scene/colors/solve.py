@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.types import Floats, Ints
+from splatbatch.scene.colors.field import LEAST_FALL as LEAST_FIELD_FALL
+from splatbatch.scene.colors.field import Unexplained, field_at_each, paying_fields, tint_of
 from splatbatch.scene.colors.sun_side import SunSide, find_sun_side
 
 SOFT = 1.5
@@ -24,14 +26,8 @@ NONE: Floats = np.zeros((0, 2))
 DENSE = 3000
 """Up to so many photographs the system is solved as a dense matrix."""
 TINY = 1e-9  # of the mean of the diagonal: what fixes the gauge
-LEAST_TILT_FALL = 0.05
-"""Share by which a plane, fitted to half of a photograph's tracks, must lower the residual of the other half. On
-caliterra that holds for photographs that the sun broke into, 7 with the size below, and no others; the mean residual
-of their strip falls from 6.2 to 4.7 %."""
-LEAST_TILT, MOST_TILT = 0.06, 0.6
-"""Logarithm per half diagonal: less is 4 % at an edge, more is no light."""
-RIDGE = 0.001
-"""Of the sum of the weights: keypoints that lie on a line tell of no plane."""
+CANDIDATE_FALL = LEAST_FIELD_FALL / 2
+"""A photograph of whose residual a field explains less is not looked at again."""
 ROUNDS = 6
 """Of reweighting; gains move by less than 0.1 % after five."""
 LAST_ROUNDS = 2
@@ -80,10 +76,9 @@ class Solution:
     gains: Floats  # [num_photos, 3], logarithms at the principal point; mean 0
     vignetting: Floats  # [num_cameras, 2], 0 where a camera has none worth the name
     weights: Floats  # [O]
-    tilts: Floats = field(
-        default_factory=lambda: NONE
-    )  # [num_photos, 2], logarithms per half diagonal, 0 for most; or none at all
-    shared: Floats = field(default_factory=lambda: NONE)  # [num_photos, 2], part of the tilts: of light that all share
+    tilts: Floats = field(default_factory=lambda: NONE)  # [num_photos, 2], of light that all share; or none at all
+    fields: Floats = field(default_factory=lambda: NONE)  # [num_photos, NODES^2], 0 for most; or none at all
+    tints: Floats = field(default_factory=lambda: NONE)  # [num_photos, 3], of the fields; none: 1
     drift: SunSide | None = None
     """How gains drift over the scene, where they do."""
     before: float = 0.0
@@ -106,10 +101,26 @@ def shading_of(seen: Observations, tilts: Floats) -> Floats:
     return (seen.place * tilts[seen.photo]).sum(axis=1)
 
 
+def own_light(seen: Observations, found: Solution) -> Floats:
+    """Return the logarithm of what the photographs' own fields make of each observation, [O], without their tints."""
+    light = np.zeros(len(seen.photo))
+    if found.fields.any():
+        has_field: NDArray[np.bool_] = np.any(found.fields, axis=1)
+        rows = np.flatnonzero(has_field[seen.photo])
+        light[rows] = field_at_each(seen.place[rows], found.fields, seen.photo[rows])
+    return light
+
+
+def light_of(seen: Observations, found: Solution) -> Floats:
+    """Return the logarithm of what tilts and fields make of each observation, [O, 1], or [O, 3] with tints."""
+    own = own_light(seen, found)[:, None]
+    tinted = own * found.tints[seen.photo] if len(found.tints) and seen.color.shape[1] > 1 else own
+    return shading_of(seen, found.tilts)[:, None] + tinted
+
+
 def evened_of(seen: Observations, found: Solution) -> Floats:
     """Return the colours divided by the tones of their photographs, in logarithms."""
-    bent = falloff_of(seen, found.vignetting) + shading_of(seen, found.tilts)
-    return seen.color - found.gains[seen.photo] - bent[:, None]
+    return seen.color - found.gains[seen.photo] - falloff_of(seen, found.vignetting)[:, None] - light_of(seen, found)
 
 
 def point_colors(seen: Observations, found: Solution, weights: Floats, num_points: int) -> Floats:
@@ -136,7 +147,7 @@ def rest_of(seen: Observations, found: Solution, colors: Floats) -> Floats:
 def own_weights(seen: Observations, found: Solution, colors: Floats) -> Floats:
     """Return weights [O] by what is usual in each photograph: where half of one is in the sun, that half counts."""
     num = len(seen.camera)
-    level = found.gains.mean(axis=1)[seen.photo] + shading_of(seen, found.tilts)
+    level = found.gains.mean(axis=1)[seen.photo] + shading_of(seen, found.tilts) + own_light(seen, found)
     off = np.abs(rest_of(seen, found, colors) - level)
     usual = np.bincount(seen.photo, off, num) / np.maximum(np.bincount(seen.photo, minlength=num), 1)
     return 1 / (1 + (off / (SOFT * np.maximum(usual, LEAST_SPREAD)[seen.photo])) ** 2)
@@ -174,8 +185,8 @@ class Design:
         ones = np.ones(len(seen.photo))
         self._tracks = csr_matrix((ones, (seen.point, np.arange(len(ones)))))  # [points, O]
 
-    def fit(self, seen: Observations, weights: Floats, tilts: Floats) -> tuple[Floats, Floats]:
-        """Return gains and vignetting of what is seen, grey or not, at these weights and tilts.
+    def fit(self, seen: Observations, weights: Floats, light: Floats) -> tuple[Floats, Floats]:
+        """Return gains and vignetting of what is seen, grey or not, at these weights and in this light (`light_of`).
 
         Vignetting is the same in all channels, so that only their mean tells of it, and it can be solved with that
         alone.
@@ -183,7 +194,7 @@ class Design:
         num = self._num_photos
         matrix, rest = self._reduced(weights)
         vignetting = np.zeros((len(self._bends), 2))
-        color = seen.color - shading_of(seen, tilts)[:, None]
+        color = seen.color - light
         mean = color.mean(axis=1, keepdims=True)
         if self._bends.any():
             found = _solved(matrix, rest(mean))[:, 0]
@@ -228,51 +239,19 @@ def _solved(matrix: Any, right: Floats) -> Floats:
     return splu(matrix + tiny * identity(size, format="csc")).solve(right)
 
 
-def find_tilts(seen: Observations, found: Solution) -> Floats:
-    """Return each photograph's own tilt [num_photos, 2], 0 where none pays, given all else that was found."""
+def find_fields(seen: Observations, found: Solution, which: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return each photograph's own field, 0 where none pays, given all else that was found; and what each explains."""
     colors = point_colors(seen, found, found.weights, int(seen.point.max()) + 1)
-    rest = rest_of(seen, found, colors) - shading_of(seen, found.shared)
-    return paying_tilts(seen, rest, own_weights(seen, found, colors))
+    return fields_given(seen, found, colors, which)
 
 
-def paying_tilts(seen: Observations, rest: Floats, weights: Floats) -> Floats:
-    """Return tilts for what is left of each observation [O] once the colour of its point is taken off."""
-    tilts = _planes(seen, rest, weights)[:, 1:]
-    size = np.hypot(*tilts.T)
-    pays = (size >= LEAST_TILT) & (size <= MOST_TILT) & (_fall(seen, rest, weights) >= LEAST_TILT_FALL)
-    chosen: Floats = np.where(pays[:, None], tilts, 0.0)
-    return chosen if pays.any() else NONE
-
-
-def _planes(seen: Observations, rest: Floats, weights: Floats) -> Floats:
-    """Return what fits the observations of each photograph best, [num_photos, 3]: height at the middle, tilt."""
-    num = len(seen.camera)
-    columns = (np.ones(len(rest)), *seen.place.T)
-    matrix, right = np.zeros((num, 3, 3)), np.zeros((num, 3, 1))
-    for i, one in enumerate(columns):
-        weighted = weights * one
-        right[:, i, 0] = np.bincount(seen.photo, weighted * rest, num)
-        for j in range(i + 1):
-            matrix[:, i, j] = matrix[:, j, i] = np.bincount(seen.photo, weighted * columns[j], num)
-    ridge = RIDGE * matrix[:, 0, 0]
-    matrix += ridge[:, None, None] * np.diag([0.0, 1, 1]) + 1e-12 * np.eye(3)
-    return np.asarray(np.linalg.solve(matrix, right)[:, :, 0], np.float64)
-
-
-def _fall(seen: Observations, rest: Floats, weights: Floats) -> Floats:
-    """Return by which share a plane lowers the residual of tracks that had no part in its fit, [num_photos]."""
-    num, is_odd = len(seen.camera), seen.point % 2 == 1
-    flat, plane = np.zeros(num), np.zeros(num)
-    for half in (is_odd, ~is_odd):
-        known = np.where(half, weights, 0.0)
-        others = weights - known
-        total = np.bincount(seen.photo, known, num)
-        level = np.bincount(seen.photo, known * rest, num) / np.maximum(total, 1e-12)
-        flat += np.bincount(seen.photo, others * np.abs(rest - level[seen.photo]), num)
-        planes = _planes(seen, rest, known)
-        fitted = planes[seen.photo, 0] + (seen.place * planes[seen.photo, 1:]).sum(axis=1)
-        plane += np.bincount(seen.photo, others * np.abs(rest - fitted), num)
-    return 1 - plane / np.maximum(flat, 1e-12)
+def fields_given(
+    seen: Observations, found: Solution, colors: Floats, which: NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
+    """Return fields [num_photos, NODES^2] of photographs, given the colours of the points, and what each explains."""
+    rest = rest_of(seen, found, colors) - shading_of(seen, found.tilts)
+    unexplained = Unexplained(seen.point, seen.place, rest, own_weights(seen, found, colors))
+    return paying_fields(seen.photo, unexplained, which)
 
 
 def solve(seen: Observations, group: Ints) -> Solution:
@@ -283,15 +262,16 @@ def solve(seen: Observations, group: Ints) -> Solution:
     """
     grey, num_cameras = seen.grey(), int(seen.camera.max()) + 1
     all_bend = Design(grey, np.ones(num_cameras, bool))
-    plain = _reweighted(grey, Design(grey, np.zeros(num_cameras, bool)), np.ones(len(seen.photo)))
-    bent = _reweighted(grey, all_bend, plain.weights, ROUNDS // 2)
+    unknown = Solution(np.zeros((len(seen.camera), 1)), np.zeros((num_cameras, 2)), np.ones(len(seen.photo)))
+    plain = _reweighted(grey, Design(grey, np.zeros(num_cameras, bool)), unknown)
+    bent = _reweighted(grey, all_bend, plain, ROUNDS // 2)
     bends = _pays(grey, plain, bent)
     design = all_bend if bends.all() else Design(grey, bends)
-    tilted = _tilted(grey, _lit(grey, bent if bends.any() else plain, design, group), design)
-    found = _reweighted(seen, design, tilted.weights, LAST_ROUNDS, tilted.tilts)
-    as_is = replace(found, gains=np.zeros_like(found.gains), vignetting=np.zeros((num_cameras, 2)), tilts=NONE)
-    before = spread(residuals_of(seen, as_is, found.weights), found.weights)
-    return replace(found, shared=tilted.shared, drift=tilted.drift, before=before)
+    lit = _in_own_light(grey, _lit(grey, bent if bends.any() else plain, design, group), design)
+    found = _tinted(seen, _reweighted(seen, design, lit, LAST_ROUNDS))
+    found = _reweighted(seen, design, found, LAST_ROUNDS) if len(found.tints) else found
+    as_is = Solution(np.zeros_like(found.gains), np.zeros((num_cameras, 2)), found.weights)
+    return replace(found, before=spread(residuals_of(seen, as_is, found.weights), found.weights))
 
 
 def _lit(grey: Observations, found: Solution, design: Design, group: Ints) -> Solution:
@@ -310,30 +290,41 @@ def _lit(grey: Observations, found: Solution, design: Design, group: Ints) -> So
     before, after = (spread(residuals_of(grey, one, found.weights), found.weights) for one in (found, lit))
     if after > (1 + MOST_RISE) * before:
         return replace(found, drift=drift)
-    return replace(lit, shared=lit.tilts, drift=drift)
+    return replace(lit, drift=drift)
 
 
-def _tilted(grey: Observations, found: Solution, design: Design) -> Solution:
-    """Let photographs have tilts of their own that pay, and solve again with them, in turn."""
-    shared, drift = found.shared, found.drift
+def _in_own_light(grey: Observations, found: Solution, design: Design) -> Solution:
+    """Let photographs have fields that pay, and solve again with them, in turn."""
+    which = np.ones(len(grey.camera), bool)
     for _ in range(ROUNDS):
-        own = find_tilts(grey, found)
-        if not own.any():
-            return replace(found, tilts=shared)
-        tilts = own + shared if shared.any() else own
-        found = replace(_reweighted(grey, design, found.weights, 1, tilts), shared=shared, drift=drift)
+        fields, falls = find_fields(grey, found, which)
+        if not fields.any():
+            return replace(found, fields=NONE)
+        which = falls > CANDIDATE_FALL
+        found = _reweighted(grey, design, replace(found, fields=fields), 1)
     return found
 
 
-def _reweighted(
-    seen: Observations, design: Design, weights: Floats, rounds: int = ROUNDS, tilts: Floats = NONE
-) -> Solution:
-    """Solve again and again; what fits badly counts less each time."""
+def _tinted(seen: Observations, found: Solution) -> Solution:
+    """Return the solution with the tints of the fields."""
+    if not found.fields.any():
+        return found
+    light, tints = own_light(seen, found), np.ones((len(seen.camera), seen.color.shape[1]))
+    rest = residuals_of(seen, found, found.weights) + light[:, None]
+    for photo in np.flatnonzero(found.fields.any(axis=1)):
+        rows = seen.photo == photo
+        tints[photo] = tint_of(light[rows], rest[rows], found.weights[rows])
+    return replace(found, tints=tints)
+
+
+def _reweighted(seen: Observations, design: Design, found: Solution, rounds: int = ROUNDS) -> Solution:
+    """Solve again and again in the light that was found; what fits badly counts less each time."""
     for _ in range(rounds):
-        gains, vignetting = design.fit(seen, weights, tilts)
-        found = Solution(gains, vignetting, weights, tilts)
-        weights = cauchy(np.sqrt((residuals_of(seen, found, weights) ** 2).mean(axis=1)))
-    return replace(found, weights=weights, after=spread(residuals_of(seen, found, weights), weights))
+        gains, vignetting = design.fit(seen, found.weights, light_of(seen, found))
+        found = replace(found, gains=gains, vignetting=vignetting)
+        weights = cauchy(np.sqrt((residuals_of(seen, found, found.weights) ** 2).mean(axis=1)))
+        found = replace(found, weights=weights)
+    return replace(found, after=spread(residuals_of(seen, found, found.weights), found.weights))
 
 
 def _pays(seen: Observations, plain: Solution, bent: Solution) -> NDArray[np.bool_]:
@@ -354,7 +345,7 @@ def _pays(seen: Observations, plain: Solution, bent: Solution) -> NDArray[np.boo
 def settle_later(
     every: Observations, found: Solution, is_in: NDArray[np.bool_], least: int
 ) -> tuple[Solution, NDArray[np.bool_]]:
-    """Return the solution with gains and tilts of photographs that had no part in it, and which have one now.
+    """Return the solution with gains and fields of photographs that had no part in it, and which have one now.
 
     They come from the points that the others have settled, and change nothing of those.
 
@@ -372,14 +363,12 @@ def settle_later(
         weights = cauchy(np.sqrt(((evened_of(known, found) - colors[known.point]) ** 2).mean(axis=1)))
     later = every.only(~is_in[every.photo] & ~np.isnan(colors[every.point, 0]))
     is_later = np.bincount(later.photo, minlength=len(is_in)) >= least
-    others = found.tilts if len(found.tilts) else np.zeros((len(is_in), 2))
-    shared = found.shared if len(found.shared) else np.zeros_like(others)
-    flat = _with_gains(later, replace(found, tilts=np.where(is_later[:, None], shared, others)), colors, is_later)
-    rest = rest_of(later, flat, colors) - shading_of(later, shared)
-    own = paying_tilts(later, rest, own_weights(later, flat, colors))
-    if own.any():
-        tilts = np.where(is_later[:, None], own + shared, others)
-        flat = _with_gains(later, replace(found, tilts=tilts), colors, is_later)
+    flat = _with_gains(later, found, colors, is_later)
+    fields, _ = fields_given(later, flat, colors, is_later)
+    if fields.any():
+        before = found.fields if found.fields.any() else np.zeros_like(fields)
+        bent = replace(found, fields=np.where(is_later[:, None], fields, before))
+        flat = _with_gains(later, bent, colors, is_later)
     return flat, is_in | is_later
 
 

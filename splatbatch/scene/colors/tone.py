@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-TILTED = 4
-"""Numbers after the gain where there is a tilt."""
+NODES = 9
+"""Of a field, along each side of the square that reaches half a diagonal from the principal point."""
+_GAIN, _VIGNETTING, _TILT, _TINT = 3, 2, 2, 3
 
 
 @dataclass(frozen=True)
@@ -26,22 +27,39 @@ class Tone:
     tilt: tuple[float, float] = (0.0, 0.0)
     """a, b: shading = exp(a x + b y), x to the right and y down from the principal point, in the unit of r.
 
-    Light that varies over a photograph, as where the sun comes through clouds.
+    The sun's side of a photograph, where all of them share that light.
     """
+    field: tuple[float, ...] = ()
+    """None, or NODES^2 logarithms, row by row from the upper left, -1 to 1 in x and y; bilinear between them.
+
+    Light of this photograph alone, as where the sun comes through clouds: shading = exp(tint x field).
+    """
+    tint: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """By how much R, G and B follow the field."""
 
     def values(self) -> list[float]:
-        """Return it as files hold it: gain R, G, B; v1, v2 where it fades or is tilted; a, b where it is tilted."""
+        """Return it as files hold it: gain R, G, B; v1, v2; tilt a, b; tint R, G, B and field; what is last may lack.
+
+        What comes before something that is there is 0 where there is none of it.
+        """
+        if self.field:
+            return [*self.gain, *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING], *self.tilt, *self.tint, *self.field]
         if not any(self.tilt):
             return [*self.gain, *self.vignetting]
-        return [*self.gain, *(*self.vignetting, 0.0, 0.0)[:2], *self.tilt]
+        return [*self.gain, *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING], *self.tilt]
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Tone:
         """Return the tone that `values` wrote."""
-        red, green, blue, *others = values
-        if len(others) < TILTED:
-            return cls((red, green, blue), tuple(others[:2]))
-        return cls((red, green, blue), tuple(others[:2]) if any(others[:2]) else (), (others[2], others[3]))
+        (red, green, blue), others = values[:_GAIN], values[_GAIN:]
+        if len(others) < _VIGNETTING + _TILT:
+            return cls((red, green, blue), tuple(others[:_VIGNETTING]))
+        vignetting, (a, b), light = tuple(others[:2]), others[2:4], others[_VIGNETTING + _TILT :]
+        tone = cls((red, green, blue), vignetting if any(vignetting) else (), (a, b))
+        if len(light) < _TINT + NODES * NODES:
+            return tone
+        (r, g, b), field = light[:_TINT], light[_TINT : _TINT + NODES * NODES]
+        return cls(tone.gain, tone.vignetting, tone.tilt, tuple(field), (r, g, b))
 
 
 NEUTRAL = Tone()

@@ -20,7 +20,7 @@ MOST_COEFFICIENT = 10.0
 
 
 def tone_to_record(tone: Tone) -> list[float]:
-    """Return the JSON form of a tone: gain R, G, B, then vignetting and tilt, where there are any."""
+    """Return the JSON form of a tone: gain R, G, B, then vignetting, tilt and field, where there are any."""
     return [round(one, 6) for one in tone.values()]
 
 

@@ -71,7 +71,7 @@ class Fingerprint(TypedRecord):
     """What was taken off the coordinates of the model: add it to the splat's for the model's own."""
 
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
-    """Of its photographs: gain R, G, B, then vignetting and tilt; none: as they are."""
+    """Of its photographs: gain R, G, B, then vignetting, tilt and field; none: as they are."""
     border: str = ""
     """Hash of the boxes of a patch with a core; empty: it had none."""
     backdrop: str = ""

@@ -257,7 +257,7 @@ class TrainingSettings(TypedRecord):
     resume: str | None = None
     """Checkpoint of an earlier attempt with the same settings."""
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))
-    """By image name: the gain in R, G and B, then vignetting and tilt; empty: as they are."""
+    """By image name: the gain in R, G and B, then vignetting, tilt and field; empty: as they are."""
     border: dict[str, Any] = field(default_factory=dict)
     """The boxes of a patch with a core; empty: it has none."""
     backdrop: str = ""

@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
@@ -284,7 +285,9 @@ def _moved(then: Sequence[float], now: Sequence[float]) -> float:
     before, after = (Tone.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
     gains = [abs(math.log(b / a)) for a, b in zip(before.gain, after.gain, strict=True) if a > 0 and b > 0]
     slopes = sum(abs(b - a) for a, b in zip(before.tilt, after.tilt, strict=True))
-    return math.expm1(max([*gains, abs(sum(after.vignetting) - sum(before.vignetting)) + slopes]))
+    lights = [[tint * node for tint in tone.tint for node in tone.field] for tone in (before, after)]
+    own = [abs(b - a) for a, b in zip_longest(*lights, fillvalue=0.0)]
+    return math.expm1(max([*gains, abs(sum(after.vignetting) - sum(before.vignetting)) + slopes, *own]))
 
 
 def in_words(solved: SceneColors) -> list[str]:

@@ -2,7 +2,7 @@
 
 A splat has the colours of the evened scene, and a rendering of it times a photograph's tone is what that photograph
 shows. A tone is a tensor, so that it can lie on a GPU: the gain in R, G and B, one over the square of half the diagonal
-in pixels, and none, v1 and v2 of the vignetting, or these and the tilt.
+in pixels, and none, v1 and v2 of the vignetting, or these and the tilt, or these, the tint and the field.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.field import field_at
+from splatbatch.scene.colors.tone import NODES, Tone
 from splatbatch.training.loss import CLIPPED, CLIPPED_COUNTS
 from splatbatch.training.photos.decode import Decoded
 from splatbatch.training.rendering.view import View
 
-_BEFORE_VIGNETTING, _BEFORE_TILT = 4, 6
+_BEFORE_VIGNETTING, _BEFORE_TILT, _BEFORE_TINT, _BEFORE_FIELD = 4, 6, 8, 11
 
 
 def tone_of(tone: Tone, decoded: Decoded) -> Tensor | None:
@@ -29,9 +30,10 @@ def tone_of(tone: Tone, decoded: Decoded) -> Tensor | None:
     vignetting = (*tone.vignetting, 0.0)[:2] if any(tone.vignetting) else ()
     if vignetting and decoded.bent is not None:
         vignetting = _straightened(vignetting, decoded.bent)
-    if not vignetting and not any(tone.tilt) and tone.gain == (1.0, 1.0, 1.0):
+    if not vignetting and not any(tone.tilt) and not tone.field and tone.gain == (1.0, 1.0, 1.0):
         return None
-    gain_and_others = replace(tone, vignetting=vignetting).values()
+    field = _field_straightened(tone.field, decoded.bent) if tone.field and decoded.bent is not None else tone.field
+    gain_and_others = replace(tone, vignetting=vignetting, field=field).values()
     return torch.tensor([*gain_and_others[:3], decoded.half_diagonal_px**-2, *gain_and_others[3:]])
 
 
@@ -53,6 +55,16 @@ def _straightened(vignetting: tuple[float, ...], bent: NDArray[np.float64]) -> t
     return tuple(map(float, found))
 
 
+def _field_straightened(field: tuple[float, ...], bent: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return the field of an undistorted photograph: at each node what the field has where that was taken."""
+    down, across = np.mgrid[-1 : 1 : NODES * 1j, -1 : 1 : NODES * 1j]
+    place = np.stack([across.ravel(), down.ravel()], axis=1)
+    order, radius = np.argsort(bent[0]), np.linalg.norm(place, axis=1)
+    straight, taken = np.sqrt(bent[0][order]), np.sqrt(bent[1][order])
+    scale = np.interp(radius, straight, taken) / np.clip(radius, 1e-9, straight[-1])
+    return tuple(map(float, field_at(place * scale[:, None], np.array(field))))
+
+
 def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
     """Return a tone for pixels that are so many times larger along both axes: the same at the same place."""
     if tone is None:
@@ -63,14 +75,14 @@ def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
 
 
 def num_coefficients(tone: Tensor) -> int:
-    """Return how many numbers it has of vignetting and tilt: 0, 2 or 4."""
+    """Return how many numbers it has of vignetting, tilt, tint and field: 0, 2, 4 or 88."""
     return tone.numel() - _BEFORE_VIGNETTING
 
 
 def response(tone: Tensor, view: View, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return what a tone multiplies the colours of the scene by, [H, W, 3], or [3] where that is one gain alone."""
     values = tone.to(dtype)
-    gain, coefficients, tilt = values[:3], values[_BEFORE_VIGNETTING:_BEFORE_TILT], values[_BEFORE_TILT:]
+    gain, coefficients, tilt = values[:3], values[_BEFORE_VIGNETTING:_BEFORE_TILT], values[_BEFORE_TILT:_BEFORE_TINT]
     if not len(coefficients):
         return gain
     x = torch.arange(view.width, dtype=dtype, device=tone.device) + 0.5 - view.K[0, 2]
@@ -81,7 +93,18 @@ def response(tone: Tensor, view: View, dtype: torch.dtype = torch.float32) -> Te
         logarithm = (logarithm + coefficient) * square
     if len(tilt):
         logarithm = logarithm + (tilt[0] * x + tilt[1] * y[:, None]) * values[3].sqrt()
-    return gain * logarithm.exp()[..., None]
+    shading = logarithm[..., None]
+    if len(field := values[_BEFORE_FIELD:]):
+        down, across = (_shares(one * values[3].sqrt()) for one in (y, x))
+        own = down @ field.reshape(NODES, NODES) @ across.T
+        shading = shading + own[..., None] * values[_BEFORE_TINT:_BEFORE_FIELD]
+    return gain * shading.exp()
+
+
+def _shares(places: Tensor) -> Tensor:
+    """Return which share each node has in places [N] along an axis, [N, NODES]."""
+    at = (places.clamp(-1, 1) + 1) / 2 * (NODES - 1)
+    return (1 - (at[:, None] - torch.arange(NODES, dtype=at.dtype, device=at.device)).abs()).clamp_min(0)
 
 
 def in_tone(colors: Tensor, tone: Tensor | None, view: View) -> Tensor:
