@@ -69,7 +69,7 @@ def _through_pinhole(camera: Camera, points: Floats) -> Floats:
     with np.errstate(all="ignore"):
         depths = np.where(points[:, 2] >= np.finfo(np.float64).eps, points[:, 2], np.nan)
         x, y = points[:, 0] / depths, points[:, 1] / depths
-        return np.stack([camera.fx * x + camera.cx, camera.fy * y + camera.cy], axis=1)
+        return np.array([camera.fx * x + camera.cx, camera.fy * y + camera.cy]).T
 
 
 @lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import Floats, Image, Ints
+from splatbatch.scene.colmap.types import Floats, Image, Ints, rotations_of
 from splatbatch.scene.reprojection import project
 
 GROUPS = 8
@@ -81,6 +81,7 @@ class _Finder:
         order = np.argsort(ids)
         at = np.minimum(np.searchsorted(ids[order], tracks.image_ids), len(ids) - 1)
         self._model, self._starts = model, tracks.starts
+        self._rotations = rotations_of(model.images)
         self._rows: Ints = np.where(ids[order][at] == tracks.image_ids, order[at], -1)  # of each sighting
         self._order: Ints | None = None
         self._seen: dict[int, Ints] = {}
@@ -127,9 +128,9 @@ class _Finder:
         pixels = []
         for row in (one, other):
             image = self._model.images[row]
-            camera, matrix = self._model.cameras[image.camera_id], image.world_to_camera()
+            camera = self._model.cameras[image.camera_id]
             with np.errstate(all="ignore"):
-                local = self._model.points.xyz[points] @ matrix[:3, :3].T + matrix[:3, 3]
+                local = self._model.points.xyz[points] @ self._rotations[row].T + image.translation
                 pixels.append(project(camera, local) / max(camera.width, camera.height))
         moved = pixels[1] - pixels[0]
         moved = moved[np.isfinite(moved).all(axis=1)]

@@ -40,7 +40,11 @@ class View:
     def pixels(self, xyz: Floats) -> Floats:
         """Return where the picture shows points [N, 3], [N, 2]; NaN behind the camera."""
         with np.errstate(all="ignore"):
-            local = xyz @ self.rotation.T + self.translation
+            return self.shown(xyz @ self.rotation.T + self.translation)
+
+    def shown(self, local: Floats) -> Floats:
+        """Return where the picture shows points [N, 3] in camera coordinates, [N, 2]; NaN behind the camera."""
+        with np.errstate(all="ignore"):
             shares = project(self.camera, local) / (self.camera.width, self.camera.height)
             shares[~(local[:, 2] > 0)] = np.nan
             height, width = self.picture.shape
@@ -75,10 +79,13 @@ class Squares:
     def seen(self, view: View, half: int) -> Floats:
         """Return the greys of the squares, [n, 2 half + 1, 2 half + 1]; NaN outside the picture."""
         steps = np.arange(-half, half + 1)
-        across = steps[:, None] * self.right[:, None]  # [n, s, 3]
-        along = steps[:, None] * self.down[:, None]
-        places = self.xyz[:, None, None] + along[:, :, None] + across[:, None]
-        return _sampled(view.picture, view.pixels(places.reshape(-1, 3))).reshape(len(self.xyz), len(steps), len(steps))
+        with np.errstate(all="ignore"):
+            middle = self.xyz @ view.rotation.T + view.translation
+            right, down = self.right @ view.rotation.T, self.down @ view.rotation.T
+            # [3, n, s, s]: a coordinate of all points in one piece is quicker than the three of each
+            middle, right, down = (each.T[:, :, None, None] for each in (middle, right, down))
+            local = middle + down * steps[:, None] + right * steps
+        return _sampled(view.picture, view.shown(local.reshape(3, -1).T)).reshape(local.shape[1:])
 
     def slopes(self, view: View) -> Floats:
         """Return by how many pixels of the picture a step moves, [n, 2 (x, y), 2 (right, down)]."""
@@ -146,7 +153,7 @@ def shifts(pair: Pair, one: View, other: View) -> Shifts:
     side, count = 2 * HALF + 1, 2 * REACH + 1
     windows = sliding_window_view(large, (side, side), axis=(1, 2))
     cross = np.einsum("nijab,nab->nij", windows, small) / side**2
-    spread = np.sqrt(np.maximum((windows**2).mean(axis=(3, 4)) - windows.mean(axis=(3, 4)) ** 2, 0))
+    spread = np.sqrt(np.maximum(_means(large**2, side) - _means(large, side) ** 2, 0))
     own = np.sqrt((small**2).mean(axis=(1, 2)))[:, None, None]
     with np.errstate(all="ignore"):
         table = np.where((spread >= _LEAST_STD) & (own >= _LEAST_STD), cross / (spread * own), -2.0)
@@ -156,6 +163,12 @@ def shifts(pair: Pair, one: View, other: View) -> Shifts:
     inner = (np.minimum(i, j) > 0) & (np.maximum(i, j) < count - 1) & (table[n, i, j] > -2)
     steps = np.stack([_summit(table, n, i, j, (0, 1)), _summit(table, n, i, j, (1, 0))], axis=1)
     return Shifts(found, np.where(inner, table[n, i, j], np.nan), np.where(inner[:, None], steps, np.nan))
+
+
+def _means(tables: Floats, side: int) -> Floats:
+    """Return the mean of each window of side x side of tables [n, s, s]: rows first, in a quarter of the sums."""
+    rows = sliding_window_view(tables, side, axis=2).mean(axis=3)
+    return sliding_window_view(rows, side, axis=1).mean(axis=3)
 
 
 def _summit(table: Floats, n: Ints, i: Ints, j: Ints, along: tuple[int, int]) -> Floats:
