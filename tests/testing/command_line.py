@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import fake_trainer
+import one_fork_server
 import typer.main
 
 from splatbatch import cli, reader, trainers
+from splatbatch.machine import supervisors
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -63,6 +65,7 @@ def surroundings(batch: FakeBatch | None) -> Iterator[None]:
     programs, readers = dict(trainers.TRAINERS), reader.USUAL
     constants: list[tuple[Any, str, Any]] = []
     reader.USUAL = READERS
+    supervisors._Server.start = one_fork_server.shared
     if batch:
         for name, value in (fake_trainer.CONSTANTS | batch.constants).items():
             module, constant = fake_trainer.constant_of(name)
@@ -77,6 +80,7 @@ def surroundings(batch: FakeBatch | None) -> Iterator[None]:
         os.environ.update(environment)
         trainers.TRAINERS.update(programs)
         reader.USUAL = readers
+        supervisors._Server.start = one_fork_server.START
         for module, constant, value in constants:
             setattr(module, constant, value)
         for number, handler in zip(SIGNALS, handlers, strict=True):
