@@ -115,6 +115,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # what takes long ends beside the rest
+    for (
+        item
+    ) in items:  # lines are counted of the quick tests alone: they are to reach nine tenths, and counting is dear
+        if is_slow(item):
+            item.add_marker(pytest.mark.no_cover)
 
 
 def is_asked_for(item: pytest.Item, config: pytest.Config) -> bool:
@@ -125,11 +130,16 @@ def is_asked_for(item: pytest.Item, config: pytest.Config) -> bool:
         return True
     if item.get_closest_marker("long"):
         return bool(config.getoption("--long"))
-    if slow := item.get_closest_marker("slow"):
-        quick = slow.kwargs.get("but", ())
-        is_quick = hasattr(item, "callspec") and item.callspec.id in ((quick,) if isinstance(quick, str) else quick)
-        return bool(config.getoption("--all") or config.getoption("--long")) or is_quick
-    return True
+    goes_on = config.getoption("--all") or config.getoption("--long")
+    return bool(goes_on) if is_slow(item) else not (goes_on and item.get_closest_marker("part"))
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Return whether a test is marked slow, and is not the case of it that runs all the same."""
+    if not (slow := item.get_closest_marker("slow")):
+        return False
+    quick = slow.kwargs.get("but", ())
+    return not (hasattr(item, "callspec") and item.callspec.id in ((quick,) if isinstance(quick, str) else quick))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

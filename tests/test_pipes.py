@@ -63,7 +63,9 @@ def put_pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
-@pytest.mark.parametrize("of", [pytest.param("all", marks=pytest.mark.slow), "two"])
+@pytest.mark.parametrize(
+    "of", [pytest.param("all", marks=pytest.mark.slow), pytest.param("two", marks=pytest.mark.part)]
+)
 @pytest.mark.parametrize("file", FILES)
 def test_a_pipe_in_place_of_a_file_holds_up_no_command(batch: FakeBatch, file: str, of: str) -> None:
     sections = {"masks/img3.png.png": {"scene": {"masks": "masks"}}, "holdout.txt": {"evaluation": HELD_OUT}}

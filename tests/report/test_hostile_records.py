@@ -30,7 +30,11 @@ for _ in range(900):
     DEEP = [DEEP]
 TOKENS = ["1e999", "-1e999", "1" + "0" * 400, str(2**63), "1e300", "-1", "NaN", '"abc"', "null", "[]", "{}", "true"]
 TOKENS += ["0.5", '"\\ud800"', '"\\u001b[2J"', '"attempt-01"', '["a", {"b": [1, null]}]', json.dumps(DEEP), '{"a": 1}']
-ROUNDS = [1, pytest.param(4, marks=pytest.mark.slow), pytest.param(48, marks=pytest.mark.long)]
+ROUNDS = [
+    pytest.param(1, marks=pytest.mark.part),
+    pytest.param(4, marks=pytest.mark.slow),
+    pytest.param(48, marks=pytest.mark.long),
+]
 """Another number of mistakes in every file each time."""
 
 

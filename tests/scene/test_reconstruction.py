@@ -143,7 +143,8 @@ def damage(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "count"), [("bin", 100), ("txt", 100), pytest.param("bin", 2000, marks=pytest.mark.slow)]
+    ("suffix", "count"),
+    [pytest.param("bin", 100, marks=pytest.mark.part), ("txt", 100), pytest.param("bin", 2000, marks=pytest.mark.slow)],
 )
 def test_damaged_files_end_in_a_model_or_in_an_error_that_names_the_file(
     tmp_path: Path, suffix: str, count: int
