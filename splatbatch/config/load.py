@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from os.path import normpath
@@ -25,7 +26,6 @@ from splatbatch.config.trainers.program_checks import check_programs
 from splatbatch.config.trainers.programs import Program
 from splatbatch.config.yaml.bounded import STDIN
 from splatbatch.config.yaml.gone import without_gone
-from splatbatch.config.yaml.meant import meant
 from splatbatch.config.yaml.mistakes import MOST_MISTAKES, Mistake, Mistaken, mistake, raise_all, validated
 from splatbatch.config.yaml.source import Source, dump, near, nearest, parse_value
 from splatbatch.errors import ConfigError
@@ -269,3 +269,22 @@ def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
         yield KEY, f"{folder}: is the scene itself (scene.source): name a folder of its own"
     elif folder / "patches" == patches:
         yield KEY, f"{folder}: the splats would be written among the patches of the scene: name a folder of its own"
+
+
+OWN = "x-"
+
+
+def meant(source: Source, sections: Collection[str]) -> Source:
+    """Return a source without keys that begin with x-, and without known sections and patches that are empty."""
+    tree = {key: value for key, value in source.tree.items() if not str(key).startswith(OWN)}
+    tree = _without_empty(tree, sections)
+    if isinstance(patches := tree.get("patches"), dict):
+        own = {name: {} if value is None else value for name, value in patches.items()}
+        tree["patches"] = {
+            name: _without_empty(value, sections) if isinstance(value, dict) else value for name, value in own.items()
+        }
+    return replace(source, tree=tree)
+
+
+def _without_empty(tree: dict[Any, Any], sections: Collection[str]) -> dict[Any, Any]:
+    return {key: value for key, value in tree.items() if value is not None or key not in sections}

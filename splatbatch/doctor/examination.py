@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from splatbatch.doctor import inventory
-from splatbatch.doctor.checks import OF_TRAINER, Finding, Machine, extras, of_job, of_kernels, of_machine, ok, problem
-from splatbatch.doctor.probe import probe, warm
+from splatbatch.doctor.checks import (
+    OF_TRAINER,
+    Finding,
+    Machine,
+    Probe,
+    extras,
+    of_job,
+    of_kernels,
+    of_machine,
+    ok,
+    problem,
+)
 from splatbatch.errors import ExecutorError, TrainerError
+from splatbatch.fields import texts
 from splatbatch.scene.footprint import Footprint
+from splatbatch.supervisor.ask import Answer, ask
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.footprints import footprints_of
 from splatbatch.tasks.forecast import check_place, forecast
 
 NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and the CPU needs no kernels"
+
+PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.cuda.warm"
+PROBE_S = 120.0
+WARM_S = 1800.0
+"""gsplat's build takes some minutes on a few cores; ours some seconds."""
+
+
+def probe(machine: Machine) -> Probe:
+    """Ask torch what it can do with the GPUs here."""
+    (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
+    if answer.record is None:
+        return Probe(error=f"torch does not start: {answer.error}")
+    record = answer.record
+    return Probe(
+        error=str(record.get("error") or ""),
+        launch_error=str(record.get("launch_error") or ""),
+        kernels_error=str(record.get("kernels_error") or ""),
+        has_gsplat=record.get("has_gsplat") is True,
+        **{name: texts(record.get(name)) for name in ("architectures", "lacking")},
+    )
+
+
+def warm(machine: Machine, wanted: Sequence[str]) -> list[Finding]:
+    """Build `kernels`, which are ours, or those of `gsplat`, side by side; return what came of each."""
+    answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
+    return [_built(name, answer) for name, answer in zip(wanted, answers, strict=True)]
+
+
+def _built(wanted: str, answer: Answer) -> Finding:
+    error = answer.error if answer.record is None else str(answer.record.get("error") or "")
+    name = f"build {wanted}"
+    if error:
+        return problem(name, error, "`splatbatch doctor` without --warm says what it lacks.", OF_TRAINER)
+    seconds = (answer.record or {}).get("seconds")
+    return ok(name, f"done in {seconds:.1f} s" if isinstance(seconds, int | float) else "done")
+
+
+def _visible(machine: Machine) -> dict[str, str]:
+    """Make exactly the GPUs that NVML lists visible, as attempts will see them."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(card.uuid for card in machine.presence.cards)}
 
 
 def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[Finding]:

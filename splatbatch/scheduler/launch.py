@@ -13,7 +13,7 @@ from splatbatch.files import Record
 from splatbatch.machine.protocol import Executor, Slot
 from splatbatch.scheduler import judge, wall
 from splatbatch.scheduler.judge import Order
-from splatbatch.scheduler.pace.pacer import NoDeadline, Pacer
+from splatbatch.scheduler.pacer import NoDeadline, Pacer
 from splatbatch.scheduler.running import Running, take_prepared
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import Attempt

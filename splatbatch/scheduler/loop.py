@@ -22,7 +22,7 @@ from splatbatch.scheduler.cancel import Cancellations
 from splatbatch.scheduler.disk_guard import DiskGuard
 from splatbatch.scheduler.finalize import Collected, Ending, Rules, collect, collected, write_down
 from splatbatch.scheduler.launch import Launcher, Unfit
-from splatbatch.scheduler.pace.pacer import Waiting
+from splatbatch.scheduler.pacer import Waiting
 from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from splatbatch.scheduler.pace.pacer import Pacer
+from splatbatch.scheduler.pacer import Pacer
 from splatbatch.scheduler.queue import Claimer, NobodyElse
 
 

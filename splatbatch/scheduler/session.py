@@ -20,7 +20,7 @@ from splatbatch.scene import footprint
 from splatbatch.scene.footprint import Extent, Footprint
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.pace.opened import pacer_of
+from splatbatch.scheduler.pacer import pacer_of
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.store.events import BatchEnded, BatchStarted, Forecasted, Paced, Unwell
 from splatbatch.store.ledger import Ledger

@@ -34,9 +34,8 @@ from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.ahead import Compiling, for_training
 from splatbatch.training.ending import StopRequest
 from splatbatch.training.evaluation.covered import covered_of
-from splatbatch.training.evaluation.evaluate import Evaluator
+from splatbatch.training.evaluation.evaluate import Evaluator, SplatFiles
 from splatbatch.training.evaluation.pictures import picture_views
-from splatbatch.training.evaluation.splat_file import SplatFiles
 from splatbatch.training.gaussians import chosen, export, first_values, from_splat, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of

@@ -16,7 +16,7 @@ from splatbatch.errors import ConfigError, OutputError
 from splatbatch.publish import film as filming
 from splatbatch.publish.film import Film
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.training.film.path import fly
+from splatbatch.training.film import fly
 
 
 def test_a_flight_is_smooth_and_passes_cameras_of_the_scene() -> None:

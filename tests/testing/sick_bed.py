@@ -21,7 +21,7 @@ from splatbatch.splats.ply import Gaussians
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.quality import Inspection
 from splatbatch.training.inspection.inspect import inspect
-from splatbatch.training.inspection.opened import open_subject
+from splatbatch.training.inspection.subject import open_subject
 
 
 @dataclass(frozen=True)

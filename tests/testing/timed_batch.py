@@ -17,7 +17,7 @@ from splatbatch.files import read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.pace.pacer import DeadlinePacer
+from splatbatch.scheduler.pacer import DeadlinePacer
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger

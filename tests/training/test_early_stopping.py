@@ -17,8 +17,7 @@ from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
 from splatbatch.store.records.metrics import Metrics
-from splatbatch.training.evaluation.early_stopping import EarlyStopping, halves_of, psnr_in, window_of
-from splatbatch.training.evaluation.plateau import Rule
+from splatbatch.training.evaluation.early_stopping import EarlyStopping, Rule, halves_of, psnr_in, window_of
 from splatbatch.training.gaussians import Parameters, to_parameters
 from splatbatch.training.photos.coarse import CoarseToFine
 from splatbatch.training.photos.views import Photo

@@ -15,7 +15,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.store.records.quality import Inspection, QualityFigure, grade
 from splatbatch.training.inspection import between, limits, surface
 from splatbatch.training.inspection.fidelity import Fidelity, blur_of
-from splatbatch.training.inspection.opened import open_subject
+from splatbatch.training.inspection.subject import open_subject
 
 CHEAP = ("floaters", "haze", "depth", "needles", "misregistered", "exposure")
 SEEDS = (111, 112)

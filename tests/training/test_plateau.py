@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from splatbatch.config import Recipe
-from splatbatch.training.evaluation.plateau import FEWEST_CHECKS, Rule, Series, gain_left_db, is_plateau
+from splatbatch.training.evaluation.early_stopping import FEWEST_CHECKS, Rule, Series, gain_left_db, is_plateau
 
 RULE = Rule(max_steps=30_000, in_a_row=2, least_gain_db=0.05)
 

@@ -25,9 +25,8 @@ from splatbatch.training.border.surroundings import surroundings_of
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import from_splat
 from splatbatch.training.photos.views import Folders, decode_views, with_covered
-from splatbatch.training.scene.measure import measure
+from splatbatch.training.scene.measure import Pair, measure, measured
 from splatbatch.training.scene.opened import open_scene
-from splatbatch.training.scene.summary import Pair, measured
 
 CPU = torch.device("cpu")
 RECIPE = Recipe.model_validate({"training": {"sh_degree": 1, "resolution": "1/4", "device": "cpu"}})

@@ -20,8 +20,8 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.colors import tone_in
 from splatbatch.training.ending import exit_code_of
 from splatbatch.training.evaluation.covered import covered_of
+from splatbatch.training.evaluation.evaluate import SplatFiles
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
-from splatbatch.training.evaluation.splat_file import SplatFiles
 from splatbatch.training.photos.views import Folders, decode_held_out, with_covered
 from splatbatch.training.session import open_device, versions
 

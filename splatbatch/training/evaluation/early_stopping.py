@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.plain_text import counted
-from splatbatch.training.evaluation.plateau import Rule, gain_left_db, is_plateau
 from splatbatch.training.loss import MOST_PSNR_DB
 from splatbatch.training.optim import LAST_MEANS_RATE
 from splatbatch.training.photos.coarse import CoarseToFine
@@ -35,6 +36,106 @@ WINDOW_PX, SMALLEST_WINDOW_PX = 512, 64
 """Sides of a window, at most and at least."""
 
 Record = dict[str, Any]
+
+CHECKS_PER_RUN = 250
+"""Every 120 of 30,000 steps. A check takes 1.1 steps (six photographs of caliterra-small on the CPU): 0.9 % of the time
+while there are checks."""
+TAIL_SHARE = 1 / 25
+EARLIEST_SHARE = 1 / 3
+"""Of the steps: no tail begins before. Until then the rate of the means is above a fifth of its first one, and what its
+fall will bring cannot be told from what was learned."""
+FEWEST_CHECKS = 9
+"""As many as three parameters need and noise makes useless, three times."""
+FALL_DB = 0.5
+"""From one check to the next: an opacity reset or a pruning, and no overfitting, which is slow. What was before says
+nothing of what is to come."""
+AIC_DIFFERENCE = 4.0
+CURVES = 16
+ROUNDING_DB2 = 1e-12
+"""Of sums of squares: where curves fit exactly, rounding must not choose among them."""
+
+Series = Sequence[tuple[int, float]]
+"""After which step, and the PSNR in dB."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a run of `max_steps` may end early."""
+
+    max_steps: int
+    in_a_row: int
+    """Checks by which too little is left to gain; 0: the run never ends early."""
+    least_gain_db: float
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Rule:
+        """Return the rule of a recipe."""
+        return cls(recipe.training.max_steps, recipe.stops_after(), recipe.evaluation.least_gain_db)
+
+    @property
+    def every(self) -> int:
+        """Return the steps between two checks."""
+        return max(1, self.max_steps // CHECKS_PER_RUN)
+
+    @property
+    def tail(self) -> int:
+        """Return the steps of the tail."""
+        return max(1, round(self.max_steps * TAIL_SHARE))
+
+    def is_check(self, step: int) -> bool:
+        """Return whether the splat is looked at after so many steps, once it is refined no more."""
+        return self.in_a_row > 0 and step % self.every == 0 and step + self.tail < self.max_steps
+
+
+def is_plateau(series: Series, rule: Rule) -> bool:
+    """Return whether the tail may begin after the last check of a series.
+
+    Args:
+        series: PSNR over the steps of a run, from where it is refined no more; figures that are not finite do not
+            count, and after one nothing ends.
+        rule: of the run.
+    """
+    if not rule.in_a_row or not series or series[-1][0] < EARLIEST_SHARE * rule.max_steps:
+        return False
+    if series[-1][0] + rule.tail >= rule.max_steps or len(series) < rule.in_a_row:
+        return False
+    latest = (series[: len(series) - back] for back in range(rule.in_a_row))
+    gains = [gain_left_db(one, rule) for one in latest]
+    return all(gain is not None and gain < rule.least_gain_db for gain in gains)
+
+
+def gain_left_db(series: Series, rule: Rule) -> float | None:
+    """Return how much PSNR all steps would gain over a tail that begins after the last check, in dB, at least 0.
+
+    None: nobody can tell, by fewer than `FEWEST_CHECKS` checks or after one that is not finite.
+    """
+    if not series or not math.isfinite(series[-1][1]):
+        return None
+    steps, psnr = _since_last_fall([one for one in series if math.isfinite(one[1])])
+    if len(steps) < FEWEST_CHECKS:
+        return None
+    tail_end, end = steps[-1] + rule.tail, float(rule.max_steps)
+    squares, gains = [], []
+    for bend in np.geomspace(2 * rule.every, rule.max_steps, CURVES):  # in steps
+
+        def curve(at: npt.NDArray[np.float64] | float, bend: float = float(bend)) -> npt.NDArray[np.float64]:
+            risen: npt.NDArray[np.float64] = -np.exp(-(np.asarray(at) - steps[0]) / bend)
+            return risen
+
+        shape, values = curve(steps) - curve(steps).mean(), psnr - psnr.mean()
+        height = max(0.0, float(shape @ values / (shape @ shape)))  # what falls is not expected to rise again
+        squares.append(float(((values - height * shape) ** 2).sum()))
+        gains.append(height * float(curve(end) - curve(tail_end)))
+    # n ln(squares) is the AIC of a fit with normal errors, up to what all of these curves have in common
+    most = min(squares) * math.exp(AIC_DIFFERENCE / len(steps)) + ROUNDING_DB2
+    return max(gain for gain, square in zip(gains, squares, strict=True) if square <= most)
+
+
+def _since_last_fall(series: Series) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    steps, psnr = np.array([one[0] for one in series], dtype=float), np.array([one[1] for one in series])
+    falls = np.flatnonzero(np.diff(psnr) < -FALL_DB)
+    first = int(falls[-1]) + 1 if len(falls) else 0
+    return steps[first:], psnr[first:]
 
 
 @dataclass(frozen=True)

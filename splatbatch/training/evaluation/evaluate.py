@@ -7,6 +7,7 @@ import math
 import resource
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splatbatch.config import Recipe
+from splatbatch.config import Offset, Recipe
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB
+from splatbatch.splats import read_header, read_splat
 from splatbatch.store.records.metrics import EarlierSplat
 from splatbatch.training import cuda
+from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
-from splatbatch.training.gaussians import Parameters
+from splatbatch.training.gaussians import Parameters, from_splat
 from splatbatch.training.loss import MOST_PSNR_DB, masked, of_what_counts, psnr, ssim
+from splatbatch.training.photos.frame import Frame
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
@@ -264,3 +268,36 @@ class MemoryPeaks:
         host = {"host_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
         highest = {f"{phase}_mib": -(-peak // MIB) for phase, peak in self._highest.items()}
         return highest | host if self._is_cuda else host
+
+
+@dataclass(frozen=True)
+class SplatFiles:
+    """What splats of a patch are measured on."""
+
+    photos: tuple[Photo, ...]
+    """Held out, on the device that renders."""
+    frame: Frame
+    recipe: Recipe
+    device: torch.device
+    offset: Offset
+    """That the splats lie in; a file that names none is taken to lie there."""
+    surroundings: Surroundings = NONE
+    is_evened: bool = False
+
+    def figures(self, path: Path, lpips: Lpips | None = None) -> Metrics:
+        """Return what `evaluate` finds of a splat, drawn with all the colours that its file has.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it is no splat, or lies in another frame.
+            TrainerError: a rendering is not finite.
+        """
+        if (there := read_header(path).offset) not in (self.offset, (0.0, 0.0, 0.0)):
+            raise ValueError(f"lies in another frame: offset {there}, not {self.offset}")
+        splat = read_splat(path)
+        degree = math.isqrt(splat.shN.shape[1] + 1) - 1
+        training = self.recipe.training.model_copy(update={"sh_degree": degree})
+        recipe = self.recipe.model_copy(update={"training": training})
+        with torch.inference_mode():
+            drawn = self.surroundings.drawn_with(from_splat(splat, self.frame, self.device))
+            return evaluate(drawn, self.photos, recipe, lpips, is_evened=self.is_evened) or {}

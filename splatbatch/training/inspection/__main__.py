@@ -18,7 +18,7 @@ from splatbatch.training.ending import exit_code_of
 from splatbatch.training.inspection.evidence.dropping import dropped, named
 from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.inspect import STAGES, inspect
-from splatbatch.training.inspection.opened import open_subject
+from splatbatch.training.inspection.subject import open_subject
 from splatbatch.training.session import open_device
 
 

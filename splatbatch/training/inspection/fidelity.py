@@ -1,4 +1,4 @@
-"""Fidelity: whether a splat shows held-out photographs better than a blur of them would, where others see the place."""
+"""Fidelity: whether held-out photographs are shown better than by a blur of them, and what was merely memorised."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
-from splatbatch.training.evaluation.evaluate import covered_psnr
+from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_on
 from splatbatch.training.inspection.subject import Look, Subject
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.spread import spread
 
 BLUR_PX = 8
 """Side of the squares whose mean colour makes a blur, in the small copies that are inspected."""
@@ -57,3 +58,20 @@ def blur_of(photo: Photo) -> Tensor:
     means = avg_pool2d(pixels, BLUR_PX, ceil_mode=True)
     size = (photo.view.height, photo.view.width)
     return interpolate(means, size=size, mode="bilinear", align_corners=False)[0].movedim(0, -1)
+
+
+MOST_VIEWS = 8
+
+
+def psnrs(subject: Subject, looks: tuple[Look, ...]) -> dict[str, float]:
+    """Return the PSNR of small copies of photographs, in dB; of those of which any pixel counts."""
+    small = [look.small for look in looks if look.small.counts()]
+    return {photo.name: psnr_on(subject.drawn, photo, subject.recipe) for photo in small}
+
+
+def gap_db(subject: Subject, held_out: dict[str, float]) -> float | None:
+    """Return by how much trained photographs are better than held-out ones; None without either."""
+    trained = psnrs(subject, spread(subject.training, MOST_VIEWS))
+    if not trained or not held_out:
+        return None
+    return statistics.fmean(trained.values()) - statistics.fmean(held_out.values())

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from splatbatch.store.records.quality import Inspection, as_numbers, grade
-from splatbatch.training.inspection import between, coverage, memorised, photographs, shapes, surface
+from splatbatch.training.inspection import between, coverage, photographs, shapes, surface
 from splatbatch.training.inspection.consistency import consistency
-from splatbatch.training.inspection.fidelity import fidelity
+from splatbatch.training.inspection.fidelity import fidelity, gap_db, psnrs
 from splatbatch.training.inspection.limits import (
     ERROR_TIMES,
     EXPOSED_STOPS,
@@ -98,12 +98,12 @@ def _shapes(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
 
 def _between(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
     found = between.between(subject, subject.points)
-    held_out, away = memorised.psnrs(subject, subject.holdout), coverage.distances(subject)
+    held_out, away = psnrs(subject, subject.holdout), coverage.distances(subject)
     near = {name: psnr for name, psnr in held_out.items() if name not in subject.piece} or held_out
     shown = fidelity(subject)
     values = {
         "fidelity": Value(shown.worse_db, why=NOT_COVERED),
-        "memorised": Value(memorised.gap_db(subject, near)),
+        "memorised": Value(gap_db(subject, near)),
         "falloff": Value(coverage.falloff_db(held_out, away), why=ALL_NEAR),
     }
     if found:

@@ -1,9 +1,13 @@
-"""PSNR of a splat and of what came back of it from other formats, from where held-out photographs were taken."""
+"""`python -m splatbatch.training.formats SETTINGS RESULT`: what splats lose in other formats, into a JSON file.
+
+PSNR of a splat and of what came back of it from other formats, from where held-out photographs were taken.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +17,13 @@ from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
+from splatbatch.files import write_json
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.evaluation import ComparisonSettings
+from splatbatch.training.ending import exit_code_of
 from splatbatch.training.loss import MOST_PSNR_DB, masked, psnr
 from splatbatch.training.photos.views import Folders, Photo
 from splatbatch.training.rendering.rasterize import rasterize
@@ -98,3 +104,12 @@ def _store(path: Path, device: torch.device) -> Store:
         return Store(index_blocks(path), device, MOST_HELD)
     except (OSError, ValueError) as error:
         raise SceneError(f"{path}: cannot be read ({error})") from error
+
+
+def measure(settings: Path, result: Path) -> None:
+    """Compare, and write down the result."""
+    write_json(result, compare(ComparisonSettings.read(settings) or ComparisonSettings()))
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(lambda: measure(Path(sys.argv[1]), Path(sys.argv[2]))))

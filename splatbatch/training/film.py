@@ -1,30 +1,79 @@
-"""Draws a flight through a splat, all its colours included, one frame after the other."""
+"""`python -m splatbatch.training.film SETTINGS FRAMES`: draw a flight that a JSON file describes, as raw RGB."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.interpolate import CubicSpline
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
-from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.colmap.types import Camera, Floats, Image
 from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.evaluation import FilmSettings
-from splatbatch.training.film.path import Pose, fly
+from splatbatch.training.ending import exit_code_of
 from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.photographs import usual_unit
 from splatbatch.training.scene.store import Standpoint, Store
 from splatbatch.training.session import open_device
+from splatbatch.training.spread import spread
 
 MOST_HELD = 12_000_000
+
+MOST_KEYS = 12
+"""Cameras that the way leads past."""
+Pose = tuple[Floats, Floats]
+"""Where a camera stands, [3], and its rotation from the world, [3, 3]: rows right, down, forward."""
+
+
+def fly(images: Sequence[Image], num_frames: int) -> list[Pose]:
+    """Return the poses of a flight, at even distances; of fewer than two places one that stands still."""
+    keys = _in_order(images)
+    centers = np.array([image.center() for image in keys])
+    rotations = np.array([image.rotation() for image in keys])
+    steps = np.linalg.norm(np.diff(centers, axis=0), axis=1)
+    kept = np.concatenate([[True], steps > 1e-9 * max(float(steps.sum()), 1e-300)])  # a rig's cameras may share a place
+    centers, rotations = centers[kept], rotations[kept]
+    if len(centers) < 2:
+        return [(centers[0], rotations[0])] * num_frames
+    way = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(centers, axis=0), axis=1))])
+    at = np.linspace(0, way[-1], num_frames)
+    places = CubicSpline(way, centers)(at)
+    turned = CubicSpline(way, rotations.reshape(-1, 9))(at).reshape(-1, 3, 3)
+    return [(place, upright(one)) for place, one in zip(places, turned, strict=True)]
+
+
+def upright(rotation: Floats) -> Floats:
+    """Return the rotation whose forward is a matrix's, and whose down is as near to its down as can be."""
+    forward = rotation[2] / max(float(np.linalg.norm(rotation[2])), 1e-12)
+    right = np.cross(rotation[1], forward)
+    right /= max(float(np.linalg.norm(right)), 1e-12)
+    return np.stack([right, np.cross(forward, right), forward])
+
+
+def _in_order(images: Sequence[Image]) -> list[Image]:
+    """Return some cameras, spread over all, each followed by the nearest that is left; the first stands at an end."""
+    sound = [image for image in images if np.isfinite(image.center()).all() and np.isfinite(image.rotation()).all()]
+    named = sorted(sound, key=lambda image: image.name)
+    left = list(spread(named, MOST_KEYS))
+    centers = np.array([image.center() for image in left])
+    middle = centers - centers.mean(axis=0)
+    longest = np.linalg.svd(middle, full_matrices=False)[2][0]
+    found = [left.pop(int((middle @ longest).argmin()))]
+    while left:
+        away = [float(np.linalg.norm(image.center() - found[-1].center())) for image in left]
+        found.append(left.pop(int(np.argmin(away))))
+    return found
 
 
 @torch.inference_mode()
@@ -74,3 +123,12 @@ def _view(pose: Pose, calibration: torch.Tensor, settings: FilmSettings, unit: f
     matrix[:3, 3] = torch.from_numpy(pose[1] @ moved)
     view = View(matrix.to(calibration.device), calibration, settings.width, settings.height)
     return view, Standpoint((x, y, z), unit)
+
+
+def film(settings: Path, frames: Path) -> None:
+    """Draw, and say in one line how fast it went."""
+    print(draw(FilmSettings.read(settings) or FilmSettings(), frames))  # noqa: T201 - the parent reads it
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(lambda: film(Path(sys.argv[1]), Path(sys.argv[2]))))

@@ -1,1 +1,0 @@
-"""A flight through a splat, frame by frame."""
