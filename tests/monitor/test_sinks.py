@@ -47,7 +47,14 @@ for experiment in client.search_experiments():
                       "params": data.params, "metrics": data.metrics, "loss": curve, "files": files})
 print(json.dumps(found))
 """
-
+BEGIN = """
+import sys
+from mlflow import MlflowClient
+client = MlflowClient(tracking_uri=sys.argv[1])
+(parent,) = [run for run in client.search_runs(["1"]) if not run.data.tags["splatbatch.attempt"]]
+client.create_run("1", tags={"mlflow.parentRunId": parent.info.run_id})
+"""
+"""Begins a run below that of the batch, and never ends it."""
 
 RUN = (
     "import runpy, sys; sys.path += sys.argv[1:]; "
@@ -125,12 +132,7 @@ def test_what_an_earlier_night_could_not_write_the_next_one_writes(batch: FakeBa
 @pytest.mark.slow
 def test_a_run_that_was_cut_off_is_removed_by_the_next_night(batch: FakeBatch, with_client: None) -> None:
     assert batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train").returncode == 0
-    (parent,) = [run for run in runs(batch) if not run["tags"]["splatbatch.attempt"]]
-    begin = (
-        "import sys, mlflow; c = mlflow.MlflowClient(sys.argv[1]); c.create_run('1', tags={sys.argv[2]: sys.argv[3]})"
-    )
-    store = f"sqlite:///{batch.folder}/mlflow.db"
-    subprocess.run([CLIENT, "-c", begin, store, "mlflow.parentRunId", parent["id"]], check=True)
+    subprocess.run([CLIENT, "-c", BEGIN, f"sqlite:///{batch.folder}/mlflow.db"], check=True)
     assert batch.run("train").returncode == 0
     assert sorted(run["tags"]["splatbatch.attempt"] for run in runs(batch)) == ["", "p0/1"]
 

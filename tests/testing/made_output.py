@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import math
@@ -147,6 +148,7 @@ def pictures(folder: AttemptFolder, psnr: float) -> None:
     write_json(folder.views, views)
 
 
+@functools.cache
 def landscape(rank: str, kind: str) -> bytes:
     rng = np.random.default_rng(RANKS.index(rank))
     small = rng.integers(0, 255, (40, 60, 3), dtype=np.uint8)
