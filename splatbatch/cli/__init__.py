@@ -10,7 +10,7 @@ import typer
 
 from splatbatch import terminal
 from splatbatch.cli import batch, quality, results, scene, shell
-from splatbatch.cli.app import app
+from splatbatch.cli.app import app, command_first
 from splatbatch.errors import Interrupted, OutputError, SceneError, SplatbatchError
 from splatbatch.plain_text import plain
 
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> Any:
     As a program it has those that only read watched: a mount that has stalled holds up none of them for ever.
     """
     terminal.open_closed_descriptors()
-    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    command = next((word for word in command_first(sys.argv[1:]) if not word.startswith("-")), "")
     if arguments is not None or command not in ONLY_READ or sys.platform != "linux":
         return _run(arguments)
     from splatbatch.reader import Hang, watched

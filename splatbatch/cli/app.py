@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Optional
 
@@ -53,18 +52,14 @@ class Grouped(Plain):
     """Commands in groups, in the order in which a batch comes by them; those of earlier versions are taken, too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take what was typed, an old name for the new one, with a line that says so."""
+        """Take what was typed, an old name for the new one, with a line that says so; --config may come first."""
         for old, new in RENAMED.items():
             words = old.split()
             if args[: len(words)] == words:
                 typer.echo(f"splatbatch {old}: is called `splatbatch {new}` now", err=True)
                 args = [*new.split(), *args[len(words) :]]
                 break
-        if args and args[0].partition("=")[0] in ("-c", "--config"):
-            num = 1 if "=" in args[0] else 2
-            command = shlex.join(["splatbatch", *args[num : num + 1], *args[:num], *args[num + 1 :]])
-            raise ConfigError(f"{args[0]}: stands before the command", f"It comes after it: {command}")
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, command_first(args))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section of the help for each group."""
@@ -77,6 +72,15 @@ class Grouped(Plain):
             if rows := [(name, _first_words(shown[name].help or "")) for name in names if name in shown]:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+def command_first(args: list[str]) -> list[str]:
+    """Return what was typed with a --config that stands before the command behind it."""
+    if not args or args[0].partition("=")[0] not in ("-c", "--config"):
+        return args
+    num = 1 if "=" in args[0] else 2
+    words = 2 if args[num : num + 1] == ["config"] else 1  # `config show`
+    return [*args[num : num + words], *args[:num], *args[num + words :]]
 
 
 def _no_type(**_: Any) -> str:

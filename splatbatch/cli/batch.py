@@ -144,7 +144,7 @@ def plan(
 
 @app.command()
 def train(
-    patches: options.PatchArguments = None,
+    patches: options.TrainedArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, train nothing.")] = False,
@@ -155,7 +155,7 @@ def train(
         bool, typer.Option("--detach", help="Train in the background: start a worker, and return.")
     ] = False,
 ) -> None:
-    """Train every patch that is not trained yet, or whose settings or inputs have changed."""
+    """Train every patch that is not trained yet, or whose settings or inputs have changed; or a folder."""
     if detached and not dry_run:
         from splatbatch.commands import train as detach
 

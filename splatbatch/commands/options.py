@@ -27,7 +27,7 @@ ConfigOption = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="The YAML, - for standard input; else $SPLATBATCH_CONFIG, else splat_config.yml.",
+        help="The YAML, or its folder; -: standard input. Else $SPLATBATCH_CONFIG, else splat_config.yml.",
     ),
 ]
 PatchOption = Annotated[  # the older way to name patches, taken still
@@ -37,6 +37,15 @@ PatchArguments = Annotated[
     Optional[list[str]],
     typer.Argument(
         autocompletion=patches_in, metavar="PATCH", help="Only these patches, as p5 p7.", show_default=False
+    ),
+]
+TrainedArguments = Annotated[
+    Optional[list[str]],
+    typer.Argument(
+        autocompletion=patches_in,
+        metavar="PATCH|FOLDER",
+        help="Only these patches, as p5 p7; or the folder of a scene, whose YAML is written where it has none.",
+        show_default=False,
     ),
 ]
 SplatArguments = Annotated[

@@ -15,7 +15,7 @@ from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.monitor.table import narrowed
 from splatbatch.night.prepare import begin, repair, verified
-from splatbatch.plain_text import counted, one_line, plain
+from splatbatch.plain_text import one_line, plain
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.settled.frame import FRAME, note, spans_of
@@ -100,4 +100,4 @@ def init(place: Path, out: Path | None) -> None:
     for told in begun.found.notes:
         typer.echo(one_line(told))
     next_one = f"splatbatch verify-dims --config {shlex.quote(str(begun.config))}"
-    typer.echo(one_line(f"{begun.config}: {counted(len(begun.found.patches), 'patch', 'es')}. Next: {next_one}"))
+    typer.echo(one_line(f"{begun.in_words()}. Next: {next_one}"))

@@ -116,6 +116,8 @@ def has_config(path: Path | None) -> bool:
 def find_config(path: Path | str | None) -> Path:
     """Return the config a command uses: the given one, else $SPLATBATCH_CONFIG, else splat_config.yml here.
 
+    A folder stands for the splat_config.yml in it.
+
     Raises:
         ConfigError: there is none.
     """
@@ -123,9 +125,10 @@ def find_config(path: Path | str | None) -> Path:
     if chosen == STDIN:
         return chosen
     if not chosen.is_file():
-        own = chosen / DEFAULT_CONFIG
+        if (own := chosen / DEFAULT_CONFIG).is_file():
+            return own
         hint = "Write one with `splatbatch init DIR`, or name yours with --config FILE (-: standard input)."
-        hint = f"Name the file in it: --config {own}" if own.is_file() else f"{near(chosen)} {hint}" if path else hint
+        hint = f"{near(chosen)} {hint}" if path else hint
         raise ConfigError(f"{chosen}: {'a folder, not a' if chosen.is_dir() else 'no such'} configuration file", hint)
     return chosen
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +36,7 @@ class Begun:
     """Empty: it found no work, as its log says."""
 
 
-def start_worker(batch: Batch, names: Sequence[str], *, verify: bool) -> Begun | WorkerRecord:
+def start_worker(batch: Batch, *, verify: bool) -> Begun | WorkerRecord:
     """Start a worker; where one is at work already, leave it at that, and return who it is.
 
     Raises:
@@ -55,6 +54,7 @@ def start_worker(batch: Batch, names: Sequence[str], *, verify: bool) -> Begun |
         return living[0]
     output.worker(LOCAL).parent.mkdir(exist_ok=True)
     log = output.worker(f"work-{uuid.uuid4().hex[:8]}").with_suffix(".log")
+    names = batch.names if len(batch.tasks) < len(batch.every) else ()
     no_verify = () if verify else ("--no-verify",)
     command = detached.command_of(("work", "--config", str(file), *no_verify, *names))
     return Begun(log, _await(detached.start(command, log), output, log))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,18 +13,21 @@ from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import write_text
 from splatbatch.machine.gpu import presence
+from splatbatch.plain_text import counted
 from splatbatch.scene.audit.audit import Audit, Audited
 from splatbatch.scene.finder import Layout, find_layout
 from splatbatch.scene.template import Kept, config_for
 from splatbatch.store.records.colors import SceneColors
 from splatbatch.store.records.frame import Frame
-from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.batch import Batch, FolderNamed, open_batch
 from splatbatch.tasks.task import patches_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.imports.capture import ImportOptions
     from splatbatch.scene.imports.importing import Imported
     from splatbatch.scene.repair import Repaired
+
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,10 @@ class Begun:
     config: Path
     found: Layout
 
+    def in_words(self) -> str:
+        """Return what was written."""
+        return f"{self.config}: {counted(len(self.found.patches), 'patch', 'es')}"
+
 
 def begin(place: Path, out: Path | None) -> Begun | str:
     """Write a commented YAML for the scene in a place, or around it; one that is there stays.
@@ -124,6 +131,30 @@ def begin(place: Path, out: Path | None) -> Begun | str:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
     configuration.load(target)  # for its errors
     return Begun(target, found)
+
+
+def open_or_begin(
+    config: Path | None, names: Sequence[str], changes: Mapping[str, Any], conditions: Sequence[str], tell: Tell
+) -> Batch:
+    """Open a batch to train; a folder that stands in place of patches gets its YAML first, as `init` writes it.
+
+    Raises:
+        SplatbatchError: as of `open_batch` and `begin`.
+    """
+    try:
+        return open_batch(config, names, changes, conditions)
+    except FolderNamed as named:
+        if config is not None or Path(names[0]) != named.folder:
+            raise
+        try:
+            begun = begin(named.folder, None)
+        except SceneError as error:
+            raise named from error
+        if isinstance(begun, str):
+            raise ConfigError(f"{named.folder}: no COLMAP model", begun) from named
+    for told in (*begun.found.notes, begun.in_words()):
+        tell(told)
+    return open_batch(begun.config, names[1:], changes, conditions)
 
 
 def _next_command(place: Path) -> str:

@@ -6,6 +6,7 @@ What audits and fingerprints patches is loaded by the methods that do so: `statu
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchError
 from splatbatch.plain_text import counted
-from splatbatch.scene.patches import find_patches
+from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.scene.photos.folders import is_folder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import TypedRecord
@@ -209,6 +210,14 @@ class Batch:
         return replace(self, tasks=tuple(task for task in self.tasks if task.name in wanted))
 
 
+class FolderNamed(ConfigError):
+    """A folder was named in place of a patch; `own` is where its YAML lies, or would."""
+
+    def __init__(self, folder: Path, own: Path, hint: str) -> None:
+        super().__init__(f"{folder}: a folder, not the name of a patch", hint)
+        self.folder, self.own = folder, own
+
+
 def open_batch(
     path: Path | str | None = None,
     names: Sequence[str] = (),
@@ -219,14 +228,27 @@ def open_batch(
 
     Args:
         path: of the YAML; None for the usual one.
-        names: of the patches that are meant, with or without a variant of the sweep; none for all.
+        names: of the patches that are meant, with or without a variant of the sweep; none for all. A folder that
+            stands first stands for the YAML in it.
         changes: settings that differ from the YAML.
         conditions: of the patches that are meant, as "variant=base".
 
     Raises:
         ConfigError: the YAML, a patch name, a change or a condition is wrong.
         SceneError: there are no patches.
+        FolderNamed: a folder without a YAML is named.
     """
+    try:
+        return _opened(path, names, changes, conditions)
+    except FolderNamed as named:
+        if path is not None or Path(names[0]) != named.folder or not named.own.is_file():
+            raise
+        return _opened(named.own, names[1:], changes, conditions)
+
+
+def _opened(
+    path: Path | str | None, names: Sequence[str], changes: Mapping[str, Any] | None, conditions: Sequence[str]
+) -> Batch:
     with _or_a_folder(names):
         file = configuration.find_config(path)
     config = configuration.load(file)
@@ -236,6 +258,7 @@ def open_batch(
         raise SceneError(configuration.placed(file, error.message), error.hint) from error
     config, patches = as_cut(config, patches, output)
     known = [patch.name for patch in patches]
+    names = [_of_folder(name, patches) for name in names]
     for name in config.patches:
         if name not in known:
             message = configuration.placed(file, f"patches.{name}: no such patch")
@@ -271,11 +294,22 @@ def _see_read(batch: Batch) -> None:
             raise ConfigError(message, hint)
 
 
+def _of_folder(name: str, patches: Sequence[Patch]) -> str:
+    """Return the patch whose folder is named, as a shell completes it; else what was named."""
+    folder = Path(name)
+    if os.sep not in name or not is_folder(folder):
+        return name
+    home = folder.resolve()
+    mine = (one.name for one in patches if one.name == home.name and one.sparse.resolve().is_relative_to(home))
+    return next(mine, name)
+
+
 @contextlib.contextmanager
 def _or_a_folder(names: Iterable[str]) -> Iterator[None]:
     """Say of a folder that was named where patches are that it is one, and what to do with it.
 
     Raises:
+        FolderNamed: one is.
         ConfigError: there is no configuration, or no such patch.
     """
     try:
@@ -284,22 +318,23 @@ def _or_a_folder(names: Iterable[str]) -> Iterator[None]:
         folder = next((Path(name) for name in names if is_folder(Path(name))), None)
         if folder is None:
             raise
-        raise ConfigError(f"{folder}: a folder, not the name of a patch", _what_to_name(folder)) from error
+        raise _folder_named(folder) from error
 
 
-def _what_to_name(folder: Path) -> str:
-    """Return the configuration of a folder; where it has none what lies in it, and the command that begins with it."""
+def _folder_named(folder: Path) -> FolderNamed:
+    """Return where the configuration of a folder lies; where it has none, what lies there and what begins with it."""
     from splatbatch.scene.finder import find_layout
 
+    own = folder / configuration.DEFAULT_CONFIG
     try:
-        found = None if (folder / configuration.DEFAULT_CONFIG).is_file() else find_layout(folder)
+        found = None if own.is_file() else find_layout(folder)
     except SceneError as error:
-        return f"{error.message}. {error.hint}"
-    top = found.top if found else folder
-    if (own := top / configuration.DEFAULT_CONFIG).is_file() or found is None:
-        return f"Name its configuration: --config {quote(str(own))}"
-    what = "; ".join((f"{top}: {counted(len(found.patches), 'patch', 'es')}", *found.notes))
-    return f"{what}. Write its configuration first: splatbatch init {quote(str(folder))}"
+        return FolderNamed(folder, own, f"{error.message}. {error.hint}")
+    own = found.top / configuration.DEFAULT_CONFIG if found else own
+    if own.is_file() or found is None:
+        return FolderNamed(folder, own, f"Name its configuration: --config {quote(str(own))}")
+    what = "; ".join((f"{found.top}: {counted(len(found.patches), 'patch', 'es')}", *found.notes))
+    return FolderNamed(folder, own, f"{what}. Write its configuration first: splatbatch init {quote(str(folder))}")
 
 
 def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
