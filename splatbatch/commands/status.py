@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,21 +17,23 @@ from rich.text import Text
 
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.engines.workers import EngineWorkers
-from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_table
+from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_view
 from splatbatch.night.status import Standings, index_of, spelled_crew, standings, statuses_of
 from splatbatch.plain_text import clock, one_line
+from splatbatch.scene.patches import spell
 from splatbatch.store.claims import at_work, lines_of
 from splatbatch.store.index import Index
 from splatbatch.store.lock import holder
 from splatbatch.store.workers import Watcher
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.status import PatchStatus, most_interesting, summary
+from splatbatch.tasks.status import PatchStatus, summary
 
 REDRAW_S = 2.0
 LINES_EVERY_S = 60.0
 LOOK_S = 0.5
 TO_MEND = ("failed", "refused")
 """States of which it is told why, and what to do."""
+MOST_NAMED = 8
 ENGINE_S = 8.0
 """Between two questions to an engine."""
 
@@ -59,17 +61,23 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     if options.as_json:
         return print_json(found.facts())
     console, statuses = open_console(), found.statuses
-    shown = most_interesting(statuses, room)
-    console.print(status_table(shown, console.width))
-    if len(shown) < len(statuses):
-        console.print(f"… and {len(statuses) - len(shown)} more: --json has all, a name shows one", markup=False)
-    lines = [f"{one.patch}: {one.in_words()}" for one in shown if one.state in TO_MEND]
-    lines += [f"{one.patch}: {warning}" for one in shown for warning in one.warnings]
+    console.print(status_view(statuses, console.width, room))
+    lines = alike((one.patch, one.in_words()) for one in statuses if one.state in TO_MEND)
+    lines += alike((one.patch, warning) for one in statuses for warning in one.warnings)
     named = [one for one in found.present if one in found.workers or one.is_quiet]
     for line in (*lines, *(one.in_words() for one in named), *found.crew.in_words()):
         console.print(one_line(line), markup=False)
     console.print(one_line(_last_line(found)), markup=False)
     return None
+
+
+def alike(told: Iterable[tuple[str, str]]) -> list[str]:
+    """Return what is told of patches as a line each; those that the same is told of share one."""
+    lots: dict[str, list[str]] = {}
+    for patch, words in told:
+        lots.setdefault(words.replace(f" {patch}", " PATCH"), []).append(patch)
+    first = {words: words.replace(" PATCH", f" {names[0]}") for words, names in lots.items()}
+    return [f"{spell(names, MOST_NAMED)}: {first[words]}" for words, names in lots.items()]
 
 
 @dataclass
@@ -129,7 +137,7 @@ def _show(watched: Watched) -> None:
             return _repeat(draw, watched)
 
     def write() -> float:
-        table = status_table(watched.statuses(), console.width)
+        table = status_view(watched.statuses(), console.width)
         console.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}", table, sep="\n")
         for line in watched.lines():
             console.print(line, markup=False)

@@ -27,12 +27,15 @@ from splatbatch.night.decided import Wish
 from splatbatch.night.detach import Begun, start_worker
 from splatbatch.night.elsewhere import is_elsewhere
 from splatbatch.night.night import Ended
+from splatbatch.night.prepare import open_or_begin
 from splatbatch.night.products import MergedScene
 from splatbatch.night.retry import check_savable, failed_only, kept_with_changes, save_kept, see_due
 from splatbatch.night.training import train as train_batch
 from splatbatch.night.work import open_as_worker
 from splatbatch.night.work import work as work_on
 from splatbatch.plain_text import one_line, plain
+from splatbatch.report.facts import Item
+from splatbatch.scene.patches import spell
 from splatbatch.store.records.evaluation import SceneEvaluation
 from splatbatch.store.records.publication import Publication
 from splatbatch.store.records.run import Afterwards
@@ -42,6 +45,7 @@ from splatbatch.tasks.status import PatchStatus, summary
 from splatbatch.tasks.tally import tally
 
 MOST_TABLES = 5
+MOST_ITEMS, MOST_NAMED = 8, 8
 HOW = "`splatbatch status --watch` shows it, `splatbatch cancel` ends it"
 
 
@@ -68,7 +72,7 @@ def train(
     assignments: Sequence[str] = (),
 ) -> None:
     """Train what is not trained, and do what follows; exit with 0 if every patch is trained, with 1 if not."""
-    batch = open_batch(config, names, changes_of(assignments), only)
+    batch = open_or_begin(config, names, changes_of(assignments), only, tell)
     if is_elsewhere(batch.config.executor) and (only or assignments):
         if only:
             raise ConfigError(f"train --only {only[0]}: workers take patches by name", "Name them: p0@base …")
@@ -179,11 +183,13 @@ def _lines(ended: Ended) -> list[str]:
         lines.append(f"{_tally(done, requested, 'patches')} trained; kept as they were: {', '.join(kept)}")
     else:
         lines.append(summary(statuses))
-    for one in statuses:
-        if one.state != "trained" and (one.cause or one.advice):
-            lines.append(f"  {one_line(f'{one.patch}: {one.in_words()}')}")
-        lines += [f"  {one_line(f'{one.patch}: warning: {warning}')}" for warning in one.warnings]
-    return lines
+    return lines + [line for item in ended.todo[:MOST_ITEMS] for line in _item(item)]
+
+
+def _item(item: Item) -> list[str]:
+    """Return what is to be done, or worth a look, and the command for it."""
+    who = f"{spell(item.patches, MOST_NAMED)}: " if item.patches else ""
+    return [one_line(f"{'to do' if item.kind == 'do' else 'worth a look'}: {who}{item.what}"), f"    {item.command}"]
 
 
 def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], what: str) -> str:
@@ -240,7 +246,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     """
     if only:
         raise ConfigError(f"train --detach --only {only[0]}: a worker takes patches by name", "Name them: p0@base …")
-    batch = open_batch(config, names)
+    batch = open_or_begin(config, names, {}, (), tell)
     if elsewhere.is_elsewhere(batch.config.executor):
         terminal.never_block()
         print_warnings(batch.config.warnings)
@@ -248,7 +254,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
         for words in (said, HOW) if said else ("nothing is left to be trained",):
             tell(words)
         return
-    match start_worker(batch, names, verify=verify):
+    match start_worker(batch, verify=verify):
         case Begun(log=log, name=""):
             typer.echo(plain(read_tail(log).strip()))
         case Begun(log=log, name=name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from splatbatch.failures.causes import in_words
 from splatbatch.plain_text import clock, one_line
+from splatbatch.scene.patches import spell
 from splatbatch.store.claims import AtWork, in_short, lines_of
 from splatbatch.tasks.status import PatchStatus, most_interesting
 from splatbatch.tasks.tally import tally
@@ -26,12 +28,16 @@ WIDE = 120
 BAR_WIDTH = 10
 MOST_ROWS, ROWS_OF_MORE = 200, 50
 """So many patches are all shown, of more so many; a row costs more than a millisecond to draw."""
-LONGEST = {"patch": 16, "state": 24}
-"""Widths on a narrow terminal: what follows is worth more than the rest of a long name."""
+LONGEST = {"patch": 16, "state": 12}
+"""Widths on a narrow terminal: what follows is worth more than the rest of a long name. A state has what is left."""
 COLOURS = {
     "trained": "green", "running": "cyan", "failed": "red", "refused": "red",
     "stopped": "yellow", "stale": "yellow",
 }  # fmt: skip
+FOLDED, MOST_ALIKE = ("refused", "stale", "waiting"), 5
+"""Of more equal ones in these states a line tells."""
+FIRST = ("failed", "refused", "running")
+LEAST_ROWS = 4
 GAP = 2
 """Between two columns."""
 
@@ -48,21 +54,46 @@ class Column:
     """Of columns that have no room, those of the least worth are dropped first."""
 
 
+def status_view(statuses: Sequence[PatchStatus], width: int, room: int = 1 << 30) -> Group:
+    """Return the patches as a table for a terminal of this width; equal ones, and those beyond `room`, as lines."""
+    lots: dict[tuple[str, ...], list[str]] = {}
+    for one in statuses:
+        if one.state in FOLDED:
+            lots.setdefault(_alike(one), []).append(one.patch)
+    lots = {key: names for key, names in lots.items() if len(names) > MOST_ALIKE}
+    rest = [one for one in statuses if one.state not in FOLDED or _alike(one) not in lots]
+    shown = most_interesting(rest, max(LEAST_ROWS, room - len(lots)))
+    lines = [f"{len(names)} {': '.join(filter(None, key))} ({spell(names, 4)})" for key, names in lots.items()]
+    if hidden := Counter(one.state for one in rest) - Counter(one.state for one in shown):
+        lines.append(f"… {hidden.total()} more: {', '.join(f'{num} {state}' for state, num in hidden.items())}")
+    words = [Text(one_line(line), no_wrap=True, overflow="ellipsis") for line in lines]
+    return Group(*([status_table(shown, width)] if shown or not lots else []), *words)
+
+
+def _alike(status: PatchStatus) -> tuple[str, ...]:
+    """Return what two patches have in common that need no row each."""
+    return (status.state, status.phase, in_words(status.cause), status.advice)
+
+
 def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
-    """Return the patches as a table for a terminal of this width."""
+    """Return a row for each patch, for a terminal of this width: what failed first, then what runs."""
     table = Table(box=None, pad_edge=False)
     has_nodes = len({one.node for one in statuses if one.node}) > 1
     columns = [column for column in COLUMNS if column.narrow or width >= WIDE]
-    if all(one.psnr_covered is None for one in statuses):
-        columns.remove(COVERED)
+    columns = [column for column in columns if any(column.cell(one) or column.is_text for one in statuses)]
     columns += [NODE] if has_nodes and width >= WIDE else []
     for column in columns:
-        longest = LONGEST.get(column.heading) if width < WIDE else None
+        longest = LONGEST.get(column.heading) if width < WIDE or column is STATE else None
         table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=True, max_width=longest)
     named = statuses if width >= WIDE else [replace(one, patch=elided(one.patch)) for one in statuses]
-    for status in named:
+    for status in sorted(named, key=lambda one: FIRST.index(one.state) if one.state in FIRST else len(FIRST)):
         table.add_row(*(column.cell(status) for column in columns), style=COLOURS.get(status.state, ""))
-    return narrowed(table, [column.worth for column in columns], width)
+    narrowed(table, [column.worth for column in columns], width)
+    state = next((one for one in table.columns if one.header == STATE.heading), None)
+    if state is not None:  # it has what others leave
+        rest = sum(_width(one) + GAP for one in table.columns if one is not state)
+        state.max_width = max(LONGEST["state"], width - rest)
+    return table
 
 
 def elided(name: str) -> str:
@@ -74,10 +105,10 @@ def elided(name: str) -> str:
 def live_view(statuses: Sequence[PatchStatus], width: int, height: int, workers: Sequence[AtWork] = ()) -> Group:
     """Return the table with a line about the batch below it and, of several workers, one each; as high as fits."""
     lines = [one_line(line) for line in lines_of(workers)]
-    shown = most_interesting(statuses, max(4, height - 6 - len(lines)))
     summary = "; ".join(filter(None, (batch_line(statuses), in_short(workers))))
     below = (Text(line, no_wrap=True, overflow="ellipsis") for line in lines)
-    return Group(status_table(shown, width), *below, Text(summary, style="bold", no_wrap=True, overflow="ellipsis"))
+    view = status_view(statuses, width, height - 6 - len(lines))
+    return Group(view, *below, Text(summary, style="bold", no_wrap=True, overflow="ellipsis"))
 
 
 def num_shown(num: int) -> int:
@@ -127,23 +158,22 @@ def figure(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-COVERED = Column("covered dB", lambda status: figure(status.psnr_covered, ".2f"), narrow=True, worth=7)
-"""Only where there is one."""
+STATE = Column("state", _state, narrow=True, is_text=True, worth=8)
 COLUMNS = (
     Column("patch", lambda status: _text(status.patch), narrow=True, is_text=True, worth=9),
-    Column("state", _state, narrow=True, is_text=True, worth=8),
+    STATE,
     Column("", _bar, narrow=True, is_text=True),
-    Column("", _share, narrow=True, worth=6),
-    Column("step", _step),
-    Column("it/s", lambda status: figure(status.steps_per_s, ".1f")),
+    Column("", _share, narrow=True, worth=2),
+    Column("step", _step, narrow=True, worth=7),
+    Column("it/s", lambda status: figure(status.steps_per_s, ".1f"), narrow=True, worth=5),
     Column("loss", lambda status: figure(status.loss, ".4f"), narrow=True),
-    COVERED,
-    Column("PSNR dB", lambda status: figure(status.psnr, ".2f"), narrow=True, worth=7),
+    Column("covered dB", lambda status: figure(status.psnr_covered, ".2f"), narrow=True, worth=4),
+    Column("PSNR dB", lambda status: figure(status.psnr, ".2f"), narrow=True, worth=4),
     Column("Gaussians", lambda status: figure(status.num_gaussians, ",d")),
     Column("GPU MiB", lambda status: figure(status.gpu_used_mib, ",d")),
     Column("°C", lambda status: figure(status.gpu_temperature_c, "d")),
-    Column("time", lambda status: clock(status.seconds), narrow=True, worth=5),
-    Column("to go", lambda status: clock(status.eta_s), worth=4),
+    Column("time", lambda status: clock(status.seconds), narrow=True, worth=3),
+    Column("to go", lambda status: clock(status.eta_s), narrow=True, worth=6),
     Column("attempt", lambda status: _text(status.attempt), is_text=True),
 )
 

@@ -22,14 +22,15 @@ from splatbatch.night.interruption import Budget, Interruption
 from splatbatch.night.status import standing_now
 from splatbatch.outcome import Made, Outcome
 from splatbatch.outcome import Trained as TrainedOutcome
-from splatbatch.reader import Fault, Hang, Patience, Refused, ToldToStop, answer
+from splatbatch.reader import Done, Fault, Hang, Patience, Refused, ToldToStop, answer
 from splatbatch.report import Now, build, write_facts, write_report
-from splatbatch.report.facts import Report
+from splatbatch.report.facts import Item, Report
 from splatbatch.scheduler.single import UNWRITTEN
 from splatbatch.store.claims import Claims
 from splatbatch.store.events import Event, NotifyFailed
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import holder
+from splatbatch.store.records.record import in_json
 from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.contents import Contents
@@ -73,6 +74,8 @@ class Ended:
     afterwards: tuple[Afterwards, ...] = ()
     signal: int = 0
     """Whoever wanted it to end has sent it."""
+    todo: tuple[Item, ...] = ()
+    """What the report says is to be done, or worth a look, of what was requested."""
 
     @classmethod
     def of(cls, batch: Batch, run: Run, standing: Standing) -> Ended:
@@ -185,8 +188,10 @@ class Night:
         """Write the report, show how it went, and tell people; console and lock are given back by now."""
         for one in self.made:
             self.show(one)
-        write_the_report(self.batch.whole(), self.shown)
-        self.show(ended)
+        items, names = write_the_report(self.batch.whole(), self.shown), {one.patch for one in ended.requested}
+        told = {one.words for one in ended.afterwards}
+        mine = (one for one in items if names.intersection(one.patches) or not (one.patches or one.what in told))
+        self.show(replace(ended, todo=tuple(mine)))
         self.tell_the_end(End(summary(ended.statuses), self.interruption.reason(), ended.afterwards))
         return replace(ended, signal=self.interruption.signal)
 
@@ -221,13 +226,16 @@ def tracking(batch: Batch, _: Standing) -> Sink:
     return MlflowSink(batch.config.tracking, batch.output, batch.path.resolve().parent, settings)
 
 
-def write_the_report(batch: Batch, standing: Standing) -> None:
-    """Write the report; that it cannot be must not hide how the batch went, nor keep anybody from being told."""
+def write_the_report(batch: Batch, standing: Standing) -> tuple[Item, ...]:
+    """Write the report, and return what it says is to be done.
+
+    That it cannot be written must not hide how the batch went, nor keep anybody from being told.
+    """
     names, settings = batch.names, batch.config
     variants = settings.variants.values()
 
-    def write(_: str) -> None:
-        write_report(batch.output, names, variants, settings.output.previews_mib, standing=standing)
+    def write(_: str) -> Any:
+        return in_json(write_report(batch.output, names, variants, settings.output.previews_mib, standing).todo)
 
     match answer(write, ""):
         case Refused(error=error):
@@ -238,9 +246,10 @@ def write_the_report(batch: Batch, standing: Standing) -> None:
             words = f"a fault of splatbatch itself: {words}; please report it, with {batch.output.fault}"
         case Hang() as hang:
             words = f"{hang.path or 'a file'} does not answer"
-        case _:
-            return
+        case Done(value=items):
+            return tuple(Item(**{**one, "patches": tuple(one["patches"])}) for one in items)
     tell(f"the report could not be written ({words})")
+    return ()
 
 
 def report(batch: Batch) -> Report:

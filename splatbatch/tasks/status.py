@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from splatbatch.failures.causes import spelled
 from splatbatch.machine.orphans import has_died
 from splatbatch.reader import fault_of
-from splatbatch.scene.patches import natural_key
+from splatbatch.scene.patches import natural_key, spell
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.endings import Endings
 from splatbatch.store.events import AttemptEnded, Refused
@@ -149,7 +149,7 @@ def summary(statuses: Sequence[PatchStatus]) -> str:
     line = f"{tally({one.patch: one.state == 'trained' for one in statuses})} trained"
     for state in STATES[1:]:
         names = [status.patch for status in statuses if status.state == state]
-        line += f"; {state}: {', '.join(names)}" if names else ""
+        line += f"; {state}: {spell(names)}" if names else ""
     return line
 
 

@@ -78,12 +78,23 @@ def test_variants_of_a_patch_can_be_told_apart_on_a_narrow_terminal() -> None:
 
 def test_a_narrow_terminal_shows_what_matters_and_a_wide_one_everything() -> None:
     narrow, wide = (ESCAPES.sub("", shown([RUNNING, FAILED], width)) for width in (80, 200))
-    for words in ("running (train)", "40%", "0.0831", "24.50", "0:01:01", "failed (the GPU was"):
+    for words in ("running (train)", "1200/3000", "101.5", "0:00:18", "24.50", "0:01:01", "failed (the GPU was"):
         assert words in narrow
         assert words in wide
-    for words in ("1200/3000", "101.5", "912,345", "9,123", "71", "attempt-02", "0:00:18"):
+    for words in ("40%", "0.0831", "912,345", "9,123", "71", "attempt-02"):
         assert words in wide
     assert "912,345" not in narrow
+
+
+@pytest.mark.parametrize("width", [48, 60, 80, 120, 200])
+def test_equal_rows_are_one_and_push_nothing_out(width: int) -> None:
+    why = "training.max_steps 1000 -> 1200, evaluation.holdout_every 8 -> 4"
+    stale = [PatchStatus(f"q{number}", "stale", cause=why) for number in range(47)]
+    trained = [PatchStatus(f"t{number}", "trained") for number in range(30)]
+    said = ESCAPES.sub("", shown([*stale, RUNNING, FAILED, *trained], width))
+    assert all(words in said for words in ("1200/3000", "101.5", "0:00:18", "47 stale: training.max_steps 1000"))
+    assert "… 9 more: 9 trained" in said
+    assert [line.split()[0] for line in said.splitlines()[:3]] == ["patch", "p6", "p5"]
 
 
 def test_without_colours_the_table_says_the_same() -> None:
