@@ -32,6 +32,8 @@ def scene(
         "scene"
     ),
     max_images: options.MaxImagesOption = None,
+    overlap: options.OverlapOption = 0.15,
+    grid: options.GridOption = "",
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Merge even if patches are missing; there are holes then.")
     ] = False,
@@ -45,7 +47,9 @@ def scene(
 ) -> None:
     """Split, train, merge and evaluate a COLMAP scene in one go; run it again, and it goes on where it ended."""
     from splatbatch.commands.scene import scene as whole
+    from splatbatch.commands.scene import split as splitting
     from splatbatch.night.scene import SceneOptions
 
-    wanted = SceneOptions(source, images, out, max_images, tuple(settings or ()), allow_missing, clean)
+    cuts = splitting.options_for(splitting.Cuts(max_images, overlap, grid, None, ""), 0.0, 0)
+    wanted = SceneOptions(source, images, out, cuts, tuple(settings or ()), allow_missing, clean)
     whole.scene(wanted)

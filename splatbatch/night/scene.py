@@ -45,7 +45,7 @@ class SceneOptions:
     images: Path | None
     out: Path
     """Patches, YAML and output go into this folder."""
-    max_images: int | None = None
+    cuts: SplitOptions = SplitOptions()
     settings: tuple[str, ...] = ()
     """As "training.max_steps=7000", written into the YAML."""
     allow_missing: bool = False
@@ -149,13 +149,13 @@ def _cut(options: SceneOptions, show: Show) -> None:
     """Cut the scene, unless it is cut already as it was asked for."""
     patches = options.patches
     before = partition_of(patches) if patches.is_dir() else None
-    is_as_asked = before is not None and options.max_images is None
+    is_as_asked = before is not None and options.cuts == SplitOptions()
     if before is not None and is_as_asked and before.source.resolve() == find_source(options.source).resolve():
         check_scene(before)
         say("split: 1 of 4: the scene is cut already")
         return
     say("split: 1 of 4")
-    asked = SplitRequest(options.source, options.images, patches, SplitOptions(options.max_images), trained_in(patches))
+    asked = SplitRequest(options.source, options.images, patches, options.cuts, trained_in(patches))
     show(split(asked, dry_run=False))
 
 

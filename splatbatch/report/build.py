@@ -37,6 +37,7 @@ from splatbatch.tasks.settled.every import words_of_report
 from splatbatch.tasks.settled.frame import FRAME, note
 from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
+from splatbatch.tasks.tally import counting
 
 SETUP = ("start", "load", "init")
 OfAttempt = events.AttemptStarted | events.Gate | events.AttemptEnded | events.Retried | events.GaveUp
@@ -196,11 +197,12 @@ def build(
     runs = _runs(said)
     patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
     audits = [record for record in said if record["event"] == events.Audited.name]
+    counted = set(counting([one.patch for one in statuses]))
     scene = scene_facts(output, standing.patches_folder) if standing else None
     report = Report(
         output=str(output.path),
         summary=summary(statuses),
-        counts={state: sum(status.state == state for status in statuses) for state in STATES},
+        counts={state: sum(one.state == state and one.patch in counted for one in statuses) for state in STATES},
         patches=patches,
         sweep=compare(patches, variants),
         runs=runs,

@@ -323,6 +323,8 @@ class CutScene(SceneMap):
     """Without photographs and seams."""
     is_stale: bool = False
     """It was merged again since it was measured."""
+    splat: str = ""
+    """The merged splat; empty as long as there is none."""
     behind: str = ""
     """Why the merged scene has nothing of its backdrop; empty where it has, or nothing was merged."""
     quality: Quality | None = None

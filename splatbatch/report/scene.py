@@ -73,6 +73,7 @@ def scene_facts(output: OutputFolder, patches: Path) -> CutScene | None:
         seams=_seams(partition, found),
         evaluation=replace(measured, photos={}, seams=()) if measured else None,
         is_stale=measured is not None and _is_older(output, merged, measured),
+        splat=str(output.scene.splat) if merged else "",
         behind=behind_in_words(merged) if merged else "",
         quality=quality_of_scene(output.scene),
     )

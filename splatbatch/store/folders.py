@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from splatbatch.store.records.merge import Merge
 
 SPLAT, RESULT, ACCEPTED = "splat.ply", "result.json", "accepted"
+PREVIEW = "preview.compressed.ply"
+"""Beside a splat: what a report opens of it."""
 BACKDROP = "backdrop"
 """The task, and the folder, of the whole scene that is drawn behind its patches."""
 _PREFIX_LENGTH = len(ATTEMPT_PREFIX)
@@ -73,7 +75,7 @@ class PatchFolder(SplatFolder):
 
     result = FileIn(RESULT)
     """Its manifest; written after the splat, so that a manifest never stands without its product."""
-    preview = FileIn("preview.compressed.ply")
+    preview = FileIn(PREVIEW)
     """The report: a few MB of the splat, to look at in the page."""
 
     def accepted(self, number: int) -> Path:

@@ -11,14 +11,14 @@ from splatbatch.store.records.merge import Merge
 
 def tally(done: Mapping[str, bool], what: str = "patches") -> str:
     """Return how many of some patches are done, as "3 of 4 patches", or "4 of 4 patches and the backdrop"."""
-    every = _counting(done)
+    every = counting(done)
     counts = f"{sum(done[name] for name in every)} of {len(every)} {what}".rstrip()
     return counts + (" and the backdrop" if BACKDROP not in every and done.get(BACKDROP) else "")
 
 
 def how_many(names: Collection[str]) -> str:
     """Return how many patches there are, as "4 patches and the backdrop"."""
-    every = _counting(names)
+    every = counting(names)
     return counted(len(every), "patch", "es") + (" and the backdrop" if len(every) < len(names) else "")
 
 
@@ -33,6 +33,6 @@ def behind_in_words(merged: Merge) -> str:
     )
 
 
-def _counting(names: Collection[str]) -> list[str]:
+def counting(names: Collection[str]) -> list[str]:
     """Return those that count; where nothing else is asked for, the backdrop does, too."""
     return [name for name in names if name != BACKDROP] or list(names)

@@ -185,7 +185,8 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
         evaluator.measure_first(to_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
         _write_figures(folder, scene, {**evaluator.to_record(), **made})
-        picture_views(folder, scene.surroundings.drawn_with(gaussians), scene.holdout, final, recipe)
+        with_all, by_name = scene.surroundings.drawn_with(gaussians), {photo.name: photo for photo in scene.holdout}
+        picture_views(folder, lambda name: (with_all, by_name[name]), final, recipe)
         progress.phase("export")
     with contextlib.suppress(OSError):
         folder.checkpoint.unlink(missing_ok=True)

@@ -21,7 +21,15 @@ from splatbatch.report import write_report
 from splatbatch.report.charts.curves import MOST_POINTS, Chart, Curve, draw, thin
 from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import tag
-from splatbatch.report.page.pictures import ERROR_STOPS, FULL_ERROR, Budget, error_color, small_render, views_of
+from splatbatch.report.page.pictures import (
+    ERROR_STOPS,
+    FULL_ERROR,
+    Budget,
+    attempt_folder,
+    error_color,
+    small_render,
+    views_of,
+)
 from splatbatch.report.viewer.viewer import viewer_gz
 from splatbatch.store.layout import OutputFolder
 
@@ -239,9 +247,10 @@ def test_a_page_of_many_patches_is_quickly_made(tmp_path: Path) -> None:
 def test_pictures_are_left_out_when_the_page_is_full(tmp_path: Path) -> None:
     output = night(tmp_path)
     patch = ReportedPatch("p0", "trained", attempt="attempt-01")
-    assert len(list(views_of(output, patch, Budget(1 << 20)))) == 3
-    assert [view.count("<img") for view in views_of(output, patch, Budget(1000))] == [0]
-    assert list(views_of(output, replace(patch, attempt="../x"), Budget(1 << 20))) == []
+    folder = attempt_folder(output, patch)
+    assert len(list(views_of(folder, Budget(1 << 20)))) == 3
+    assert [view.count("<img") for view in views_of(folder, Budget(1000))] == [0]
+    assert attempt_folder(output, replace(patch, attempt="../x")) is None
 
 
 def test_pictures_that_are_none_are_left_out(tmp_path: Path) -> None:
@@ -250,7 +259,7 @@ def test_pictures_that_are_none_are_left_out(tmp_path: Path) -> None:
     pictures(folder, 20.0)
     folder.picture("worst", "render").write_bytes(b"<svg onload=alert(1)>")
     folder.picture("best", "photo").unlink()
-    assert len(list(views_of(made.output, ReportedPatch("p0", "trained", attempt="attempt-01"), Budget(1 << 20)))) == 1
+    assert len(list(views_of(folder, Budget(1 << 20)))) == 1
 
 
 def test_a_curve_is_thinned_but_keeps_its_peaks() -> None:

@@ -33,7 +33,8 @@ def photos(num: int, width: int = 48, height: int = 32) -> tuple[Photo, ...]:
 def write(folder: AttemptFolder, shown: tuple[Photo, ...]) -> dict[str, object]:
     gaussians = trainable(dtype=torch.float32)
     metrics = evaluate(gaussians, shown, Recipe())
-    picture_views(folder, gaussians, shown, metrics, Recipe())
+    by_name = {photo.name: photo for photo in shown}
+    picture_views(folder, lambda name: (gaussians, by_name[name]), metrics, Recipe())
     return read_json(folder.views) or {}
 
 

@@ -240,7 +240,7 @@ def test_what_a_mask_ignores_has_no_part_in_either_figure() -> None:
 def test_pictures_show_the_photograph_as_it_is_and_the_rendering_in_its_tone(tmp_path: Path) -> None:
     gaussians, seen, colors = rendered()
     photo, folder = as_photo(colors, tone_for(seen), seen), AttemptFolder(tmp_path)
-    picture_views(folder, gaussians, (photo,), evaluate(gaussians, [photo], Recipe()), Recipe())
+    picture_views(folder, lambda _: (gaussians, photo), evaluate(gaussians, [photo], Recipe()), Recipe())
     shown = {kind: np.asarray(Pillow.open(folder.picture("worst", kind))).astype(float) for kind in ("photo", "render")}
     assert np.abs(shown["photo"] - photo.pixels.numpy()).mean() < 5
     assert np.abs(shown["photo"] - shown["render"]).mean() < 0.5

@@ -76,10 +76,11 @@ def schema() -> None:
 def show(done: Split, out: Path, *, dry_run: bool) -> None:
     """Print how a scene is cut, or would be."""
     facts = done.facts()
+    total_cost = sum(cut.cost for cut in facts.patches) or 1.0
     table = open_table(("patch", "photographs", "held out", "points", "in its core", "cost", ""), ("patch", ""))
     for cut in facts.patches:
         figures = (f"{num:,}" for num in (cut.num_images, cut.num_test, cut.num_points, cut.num_core_points))
-        table.add_row(cut.name, *figures, f"{cut.cost:.1%}", STATES[cut.state])
+        table.add_row(cut.name, *figures, f"{cut.cost / total_cost:.1%}", STATES[cut.state])
     open_console().print(table)
     for name in facts.gone:
         typer.echo(one_line(f"{name}: is no more"))
@@ -87,7 +88,12 @@ def show(done: Split, out: Path, *, dry_run: bool) -> None:
     held = f"{counted(facts.num_test, 'photograph')} held out in every patch"
     piece = f", {facts.num_contiguous:,} in one piece" if facts.num_contiguous else ""
     total = f"{counted(len(facts.patches), 'patch', 'es')} of {counted(facts.num_photographs, 'photograph')}"
-    typer.echo(one_line(f"{total}, {held}{piece}; costs even within {facts.evenness:.2f}x"))
+    typer.echo(one_line(f"{total}, {held}{piece}"))
+    typer.echo(
+        f"together they cost {total_cost:.1f} times the scene as one patch; the dearest {facts.evenness:.2f} times the cheapest"
+    )
+    if len(facts.patches) == 1:
+        typer.echo(f"one patch: --max-images {max(facts.num_photographs // 2, 1)} asks for more, smaller ones")
     if dry_run:
         typer.echo("nothing was written")
         return

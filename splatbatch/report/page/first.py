@@ -18,6 +18,7 @@ from splatbatch.report.workers import nodes_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.metrics import deciding, spell_figures
 from splatbatch.tasks.status import STATES
+from splatbatch.tasks.tally import counting
 
 LEAST_GAIN_DB = 0.005
 """Less reads as nothing."""
@@ -44,8 +45,14 @@ def contact_sheet(
     output: OutputFolder, patches: Sequence[ReportedPatch], links: Mapping[str, str], budget: Budget
 ) -> Html:
     """Return the sheet; nothing where nobody has left a picture."""
-    tiles = [_tile(output, patch, links[patch.patch], budget) for patch in worst_first(patches)]
+    tiles = [_tile(output, patch, links[patch.patch], budget) for patch in worst_first(alone(patches))]
     return tag("ol", *tiles, class_="sheet") if any("<img" in tile for tile in tiles) else Html("")
+
+
+def alone(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
+    """Return the patches without the backdrop, which counts as none of them."""
+    named = set(counting([patch.patch for patch in patches]))
+    return [patch for patch in patches if patch.patch in named]
 
 
 def worst_first(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
@@ -89,7 +96,7 @@ def patch_table(patches: Sequence[ReportedPatch], links: dict[str, str]) -> Html
     left_out |= set() if len(nodes_of(patches)) > 1 else {NODE}
     left_out |= set() if any(patch.gain_db is not None for patch in patches) else {CHANGE}
     headings = [heading for heading in HEADINGS if heading not in left_out]
-    rows = [_row(patch, links[patch.patch], left_out) for patch in failures_first(patches)]
+    rows = [_row(patch, links[patch.patch], left_out) for patch in failures_first(alone(patches))]
     box = tag("input", type="search", id="filter", placeholder="p3, failed, cuda…", autocomplete="off")
     words = tag("label", "Filter ", box, for_="filter")
     said = tag("span", class_="quiet", id="filtered", role="status")
@@ -132,12 +139,12 @@ def _notes(patch: ReportedPatch) -> list[Html]:
     return notes + [tag("span", warning, class_="mark") for warning in patch.warnings[:2]]
 
 
-def first_screen(report: Report, links: Mapping[str, str]) -> Html:
-    """Return the head of the page."""
+def first_screen(report: Report, links: Mapping[str, str], scene: Html) -> Html:
+    """Return the head of the page; `scene` is the merged one, if there is one."""
     beside = _map(report, links)
     parts = [tag("section", *_todo(report.todo, links), class_="todo", aria_label="What to do")]
     parts += [tag("section", *beside, aria_label="From above")] if beside else []
-    return join([_header(report), tag("div", *parts, class_="first")])
+    return join([_header(report), scene, tag("div", *parts, class_="first")])
 
 
 def _header(report: Report) -> Html:
@@ -158,7 +165,7 @@ def _header(report: Report) -> Html:
 
 
 def _totals(report: Report) -> Iterator[tuple[str, str]]:
-    patches = report.patches
+    patches = alone(report.patches)
     if covered := [patch.psnr_covered for patch in patches if patch.psnr_covered is not None]:
         yield "dB mean PSNR on covered pixels", f"{statistics.fmean(covered):.2f}"
         yield "dB in the worst patch", f"{min(covered):.2f}"

@@ -202,8 +202,10 @@ for (const button of all("button.copy")) {
 }
 
 const unfold = () => {
-  const target = document.getElementById(location.hash.slice(1));
-  if (target?.localName === "details") target.open = true;
+  const target = document.getElementById(location.hash.slice(1)), folded = target?.closest("details:not([open])");
+  if (!folded) return;
+  folded.open = true;
+  target.scrollIntoView();
 };
 addEventListener("hashchange", unfold);
 document.addEventListener("click", event => { if (event.target.closest("a")) setTimeout(unfold); });

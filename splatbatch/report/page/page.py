@@ -19,7 +19,7 @@ from splatbatch.report.page.html import Html, document, join, table, tag
 from splatbatch.report.page.inspection import quality_section
 from splatbatch.report.page.patch_section import patch_section, variants_side_by_side
 from splatbatch.report.page.pictures import Budget
-from splatbatch.report.page.scene_section import scene_section, workers_section
+from splatbatch.report.page.scene_section import merged_scene, scene_section, workers_section
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.metrics import deciding
@@ -31,6 +31,8 @@ STRIP_BYTES = 1 << 20
 RUNNING = ("patch", "phase", "", "step", "loss", "covered dB", "PSNR dB", "steps/s", "to go", "GPU", "node")
 """Columns of what is in training, which live.js fills."""
 MOST_WARNINGS = 200
+FEW = 12
+"""Patches; of more a telephone shows those sections alone that are open."""
 MOST_PATCHES = 500
 """No browser and nobody takes in thousands of sections; report.json has them all."""
 
@@ -71,24 +73,28 @@ def _parts(report: Report, previews: Previews, folders: Folders) -> Iterator[Htm
     # the poorest patch takes of the budget first
     by_psnr = sorted(shown, key=_psnr)
     sections = {patch.patch: patch_section(patch, links[patch.patch], budget, previews) for patch in by_psnr}
-    yield first_screen(report, links)
+    yield first_screen(report, links, merged_scene(report, previews, budget))
     yield from _section(
         "Deadline", join(tag("p", words) for words in (report.deadline.words if report.deadline else ()))
     )
     yield from _section("After the training", join(tag("p", one.words) for one in report.afterwards))
     yield from _section("Comparison", comparison(report.sweep))
-    yield from _section("Pictures", contact_sheet(output, shown, links, small))
+    views = {name: f"{link}-views" if f'id="{link}-views"' in sections[name] else link for name, link in links.items()}
+    yield from _section("Pictures", contact_sheet(output, shown, views, small))
     yield from _section("Patches", patch_table(shown, links))
     yield from _left_out(len(report.patches) - len(shown))
     yield from (tag("p", lack, class_="quiet") for lack in _lacks(report, previews))
     yield from _section("Timeline", join(timelines(report, links)))
     yield from _section("Workers", workers_section(report.workers))
     yield from _section(
-        "Scene", join([scene_section(report), *quality_section(report.scene.quality if report.scene else None, budget)])
+        "Seams", join([scene_section(report), *quality_section(report.scene.quality if report.scene else None, budget)])
     )
     if report.sweep:
         yield from _section("Variants side by side", join(variants_side_by_side(output, shown, small)))
-    yield from _section("Patch by patch", join(sections[name] for name in links))
+    many = "many" if len(links) > FEW else None
+    yield from _section(
+        "Patch by patch", tag("div", *(sections[name] for name in links), class_=many) if links else Html("")
+    )
     yield from _section("Colours", color_strip(report.colors, folders, Budget(STRIP_BYTES)))
     yield from _section("Audit", join(_audit(report.audit)))
     yield from _section("Settings", join(_settings(report)))

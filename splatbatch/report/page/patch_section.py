@@ -127,16 +127,16 @@ def patch_section(patch: ReportedPatch, link: str, budget: Budget, previews: Pre
         tag("span", " · ".join(_key_figures(patch)), class_="quiet"),
     ]
     charts = [draw(chart) for chart in charts_of(previews.output.patch(patch.patch).attempts())]
-    views = list(views_of(previews.output, patch, budget))
+    views = list(views_of(attempt_folder(previews.output, patch), budget))
     parts = [
+        previews.of(patch),
         *(tag("p", mark, class_="mark") for mark in patch.outliers),
         *_trouble(patch),
         *(tag("p", f"{words[0].upper()}{words[1:]}.", class_="quiet") for words in patch.ended_early),
         *quality_section(patch.quality, budget),
-        previews.of(patch),
         *attempts_section(patch),
         *attempts_side_by_side(previews.output, patch, budget),
-        *([tag("div", *views, class_="views"), error_legend()] if views else []),
+        *([tag("div", *views, class_="views", id=f"{link}-views"), error_legend()] if views else []),
         tag("div", *charts, class_="curves"),
         _history(patch),
         *_made_with(patch),

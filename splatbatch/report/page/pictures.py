@@ -41,9 +41,8 @@ class Budget:
         return True
 
 
-def views_of(output: OutputFolder, patch: ReportedPatch, budget: Budget) -> Iterator[Html]:
-    """Yield the held-out views of a trained patch, the worst first, as far as the budget goes."""
-    folder = attempt_folder(output, patch)
+def views_of(folder: AttemptFolder | None, budget: Budget) -> Iterator[Html]:
+    """Yield the held-out views that an attempt has pictured, the worst first, as far as the budget goes."""
     for rank, view in folder.read_views().ranked() if folder else ():
         pictures = [read_picture(folder.picture(rank, kind)) for kind in KINDS] if folder else []
         if not all(pictures):

@@ -6,14 +6,17 @@ On the map are patches by state and PSNR, seams by their step, cameras, held-out
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from splatbatch.plain_text import counted
 from splatbatch.report import facts
 from splatbatch.report.page.html import Attribute, Html, join, number, table, tag
+from splatbatch.report.page.pictures import Budget, views_of
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import SIGNS, duration
+from splatbatch.report.viewer.viewer import Previews
 from splatbatch.report.workers import HEADINGS
 from splatbatch.store.records.metrics import deciding
 
@@ -197,18 +200,37 @@ def _legend(scene: facts.SceneMap) -> list[str]:
     return [words, *samples] if samples else [words.removesuffix("Seams: ")]
 
 
-def scene_section(report: facts.Report) -> Html:
-    """Return what there is to see of a scene that was cut into patches; nothing where none was."""
+def merged_scene(report: facts.Report, previews: Previews, budget: Budget) -> Html:
+    """Return the merged splat: what it is worth, where it lies, how it looks, how its patches meet."""
     scene = report.scene
     if not scene:
         return Html("")
     if scene.problem:
         return tag("p", scene.problem, class_="mark")
-    parts = [tag("p", in_words(scene))]
-    parts += [tag("p", note, class_="mark") for note in _lacking(scene)]
+    parts, whole = [tag("h2", "The scene"), tag("p", in_words(scene))], previews.output.scene
+    if scene.splat:
+        pictured = (one for one in reversed(whole.evaluating.attempts()) if one.read_views().ranked())
+        attempt = None if scene.is_stale else next(pictured, None)
+        parts += [tag("p", scene.splat, class_="quiet files"), previews.stage("scene", whole.splat, attempt)]
+        if views := list(views_of(attempt, budget)):
+            parts += [tag("div", *views, class_="views")]
+    if scene.seams:
+        counts = Counter(GRADES[seam.grade] or "not measured" for seam in scene.seams)
+        words = ", ".join(f"{num} {name}" for name, num in counts.items())
+        parts.append(tag("p", tag("a", counted(len(scene.seams), "seam"), href="#seams"), f": {words}."))
+    return tag("section", *parts, aria_label="The scene")
+
+
+def scene_section(report: facts.Report) -> Html:
+    """Return how the patches of a scene meet; nothing where none was cut."""
+    scene = report.scene
+    if not scene or scene.problem:
+        return Html("")
+    parts = [tag("p", note, class_="mark") for note in _lacking(scene)]
     if scene.seams:
         rows = [_row(seam) for seam in scene.seams]
-        parts.append(table(("seam", "meets", *SEAM_FIGURES, "note"), rows, ("seam", "meets", "note"), name="Seams"))
+        seams = table(("seam", "meets", *SEAM_FIGURES, "note"), rows, ("seam", "meets", "note"), name="Seams")
+        parts.append(tag("div", seams, id="seams"))
     return join(parts)
 
 

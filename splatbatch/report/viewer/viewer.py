@@ -30,7 +30,7 @@ from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of, rotated
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import PatchFolder
+from splatbatch.store.folders import PREVIEW
 from splatbatch.store.layout import OutputFolder
 
 Vector = npt.NDArray[np.float64]  # [3]; a quaternion, w x y z: [4]
@@ -43,6 +43,8 @@ FLIGHT_WEIGHT = 0.1
 BUILT = ("web", "dist", "viewer.js.gz")
 MOST_PREVIEW_BYTES = 4 << 20
 """A larger file is none of ours."""
+MOST_SPLAT_BYTES = 1 << 30
+"""A larger one is read whole by nobody who waits for a report."""
 HOW = {
     "viewer": "3D: this installation has no viewer: install a wheel of a release, or build it where npm is.",
     "gsply": "3D: pip install 'splatbatch[web]', then `splatbatch report`.",
@@ -151,11 +153,18 @@ class Previews:
 
     def of(self, patch: ReportedPatch) -> Html:
         """Return the stage on which a trained patch opens; else a line that says how to see it, or nothing."""
-        if not self.are_wanted or not patch.splat or what_is_missing():
+        if not patch.splat:
             return Html("")
-        words = f"in full: splatbatch view {shlex.quote(patch.patch)}"
-        initial_camera = find_initial_camera(attempt_folder(self.output, patch))
-        preview = _read(self.output.patch(patch.patch), initial_camera.turn if initial_camera else UNTURNED)
+        folder = self.output.patch(patch.patch)
+        return self.stage(patch.patch, folder.splat, attempt_folder(self.output, patch))
+
+    def stage(self, name: str, splat: Path, attempt: AttemptFolder | None) -> Html:
+        """Return the stage on which a splat opens, seen from a camera of an attempt."""
+        if not self.are_wanted or what_is_missing():
+            return Html("")
+        words = f"in full: splatbatch view {shlex.quote(name)}"
+        initial_camera = find_initial_camera(attempt)
+        preview = _read(splat, initial_camera.turn if initial_camera else UNTURNED)
         if not preview or not self.budget.take(len(preview) * 4 // 3):
             return tag("p", f"3D, {words}", class_="quiet")
         self.num_shown += 1
@@ -172,17 +181,21 @@ class Previews:
         return tag("template", Html(base64.b64encode(viewer_gz()).decode()), id="viewer")
 
 
-def _read(folder: PatchFolder, turn: Floats) -> bytes:
+def _read(splat: Path, turn: Floats) -> bytes:
     """Return the preview beside a splat, made anew where it is older or spoilt; empty if it cannot be made."""
+    beside = splat.with_name(PREVIEW)
     try:
-        is_new = folder.preview.exists() and folder.preview.stat().st_mtime_ns >= folder.splat.stat().st_mtime_ns
-        if is_new and (preview := _kept(folder.preview)):
+        facts = splat.stat()
+        is_new = beside.exists() and beside.stat().st_mtime_ns >= facts.st_mtime_ns
+        if is_new and (preview := _kept(beside)):
             return preview
-        preview = make_preview(folder.splat, turn)
+        if facts.st_size > MOST_SPLAT_BYTES:
+            return b""
+        preview = make_preview(splat, turn)
     except Exception:  # noqa: BLE001 - foreign code that compiles itself: whatever it raises, the batch has its report
         return b""
     with contextlib.suppress(OSError):  # a folder that cannot be written: it is made again next time
-        write_whole(folder.preview, lambda file: file.write(preview))
+        write_whole(beside, lambda file: file.write(preview))
     return preview
 
 

@@ -121,6 +121,10 @@ def _shapes(plan: Plan) -> _Shapes:
     return _Shapes(sheet.size, sheet.at(places[sound][::step, :2]), boxes, dots, _words(plan, sheet), _bar(sheet))
 
 
+LETTER = 0.55
+"""Width of a letter, of its height."""
+
+
 def _around(sheet: _Sheet, bounds: Box) -> Box:
     """Return what of a grown core is shown: to the edge of the picture where it has no end."""
     (x0, y0), (x1, y1) = sheet.low.tolist(), sheet.high.tolist()
@@ -155,11 +159,12 @@ def _words(plan: Plan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:
         (EDGE_PX, 60.0, 14, "solid: cores; dashed: with overlap; rings: held out; seen against the last axis"),
     ]
     for core in partition.cores:
-        left, top, _, _ = sheet.box(core.bounds)
-        words.append((left + 8, top + 24, 18, core.name))
+        left, top, right, bottom = sheet.box(core.bounds)
         about = f"{counted(core.num_images, 'photograph')}, {counted(core.num_core_points, 'point')}"
-        words.append((left + 8, top + 42, 12, about))
-        words.append((left + 8, top + 58, 12, f"{core.cost / total:.0%} of the cost" if total else ""))
+        share = f"{core.cost / total:.0%} of the cost" if total else ""
+        for below, height, text in ((24, 18, core.name), (42, 12, about), (58, 12, share)):
+            if LETTER * height * len(text) <= right - left - 12 and below + 4 <= bottom - top:  # else the table says it
+                words.append((left + 8, top + below, height, text))
     left, y, right = _bar(sheet)
     return [*words, (right + 8, y + 4, 12, f"{float(f'{(right - left) / sheet.scale:.1g}'):g} units")]
 

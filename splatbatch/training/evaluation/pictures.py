@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +33,25 @@ RAMP = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 2
 
 def picture_views(
     folder: AttemptFolder,
-    gaussians: Mapping[str, Tensor],
-    photos: tuple[Photo, ...],
+    drawn: Callable[[str], tuple[Mapping[str, Tensor], Photo]],
     metrics: dict[str, Any] | None,
     recipe: Recipe,
 ) -> None:
-    """Write the pictures of three views, one view at a time; a full disk only costs the pictures."""
-    if not metrics:
+    """Write the pictures of three views, one view at a time; a full disk only costs the pictures.
+
+    Args:
+        folder: of the attempt.
+        drawn: what is drawn for a view, and its photograph, by its name.
+        metrics: of the views, as `images`.
+        recipe: how it is drawn.
+    """
+    if not metrics or not metrics["images"]:
         return
-    by_name = {photo.name: photo for photo in photos}
     views = {}
     with contextlib.suppress(OSError):
         folder.views.parent.mkdir(exist_ok=True)
         for rank, name in ranked(metrics["images"]).items():
-            size = _picture(folder, rank, gaussians, by_name[name], recipe)
+            size = _picture(folder, rank, *drawn(name), recipe)
             views[rank] = {"name": name, **metrics["images"][name], "width": size[0], "height": size[1]}
         write_json(folder.views, views)
 

@@ -6,10 +6,12 @@ import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from splatbatch.config.recipe import Recipe
 from splatbatch.files import append_line
@@ -21,7 +23,8 @@ from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEv
 from splatbatch.store.records.metrics import CoveredSet, Figures
 from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_on
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
-from splatbatch.training.photos.views import Folders, covered_in
+from splatbatch.training.evaluation.pictures import picture_views
+from splatbatch.training.photos.views import Folders, Photo, covered_in
 from splatbatch.training.scene.opened import Scene
 from splatbatch.training.scene.photographs import Photographs
 from splatbatch.training.scene.sides import Sides
@@ -72,7 +75,8 @@ def measure(scene: Scene, folder: AttemptFolder) -> SceneEvaluation:
     photographs = Photographs(scene.model, folders, scene.recipe.training, wanted)
     told = Telling(folder, len(held_out) + len(seams))
     lpips = load_lpips()
-    photos, num_gaussians = _measured_photos(scene, photographs, told, lpips if isinstance(lpips, Lpips) else None)
+    measuring = lpips if isinstance(lpips, Lpips) else None
+    photos, num_gaussians = _measured_photos(scene, photographs, told, measuring, folder)
     found = [
         replace(_seen_from_both(scene, seam, photographs, views[seam.name]), one=seam.one.name, other=seam.other.name)
         for seam in told.each("seams", seams)
@@ -98,12 +102,15 @@ def _name_of(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
 
 
-def _measured_photos(scene: Scene, photographs: Photographs, told: Telling, lpips: Lpips | None) -> tuple[Photos, int]:
-    """Return what the merged scene shows of each held-out photograph, and how many Gaussians it has."""
+def _measured_photos(
+    scene: Scene, photographs: Photographs, told: Telling, lpips: Lpips | None, folder: AttemptFolder
+) -> tuple[Photos, int]:
+    """Return what the merged scene shows of each held-out photograph, and how many Gaussians it has; picture three."""
     store, photos = scene.store(Path(scene.settings.splat), 2), Photos()
     recipe = _with_degree(scene.recipe, store.blocks.header.sh_degree)
-    behind = scene.behind(scene.settings.own)
-    shots = photographs.shots(scene.held_out, scene.unit, scene.device, tone_in(scene.settings))
+    behind, images = scene.behind(scene.settings.own), dict[str, Any]()
+    taken = partial(photographs.shots, unit=scene.unit, device=scene.device, tone_of=tone_in(scene.settings))
+    shots = taken(scene.held_out)
     for name in told.each("photos", scene.held_out):
         shot = next(shots)
         if not shot.photo.counts():
@@ -111,11 +118,18 @@ def _measured_photos(scene: Scene, photographs: Photographs, told: Telling, lpip
         gaussians = store.seen_from(shot.standpoint, shot.photo.view)
         seen = covered_in(shot.photo, scene.covered)
         figures = evaluate(gaussians, [seen], recipe, lpips, is_evened=scene.settings.is_evened) or {}
+        images |= figures.get("images", {})
         found = PhotoMeasured.from_record(figures.get("images", {}).get(name))
         own = {patch: behind.get(patch) for patch, known in scene.settings.own.items() if name in known}
         photo_of = {patch: one.answered_for(shot) if one else shot.photo for patch, one in own.items()}
         answered = {patch: psnr_on(gaussians, photo, recipe) for patch, photo in photo_of.items() if photo.counts()}
         photos[name] = _with_circumstances(scene, name, replace(found, answered=answered))
+
+    def drawn(name: str) -> tuple[Mapping[str, Tensor], Photo]:
+        shot = next(taken([name]))
+        return store.seen_from(shot.standpoint, shot.photo.view), shot.photo
+
+    picture_views(folder, drawn, {"images": images}, recipe)
     return photos, len(store.blocks.of_row)
 
 
