@@ -12,10 +12,11 @@ from typer.core import TyperGroup
 from splatbatch.errors import ConfigError
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Every day": ("train", "status", "report", "explain", "retry", "view"),
     "Begin": ("demo", "init", "import", "split", "scene", "doctor"),
     "Before the night": ("verify-dims", "plan", "config"),
-    "Train": ("train", "retry", "work", "cancel"),
-    "Look": ("status", "serve", "report", "explain", "compare", "view"),
+    "Train": ("work", "cancel"),
+    "Look": ("serve", "compare"),
     "Judge the splats": ("evaluate", "inspect", "plan-capture"),
     "Use the splats": ("accept", "merge", "publish", "clean"),
     "For programs": ("schema",),
@@ -49,7 +50,7 @@ class Plain(TyperGroup):
 
 
 class Grouped(Plain):
-    """Commands in groups, in the order in which a batch comes by them; those of earlier versions are taken, too."""
+    """Commands in groups, those of every day first; names of earlier versions are taken, too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take what was typed, an old name for the new one, with a line that says so; --config may come first."""
@@ -97,7 +98,7 @@ app = typer.Typer(
     cls=Grouped,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.",
-    epilog="In this order: init DIR, doctor, verify-dims, plan, train, report. COMMAND -h tells more of each.",
+    epilog="`splatbatch train FOLDER` is all that a folder needs. COMMAND -h tells more of each.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

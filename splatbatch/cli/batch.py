@@ -225,7 +225,7 @@ def doctor(
         bool, typer.Option("--trainers", help="Only list the programs that can train, and what each lacks here.")
     ] = False,
 ) -> None:
-    """Say whether this machine can train, and the batch of a config on it, and what to do where it cannot."""
+    """Say whether this machine can train, also what a config asks for; and what to do where it cannot."""
     from splatbatch.commands import doctor as examining
 
     if trainers:

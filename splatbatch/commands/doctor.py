@@ -1,4 +1,4 @@
-"""`doctor`: whether this machine can train, and the batch of a config on it; each line with its remedy."""
+"""`doctor`: whether this machine can train what a config asks for; each line with its remedy."""
 
 from __future__ import annotations
 

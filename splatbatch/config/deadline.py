@@ -72,7 +72,7 @@ def parse_deadline(words: str) -> When:
 def ends_at(words: str, now: float) -> float:
     """Return when a deadline is that is set now, in seconds since 1970; of a date it may be past.
 
-    A time of day that the clocks skip when they are put forward counts an hour later, one that they show twice counts
+    A time of day that the clocks skip when they are put forward counts an hour later; one that they show twice counts
     at its first time, or its second once that is past.
 
     Raises:

@@ -218,7 +218,7 @@ def _rung_mistakes(config: Config) -> Iterator[Mistake]:
 
 
 def _mistakes_together(config: Config) -> list[Mistake]:
-    """Return what is wrong with settings that are right each by itself, of the batch and of patches with their own."""
+    """Return which settings contradict each other, of the batch and of patches with their own."""
     found: list[Mistake] = []
     for place, patch in (((), ""), *((("patches", name), name) for name in config.patches)):
         try:

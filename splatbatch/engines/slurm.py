@@ -1,6 +1,6 @@
 """The engine Slurm: workers are the elements of one job array, which Slurm queues, places, ends and restarts.
 
-What Slurm says of jobs, in our words; of a state that nobody here knows nothing is concluded.
+What Slurm says of jobs, in our words; from an unknown state nothing is concluded.
 
 The states are those of squeue(1), "JOB STATE CODES", Slurm 20.11 to 25.05.
 """

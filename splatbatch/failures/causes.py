@@ -18,7 +18,7 @@ WORDS: Mapping[str, str] = {
     "cuda_driver_mismatch": "the NVIDIA driver does not fit",
     "cuda_illegal_access": "illegal GPU memory access",
     "cuda_init_unknown": "CUDA did not start",
-    "cuda_invalid_configuration": "a GPU kernel was launched on nothing",
+    "cuda_invalid_configuration": "a GPU kernel had no Gaussians to work on",
     "cuda_invalid_device": "no such GPU",
     "cuda_launch_failure": "the GPU stopped answering",
     "cuda_no_kernel_image": "built for another kind of GPU",

@@ -3,8 +3,8 @@
 What an attempt whose supervisor was killed has left running, and its end.
 
 A process may empty its environment and open a session of its own; it is found all the same by its control group, or by
-the number and start that the supervisor wrote down with its last beat. Only what was born between that beat and the
-supervisor's death, where there is no control group and no parent of the batch is left either, is never found.
+the number and start that the supervisor wrote down with its last beat. Never found is only what was born between
+that beat and the supervisor's death. That is where there is no control group and no parent of the batch is left.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class SceneOptions:
     images: Path | None
     out: Path
     """Patches, YAML and output go into this folder."""
-    cuts: SplitOptions = SplitOptions()
+    cuts: SplitOptions = field(default_factory=SplitOptions)
     settings: tuple[str, ...] = ()
     """As "training.max_steps=7000", written into the YAML."""
     allow_missing: bool = False

@@ -4,7 +4,7 @@ Where to photograph from: few views, so that every weak cell is seen often enoug
 
 Views look at weak cells from as far as the well-known ones are seen from, so that they are as fine: straight down, and
 obliquely (30 and 50 degrees from the vertical) from eight sides. Of those from which nothing is in the way, a greedy
-set cover takes the one that helps most cells, until all have what they need: within ln(n) of the fewest possible
+set cover takes the one that helps most cells: until all have what they need: within ln(n) of the fewest possible
 (Chvatal 1979, "A greedy heuristic for the set-covering problem").
 """
 

@@ -7,7 +7,7 @@ How long the training of a patch will take, told before it starts: pure arithmet
 A step costs so much for each pixel of its photograph and so much for each Gaussian there is by then. Measured:
 
 - CPU: one core of an Intel Xeon (2026), one thread, `mcmc`, SH degree 3, seconds per step at fixed numbers of Gaussians
-  on real photographs. Of whole runs, start and evaluation left out, steps took 0.14 s (320x241, `default`, 4,000 to
+  on real photographs. Of whole runs, start and evaluation left out: steps took 0.14 s (320x241, `default`, 4,000 to
   12,917 Gaussians), 0.10 s (`mcmc`, 4,000 to 5,359) and 1.5 s (995x748, 27,583).
 
   | photographs | Gaussians | measured | model |

@@ -94,7 +94,7 @@ def change_camera(camera: Camera, photo: Size, how: How) -> Change | Refusal:
     """Return the change that makes `camera` fit photographs of size `photo`.
 
     `scale` multiplies each axis by its own ratio; `crop` takes the photograph for the centre of the calibrated image
-    (after the uniform resize that is seen, where a few pixels are off at another resolution).
+    (after the uniform resize that is seen; where a few pixels are off at another resolution).
     """
     size = (camera.width, camera.height)
     relation = relate(size, photo)

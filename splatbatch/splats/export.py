@@ -78,7 +78,7 @@ def export_splat(source: Source, target: Path, cut: Cut = WHOLE) -> Splat:
     """Write a splat elsewhere, whole or not at all; return it as it was found there.
 
     Raises:
-        OutputError: it cannot be read or written, nothing would be left of it, it is not the one that was accepted, or
+        OutputError: it cannot be read or written; nothing would be left of it; it is not the one that was accepted, or
             it did not arrive whole.
     """
     try:

@@ -1,7 +1,7 @@
 """What an output folder keeps: the accepted splat of each patch and one before it; of other attempts, their records.
 
-Logs, figures and settings of every attempt stay. Checkpoints and pictures of attempts that another has superseded go,
-and so do their splats, but for the latest and the one that was measured best.
+Logs, figures and settings of every attempt stay. Checkpoints and pictures of attempts that another has superseded
+go; so do their splats, but for the latest and the one that was measured best.
 """
 
 from __future__ import annotations

@@ -64,3 +64,15 @@ def test_every_command_stands_in_the_table_and_no_other() -> None:
     first_cells = re.findall(r"^\| (`.*?`) \| [a-z]", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
     named = {word for cell in first_cells for word in re.findall(r"`([a-z-]+)", cell)}
     assert named == {name for name, command in get_command(app).commands.items() if not command.hidden}
+
+
+def test_no_sentence_is_longer_than_25_words() -> None:
+    ended = subprocess.run(
+        [sys.executable, ROOT / "scripts/long_sentences"], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "")
+
+
+def test_the_first_picture_moves_and_is_small() -> None:
+    picture = ROOT / "docs/pictures/turning.gif"
+    assert picture.read_bytes()[:6] == b"GIF89a" and picture.stat().st_size <= 3_000_000

@@ -134,7 +134,7 @@ def test_without_what_says_where_they_lie_words_are_left(batch_of: FakeBatch) ->
 def test_photographs_that_are_alike_need_no_pictures(batch_of: FakeBatch) -> None:
     tell(batch_of, {name: three(1.01) for name in NAMES}, is_even=False)
     text = page(batch_of)
-    assert pictures(text) == [] and "they are alike as they are" in text
+    assert pictures(text) == [] and "their colours agree already" in text
 
 
 def test_a_batch_without_colors_has_no_such_section(batch_of: FakeBatch) -> None:

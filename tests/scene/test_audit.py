@@ -173,7 +173,7 @@ def test_the_table_counts_sizes_caps_details_and_sums_up(scene: MadeScene) -> No
     assert "45 x 48x36" in text
     assert text.count("images_2, a half") == 8
     assert "… and 37 more" in text
-    assert "1 patch, 45 images audited for gsplat: 45 errors, 0 warnings in p0" in text
+    assert "1 patch, 45 photographs audited for gsplat: 45 errors, 0 warnings in p0" in text
 
 
 def test_names_are_printed_as_they_are_and_never_as_markup_or_escapes(scene: MadeScene) -> None:

@@ -89,9 +89,8 @@ def show(done: Split, out: Path, *, dry_run: bool) -> None:
     piece = f", {facts.num_contiguous:,} in one piece" if facts.num_contiguous else ""
     total = f"{counted(len(facts.patches), 'patch', 'es')} of {counted(facts.num_photographs, 'photograph')}"
     typer.echo(one_line(f"{total}, {held}{piece}"))
-    typer.echo(
-        f"together they cost {total_cost:.1f} times the scene as one patch; the dearest {facts.evenness:.2f} times the cheapest"
-    )
+    dearest = f"the dearest {facts.evenness:.2f} times the cheapest"
+    typer.echo(f"together they cost {total_cost:.1f} times the scene as one patch; {dearest}")
     if len(facts.patches) == 1:
         typer.echo(f"one patch: --max-images {max(facts.num_photographs // 2, 1)} asks for more, smaller ones")
     if dry_run:

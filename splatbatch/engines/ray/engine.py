@@ -335,7 +335,7 @@ class Ray:
         return answer
 
     def _see_token(self) -> None:
-        """See that the cluster refuses who has no token: else everybody who reaches it may run what he likes on it.
+        """See that the cluster asks for a token. Without one, whoever reaches it may run any program on it.
 
         Raises:
             ExecutorError: it takes everybody.

@@ -72,6 +72,8 @@ class Audit:
     trainer: str
     spans: Mapping[str, Span] = field(default_factory=dict)
     """Where the patches lie, by name, as far as their models can be read."""
+    num_photographs: int = 0
+    """Each counted once, however many patches share it."""
 
     def errors(self) -> tuple[Finding, ...]:
         """Return the findings that keep a patch from being trained."""
@@ -196,10 +198,13 @@ def audit_patches(patches: Sequence[Patch], source: Path | None, rules: TrainerR
         )
         for patch in patches
     )
+    shared: set[tuple[Path, str]] = set()
     for one, shots in _photographed(chain(audited, [original] if original else []), extent.cache, every=groups is None):
         findings += one.findings
         if one.span and one is not original:
             spans[one.patch.name] = one.span
+        if one is not original:
+            shared |= {(one.patch.images.resolve(), shot.image.name) for shot in shots}
         with _wall(one.scribe, findings):
             used = photographs.camera_rows(one.patch.name, shots)
             rows += used
@@ -211,7 +216,8 @@ def audit_patches(patches: Sequence[Patch], source: Path | None, rules: TrainerR
                 findings += photographs.check_pairing(one.patch.images, one.scribe)
                 if one.patch.masks:
                     findings += photographs.check_mask_names(one.patch.masks, one.patch.images, one.scribe)
-    return Audit(tuple(patch.name for patch in patches), tuple(rows), tuple(findings), rules.name, spans)
+    names = tuple(patch.name for patch in patches)
+    return Audit(names, tuple(rows), tuple(findings), rules.name, spans, len(shared))
 
 
 @contextlib.contextmanager

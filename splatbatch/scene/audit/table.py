@@ -75,10 +75,8 @@ def _remedies(group: list[Finding]) -> list[str]:
 
 def _summary(audit: Audit) -> Text:
     errors, warnings, bad = audit.errors(), audit.warnings(), audit.bad_patches()
-    images = sum(row.num_images for row in audit.rows)
-    scope = (
-        f"{counted(len(audit.patches), 'patch', 'es')}, {counted(images, 'image')} audited for {escape(audit.trainer)}"
-    )
+    photographs = counted(audit.num_photographs, "photograph")
+    scope = f"{counted(len(audit.patches), 'patch', 'es')}, {photographs} audited for {escape(audit.trainer)}"
     counts = f"{counted(len(errors), 'error')}, {counted(len(warnings), 'warning')}"
     style = "red" if errors else "yellow" if warnings else "green"
     names = f" in {', '.join(escape(shown(name)) for name in bad)}" if bad else ""

@@ -7,7 +7,7 @@ and more memory than most machines have. What is written is read back and checke
 
 A copy of a COLMAP model with other cameras: keypoints follow, and what does not change is copied byte for byte.
 
-It is written here and not by pycolmap, which writes all five files anew (stored errors and rigs that it does not know
+It is written here and not by pycolmap. That writes all five files anew (stored errors and rigs that it does not know
 would not survive) and moves keypoints one by one: for 75 images with 2,600 keypoints each that took 0.8 s, this 0.03 s.
 What is written is read back by pycolmap in the tests.
 

@@ -1,6 +1,6 @@
 """A COLMAP model read in a fraction of a second and without trust: broken files end in a SceneError, nothing worse.
 
-This reader is for what nobody has checked yet. pycolmap's reads a cut cameras.bin as if it were whole, takes the
+This reader is for what nobody has checked yet. pycolmap's reads a cut cameras.bin as if it were whole; takes the
 garbage count of a cut points3D.bin for a size (bad_alloc), and can end the process; ours cannot abort. Projection and
 distortion are pycolmap's (`scene.reprojection`), once a camera is known to be sound.
 """
@@ -35,7 +35,7 @@ class Reconstruction:
 def read_reconstruction(sparse: Path, *, tracks: bool = False) -> Reconstruction:
     """Read the model in a folder: the .bin files when all three are there, else the .txt files.
 
-    Values are not judged here (a NaN pose or an absurd focal length is for the audit), only whether the files are
+    Values are not judged here (a NaN pose or an absurd focal length is for the audit): only whether the files are
     whole and fit each other. `tracks` asks for `points.tracks` as well.
 
     Raises:

@@ -1,5 +1,6 @@
-"""What is most likely wrong: each hypothesis is tried on the scene, on each camera and on single images, in that order,
-and the simplest that brings the error back to what intact scenes show is named.
+"""What is most likely wrong: each hypothesis is tried on the scene, on each camera and on single images, in that order.
+
+The simplest that brings the error back to what intact scenes show is named.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every threshold of the geometry, with what intact scenes show. The one place where they are decided.
 
-They were fixed on caliterra (whole and patches) and on made-up rigs and walks of twelve camera models with 0 to 2 px of
+They were fixed on caliterra (whole and patches) and on made-up rigs and walks: twelve camera models with 0 to 2 px of
 noise and 6 % of wrong matches. The scenes of the fault table (tests/scene/test_geometry.py) are others. Errors are
 medians over the observations of an image or a camera: COLMAP itself drops observations beyond 4 px, so that an intact
 median cannot reach that; seen were 0.1 to 0.7 px (real scenes) and 1.2 px per pixel of noise.

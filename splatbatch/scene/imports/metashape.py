@@ -2,7 +2,7 @@
 
 Metashape's sensors: calibrations as COLMAP cameras, and where a slave of a rig sits on its master.
 
-Formulas: Agisoft Metashape User Manual, appendix "Camera models". cx and cy are relative to the middle of the image, B1
+Formulas: Agisoft Metashape User Manual, appendix "Camera models". cx and cy are relative to the middle of the image; B1
 is added to the focal length along x, and P1, P2 stand in the other order than OpenCV's.
 """
 

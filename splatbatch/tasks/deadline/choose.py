@@ -1,9 +1,9 @@
 """Which pace ends a batch in time and gives up least: the same for every patch. Pure.
 
 What is given up is told in dB of hold-out PSNR, roughly. Steps: 3DGS (Kerbl 2023, tables 4 to 7) has 7,000 and 30,000
-steps on the same photographs, 25.60 and 27.21 dB (Mip-NeRF 360), 21.20 and 23.14 (Tanks & Temples), 27.78 and 29.41
+steps on the same photographs: 25.60 and 27.21 dB (Mip-NeRF 360), 21.20 and 23.14 (Tanks & Temples), 27.78 and 29.41
 (Deep Blending): 0.8 dB for each halving. Photographs: caliterra at 320x241 on the CPU, `mcmc`, one run each, measured
-at full size: 1,600, 800 and 400 steps give 29.3, 27.4 and 27.2 dB, on half as large ones 27.5, 27.1 and 25.9, in a
+at full size: 1,600, 800 and 400 steps give 29.3, 27.4 and 27.2 dB; on half as large ones 27.5, 27.1 and 25.9, in a
 third to a fifth of the time.
 """
 

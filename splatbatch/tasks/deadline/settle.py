@@ -32,7 +32,7 @@ WORTH_IT_DB = 0.1
 def choice_for(thing: Settled[Choice], batch: Whole, todo: Todo, now: float) -> Choice | None:
     """Return what is chosen for the deadline of a batch; None where there is none, or what was chosen before holds.
 
-    It is chosen anew where nothing was chosen yet, where the deadline or the settings of the YAML are others, and where
+    It is chosen anew where nothing was chosen yet, where the deadline or the settings of the YAML are others; and where
     patches are to be trained that it was not chosen for.
 
     Raises:

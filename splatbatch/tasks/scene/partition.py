@@ -32,7 +32,7 @@ def partition_for(batch: Batch) -> Partition:
     partition = partition_of(config.scene.patches)
     if partition is None:
         hint = "Cut the scene first: splatbatch split --source sparse/0 --images images."
-        raise SceneError(f"{config.scene.patches}: no partition.json: nobody knows where one patch ends", hint)
+        raise SceneError(f"{config.scene.patches}: no partition.json, which says where patches end", hint)
     strangers = [task.name for task in of_patches(batch.every) if not partition.core(task.name)]
     if strangers:
         hint = f"Move what is no patch of this scene elsewhere, or cut it again: {AGAIN}"

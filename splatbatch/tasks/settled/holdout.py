@@ -1,7 +1,7 @@
 """Which photographs are held out of a batch: today, and of every splat as its record says.
 
 Whoever measures a splat, merges it or vouches for it asks here: what was held out of a training is what its record
-says, and a photograph that any patch was trained on is held out of no scene.
+says; a photograph that any patch was trained on is held out of no scene.
 """
 
 from __future__ import annotations

@@ -298,7 +298,7 @@ def in_words(solved: SceneColors) -> list[str]:
     ranges = ", ".join(f"{name} {min(one):.2f} to {max(one):.2f}" for name, one in zip("RGB", spread, strict=True))
     before, after = solved.residual_before or 0, solved.residual_after or 0
     told = f"a track's colours differ by {before:.1f} %, evened by {after:.1f} %"
-    verdict = "evening pays" if solved.is_even else "they are alike as they are"
+    verdict = "evening pays" if solved.is_even else "their colours agree already"
     lines = [f"{counted(len(solved.tones), 'photograph')}, gains {ranges}; {told}: {verdict}"]
     lines += [
         f"camera {name}: {100 * (1 - math.exp(min(sum(one), 1))):.0f} % darker in the corners"

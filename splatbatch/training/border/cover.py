@@ -1,6 +1,6 @@
 """A splat cut at a border: what is too large there becomes small parts, so that neither side shines into the other.
 
-Cut in 2 on the CPU (80 x 60 pixels, 500 to 600 steps of mcmc, one seed), the merged scene on its hold-out in dB, and
+Cut in 2 on the CPU (80 x 60 pixels, 500 to 600 steps of mcmc, one seed): the merged scene on its hold-out in dB, and
 the patches' own splats on the pixels that they answer for:
 
                                                      quarry, cap 1,000   caliterra-small, cap 6,000

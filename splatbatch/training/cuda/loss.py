@@ -1,8 +1,8 @@
 """The loss of 3DGS, (1 - lambda) L1 + lambda (1 - SSIM), in a kernel, and its derivative, written by hand, in another.
 
-The same numbers as `training.loss`. With mu, s and c the mean, variance and covariance under the window w,
-A = 2 mu_x mu_y + C1, B = 2 c + C2, C = mu_x^2 + mu_y^2 + C1, D = s_x + s_y + C2, SSIM = A B / (C D) (Wang 2004). Every
-mean is a blur of the image, the window is symmetric and zero lies beyond the border, so the derivative in a pixel x is
+The same numbers as `training.loss`. With mu, s and c the mean, variance and covariance under the window w: A = 2
+mu_x mu_y + C1, B = 2 c + C2, C = mu_x^2 + mu_y^2 + C1, D = s_x + s_y + C2, SSIM = A B / (C D) (Wang 2004). Every
+mean is a blur of the image, the window is symmetric and zero lies beyond the border. So the derivative in a pixel x is
 a blur again: blur(d/d mu_x) + 2 x blur(d/d E[x^2]) + y blur(d/d E[x y]).
 """
 

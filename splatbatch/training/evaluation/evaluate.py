@@ -151,7 +151,7 @@ def evaluate(
 ) -> Metrics | None:
     """Return the mean PSNR in dB and SSIM (3DGS's: 11 x 11 Gaussian window, zero padding) and those of each photograph.
 
-    They compare a photograph as it is with the rendering brought to its tone, which comes from the tracks of the
+    They compare a photograph as it is with the rendering brought to its tone. The tone comes from the tracks of the
     reconstruction, never from a rendering. Where the splat is that of an evened scene, `psnr_even` and `ssim_even`
     compare the evened photograph with the rendering. With `lpips`, also that. None without photographs.
 

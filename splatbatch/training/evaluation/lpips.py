@@ -1,6 +1,6 @@
 """LPIPS, how different two pictures look (Zhang 2018, on AlexNet); only with weights that lie here, never a download.
 
-Two files: AlexNet's weights as torchvision publishes them, in torch's own folder for such files, and the weights of
+Two files: AlexNet's weights as torchvision publishes them, in torch's own folder for such files; and the weights of
 the five layers, which come with the package torchmetrics. Missing ones are a note, not a failure.
 """
 

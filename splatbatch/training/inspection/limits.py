@@ -1,6 +1,6 @@
 """Which figures there are, up to where each is sound, and what is to be done beyond.
 
-The limits were chosen on splats of the quarry (p0, p1) and of 24 drone photographs (caliterra), trained on the CPU for
+The limits were chosen on splats of the quarry (p0, p1) and of 24 drone photographs (caliterra): trained on the CPU for
 300 to 1,500 steps of mcmc (seeds 1 to 3, 11, 12; after 81 to 84 those of needles and veil were raised), and on the same
 ones with planted sicknesses (planting seeds 1 to 4; four trained on every fourth or fifth photograph alone, seeds 21
 and 22). Those of floaters and of blur were raised after four

@@ -1,7 +1,7 @@
 """Coarse to fine: photographs start small and grow to full size over a run, and the number of Gaussians with them.
 
 The idea is DashGaussian's (Chen 2025, arXiv 2503.18402): early in a run a splat holds only low frequencies, so full
-pixels are wasted on it. A size is trained at until the share of the refining that is done equals the share of the
+pixels are wasted on it. A size is left once the share of the refining done equals the share of the
 photographs' frequency content that this size can show. Before refining ends they have full size, and keep it.
 """
 

@@ -1,8 +1,8 @@
 """The tone of a photograph on its pixels: it is divided out where the loss reads them; bytes stay bytes.
 
 A splat has the colours of the evened scene, and a rendering of it times a photograph's tone is what that photograph
-shows. A tone is a tensor, so that it can lie on a GPU: the gain in R, G and B, one over the square of half the diagonal
-in pixels, and none, v1 and v2 of the vignetting, or these and the tilt, or these, the tint and the field.
+shows. A tone is a tensor, so that it can lie on a GPU: the gain in R, G and B, one over the square of half the
+diagonal in pixels; and none, v1 and v2 of the vignetting, or these and the tilt, or these, the tint and the field.
 """
 
 from __future__ import annotations
