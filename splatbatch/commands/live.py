@@ -173,13 +173,13 @@ class Board:
         }
 
     def _version(self, found: tuple[PatchStatus, ...]) -> str:
-        """Return what tells this report from an earlier one: states and attempts, and how much the ledgers say.
+        """Return what tells this report from an earlier one: states, attempts, figures, and how much the ledgers say.
 
         That of the page, as long as it stands.
         """
         if self._page and not self._page.may_be_followed(time.monotonic()):
             return self._page.version
-        facts = [(one.patch, one.state, one.attempt, one.cause) for one in found]
+        facts = [(one.patch, one.state, one.attempt, one.cause, one.psnr_covered, one.psnr) for one in found]
         sizes = [path.stat().st_size for path in self._batch.output.ledgers() if path.exists()]
         return hashlib.sha256(repr((facts, sizes)).encode()).hexdigest()[:16]
 

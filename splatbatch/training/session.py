@@ -168,7 +168,7 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     scene = answered_for(prepared.views.to(device, footprint.photos))
     gaussians = to_parameters(prepared.gaussians, device)
     progress.show_on(open_tensorboard(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
-    evaluator = Evaluator(scene, recipe, progress, device)
+    evaluator = Evaluator(scene, recipe, progress, device, folder)
 
     progress.phase("train")
     with StopRequest() as stop:

@@ -19,11 +19,13 @@ from splatbatch.config import Offset, Recipe
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB
 from splatbatch.splats import read_header, read_splat
+from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.metrics import EarlierSplat
 from splatbatch.training import cuda
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
+from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import Parameters, from_splat
 from splatbatch.training.loss import MOST_PSNR_DB, masked, of_what_counts, psnr, ssim
 from splatbatch.training.photos.frame import Frame
@@ -43,8 +45,10 @@ MeasuredFile = Callable[[Path], Metrics]
 class Evaluator:
     """Measures a splat now and then, and keeps every evaluation for metrics.json."""
 
-    def __init__(self, views: Views, recipe: Recipe, progress: Progress, device: torch.device) -> None:
-        self._recipe, self._progress = recipe, progress
+    def __init__(
+        self, views: Views, recipe: Recipe, progress: Progress, device: torch.device, folder: AttemptFolder
+    ) -> None:
+        self._recipe, self._progress, self._folder = recipe, progress, folder
         self._holdout, self._sample = views.holdout, spread(views.training, TRAINING_VIEWS)
         self._covered, self._earlier = views.covered, Metrics()
         self._largest = views.loaded.get("largest")
@@ -67,7 +71,10 @@ class Evaluator:
         evaluation = self._recipe.evaluation
         is_every = evaluation.every > 0 and step % evaluation.every == 0
         if step < self.early.last_step and (is_every or step in evaluation.steps):
-            self.measure(gaussians, step)
+            metrics = self.measure(gaussians, step)
+            drawn, by_name = self._surroundings.drawn_with(gaussians), {photo.name: photo for photo in self._holdout}
+            with self._peaks.evaluating(), torch.inference_mode():  # whoever watches sees the one in the middle
+                picture_views(self._folder, lambda name: (drawn, by_name[name]), metrics, self._recipe, most=1)
 
     def measure(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Measure the splat after so many steps; None without held-out photographs.

@@ -36,6 +36,7 @@ def picture_views(
     drawn: Callable[[str], tuple[Mapping[str, Tensor], Photo]],
     metrics: dict[str, Any] | None,
     recipe: Recipe,
+    most: int = 3,
 ) -> None:
     """Write the pictures of three views, one view at a time; a full disk only costs the pictures.
 
@@ -44,13 +45,14 @@ def picture_views(
         drawn: what is drawn for a view, and its photograph, by its name.
         metrics: of the views, as `images`.
         recipe: how it is drawn.
+        most: views that are wanted, the one in the middle first.
     """
     if not metrics or not metrics["images"]:
         return
     views = {}
     with contextlib.suppress(OSError):
         folder.views.parent.mkdir(exist_ok=True)
-        for rank, name in ranked(metrics["images"]).items():
+        for rank, name in list(ranked(metrics["images"]).items())[-most:]:
             size = _picture(folder, rank, *drawn(name), recipe)
             views[rank] = {"name": name, **metrics["images"][name], "width": size[0], "height": size[1]}
         write_json(folder.views, views)
