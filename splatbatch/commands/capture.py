@@ -35,7 +35,7 @@ def plan_capture(config: Path | None, names: Sequence[str], to: Path | None, *, 
     batch = open_batch(config, [name for name in names if name != SCENE])
     if to:
         batch.see_apart("--to", to, to.parent)
-    flight = flight_of(batch)
+    flight = flight_of(batch, is_whole=SCENE in names)
     if to:
         _write(flight, to)
     if as_json:

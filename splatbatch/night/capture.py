@@ -17,8 +17,8 @@ from splatbatch.tasks.task import Task, of_patches
 MOST_OBSTACLES = 200_000
 
 
-def flight_of(batch: Batch) -> Flight:
-    """Return what to photograph next of the patches of a batch.
+def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
+    """Return what to photograph next of the patches of a batch; `is_whole`: of the merged scene, if it is inspected.
 
     Raises:
         SceneError: one is not inspected, or they lie in frames of their own.
@@ -29,7 +29,7 @@ def flight_of(batch: Batch) -> Flight:
     if len(offsets) > 1:
         raise SceneError("these scenes stand by themselves, each in its own frame", "Name one: plan-capture p0.")
     offset, crs = np.array(offsets.pop()), batch.config.scene.crs or ""
-    places, sizes, patches = _cells(batch, tasks)
+    places, sizes, patches = _cells(batch, tasks, is_whole=is_whole)
     cameras, obstacles = _models(batch, tasks, offset)
     if not cameras:
         raise SceneError("no camera with a pose: nothing tells from how far photographs are taken")
@@ -39,16 +39,18 @@ def flight_of(batch: Batch) -> Flight:
     return Flight(plan, ", ".join(dict.fromkeys(task.patch.name for task in tasks)), offset, crs, to_globe)
 
 
-def _cells(batch: Batch, tasks: Sequence[Task]) -> tuple[Floats, Floats, list[str]]:
+def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floats, Floats, list[str]]:
     """Return the cells of patches, as they were inspected, in the splats' coordinates: places, sizes, patches."""
     found, patches, lacking = [], [], []
-    for task in tasks:
-        inspection = batch.output.patch(task.name).read_inspection()
+    inspections = {task.name: batch.output.patch(task.name).read_inspection() for task in tasks}
+    if is_whole and (whole := batch.output.scene.read_inspection()) is not None:
+        inspections = {"scene": whole}
+    for name, inspection in inspections.items():
         cells = [one for one in inspection.cells if {"x", "y", "z", "size"} <= one.keys()] if inspection else []
         if not cells:
-            lacking.append(task.name)
+            lacking.append(name)
         found += [(one["x"], one["y"], one["z"], one["size"]) for one in cells]
-        patches += [task.name] * len(cells)
+        patches += [name] * len(cells)
     if lacking:
         who, command = ", ".join(lacking[:5]), f"splatbatch inspect {' '.join(lacking[:5])}"
         raise SceneError(f"{who}: not inspected, so that nobody knows where it is weak", f"Run `{command}`.")
