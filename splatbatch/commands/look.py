@@ -9,6 +9,7 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch.commands.output import print_json, print_warnings
+from splatbatch.config.schedule import Schedule
 from splatbatch.night.night import report as renew_report
 from splatbatch.night.plan import DECISIONS, Plan
 from splatbatch.night.plan import plan as plan_of
@@ -48,6 +49,16 @@ def config_show(config: Path | None, name: str, *, as_json: bool) -> None:
         typer.echo(configuration.to_yaml(shown), nl=False)
 
 
+def _of_schedule(schedule: Schedule) -> list[str]:
+    """Return at which steps things happen, without what never does."""
+    words = {"means_gain": "learning rates: of means times", "gain": "of all others but opacities times"}
+    return [
+        f"{words.get(key, key)} {value:.3g}" if key in words else f"{key} {value:g}"
+        for key, value in vars(schedule).items()
+        if value
+    ]
+
+
 def print_plan(batch: Batch, *, as_json: bool) -> None:
     """Print what would be done with each patch and why, the schedule, and how long it will take.
 
@@ -72,7 +83,7 @@ def _print_plan(found: Plan) -> None:
     for name, reason in tight(found.footprints, batch.config).items():
         typer.echo(one_line(f"{name}: {reason}"))
     schedules = found.schedules.values()
-    for text in dict.fromkeys(", ".join(f"{key} {value:g}" for key, value in vars(one).items()) for one in schedules):
+    for text in dict.fromkeys(", ".join(_of_schedule(one)) for one in schedules):
         typer.echo(text)
     for line in settled_in_words(batch, found.to_train):
         typer.echo(one_line(line))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from accessible import violations
 from browser import Watched
-from report_kinds import EVIL, KINDS, Kind
+from report_kinds import EVIL, KINDS, Kind, begun
+from report_kinds import written as report_of
 
 pytestmark = pytest.mark.slow
 A4_PT = (595, 842)
@@ -219,3 +220,17 @@ def test_a_retry_is_compared_with_what_was_there_before(
     assert shown == ["photograph", "attempt 1, kept: 21.60 dB", "attempt 2: 12.50 dB"]
     assert page.locator(".sheet .better").text_content() == "+1.50 dB"
     page.close()
+
+
+def test_a_telephone_takes_sixty_patches_in_ten_screens(chromium: Any, tmp_path: Path) -> None:
+    made = begun(tmp_path)
+    for number in range(60):
+        made.trained(f"p{number}", "GPU 0", 300, 25)
+    watched = Watched(chromium.new_page(viewport={"width": 320, "height": 640}))
+    watched.open(report_of(made).page)
+    assert watched.page.evaluate("document.documentElement.scrollHeight") <= 10 * 640
+
+
+def test_a_scene_opens_with_the_merged_splat(written: Mapping[str, Kind]) -> None:
+    text = written["scene"].page.read_text()
+    assert text.index(">The scene<") < text.index('aria-label="What to do"') and "25.00 dB" in text

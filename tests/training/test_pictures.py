@@ -90,3 +90,11 @@ def test_a_picture_is_a_jpeg_without_metadata() -> None:
     data = to_jpeg(Image.new("RGB", (8, 8)), 1000)
     with Image.open(io.BytesIO(data)) as picture:
         assert (picture.format, len(picture.getexif())) == ("JPEG", 0)
+
+
+def test_while_it_trains_the_view_in_the_middle_alone_is_pictured(tmp_path: Path) -> None:
+    folder, shown = AttemptFolder(tmp_path), photos(4)
+    gaussians, by_name = trainable(dtype=torch.float32), {photo.name: photo for photo in shown}
+    metrics = evaluate(gaussians, shown, Recipe())
+    picture_views(folder, lambda name: (gaussians, by_name[name]), metrics, Recipe(), most=1)
+    assert [rank for rank, _ in folder.read_views().ranked()] == ["median"]

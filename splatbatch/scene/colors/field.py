@@ -1,8 +1,8 @@
 """Light that varies over a photograph, as where the sun comes through clouds: a smooth field of its own, where it pays.
 
 A field is a grid of logarithms over a photograph, between whose nodes it is bilinear, times a tint: the sun is
-yellower than the sky. It is fitted to what is left of the photograph's tracks, and believed only if one that is fitted
-to half of the tracks explains the other half.
+yellower than the sky. It is fitted to what is left of the photograph's tracks. It is believed only if one that is
+fitted to half of the tracks explains the other half.
 """
 
 from __future__ import annotations
