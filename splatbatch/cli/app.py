@@ -13,7 +13,7 @@ from splatbatch.errors import ConfigError
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Every day": ("train", "status", "report", "explain", "retry", "view"),
-    "Begin": ("demo", "init", "import", "split", "scene", "doctor"),
+    "Begin": ("demo", "init", "import", "reconstruct", "split", "scene", "doctor"),
     "Before the night": ("verify-dims", "plan", "config"),
     "Train": ("work", "cancel"),
     "Look": ("serve", "compare"),

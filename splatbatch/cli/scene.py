@@ -25,6 +25,43 @@ def evaluate(config: options.ConfigOption = None, splat: SplatOption = None, jso
 
 
 @app.command()
+def reconstruct(
+    photographs: Annotated[Path, typer.Argument(metavar="PHOTOS", help="Folder of the photographs.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="sparse/0 and images/ go there.")] = Path(
+        "reconstructed"
+    ),
+    camera: Annotated[
+        str, typer.Option("--camera", metavar="MODEL", help="A camera model of COLMAP; else by EXIF.")
+    ] = "auto",
+    rig: Annotated[
+        str,
+        typer.Option(
+            "--rig", metavar="A,B", help="Folders of a rig, whose photographs share names; A is the reference."
+        ),
+    ] = "",
+    mapper: Annotated[str, typer.Option("--mapper", metavar="HOW", help="incremental, global, or auto.")] = "auto",
+    pairs: Annotated[str, typer.Option("--pairs", metavar="HOW", help="gps, sequence, all, or auto.")] = "auto",
+    features: Annotated[
+        int, typer.Option("--features", metavar="N", min=128, max=65536, help="Most in a photograph.")
+    ] = 4096,
+    threads: Annotated[
+        Optional[int], typer.Option("--threads", metavar="N", min=1, help="Of this worker; else all cores.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done, and how long it takes.")
+    ] = False,
+    json_: options.JsonOption = False,
+) -> None:
+    """Make a COLMAP model of photographs: supervised, resumable, with as many workers as are started on DIR."""
+    from splatbatch.commands import reconstruct as reconstructing
+    from splatbatch.night.reconstruct import ReconstructOptions, wanted_of
+
+    wanted = wanted_of(camera, rig, mapper, pairs, features)
+    asked = ReconstructOptions(photographs, out, wanted, threads)
+    reconstructing.run(asked, dry_run=dry_run, as_json=json_)
+
+
+@app.command()
 def scene(
     source: options.SourceOption,
     images: options.ImagesOption = None,

@@ -29,7 +29,7 @@ from splatbatch.tasks.settled import every
 from splatbatch.tasks.settled.frame import read_spans, spans_of
 from splatbatch.tasks.settled.settled import Settled, Todo
 from splatbatch.tasks.standing import OfScene, Standing
-from splatbatch.tasks.task import Task, of_patches, patches_of
+from splatbatch.tasks.task import TRAINING, Task, of_patches, patches_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.frame import Span
@@ -137,7 +137,7 @@ class Looking:
     def settle(self, looked: Looked) -> Looked:
         """Settle what is settled once for the whole batch."""
         for thing in every.SETTLED:
-            if looked.todo.tasks and thing.is_asked_for(looked.todo.tasks):
+            if (trained := [one for one in looked.todo.tasks if one.kind is TRAINING]) and thing.is_asked_for(trained):
                 looked = self._settle(thing, looked)
         return looked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,8 +48,15 @@ PATIENCE_S = 5.0
 """So long the preparation by another worker is waited for without a word."""
 
 
-def work(batch: Batch, for_s: float | None, wish: Wish, show: Show) -> int:
+def work(batch: Batch, for_s: float | None, wish: Wish, show: Show, reopen: Callable[[], Batch] | None = None) -> int:
     """Train what nobody else does, until nothing is left, the time is up, or somebody says stop; return the exit code.
+
+    Args:
+        batch: what is to be trained.
+        for_s: how long; None: as long as it takes.
+        wish: how.
+        show: hears of what is made.
+        reopen: returns the batch as it is by now; None: as its YAML has it.
 
     Raises:
         ExecutorError: others train into the folder by another YAML or version.
@@ -67,7 +74,9 @@ def work(batch: Batch, for_s: float | None, wish: Wish, show: Show) -> int:
                     night.open_ledger(batch.output.ledger_of(presence.name), claims),
                     TimeLeft.of(batch, for_s),
                 )
-                worker = JoinedWorker(night, wish, claims, ledger, watcher, presence.name, time_left=times)
+                worker = JoinedWorker(
+                    night, wish, claims, ledger, watcher, presence.name, time_left=times, reopen=reopen
+                )
                 run = worker.rounds(batch)
                 if not (is_stopped := bool(worker.stop())):
                     night.finish_contents(Patience(night.beat, worker.stop, say))
@@ -110,6 +119,8 @@ class JoinedWorker(Worker):
     """One of many workers: what it trains it has claimed, and what it decides on it has prepared in its turn."""
 
     time_left: TimeLeft
+    reopen: Callable[[], Batch] | None = None
+    """Returns the batch as others have left it; None: as its YAML has it."""
     was_cancelled: bool = False
     is_alone: ClassVar[bool] = False
     say: ClassVar = staticmethod(say)
@@ -126,7 +137,7 @@ class JoinedWorker(Worker):
     def prepared(self, batch: Batch) -> Iterator[tuple[Batch, Snapshot]]:
         """Give a batch with what others have settled by now; one worker after the other prepares."""
         with self._turn():
-            batch = open_as_worker(batch.path, batch.names)
+            batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
             self._settle_left(batch)
             mend(batch, self.ledger, self.patience)
             yield batch, Snapshot.of(self.claims, batch.output, batch.names)

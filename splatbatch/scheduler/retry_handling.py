@@ -23,7 +23,7 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.obstacles import INTERNAL_FAULT
 from splatbatch.tasks import given_up
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import TRAINING, Task
 
 GPU_FAULT = "gpu_hardware_fault"
 OF_COMPANY = frozenset(
@@ -188,7 +188,7 @@ class RetryHandling:
     def _key(self, task: Task, attempt: Attempt | None, reason: str) -> dict[str, Any]:
         """Return what must change before a task is tried again; nothing if another night may do."""
         diagnosis = self._history(task).failures[-1].diagnosis
-        if attempt is None or not given_up.is_for_good(diagnosis, reason):
+        if attempt is None or task.kind is not TRAINING or not given_up.is_for_good(diagnosis, reason):
             return {}
         return {
             "key": given_up.key_of(task.asked.without_deadline.recipe, attempt.depends_on.files),

@@ -29,7 +29,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.forecast import check_place, forecast
 from splatbatch.tasks.settled.deadline import DEADLINE
-from splatbatch.tasks.task import patches_of
+from splatbatch.tasks.task import TRAINING, patches_of
 from splatbatch.trainers.usable import check_usable
 
 
@@ -39,7 +39,7 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
     Raises:
         TrainerError, ExecutorError: nothing can be trained on this machine.
     """
-    recipes = batch.recipes()
+    recipes = batch.only(task.name for task in batch.tasks if task.kind is TRAINING).recipes()
     check_usable(recipes.values())
     expected = _footprints(batch, rounds)
     outlook = forecast(batch, batch.names, expected)

@@ -104,7 +104,8 @@ class Batch:
     @property
     def terms(self) -> str:
         """Return a hash of what all workers of the batch must agree on."""
-        return terms_of((task.today.without_deadline.recipe for task in self.every), self.config.deadline)
+        own = [terms for task in self.every if (terms := task.kind.terms())]
+        return terms_of((task.today.without_deadline.recipe for task in self.every), self.config.deadline, own)
 
     @property
     def names(self) -> list[str]:

@@ -167,6 +167,14 @@ class Kind(ABC):
         """Return the task under other settings."""
         return task
 
+    def terms(self) -> str:
+        """Return what all workers must agree on, besides the recipe of its task."""
+        return ""
+
+    def seconds(self, task: Task) -> float | None:
+        """Return how long it is expected to take; None: its training says it."""
+        return None
+
 
 class Training(Kind):
     """Tasks that train the splat of a patch, each by its recipe."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -103,9 +103,16 @@ def settings_of(recipe: Recipe) -> dict[str, Any]:
     return tree
 
 
-def terms_of(recipes: Iterable[Recipe], deadline: str | None = None) -> str:
-    """Return a hash of what all workers of a batch must agree on: version, what trains each task, and the deadline."""
-    return short_hash(" ".join([__version__, *hashes_of(recipes), *([f"by {deadline}"] if deadline else [])]))
+def terms_of(recipes: Iterable[Recipe], deadline: str | None = None, own: Sequence[str] = ()) -> str:
+    """Return a hash of what all workers of a batch must agree on.
+
+    Args:
+        recipes: what trains each task.
+        deadline: of the batch.
+        own: what tasks say that train nothing.
+    """
+    by = [f"by {deadline}"] if deadline else []
+    return short_hash(" ".join([__version__, *hashes_of(recipes), *by, *own]))
 
 
 def hashes_of(recipes: Iterable[Recipe]) -> list[str]:

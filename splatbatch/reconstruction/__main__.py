@@ -1,0 +1,64 @@
+"""The process of a stage: `python -m splatbatch.reconstruction FOLDER`; settings.json says which of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from splatbatch.errors import SceneError, SplatbatchError
+from splatbatch.files import write_json
+from splatbatch.reconstruction import features, mapping, matching, model
+from splatbatch.reconstruction.plan import Made, StageSettings
+from splatbatch.reconstruction.stage import Work, cpu_s, peak_mib
+from splatbatch.store.attempt_folder import AttemptFolder
+
+STAGES: Mapping[str, Callable[[Work], dict[str, Any]]] = {
+    "features": features.make,
+    "pairs": matching.choose,
+    "matching": matching.make,
+    "mapping": mapping.make,
+    "model": model.make,
+}
+
+
+def main(folder: AttemptFolder) -> int:
+    """Make what settings.json names; return the exit code."""
+    import pycolmap
+
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # pycolmap puts a handler of its own there, which prints a stack
+    pycolmap.logging.minloglevel = pycolmap.logging.Level.WARNING.value
+    began, told = time.monotonic(), StageSettings.read(folder.settings) or StageSettings()
+    work = Work(folder, told)
+    shutil.rmtree(work.product, ignore_errors=True)
+    try:
+        facts = STAGES[told.what](work)
+    except SplatbatchError as error:
+        print(f"splatbatch: {error.message} {error.hint}", file=sys.stderr)  # noqa: T201 - the log of the attempt
+        return SceneError.exit_code
+    parts = {one.relative_to(work.product).as_posix(): _sha256(one) for one in _files(work.product)}
+    seconds = round(time.monotonic() - began, 2)
+    made = Made(told.inputs, parts, seconds, round(cpu_s(), 2), round(peak_mib()), facts)
+    write_json(folder.metrics, made.to_record())
+    return 0
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.rglob("*") if one.is_file())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(AttemptFolder(Path(sys.argv[1]))))

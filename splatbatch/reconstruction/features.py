@@ -1,0 +1,92 @@
+"""Features of one chunk of photographs, and how sharp and how bright each of them is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from splatbatch.outcome import Killed
+from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database, put
+from splatbatch.scene.photos.headers import opened_photograph
+from splatbatch.store.attempt_folder import AttemptFolder
+
+READING = "reading.json"
+"""In the folder of an attempt: the photographs that are being read; what is named there when it crashes is suspect."""
+LOOKED_AT_PX = 640
+CRASHES = frozenset({4, 6, 7, 8, 11})
+"""SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
+
+
+def make(work: Work) -> dict[str, Any]:
+    """Find the features of a chunk; return what is to be said of each photograph, and which were left out."""
+    import pycolmap
+
+    plan, changes = work.plan, work.told.changes
+    chunk = plan.chunks()[work.told.number]
+    suspects = suspects_of(work.folder)
+    crashed = {names[0] for names in suspects if len(names) == 1} if changes.get("leave_out") else set()
+    left_out = dict.fromkeys(sorted(crashed), "decoding it crashed the process")
+    alone = {name for names in suspects for name in names}
+    wanted = [plan.photographs[place].name for place in chunk if plan.photographs[place].name not in crashed]
+    options = gpu_options(pycolmap.FeatureExtractionOptions())
+    options.num_threads = work.threads
+    options.sift.max_num_features = int(changes.get("features", plan.wanted.features))
+    work.product.mkdir(exist_ok=True)
+    looks = dict[str, dict[str, float]]()
+    with work.scratch() as scratch:
+        path = scratch / DATABASE
+        open_database(path, plan, chunk).close()
+        for names in _batches(wanted, alone, 2 * work.threads):
+            (work.folder.path / READING).write_text(json.dumps(names))
+            pycolmap.extract_features(path, work.images, names, extraction_options=options, device=device(options))
+            looks |= {name: look(work, name) for name in names}
+            work.tell("features", len(looks), len(wanted))
+        (work.folder.path / READING).unlink(missing_ok=True)
+        with pycolmap.Database.open(path) as database:
+            for place in chunk:
+                name = plan.photographs[place].name
+                number = database.num_keypoints_for_image(place + 1)
+                if name in looks:
+                    looks[name]["features"] = number
+                if not number:
+                    left_out.setdefault(name, "no feature was found in it" if looks[name] else "it cannot be decoded")
+        put(path, work.product / DATABASE)
+    return {"photographs": looks, "left_out": left_out, "features": options.sift.max_num_features}
+
+
+def suspects_of(folder: AttemptFolder) -> list[list[str]]:
+    """Return what earlier attempts were reading when they crashed."""
+    found = []
+    for one in folder.earlier():
+        told = one.read_exit()
+        if told and isinstance(told.end, Killed) and told.end.signal in CRASHES and (one.path / READING).exists():
+            found.append([str(name) for name in json.loads((one.path / READING).read_text())])
+    return found
+
+
+def look(work: Work, name: str) -> dict[str, float]:
+    """Return how sharp a photograph is, how bright, and what share of it is black or white; empty if it is damaged."""
+    try:
+        with opened_photograph(work.images / name) as image:
+            image.draft("L", (LOOKED_AT_PX, LOOKED_AT_PX))
+            grey = image.convert("L")
+            grey.thumbnail((LOOKED_AT_PX, LOOKED_AT_PX))
+            values = np.asarray(grey, np.float32)
+    except Exception:  # noqa: BLE001 - Pillow raises whatever the bytes lead it to
+        return {}
+    edges = 4 * values[1:-1, 1:-1] - values[:-2, 1:-1] - values[2:, 1:-1] - values[1:-1, :-2] - values[1:-1, 2:]
+    clipped = float(((values <= 2) | (values >= 253)).mean())
+    return {
+        "sharpness": round(float(edges.var() / (values.var() + 1)), 4),
+        "brightness": round(float(values.mean()), 1),
+        "clipped": round(clipped, 3),
+    }
+
+
+def _batches(names: list[str], alone: set[str], size: int) -> list[list[str]]:
+    """Return what is read at once; a photograph during which the process has crashed is read by itself, first."""
+    usual = [name for name in names if name not in alone]
+    cut = [usual[start : start + size] for start in range(0, len(usual), size)]
+    return [[name] for name in names if name in alone] + cut

@@ -1,0 +1,168 @@
+"""Where a model stands on Earth, by the GPS of its photographs: metres, east, north and up about their middle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pycolmap
+
+Floats = NDArray[np.float64]
+LEAST = 3
+"""Positions, not in a line."""
+ROUNDS = 30
+LEAST_TOLERANCE_M = 1.0
+FLAT = 0.02
+"""Of the extent: positions nearer to a line than that fix no frame."""
+ROUGH = 0.04
+"""Of the extent: positions that are further off than that in the mean do not tell what is upright."""
+NADIR = 0.9
+"""Length of the mean of all viewing directions, from which on the photographs look one way."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """The cameras of a model in its own frame, in the order in which they were taken; each [n, 3]."""
+
+    centers: Floats
+    directions: Floats
+    """They look there."""
+    tops: Floats
+    """Where the upper edge of the photograph is."""
+
+
+@dataclass(frozen=True)
+class Georeference:
+    """A similarity from the model's frame into metres, and what GPS says against it."""
+
+    scale: float
+    rotation: Floats  # [3, 3]
+    translation: Floats  # [3]
+    origin: tuple[float, float, float]
+    """Latitude, longitude and altitude of the new origin."""
+    residuals: Floats  # [n, 3], in metres: east, north, up
+    upright_by: str
+    """gps, or photographs: those that look down, or their upper edges."""
+
+    def sim3(self) -> pycolmap.Sim3d:
+        """Return it as COLMAP has it."""
+        import pycolmap
+
+        return pycolmap.Sim3d(self.scale, pycolmap.Rotation3d(self.rotation), self.translation)
+
+
+def in_east_north_up(places: Floats) -> tuple[Floats, tuple[float, float, float]]:
+    """Return positions [n, 3] in metres about the middle of latitudes, longitudes and altitudes, and that middle."""
+    import pycolmap
+
+    latitude, longitude, altitude = (float(one) for one in np.median(places, axis=0))
+    transform = pycolmap.GPSTransform(pycolmap.GPSTransformEllipsoid.WGS84)
+    found = np.asarray(transform.ellipsoid_to_enu(places, latitude, longitude, altitude), np.float64)
+    return found, (latitude, longitude, altitude)
+
+
+def georeference(views: Views, places: Floats) -> Georeference | None:
+    """Return how a model lies on Earth; None where positions fix no frame.
+
+    By a robust similarity to the positions. Where these are so rough that they do not tell what is upright, the
+    photographs do, and GPS tells heading, scale and place.
+
+    Args:
+        views: the cameras that have a position.
+        places: latitude, longitude and altitude of each, [n, 3].
+    """
+    where, origin = in_east_north_up(places)
+    spread = np.linalg.svd(where[:, :2] - where[:, :2].mean(axis=0), compute_uv=False)
+    if len(where) < LEAST or spread[1] <= FLAT * spread[0]:
+        return None
+    extent = float(np.ptp(where[:, :2], axis=0).max())
+    found = _robust(views.centers, where)
+    residuals = _placed(found, views.centers) - where
+    by = "gps"
+    if float(np.linalg.norm(residuals, axis=1).mean()) > ROUGH * extent:
+        found, by = _upright(views, where)
+        residuals = _placed(found, views.centers) - where
+    return Georeference(*found, origin, residuals, by)
+
+
+Similarity = tuple[float, Floats, Floats]
+
+
+def similarity(source: Floats, target: Floats, weights: Floats) -> Similarity:
+    """Return scale, rotation and translation that bring `source` to `target`, least squares (Umeyama 1991).
+
+    Args:
+        source: [n, 3].
+        target: [n, 3].
+        weights: of each, [n].
+    """
+    weights = weights / weights.sum()
+    middle, other = weights @ source, weights @ target
+    a, b = source - middle, target - other
+    u, values, vt = np.linalg.svd((b * weights[:, None]).T @ a)
+    sign = np.array([1.0, 1.0, np.sign(np.linalg.det(u @ vt))])
+    rotation = (u * sign) @ vt
+    scale = float((values * sign).sum() / (weights @ (a**2).sum(axis=1)))
+    return scale, rotation, other - scale * rotation @ middle
+
+
+def _placed(found: Similarity, centers: Floats) -> Floats:
+    scale, rotation, translation = found
+    return np.asarray(scale * centers @ rotation.T + translation, np.float64)
+
+
+def _robust(source: Floats, target: Floats) -> Similarity:
+    """Return the similarity that most positions agree on: reweighted by Huber's rule."""
+    weights = np.ones(len(source))
+    for _ in range(ROUNDS):
+        found = similarity(source, target, weights)
+        away = np.linalg.norm(_placed(found, source) - target, axis=1)
+        weights = _huber(away)
+    return found
+
+
+def _upright(views: Views, where: Floats) -> tuple[Similarity, str]:
+    """Return the similarity whose upright is that of the photographs, by GPS in the plane."""
+    mean = views.directions.mean(axis=0)
+    looks_down = float(np.linalg.norm(mean)) > NADIR
+    up = -mean if looks_down else views.tops.mean(axis=0)
+    turn = _to_z(up / np.linalg.norm(up))
+    flat = views.centers @ turn.T
+    weights = np.ones(len(flat))
+    for _ in range(ROUNDS):
+        heading, scale, translation = _about_z(flat, where, weights)
+        away = np.linalg.norm((scale * flat @ heading.T + translation - where)[:, :2], axis=1)
+        weights = _huber(away)
+    rotation = heading @ turn
+    height = float(np.median(where[:, 2] - scale * (views.centers @ rotation.T)[:, 2]))
+    words = "photographs, which look down" if looks_down else "the upper edges of the photographs"
+    return (scale, rotation, np.array([translation[0], translation[1], height])), words
+
+
+def _about_z(source: Floats, target: Floats, weights: Floats) -> tuple[Floats, float, Floats]:
+    """Return rotation about z, scale and translation in the plane."""
+    a, b = source[:, 0] + 1j * source[:, 1], target[:, 0] + 1j * target[:, 1]
+    a_mean, b_mean = np.average(a, weights=weights), np.average(b, weights=weights)
+    factor = np.vdot(weights * (a - a_mean), b - b_mean) / np.vdot(weights * (a - a_mean), a - a_mean)
+    cos, sin = factor.real / abs(factor), factor.imag / abs(factor)
+    rotation = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
+    moved = b_mean - factor * a_mean
+    return rotation, float(abs(factor)), np.array([moved.real, moved.imag, 0.0])
+
+
+def _huber(away: Floats) -> Floats:
+    tolerance = max(LEAST_TOLERANCE_M, 1.5 * float(np.median(away)))
+    return np.asarray(np.minimum(1.0, tolerance / np.maximum(away, 1e-9)), np.float64)
+
+
+def _to_z(up: Floats) -> Floats:
+    """Return the rotation [3, 3] that turns a direction upright by the shortest way (Rodrigues)."""
+    axis, cos = np.cross(up, [0.0, 0.0, 1.0]), float(up[2])
+    if cos < -0.999999:
+        return np.diag([1.0, -1.0, -1.0])
+    cross = np.array([[0, -axis[2], axis[1]], [axis[2], 0, -axis[0]], [-axis[1], axis[0], 0]])
+    return np.asarray(np.eye(3) + cross + cross @ cross / (1 + cos), np.float64)

@@ -1,0 +1,122 @@
+"""Pairs of photographs chosen; and one chunk of them matched, with the geometry between the two of each."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.reconstruction.pairs import Pair, needs_likeness, pairs_of
+from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database, put
+
+PAIRS = "pairs.npy"
+AT_ONCE = 64
+"""Pairs between two lines of progress."""
+
+
+def choose(work: Work) -> dict[str, Any]:
+    """Choose the pairs, and write them down."""
+    plan = work.plan
+    found = pairs_of(plan, descriptors(work) if needs_likeness(plan) else None)
+    lacking = {name for _, made in work.made("features") for name in made.facts.get("left_out", {})}
+    usable = [one.name not in lacking for one in plan.photographs]
+    pairs = [(a, b) for a, b in found if usable[a] and usable[b]]
+    work.product.mkdir(exist_ok=True)
+    np.save(work.product / PAIRS, np.array(pairs, np.int32).reshape(-1, 2))
+    return {"pairs": len(pairs), "photographs": sum(usable)}
+
+
+def make(work: Work) -> dict[str, Any]:
+    """Match a chunk of the pairs; return how many were matched, and how many fit together."""
+    import pycolmap
+
+    plan = work.plan
+    pairs = chunk_of(np.load(work.of("pairs") / PAIRS), work.told.number, plan.num_matchings)
+    options = gpu_options(pycolmap.FeatureMatchingOptions())
+    options.num_threads = work.threads
+    verification = pycolmap.TwoViewGeometryOptions()
+    verification.ransac.random_seed = plan.wanted.seed
+    pairing = pycolmap.ImportedPairingOptions()
+    work.product.mkdir(exist_ok=True)
+    with work.scratch() as scratch:
+        path, listed = scratch / DATABASE, scratch / "pairs.txt"
+        copy_features(work, path, sorted({place for pair in pairs for place in pair}))
+        pairing.match_list_path = listed
+        for start in range(0, len(pairs), AT_ONCE):
+            block = pairs[start : start + AT_ONCE]
+            names = (f"{plan.photographs[a].name} {plan.photographs[b].name}\n" for a, b in block)
+            listed.write_text("".join(names))
+            pycolmap.match_image_pairs(path, options, pairing, verification, device(options))
+            work.tell("matching", start + len(block), len(pairs))
+        with pycolmap.Database.open(path) as database:
+            verified = database.num_verified_image_pairs()
+            database.clear_descriptors()
+            database.clear_keypoints()
+        _compact(path)
+        put(path, work.product / DATABASE)
+    return {"pairs": len(pairs), "verified": verified}
+
+
+def chunk_of(pairs: NDArray[np.int32], number: int, of: int) -> list[Pair]:
+    """Return the pairs of one of so many chunks."""
+    return [(int(a), int(b)) for a, b in pairs[len(pairs) * number // of : len(pairs) * (number + 1) // of]]
+
+
+def copy_features(work: Work, path: Path, places: list[int], *, with_descriptors: bool = True) -> None:
+    """Write a database of some photographs with their features, each from the chunk that has found them."""
+    import pycolmap
+
+    wanted, plan = set(places), work.plan
+    with open_database(path, plan, places) as database, pycolmap.DatabaseTransaction(database):
+        for (name, _), chunk in zip(work.made("features"), plan.chunks(), strict=True):
+            if not wanted.intersection(chunk):
+                continue
+            with readable(work.of(name) / DATABASE, path.parent) as source:
+                for place in wanted.intersection(chunk):
+                    if source.num_keypoints_for_image(place + 1):
+                        database.write_keypoints(place + 1, source.read_keypoints(place + 1))
+                        if with_descriptors:
+                            database.write_descriptors(place + 1, source.read_descriptors(place + 1))
+
+
+def readable(path: Path, scratch: Path) -> Any:
+    """Open a copy of a database on a local disk: SQLite writes beside what it reads."""
+    import pycolmap
+
+    copy = scratch / "read.db"
+    shutil.copyfile(path, copy)
+    return pycolmap.Database.open(copy)
+
+
+def descriptors(work: Work) -> Iterator[NDArray[np.float32]]:
+    """Yield the descriptors of each photograph, in the order of the plan."""
+    with work.scratch() as scratch:
+        for (name, _), chunk in zip(work.made("features"), work.plan.chunks(), strict=True):
+            with readable(work.of(name) / DATABASE, scratch) as source:
+                for place in chunk:
+                    found = source.num_descriptors_for_image(place + 1)
+                    data = np.asarray(source.read_descriptors(place + 1).data, np.float32) if found else None
+                    yield np.zeros((0, 128), np.float32) if data is None else data.reshape(-1, 128) / np.float32(512)
+
+
+def two_views(path: Path) -> Iterator[tuple[Pair, int]]:
+    """Yield the pairs of a database that fit together, with the number of their matches."""
+    import pycolmap
+
+    with pycolmap.Database.open(path) as database:
+        for pair_id, number in zip(*database.read_two_view_geometry_num_inliers(), strict=True):
+            a, b = pycolmap.pair_id_to_image_pair(pair_id)
+            if number:
+                yield (a - 1, b - 1), number
+
+
+def _compact(path: Path) -> None:
+    """Give back the room of what was cleared."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("VACUUM")
+    connection.close()

@@ -1,0 +1,115 @@
+"""The model to train from: the largest component, in the frame of GPS, without distortion, and what is said of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatbatch.errors import OutputError
+from splatbatch.files import write_json
+from splatbatch.reconstruction.facts import facts_of
+from splatbatch.reconstruction.georeference import Georeference, Views, georeference
+from splatbatch.reconstruction.plan import Plan
+from splatbatch.reconstruction.stage import DATABASE, Work, open_database
+
+if TYPE_CHECKING:
+    import pycolmap
+
+QUALITY = 95
+"""Of undistorted JPEGs: training compares against them."""
+OURS = "reconstruction.json"
+"""Beside sparse/ and images/: what was made, and by which plan."""
+
+
+def make(work: Work) -> dict[str, Any]:
+    """Write sparse/0 and images/ of the largest component; return what is to be said of it."""
+    import pycolmap
+
+    out, plan = Path(work.told.out), work.plan
+    components = sorted(work.of("mapping").iterdir(), key=lambda one: int(one.name))
+    models = [pycolmap.Reconstruction(one) for one in components]
+    best = models[0]
+    with work.scratch() as scratch:
+        if plan.wanted.rig:
+            as_rig(plan, best, scratch)
+        found = in_place(plan, best)
+        best.update_point_3d_errors()
+        facts = facts_of(work, scratch, models, found)
+        made = scratch / "undistorted"
+        distorted = scratch / "distorted"
+        distorted.mkdir()
+        best.write(distorted)
+        work.tell("undistortion", 0, best.num_reg_images())
+        options = pycolmap.UndistortCameraOptions()
+        pycolmap.undistort_images(
+            made, distorted, work.images, undistort_options=options, jpeg_quality=QUALITY, num_threads=work.threads
+        )
+        work.tell("undistortion", best.num_reg_images(), best.num_reg_images())
+        straight = pycolmap.Reconstruction(made / "sparse")
+        straight.update_point_3d_errors()
+        _put(straight, made / "images", out, facts.to_record())
+    work.product.mkdir(exist_ok=True)
+    write_json(work.product / OURS, facts.to_record())
+    return {"registered": facts.registered, "given": facts.given}
+
+
+def _put(model: pycolmap.Reconstruction, images: Path, out: Path, facts: dict[str, Any]) -> None:
+    """Put a model and its photographs in place of those of an earlier run, each folder whole."""
+    aside = out / ".new"
+    shutil.rmtree(aside, ignore_errors=True)
+    (aside / "sparse" / "0").mkdir(parents=True)
+    model.write(aside / "sparse" / "0")
+    shutil.copytree(images, aside / "images")
+    for name in ("sparse", "images"):
+        if (out / name).is_dir():
+            (out / name).rename(aside / f"old-{name}")
+        (aside / name).rename(out / name)
+    write_json(out / OURS, facts)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def see_place(out: Path) -> None:
+    """See that nothing of somebody else's stands where the model goes.
+
+    Raises:
+        OutputError: something does.
+    """
+    for name in ("sparse", "images"):
+        if (out / name).exists() and not (out / OURS).exists():
+            message = f"{out / name} is there already, and no reconstruction of ours"
+            raise OutputError(message, "Name another folder with --out.")
+
+
+def in_place(plan: Plan, model: pycolmap.Reconstruction) -> Georeference | None:
+    """Bring a model into metres, east, north and up, where GPS tells how; return how, None: it does not."""
+    placed = {one.name: one.place for one in plan.photographs if one.place is not None}
+    images = sorted((model.image(one) for one in model.reg_image_ids()), key=lambda one: str(one.name))
+    known = [one for one in images if one.name in placed]
+    if len(known) < 3:
+        return None
+    turns = np.array([one.cam_from_world().rotation.matrix() for one in known])
+    views = Views(np.array([one.projection_center() for one in known]), turns[:, 2], -turns[:, 1])
+    found = georeference(views, np.array([placed[one.name] for one in known], np.float64))
+    if found is not None:
+        model.transform(found.sim3())
+    return found
+
+
+def as_rig(plan: Plan, model: pycolmap.Reconstruction, scratch: Path) -> None:
+    """Let the cameras of a rig keep their places to each other: as they were found, then refined together."""
+    import pycolmap
+
+    config = pycolmap.RigConfig()
+    config.cameras = [
+        pycolmap.RigConfigCamera(ref_sensor=place == 0, image_prefix=f"{folder}/")
+        for place, folder in enumerate(plan.wanted.rig)
+    ]
+    database = open_database(scratch / DATABASE, plan, range(len(plan.photographs)))
+    pycolmap.apply_rig_config([config], database, model)
+    database.close()
+    options = pycolmap.BundleAdjustmentOptions()
+    options.refine_sensor_from_rig = True
+    pycolmap.bundle_adjustment(model, options)

@@ -1,0 +1,131 @@
+"""Which photographs are matched: the nearest by GPS, those that follow and those that look alike, or each with each.
+
+By GPS and by sequence the number of pairs grows with that of the photographs, not with its square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from splatbatch.reconstruction.photographs import in_meters
+from splatbatch.reconstruction.plan import ALIKE, NEIGHBOURS, WINDOW, Plan
+
+Pair = tuple[int, int]
+Descriptors = NDArray[np.float32]
+WORDS, SAMPLE, ROUNDS = 64, 40_000, 8
+NEXT = 2
+"""Beside the nearest by GPS, so many that follow: a position may be wrong."""
+_BLOCK = 512
+
+
+def pairs_of(plan: Plan, descriptors: Iterable[Descriptors] | None = None) -> list[Pair]:
+    """Return the pairs, by places in the plan, the smaller first; near ones stand together.
+
+    Args:
+        plan: says how they are chosen.
+        descriptors: of each photograph in turn, [n, 128]; asked for where likeness decides.
+    """
+    n = len(plan.photographs)
+    if plan.pairing == "all":
+        return list(combinations(range(n), 2))
+    found = set[Pair]()
+    placed = [place for place, one in enumerate(plan.photographs) if one.place is not None]
+    lonely = list(range(n))
+    if plan.pairing == "gps":
+        found |= set(_near(plan, placed))
+        found |= set(_following(plan, NEXT, [1]))
+        lonely = [place for place in range(n) if plan.photographs[place].place is None]
+    if lonely:
+        asked = set(lonely)
+        following = _following(plan, WINDOW // 2, [2**power for power in range(3, 3 + WINDOW // 2)])
+        found |= {pair for pair in following if asked & set(pair)}
+        if descriptors is not None:
+            found |= set(_alike(list(descriptors), lonely))
+    return sorted(found)
+
+
+def needs_likeness(plan: Plan) -> bool:
+    """Return whether descriptors decide on pairs."""
+    has_lonely = plan.pairing == "gps" and any(one.place is None for one in plan.photographs)
+    return plan.pairing == "sequence" or has_lonely
+
+
+def _ordered(pairs: Iterable[tuple[int, int]]) -> Iterator[Pair]:
+    return ((min(a, b), max(a, b)) for a, b in pairs if a != b)
+
+
+def _near(plan: Plan, placed: Sequence[int]) -> Iterator[Pair]:
+    """Yield each photograph with its nearest, in the plane: altitudes drift."""
+    where = in_meters([one.place for one in plan.photographs if one.place is not None])[:, :2]
+    _, nearest = cKDTree(where).query(where, min(NEIGHBOURS + 1, len(placed)))
+    return _ordered((placed[one], placed[other]) for one, row in enumerate(nearest) for other in row)
+
+
+def _following(plan: Plan, window: int, further: Sequence[int]) -> set[Pair]:
+    """Return each photograph with those that follow in its folder; of a rig also with those taken at once, and next."""
+    found, sequences = set[Pair](), dict[str, list[int]]()
+    for place, one in enumerate(plan.photographs):
+        folder = plan.frame_of(one.name)[0] or one.name.rpartition("/")[0]
+        sequences.setdefault(folder, []).append(place)
+    steps = sorted({*range(1, window + 1), *further})
+    for sequence in sequences.values():
+        for start, step in ((start, step) for start in range(len(sequence)) for step in steps):
+            if start + step < len(sequence):
+                found.add((sequence[start], sequence[start + step]))
+    frames = dict[str, list[int]]()
+    for place, one in enumerate(plan.photographs if plan.wanted.rig else ()):
+        frames.setdefault(plan.frame_of(one.name)[1], []).append(place)
+    in_turn = [*frames.values()]
+    for place, here in enumerate(in_turn):
+        after = in_turn[place + 1] if place + 1 < len(in_turn) else []
+        found |= set(combinations([*here, *after], 2))
+    return set(_ordered(found))
+
+
+def _alike(descriptors: Sequence[Descriptors], asked: Sequence[int]) -> Iterator[Pair]:
+    """Yield each photograph that is asked for with those that look most like it."""
+    vectors = likeness(descriptors)
+    for start in range(0, len(asked), _BLOCK):
+        block = list(asked[start : start + _BLOCK])
+        products = vectors[block] @ vectors.T
+        products[np.arange(len(block)), block] = -np.inf
+        best = np.argsort(-products, axis=1)[:, : min(ALIKE, len(vectors) - 1)]
+        yield from _ordered((one, int(other)) for one, row in zip(block, best, strict=True) for other in row)
+
+
+def likeness(descriptors: Sequence[Descriptors]) -> NDArray[np.float32]:
+    """Return a vector of length 1 for each photograph; those that look alike have a large product.
+
+    VLAD (Jegou et al. 2010, "Aggregating local descriptors into a compact image representation") with the signed square
+    root and per-word normalisation of Arandjelovic and Zisserman 2013 ("All about VLAD"); its words are found here.
+    """
+    random = np.random.default_rng(0)
+    share = max(1, SAMPLE // max(1, len(descriptors)))
+    sample = [one[random.permutation(len(one))[:share]] for one in descriptors if len(one)]
+    if not sample:
+        return np.zeros((len(descriptors), 1), np.float32)
+    pool = np.concatenate(sample)
+    words = pool[random.permutation(len(pool))[:WORDS]]
+    for _ in range(ROUNDS):
+        nearest = _nearest(pool, words)
+        words = np.stack(
+            [pool[nearest == k].mean(axis=0) if (nearest == k).any() else words[k] for k in range(len(words))]
+        )
+    found = np.zeros((len(descriptors), len(words), 128), np.float32)
+    for place, one in enumerate(descriptors):
+        if len(one):
+            nearest = _nearest(one, words)
+            np.add.at(found[place], nearest, one - words[nearest])
+    found = np.sign(found) * np.sqrt(np.abs(found))
+    found /= np.linalg.norm(found, axis=2, keepdims=True) + 1e-9
+    flat = found.reshape(len(descriptors), -1)
+    return np.asarray(flat / (np.linalg.norm(flat, axis=1, keepdims=True) + 1e-9), np.float32)
+
+
+def _nearest(vectors: Descriptors, words: Descriptors) -> NDArray[np.intp]:
+    return np.asarray(np.argmin((words**2).sum(axis=1) - 2 * vectors @ words.T, axis=1), np.intp)

@@ -1,0 +1,283 @@
+"""The photographs of a folder by their headers: what can be used, which camera took each, where it stood."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import cos, hypot, isfinite, radians
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.errors import ConfigError, SceneError
+from splatbatch.plain_text import counted, spell_some
+from splatbatch.reconstruction.plan import FEW, GLOBAL_FROM, Camera, Photograph, Plan, Wanted
+from splatbatch.scene.patches import natural_key
+from splatbatch.scene.photos.folders import PHOTOGRAPHS
+from splatbatch.scene.photos.headers import THREADS, opened_photograph
+
+Floats = NDArray[np.float64]
+RAW = frozenset({".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"})
+HEIF = frozenset({".heic", ".heif", ".avif"})
+HEAD_BYTES = 1 << 16
+FULL_FRAME_MM = hypot(36.0, 24.0)
+UNKNOWN_FOCAL = 1.2
+"""Of the longer side, where EXIF tells no focal length: COLMAP's default."""
+FOCAL_RANGE = (0.2, 8.0)
+"""Of the longer side: outside, EXIF lies."""
+METERS_PER_DEGREE = 111_319.49
+FAR_M = 5_000.0
+"""From the middle of all others: so far away a position is no position of this scene, or another place."""
+ALIKE_M = 0.5
+_EXIF, _GPS = 0x8769, 0x8825
+_UNIT_MM = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of itself."""
+
+    name: str
+    head: str
+    width: int
+    height: int
+    device: str
+    focal_mm: float | None
+    focal_px: float | None
+    place: tuple[float, float, float] | None
+    note: str = ""
+
+
+def survey(images: Path, wanted: Wanted) -> Plan:
+    """Return the plan for the photographs of a folder.
+
+    Raises:
+        SceneError: there is nothing to reconstruct; the message says what lies there instead.
+        ConfigError: the folders of the rig do not fit.
+    """
+    names, left_out = _listed(images)
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(lambda name: _read(images, name), names))
+    headers = [one for one in found if isinstance(one, Header)]
+    left_out |= {name: one for name, one in zip(names, found, strict=True) if isinstance(one, str)}
+    if len(headers) < 3:
+        raise SceneError(
+            _too_few(images, len(headers), left_out), "At least three photographs that overlap are needed."
+        )
+    _see_rig(wanted.rig, headers)
+    places, notes = checked_places([one.place for one in headers], [one.name for one in headers])
+    cameras, numbers = _cameras(headers, wanted)
+    notes += [one.note for one in headers if one.note][:3]
+    if len(cameras) > 1:
+        spelled = spell_some((f"{one.what} ({numbers.count(place + 1)})" for place, one in enumerate(cameras)), 6)
+        notes.append(f"{len(cameras)} cameras: {spelled}")
+    photographs = tuple(
+        Photograph(one.name, number, one.head, place)
+        for one, number, place in zip(headers, numbers, places, strict=True)
+    )
+    pairing, why = _pairing(photographs, wanted)
+    mapper, why_mapper = _mapper(len(photographs), wanted)
+    return Plan(
+        str(images.resolve()),
+        photographs,
+        tuple(cameras),
+        wanted,
+        pairing,
+        why,
+        mapper,
+        why_mapper,
+        tuple(notes),
+        left_out,
+    )
+
+
+def _listed(images: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the photographs below a folder, in natural order, and what else looks like one, with what to do."""
+    names, left_out = [], {}
+    if not images.is_dir():
+        raise SceneError(f"{images}: no such folder", "Name the folder of the photographs.")
+    for folder, below, files in os.walk(images):
+        below[:] = sorted(one for one in below if not one.startswith("."))
+        for file in files:
+            path = Path(folder) / file
+            name, suffix = path.relative_to(images).as_posix(), path.suffix.lower()
+            if file.startswith("."):
+                continue
+            if suffix in RAW:
+                left_out[name] = "RAW: develop it to JPEG first, as with `darktable-cli` or `dcraw -c`"
+            elif suffix in HEIF:
+                left_out[name] = (
+                    "HEIC: convert it to JPEG first, as with `heif-convert` or `magick mogrify -format jpg`"
+                )
+            elif suffix in PHOTOGRAPHS:
+                names.append(name)
+    return sorted(names, key=natural_key), left_out
+
+
+def _too_few(images: Path, num: int, left_out: dict[str, str]) -> str:
+    said = spell_some((f"{name}: {why}" for name, why in sorted(left_out.items())), 2, "; ")
+    return f"{images}: {counted(num, 'photograph')} that can be used" + (f"; {said}" if said else "")
+
+
+def _read(images: Path, name: str) -> Header | str:
+    """Return what a file says of itself, or why it cannot be used."""
+    path = images / name
+    try:
+        with path.open("rb") as file:
+            head = hashlib.sha256(file.read(HEAD_BYTES))
+        head.update(str(path.stat().st_size).encode())
+        with opened_photograph(path) as image:
+            width, height = image.size
+            exif = image.getexif()
+            detail, gps = dict(exif.get_ifd(_EXIF)), dict(exif.get_ifd(_GPS))
+            device = " ".join(dict.fromkeys(f"{exif.get(271, '')} {exif.get(272, '')} {detail.get(42036, '')}".split()))
+    except Exception as error:  # noqa: BLE001 - Pillow raises whatever the bytes lead it to
+        return f"cannot be read ({type(error).__name__}: {error})".replace(str(path), name)
+    focal_px, note = _focal_px(detail, width, height)
+    focal_mm = _number(detail.get(37386))
+    place, odd = _place(gps)
+    note = "; ".join(f"{name}: {one}" for one in (note, odd) if one)
+    return Header(name, head.hexdigest()[:32], width, height, device.strip("\0 "), focal_mm, focal_px, place, note)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, ZeroDivisionError):
+        return None
+    return number if isfinite(number) and number > 0 else None
+
+
+def _focal_px(detail: dict[int, Any], width: int, height: int) -> tuple[float | None, str]:
+    """Return the focal length in pixels of the file as it is, whatever size it was taken in; and what is odd.
+
+    By the length on 35 mm film (EXIF 2.32: of the same diagonal), else by the sensor's pixels per unit.
+    """
+    focal_mm, on_film = _number(detail.get(37386)), _number(detail.get(41989))
+    taken_px = max(_number(detail.get(40962)) or 0, _number(detail.get(40963)) or 0)
+    per_unit, unit = _number(detail.get(41486)), _UNIT_MM.get(detail.get(41488, 2))
+    found = None
+    if on_film:
+        found = on_film / FULL_FRAME_MM * hypot(width, height)
+    elif focal_mm and per_unit and unit and taken_px:
+        found = focal_mm / unit * per_unit * max(width, height) / taken_px
+    if found is None:
+        return None, ""
+    if not FOCAL_RANGE[0] <= found / max(width, height) <= FOCAL_RANGE[1]:
+        return None, f"EXIF's focal length is {found:.0f} px of {max(width, height)}: it is not used"
+    return found, ""
+
+
+def _place(gps: dict[int, Any]) -> tuple[tuple[float, float, float] | None, str]:
+    """Return latitude, longitude and altitude, and what is odd about them."""
+    try:
+        latitude = sum(float(one) / 60**power for power, one in enumerate(gps[2])) * (-1 if gps.get(1) == "S" else 1)
+        longitude = sum(float(one) / 60**power for power, one in enumerate(gps[4])) * (-1 if gps.get(3) == "W" else 1)
+        below = gps.get(5, b"\0") in (b"\1", 1)
+        altitude = float(gps.get(6, 0.0)) * (-1 if below else 1)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return None, ""
+    if not all(map(isfinite, (latitude, longitude, altitude))) or latitude == longitude == 0:
+        return None, ""
+    if abs(latitude) > 90 or abs(longitude) > 180:
+        swapped = ": they look swapped" if abs(longitude) <= 90 and abs(latitude) <= 180 else ""
+        return None, f"GPS latitude {latitude:.4f}, longitude {longitude:.4f} is nowhere{swapped}; it is not used"
+    return (latitude, longitude, altitude), ""
+
+
+Place = tuple[float, float, float]
+
+
+def in_meters(places: Sequence[Place]) -> Floats:
+    """Return positions [n, 3] in metres east, north and up of their median; good for some tens of kilometres."""
+    array = np.array(places, np.float64).reshape(-1, 3)
+    middle = np.median(array, axis=0)
+    scale = np.array([METERS_PER_DEGREE, METERS_PER_DEGREE * cos(radians(float(middle[0])))])
+    north_east = (array[:, :2] - middle[:2]) * scale
+    return np.column_stack([north_east[:, 1], north_east[:, 0], array[:, 2] - middle[2]])
+
+
+def checked_places(places: Sequence[Place | None], names: Sequence[str]) -> tuple[list[Place | None], list[str]]:
+    """Return the positions that can be meant, and what is said of the others."""
+    known = [place for place in places if place is not None]
+    if len(known) < 3:
+        return [None] * len(places), ["only one or two photographs have GPS: it is not used"] if known else []
+    away = np.hypot(*in_meters(known)[:, :2].T)
+    if away.max() < ALIKE_M:
+        return [None] * len(places), ["all GPS positions are the same: they are not used"]
+    distance = iter(away)
+    far = [place is not None and next(distance) > FAR_M for place in places]
+    if not any(far):
+        return list(places), []
+    named = spell_some(name for name, one in zip(names, far, strict=True) if one)
+    if sum(far) <= 0.1 * len(known):
+        kept = [None if one else place for place, one in zip(places, far, strict=True)]
+        return kept, [f"{counted(sum(far), 'GPS position')} more than 5 km from the others: not used ({named})"]
+    return list(places), [f"{sum(far)} photographs were taken more than 5 km from the others ({named}): two places?"]
+
+
+def _cameras(headers: Sequence[Header], wanted: Wanted) -> tuple[list[Camera], list[int]]:
+    """Return the cameras, and the number of that of each photograph."""
+    cameras: dict[tuple[Any, ...], Camera] = {}
+    numbers = []
+    for one in headers:
+        folder = next((folder for folder in wanted.rig if one.name.startswith(f"{folder}/")), "")
+        key = (folder, one.device, one.focal_mm, one.width, one.height)
+        if key not in cameras:
+            is_fisheye = "fisheye" in one.device.lower()
+            model = wanted.camera if wanted.camera != "auto" else "OPENCV_FISHEYE" if is_fisheye else "OPENCV"
+            focal = one.focal_px or UNKNOWN_FOCAL * max(one.width, one.height)
+            zoom = f", {one.focal_mm:g} mm" if one.focal_mm else ""
+            name = f"{folder + ': ' if folder else ''}{one.device or 'a camera without a name'}"
+            what = f"{name}{zoom}, {one.width}x{one.height}"
+            cameras[key] = Camera(model, one.width, one.height, focal, one.focal_px is not None, what)
+        numbers.append([*cameras].index(key) + 1)
+    return [*cameras.values()], numbers
+
+
+def _see_rig(rig: Sequence[str], headers: Iterable[Header]) -> None:
+    """See that each folder of a rig holds photographs, and that some have the same names."""
+    if not rig:
+        return
+    held = {
+        folder: {one.name[len(folder) + 1 :] for one in headers if one.name.startswith(f"{folder}/")} for folder in rig
+    }
+    for folder, names in held.items():
+        if not names:
+            raise ConfigError(f"--rig: {folder}: no photographs below a folder of this name", "Name folders of PHOTOS.")
+    if len(rig) > 1 and max(Counter(name for names in held.values() for name in names).values()) < 2:
+        raise ConfigError(
+            f"--rig {','.join(rig)}: no name is in two of the folders", "Photographs taken at once share it."
+        )
+
+
+def _pairing(photographs: Sequence[Photograph], wanted: Wanted) -> tuple[str, str]:
+    n, placed = len(photographs), sum(one.place is not None for one in photographs)
+    if wanted.pairs == "gps" and placed < 3:
+        raise ConfigError("--pairs gps: fewer than three photographs have a GPS position", "Leave it out.")
+    if wanted.pairs != "auto":
+        return wanted.pairs, "as asked for"
+    if n <= FEW:
+        return "all", f"each with each: {n} photographs are few"
+    if placed >= 0.8 * n:
+        return "gps", f"with the nearest by GPS: {placed} of {n} have a position"
+    return "sequence", f"with those that follow and that look alike: {placed} of {n} have a GPS position"
+
+
+def _mapper(n: int, wanted: Wanted) -> tuple[str, str]:
+    if wanted.mapper != "auto":
+        return wanted.mapper, "as asked for"
+    if n < GLOBAL_FROM:
+        return "incremental", f"incremental: exact, resumable, and not slower below {GLOBAL_FROM:,} photographs"
+    return "global", f"global: the time of incremental mapping grows faster from {GLOBAL_FROM:,} photographs on"
+
+
+def with_mapper(plan: Plan, mapper: str) -> Plan:
+    """Return the plan with another mapper."""
+    return replace(plan, mapper=mapper, why_mapper="as asked for")

@@ -1,0 +1,155 @@
+"""The stages of a reconstruction as tasks: each a process of ours, whose product lies in the folder of its task."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from splatbatch.config import Config, Rung, TaskId
+from splatbatch.errors import SceneError
+from splatbatch.files import write_json
+from splatbatch.reconstruction.facts import Reconstructed
+from splatbatch.reconstruction.model import OURS
+from splatbatch.reconstruction.plan import Made, Plan, Stage, StageSettings, product_of, record_of, stages
+from splatbatch.scene.patches import Patch
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders import PatchFolder
+from splatbatch.store.layout import OutputFolder
+from splatbatch.tasks.product import Product, damage_of
+from splatbatch.tasks.program import OwnProgram
+from splatbatch.tasks.task import Setup, Task
+
+FEWER: tuple[Rung, ...] = ({"features": "x0.5"}, {"features": "x0.5"})
+ONE_THREAD: tuple[Rung, ...] = ({"threads": 1},)
+LADDERS: Mapping[str, dict[str, tuple[Rung, ...]]] = {
+    "features": {"host_memory": FEWER, "gpu_memory": FEWER, "segfault": tuple({"leave_out": one} for one in (1, 2, 3))},
+    "matching": {"host_memory": ONE_THREAD},
+    "mapping": {"host_memory": ONE_THREAD, "numerics": ({"relaxed": 1}, {"relaxed": 2})},
+    "model": {"host_memory": ONE_THREAD},
+}
+
+
+@dataclass(frozen=True)
+class Reconstructing(OwnProgram):
+    """Tasks that make a stage of a reconstruction."""
+
+    told: StageSettings
+    stage: Stage
+    needed: Mapping[str, str]
+    """Stages whose products it reads, with the key of each."""
+    module = "splatbatch.reconstruction"
+    tries = 6
+    takes: ClassVar[Literal["gpu", "any", "cpu"]] = "cpu"
+    limits: ClassVar = {"wall_s": 1e9}
+
+    def product(self, task: Task, output: OutputFolder) -> Product:
+        """Return what would be made now, beside what was."""
+        products = output.path / "patches"
+        made, place = Made.read(record_of(products, self.stage.name)), product_of(products, self.stage.name)
+        if made is None or not made.parts:
+            return Product(self.stage.key, None)
+
+        def damage() -> str:
+            """Say what of it is not as it was made; of a model also what of its folder is gone."""
+            out = Path(self.told.out)
+            gone = self.stage.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
+            return f"{out}: not all of the model is there" if gone else damage_of(place, made.parts)
+
+        return Product(self.stage.key, made.inputs, damage)
+
+    def needs(self, task: Task) -> tuple[str, ...]:
+        """Return the stages that come first."""
+        return self.stage.needs
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Write settings.json and return the command of the process.
+
+        Raises:
+            SceneError: a stage that it needs has not been made.
+        """
+        products = folder.path.parent.parent
+        for name, key in self.needed.items():
+            made = Made.read(record_of(products, name))
+            if made is None or made.inputs != key:
+                raise SceneError(f"{name} has not been made, and {self.stage.name} is made from it")
+        return super().command(patch, folder)
+
+    def keep(self, task: Task, folder: AttemptFolder) -> None:
+        """Put the product in place, then the record of it, and remove earlier attempts' halves."""
+        made, products = Made.read(folder.metrics), folder.path.parent.parent
+        if made is None or not (folder.path / "product").is_dir():
+            return
+        place, record = product_of(products, self.stage.name), record_of(products, self.stage.name)
+        record.unlink(missing_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+        (folder.path / "product").rename(place)
+        write_json(record, made.to_record())
+        for one in [*place.parent.glob("snapshots-*"), *(attempt.path / "product" for attempt in folder.earlier())]:
+            shutil.rmtree(one, ignore_errors=True)
+
+    def home(self, task: Task, output: OutputFolder) -> PatchFolder:
+        """Return where its attempts lie."""
+        return output.patch(self.stage.name)
+
+    def settings(self, task: Task) -> Mapping[str, Any]:
+        """Return what rungs may change."""
+        features = self.told.changes.get("features", 0)
+        return {"features": features, "leave_out": 0, "relaxed": 0, "threads": self.told.threads, **self.told.changes}
+
+    def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
+        """Return the task with fewer features, another start or fewer threads."""
+        told = self.told.changed(dict(changes))
+        told = replace(told, threads=int(told.changes.get("threads", told.threads)))
+        return replace(task, kind=replace(self, told=told))
+
+    def terms(self) -> str:
+        """Return what all workers must agree on."""
+        return self.stage.key
+
+
+class OnGpu(Reconstructing):
+    """Features and matching where pycolmap has CUDA: a GPU each."""
+
+    takes = "gpu"
+
+
+def has_cuda() -> bool:
+    """Return whether a wheel of pycolmap with CUDA is installed; importing it would take over SIGTERM."""
+    return any((one.metadata["Name"] or "").lower().startswith("pycolmap-cuda") for one in distributions())
+
+
+def reconstructing(config: Config, plan: Plan, out: Path, threads: int, *, on_gpu: bool) -> tuple[Task, ...]:
+    """Return the tasks of a reconstruction, all stages in their order."""
+    output, setup, found = OutputFolder(config.output.folder), Setup(config, ""), []
+    every = stages(plan)
+    keys = {one.name: one.key for one in every}
+    for one in every:
+        told = StageSettings(
+            one.what,
+            one.number,
+            str(plan_file(output, plan)),
+            str(output.path / "patches"),
+            threads,
+            str(out),
+            {"features": plan.wanted.features} if one.what == "features" else {},
+            one.key,
+        )
+        kind = OnGpu if on_gpu and one.what in ("features", "matching") else Reconstructing
+        made = kind(told, output.patch(one.name), one, {name: keys[name] for name in one.needs})
+        object.__setattr__(made, "ladders", LADDERS.get(one.what, {}))
+        found.append(Task(TaskId(one.name), Patch(one.name, out, Path(plan.images)), setup, setup, setup, kind=made))
+    return tuple(found)
+
+
+def plan_file(output: OutputFolder, plan: Plan) -> Path:
+    """Return where a plan lies: under its key, so that two plans never meet."""
+    return output.path / "plans" / f"{plan.key[:32]}.json"
+
+
+def facts_of(output: OutputFolder) -> Reconstructed | None:
+    """Return what is said of the model that was made last; None if none was."""
+    return Reconstructed.read(product_of(output.path / "patches", "model") / OURS)
