@@ -63,7 +63,10 @@ def reconstruct(
 
 @app.command()
 def scene(
-    source: options.SourceOption,
+    source: Annotated[
+        Optional[Path],
+        typer.Option("--source", metavar="DIR", help="The COLMAP model, as sparse/0; else --images are reconstructed."),
+    ] = None,
     images: options.ImagesOption = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Patches, YAML and output go there.")] = Path(
         "scene"
@@ -82,7 +85,7 @@ def scene(
         typer.Argument(metavar="KEY=VALUE", help="After --: settings of the YAML, as training.max_steps=7000."),
     ] = None,
 ) -> None:
-    """Split, train, merge and evaluate a COLMAP scene in one go; run it again, and it goes on where it ended."""
+    """Split, train, merge and evaluate a COLMAP scene, or photographs, in one go; again, it goes on where it ended."""
     from splatbatch.commands.scene import scene as whole
     from splatbatch.commands.scene import split as splitting
     from splatbatch.night.scene import SceneOptions

@@ -37,30 +37,31 @@ def run(options: ReconstructOptions, *, dry_run: bool, as_json: bool) -> None:
         for line in plan.in_words():
             say(line)
 
-    code = reconstruct(options, lambda made: _show(made, options, as_json=as_json), told)
+    code = reconstruct(options, tell_failed, told)
     result = result_of(options) if code == 0 else None
-    if result:
-        _tell(options, result, as_json=as_json)
+    if result and as_json:
+        print_json(result.told)
+    elif result:
+        tell(result)
+        out = shlex.quote(str(options.out))
+        typer.echo(one_line(f"Next: splatbatch scene --source {out}/sparse/0 --images {out}/images"))
     raise typer.Exit(code or (result.audited.exit_code() if result else 0))
 
 
-def _show(made: Any, options: ReconstructOptions, *, as_json: bool) -> None:
-    if isinstance(made, Ended) and made.code:
-        for one in made.statuses:
+def tell_failed(ended: Any) -> None:
+    """Print which stages have failed, and why."""
+    if isinstance(ended, Ended) and ended.code:
+        for one in ended.statuses:
             if one.state in ("failed", "stopped"):
                 typer.echo(one_line(f"{one.patch}: {one.in_words()}"), err=True)
-        typer.echo(one_line(f"report: {made.batch.output.report('html')}"), err=True)
+        typer.echo(one_line(f"report: {ended.batch.output.report('html')}"), err=True)
 
 
-def _tell(options: ReconstructOptions, result: Reconstruction, *, as_json: bool) -> None:
-    if as_json:
-        print_json(result.told)
-        return
+def tell(result: Reconstruction) -> None:
+    """Print what came of photographs, and what the audit says of it."""
     for line in result.told.in_words():
         typer.echo(one_line(line))
     console = open_console()
     for part in render(result.audited):
         console.print(part)
-    out = shlex.quote(str(options.out))
     typer.echo(one_line(f"report: {result.report}"))
-    typer.echo(one_line(f"Next: splatbatch scene --source {out}/sparse/0 --images {out}/images"))

@@ -47,6 +47,7 @@ WORDS: Mapping[str, str] = {
     "nan_loss": "the training diverged",
     "native_abort": "compiled code aborted",
     "nccl": "the GPUs could not talk to each other",
+    "no_initial_pair": "no two photographs to begin with",
     "no_densification": "no Gaussians were added",
     "no_record": "no result was left",
     "no_training_cameras": "no photograph belongs to the patch",

@@ -35,6 +35,10 @@ REMEDIES: Mapping[str, tuple[Step, ...]] = {
     "hang": ("splatbatch explain PATCH --log", "in the YAML limits.stall_s"),
     "nccl": ("NCCL_DEBUG=INFO tells more", "one GPU per patch needs no NCCL"),
     "port_in_use": ("ss -ltnp shows who holds it",),
+    "no_initial_pair": (
+        "splatbatch reconstruct PHOTOS --camera SIMPLE_RADIAL",
+        "splatbatch reconstruct PHOTOS --pairs all",
+    ),
     "missing_colmap": ("splatbatch verify-dims", "in the YAML scene.patches: the folder that holds the patches"),
     "colmap_parse": ("splatbatch verify-dims",),
     "colmap_failed": ("colmap mapper once more, after colmap exhaustive_matcher",),

@@ -80,6 +80,7 @@ LADDERS: Mapping[str, LadderName] = {
     "segfault": "segfault",
     "cuda_invalid_configuration": "numerics",
     "nan_loss": "numerics",
+    "no_initial_pair": "numerics",
     "zero_gaussians": "pruning",
 }
 """Which ladder of the config a cause climbs."""

@@ -23,7 +23,7 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.workers import Watcher
 from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, read_status
-from splatbatch.tasks.tally import how_many
+from splatbatch.tasks.tally import how_many, left_in_words, verb_of
 
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
@@ -109,7 +109,7 @@ class LineListener(ConsoleListener):
         for status in running:
             self.say(_short(heartbeat(status, has_nodes=has_nodes)))
         if running:
-            self.say(_short(f"{counted(num_left(statuses), 'patch', 'es')} left: {batch_line(statuses)}"))
+            self.say(_short(f"{left_in_words(num_left(statuses), self._names)} left: {batch_line(statuses)}"))
 
 
 def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
@@ -192,7 +192,9 @@ def _attempt_ended(event: AttemptEnded) -> str:
 
 
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
-    events.BatchStarted: lambda event: f"{how_many(event.patches)} to train on {', '.join(event.slots)}",
+    events.BatchStarted: lambda event: (
+        f"{how_many(event.patches)} to {verb_of(event.patches)} on {', '.join(event.slots)}"
+    ),
     events.Forecasted: lambda event: event.text,
     events.Paced: lambda event: event.text,
     events.WorkersSeen: lambda event: event.words,

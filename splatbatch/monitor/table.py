@@ -19,7 +19,7 @@ from splatbatch.plain_text import clock, one_line
 from splatbatch.scene.patches import spell
 from splatbatch.store.claims import AtWork, in_short, lines_of
 from splatbatch.tasks.status import PatchStatus, most_interesting
-from splatbatch.tasks.tally import tally
+from splatbatch.tasks.tally import done_in_words
 
 LEFT = ("running", "waiting", "stale", "stopped")
 """States of patches that `train` trains, or is training."""
@@ -119,7 +119,7 @@ def num_shown(num: int) -> int:
 def batch_line(statuses: Sequence[PatchStatus]) -> str:
     """Return how far the batch is: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go"."""
     states = [status.state for status in statuses]
-    parts = [f"{tally({status.patch: status.state == 'trained' for status in statuses}, '')} trained"]
+    parts = [done_in_words({status.patch: status.state == "trained" for status in statuses}, "")]
     parts += [
         f"{states.count(state)} {state}"
         for state in ("running", "failed", "stopped", "refused", "stale")

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +19,10 @@ from splatbatch.machine.gpu import presence
 from splatbatch.monitor.telling import say, tell
 from splatbatch.night.afterwards import TRAIN, Show, Trained, guarded, left_out, publish_after
 from splatbatch.night.decided import Wish
+from splatbatch.night.reconstruct import ReconstructOptions, reconstruct, result_of
 from splatbatch.night.training import train
 from splatbatch.plain_text import one_line
+from splatbatch.reconstruction.plan import Plan
 from splatbatch.scene.finder import find_layout
 from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.record import partition_of
@@ -35,13 +37,16 @@ from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.scene.partition import check_scene
 
 NOT_WHOLE = 1
+RECONSTRUCTED = "reconstructed"
+"""In the folder of the scene: the model that was made of its photographs."""
 
 
 @dataclass(frozen=True)
 class SceneOptions:
     """What is to become of a scene."""
 
-    source: Path
+    source: Path | None
+    """Its model; None: the photographs are reconstructed first."""
     images: Path | None
     out: Path
     """Patches, YAML and output go into this folder."""
@@ -57,6 +62,11 @@ class SceneOptions:
         return self.out / configuration.DEFAULT_CONFIG
 
     @property
+    def model(self) -> Path:
+        """Return the model that is cut."""
+        return self.source or self.out / RECONSTRUCTED / "sparse" / "0"
+
+    @property
     def patches(self) -> Path:
         """Return where its patches lie."""
         return self.out / "patches"
@@ -69,6 +79,10 @@ def make_scene(options: SceneOptions, show: Show) -> int:
         SplatbatchError: a step cannot be done; the same call goes on from there.
     """
     changes = dict(configuration.parse_change(assignment) for assignment in options.settings)
+    if options.source is None:
+        if code := _reconstruct(options, show):
+            return code
+        options = replace(options, images=options.out / RECONSTRUCTED / "images")
     _cut(options, show)
     _write_config(options, changes)
     say("train: 2 of 4")
@@ -145,17 +159,38 @@ def _done(what: str, words: str) -> Afterwards:
     return Afterwards(what, DONE, one_line(words), "", time.time())
 
 
+def _reconstruct(options: SceneOptions, show: Show) -> int:
+    """Make a model of the photographs, unless that is done; return the exit code.
+
+    Raises:
+        ConfigError: neither a model nor photographs are named.
+    """
+    if options.images is None:
+        raise ConfigError("neither --source nor --images", "Name a COLMAP model, or the folder of the photographs.")
+    say("reconstruct, before the four steps")
+
+    def told(plan: Plan) -> None:
+        for line in plan.in_words():
+            say(line)
+
+    asked = ReconstructOptions(options.images, options.out / RECONSTRUCTED)
+    code = reconstruct(asked, show, told)
+    if not code and (result := result_of(asked)):
+        show(result)
+    return code
+
+
 def _cut(options: SceneOptions, show: Show) -> None:
     """Cut the scene, unless it is cut already as it was asked for."""
     patches = options.patches
     before = partition_of(patches) if patches.is_dir() else None
     is_as_asked = before is not None and options.cuts == SplitOptions()
-    if before is not None and is_as_asked and before.source.resolve() == find_source(options.source).resolve():
+    if before is not None and is_as_asked and before.source.resolve() == find_source(options.model).resolve():
         check_scene(before)
         say("split: 1 of 4: the scene is cut already")
         return
     say("split: 1 of 4")
-    asked = SplitRequest(options.source, options.images, patches, options.cuts, trained_in(patches))
+    asked = SplitRequest(options.model, options.images, patches, options.cuts, trained_in(patches))
     show(split(asked, dry_run=False))
 
 

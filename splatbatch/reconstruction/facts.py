@@ -224,7 +224,7 @@ def nearest(component: Sequence[str], registered: set[str], matches: Matches) ->
 def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], error_px: float) -> list[str]:
     """Return what to do about what is not as it should be."""
     said = [
-        f"{len(one)} photographs from {one[0]} to {one[-1]} fit together, but not to the model: take photographs between"
+        f"{len(one)} photographs, {one[0]} to {one[-1]}, fit together, but not to the model: take photographs between"
         " them and the rest, each sharing two thirds with the next."
         for one in components[1 : 1 + MOST_NAMED]
     ]

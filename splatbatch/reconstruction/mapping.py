@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pycolmap
 
 NO_START = "no initial pair: no two photographs fit together well enough to begin with"
+"""signatures.toml knows it."""
 LEAST = 3
 """Photographs of a component."""
 SNAPSHOTS = 8

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import cos, hypot, isfinite, radians
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.plain_text import counted, spell_some
-from splatbatch.reconstruction.plan import FEW, GLOBAL_FROM, Camera, Photograph, Plan, Wanted
+from splatbatch.reconstruction.plan import FEW, Camera, Photograph, Plan, Wanted
 from splatbatch.scene.patches import natural_key
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.headers import THREADS, opened_photograph
@@ -82,7 +82,7 @@ def survey(images: Path, wanted: Wanted) -> Plan:
         for one, number, place in zip(headers, numbers, places, strict=True)
     )
     pairing, why = _pairing(photographs, wanted)
-    mapper, why_mapper = _mapper(len(photographs), wanted)
+    mapper, why_mapper = _mapper(wanted)
     return Plan(
         str(images.resolve()),
         photographs,
@@ -270,14 +270,7 @@ def _pairing(photographs: Sequence[Photograph], wanted: Wanted) -> tuple[str, st
     return "sequence", f"with those that follow and that look alike: {placed} of {n} have a GPS position"
 
 
-def _mapper(n: int, wanted: Wanted) -> tuple[str, str]:
+def _mapper(wanted: Wanted) -> tuple[str, str]:
     if wanted.mapper != "auto":
         return wanted.mapper, "as asked for"
-    if n < GLOBAL_FROM:
-        return "incremental", f"incremental: exact, resumable, and not slower below {GLOBAL_FROM:,} photographs"
-    return "global", f"global: the time of incremental mapping grows faster from {GLOBAL_FROM:,} photographs on"
-
-
-def with_mapper(plan: Plan, mapper: str) -> Plan:
-    """Return the plan with another mapper."""
-    return replace(plan, mapper=mapper, why_mapper="as asked for")
+    return "incremental", "incremental: it goes on where it ended, and took less time than global (docs/benchmarks.md)"

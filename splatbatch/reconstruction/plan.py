@@ -22,8 +22,6 @@ WINDOW, ALIKE = 8, 12
 FEW = 40
 """So many photographs are matched each with each."""
 MOST_TOLD = 8
-GLOBAL_FROM = 1000
-"""Photographs from which on global mapping is chosen; docs/benchmarks.md has what both take."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +193,8 @@ class StageSettings(KeptRecord):
     """Settings changed by rungs: features, leave_out, relaxed."""
     inputs: str = ""
     """The key of what it makes."""
+    expected: tuple[float, float] = (0.0, 0.0)
+    """Seconds, and MiB of host memory."""
 
     def to_record(self) -> dict[str, Any]:
         """Return it as a JSON object."""

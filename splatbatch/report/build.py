@@ -32,12 +32,13 @@ from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec, Progress
 from splatbatch.store.records.metrics import Metrics
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.deadline.words import in_words
+from splatbatch.tasks.reconstruction import facts_of as reconstructed
 from splatbatch.tasks.settled.deadline import DEADLINE
 from splatbatch.tasks.settled.every import words_of_report
 from splatbatch.tasks.settled.frame import FRAME, note
 from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
-from splatbatch.tasks.tally import counting
+from splatbatch.tasks.tally import counting, is_reconstruction
 
 SETUP = ("start", "load", "init")
 OfAttempt = events.AttemptStarted | events.Gate | events.AttemptEnded | events.Retried | events.GaveUp
@@ -212,6 +213,7 @@ def build(
         colors=colors_of(output),
         scene=scene,
         map=overview(output, standing.patches_in_one_world()) if standing and not scene else None,
+        reconstruction=reconstructed(output) if is_reconstruction(names) else None,
         deadline=deadline_of(output, history, standing),
         afterwards=output.read_afterwards(),
         audit=_audit(audits[-1], statuses) if audits else None,

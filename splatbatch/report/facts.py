@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from splatbatch.reconstruction.facts import Reconstructed
 from splatbatch.store.records.deadline.choice import Choice
 from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
 from splatbatch.store.records.frame import Frame
@@ -370,6 +371,8 @@ class Report:
     colors: tuple[ReportedColors, ...] = ()
     scene: CutScene | None = None
     map: Overview | None = None
+    reconstruction: Reconstructed | None = None
+    """What came of photographs, in the report of a reconstruction."""
     deadline: ReportedDeadline | None = None
     afterwards: tuple[Afterwards, ...] = ()
     """What followed the training, or was left out."""

@@ -34,6 +34,7 @@ def to_markdown(report: Report) -> str:
         *([f"Frame: {_plain(report.frame.note)}."] if report.frame and report.frame.note else []),
         *(f"{_plain(line)}." for line in report.settled),
         "",
+        *([*(f"- {_plain(line)}" for line in report.reconstruction.in_words()), ""] if report.reconstruction else []),
         *_todo(report.todo),
         *([*(f"- {_plain(words)}" for words in report.deadline.words), ""] if report.deadline else []),
         *([*(f"- {_plain(one.words)}" for one in report.afterwards), ""] if report.afterwards else []),

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from splatbatch.config import Config, Rung, TaskId
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
+from splatbatch.reconstruction.expected import expected_of
 from splatbatch.reconstruction.facts import Reconstructed
 from splatbatch.reconstruction.model import OURS
 from splatbatch.reconstruction.plan import Made, Plan, Stage, StageSettings, product_of, record_of, stages
@@ -21,7 +22,7 @@ from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.product import Product, damage_of
 from splatbatch.tasks.program import OwnProgram
-from splatbatch.tasks.task import Setup, Task
+from splatbatch.tasks.task import Expected, Setup, Task
 
 FEWER: tuple[Rung, ...] = ({"features": "x0.5"}, {"features": "x0.5"})
 ONE_THREAD: tuple[Rung, ...] = ({"threads": 1},)
@@ -106,6 +107,10 @@ class Reconstructing(OwnProgram):
         told = replace(told, threads=int(told.changes.get("threads", told.threads)))
         return replace(task, kind=replace(self, told=told))
 
+    def expected(self, task: Task) -> Expected:
+        """Return what it is expected to take."""
+        return Expected(*self.told.expected)
+
     def terms(self) -> str:
         """Return what all workers must agree on."""
         return self.stage.key
@@ -137,6 +142,7 @@ def reconstructing(config: Config, plan: Plan, out: Path, threads: int, *, on_gp
             str(out),
             {"features": plan.wanted.features} if one.what == "features" else {},
             one.key,
+            expected_of(plan, one, threads),
         )
         kind = OnGpu if on_gpu and one.what in ("features", "matching") else Reconstructing
         made = kind(told, output.patch(one.name), one, {name: keys[name] for name in one.needs})

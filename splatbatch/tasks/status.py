@@ -22,7 +22,7 @@ from splatbatch.store.records.attempt import JobSpec, Progress
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide
 from splatbatch.tasks.product import Missing
-from splatbatch.tasks.tally import tally
+from splatbatch.tasks.tally import done_in_words
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[Pat
 
 def summary(statuses: Sequence[PatchStatus]) -> str:
     """Return one line that says how it went: "7 of 8 patches trained; failed: p5"."""
-    line = f"{tally({one.patch: one.state == 'trained' for one in statuses})} trained"
+    line = done_in_words({one.patch: one.state == "trained" for one in statuses})
     for state in STATES[1:]:
         names = [status.patch for status in statuses if status.state == state]
         line += f"; {state}: {spell(names)}" if names else ""

@@ -112,6 +112,15 @@ class Maker(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What a task is expected to take on this machine."""
+
+    seconds: float
+    host_mib: float
+    """At its highest."""
+
+
 class Kind(ABC):
     """What tasks of a kind make, and how: all that plan, loop, retry and acceptance ask of them.
 
@@ -171,8 +180,8 @@ class Kind(ABC):
         """Return what all workers must agree on, besides the recipe of its task."""
         return ""
 
-    def seconds(self, task: Task) -> float | None:
-        """Return how long it is expected to take; None: its training says it."""
+    def expected(self, task: Task) -> Expected | None:
+        """Return what it is expected to take; None: its recipe and its footprint say that."""
         return None
 
 

@@ -9,13 +9,17 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch import terminal
+from splatbatch.commands.reconstruct import tell, tell_failed
 from splatbatch.commands.scene import split as splitting
 from splatbatch.commands.train import show
+from splatbatch.night.night import Ended
+from splatbatch.night.reconstruct import Reconstruction
 from splatbatch.night.scene import SceneOptions, make_scene
 from splatbatch.plain_text import one_line
 from splatbatch.scene.partition.split import Split
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation
+from splatbatch.tasks.tally import is_reconstruction
 
 
 def scene(options: SceneOptions) -> None:
@@ -25,6 +29,12 @@ def scene(options: SceneOptions) -> None:
     def show_step(made: Any) -> None:
         if isinstance(made, Split):
             splitting.show(made, options.patches, dry_run=False)
+            return
+        if isinstance(made, Reconstruction):
+            tell(made)
+            return
+        if isinstance(made, Ended) and is_reconstruction(made.batch.names):
+            tell_failed(made)
             return
         show(made)
         if isinstance(made, SceneEvaluation):

@@ -19,6 +19,7 @@ from splatbatch.report.page.html import Html, document, join, table, tag
 from splatbatch.report.page.inspection import quality_section
 from splatbatch.report.page.patch_section import patch_section, variants_side_by_side
 from splatbatch.report.page.pictures import Budget
+from splatbatch.report.page.reconstruction import reconstruction_section
 from splatbatch.report.page.scene_section import merged_scene, scene_section, workers_section
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
 from splatbatch.store.layout import OutputFolder
@@ -74,6 +75,7 @@ def _parts(report: Report, previews: Previews, folders: Folders) -> Iterator[Htm
     by_psnr = sorted(shown, key=_psnr)
     sections = {patch.patch: patch_section(patch, links[patch.patch], budget, previews) for patch in by_psnr}
     yield first_screen(report, links, merged_scene(report, previews, budget))
+    yield from _section("Reconstruction", reconstruction_section(report.reconstruction))
     yield from _section(
         "Deadline", join(tag("p", words) for words in (report.deadline.words if report.deadline else ()))
     )

@@ -1,0 +1,52 @@
+"""How long a stage takes, and how much memory: by what such stages took, see docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from splatbatch.reconstruction.plan import Plan, Stage
+
+LONGEST_PX = 3200
+"""COLMAP finds features in photographs of at most that size."""
+MOST_THREADS = 16
+PROCESS_S, PROCESS_MIB = 1.0, 140.0
+FEATURES_S, EACH_S = 0.95, 0.06
+"""Of one core, for a megapixel, and for each photograph besides."""
+FEATURES_MIB = 310.0
+"""For a megapixel that is in work: one a thread."""
+PAIR_S = 0.062
+"""Of one core, at 4,096 features a photograph."""
+MATCHING_MIB = 1.6
+"""For a photograph of a chunk, at 4,096 features, with its index."""
+MAPPING_S, MAPPING_GROWTH = 0.26, 1.25
+"""A photograph at 75 of them, on two cores; the time grows with their number to this power."""
+MAPPING_MIB = 3.2
+"""A photograph at 4,096 features."""
+UNDISTORT_S = 0.1
+"""A megapixel, one core."""
+
+
+def expected_of(plan: Plan, stage: Stage, threads: int) -> tuple[float, float]:
+    """Return seconds and MiB of host memory that a stage is expected to take on so many threads."""
+    n, cores = len(plan.photographs), min(threads, MOST_THREADS)
+    share = plan.wanted.features / 4096
+    match stage.what:
+        case "features":
+            sizes = [_megapixels(plan, place) for place in plan.chunks()[stage.number]]
+            seconds = sum(EACH_S + FEATURES_S * one for one in sizes) / cores
+            return PROCESS_S + seconds, PROCESS_MIB + cores * FEATURES_MIB * max(sizes) + 30 * share
+        case "matching":
+            pairs = plan.num_pairs / plan.num_matchings
+            touched = min(n, 2 * pairs)
+            return PROCESS_S + PAIR_S * share * pairs / cores, PROCESS_MIB + MATCHING_MIB * share * touched
+        case "mapping":
+            seconds = MAPPING_S * 75 * (n / 75) ** MAPPING_GROWTH * share**0.5 * (2 / min(cores, 2)) ** 0.4
+            return PROCESS_S + 2 * seconds, PROCESS_MIB + MAPPING_MIB * share * n
+        case "model":
+            most = sum(_megapixels(plan, place) for place in range(n))
+            return PROCESS_S + UNDISTORT_S * most / cores, PROCESS_MIB + MAPPING_MIB * share * n
+    return PROCESS_S, PROCESS_MIB + 0.6 * n
+
+
+def _megapixels(plan: Plan, place: int) -> float:
+    camera = plan.cameras[plan.photographs[place].camera - 1]
+    scale = min(1.0, LONGEST_PX / max(camera.width, camera.height, 1))
+    return camera.width * camera.height * scale**2 / 1e6
