@@ -121,7 +121,6 @@ class Reconstructed(TypedRecord):
                 f"GPS: {fit.mean_m:.2f} m off in the plane in the mean, {fit.height_m:.2f} m in height; the model is in"
                 f" metres, x east, y north, z up; upright by {fit.upright_by}. {fit.vertical}"
             )
-        lines += [f"camera: {one}" for one in self.cameras] if len(self.cameras) > 1 else []
         lines += self.notes
         lines += [f"{name}: not registered: {why}" for name, why in [*self.missing.items()][:MOST_NAMED]]
         lines += [f"and {len(self.missing) - MOST_NAMED} more did not"] if len(self.missing) > MOST_NAMED else []

@@ -112,4 +112,6 @@ def as_rig(plan: Plan, model: pycolmap.Reconstruction, scratch: Path) -> None:
     database.close()
     options = pycolmap.BundleAdjustmentOptions()
     options.refine_sensor_from_rig = True
+    options.refine_principal_point = True  # held in the middle it would shift cameras sideways, and so their baselines
+    options.print_summary = False
     pycolmap.bundle_adjustment(model, options)

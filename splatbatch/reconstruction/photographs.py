@@ -228,6 +228,7 @@ def _cameras(headers: Sequence[Header], wanted: Wanted) -> tuple[list[Camera], l
     numbers = []
     for one in headers:
         folder = next((folder for folder in wanted.rig if one.name.startswith(f"{folder}/")), "")
+        folder = folder or ("" if one.device else one.name.rpartition("/")[0])  # whose cameras have no names
         key = (folder, one.device, one.focal_mm, one.width, one.height)
         if key not in cameras:
             is_fisheye = "fisheye" in one.device.lower()

@@ -94,9 +94,10 @@ class Plan(TypedRecord):
 
     @property
     def num_pairs(self) -> int:
-        """Return how many pairs there are at most."""
+        """Return about how many pairs there are: neighbours are mostly each other's."""
         n = len(self.photographs)
-        return min(n * (n - 1) // 2, n * {"gps": NEIGHBOURS, "sequence": WINDOW + ALIKE}.get(self.pairing, n))
+        each = {"gps": NEIGHBOURS * 3 // 5, "sequence": WINDOW + ALIKE * 3 // 4}
+        return min(n * (n - 1) // 2, n * each.get(self.pairing, n))
 
     @property
     def num_matchings(self) -> int:
@@ -118,7 +119,7 @@ class Plan(TypedRecord):
         ]
         left_out = [f"{name}: {why}" for name, why in [*self.left_out.items()][:MOST_TOLD]]
         return [
-            f"{n} photographs{rest}; at most {self.num_pairs:,} pairs, {self.why_pairing}; mapping {self.why_mapper}",
+            f"{n} photographs{rest}; about {self.num_pairs:,} pairs, {self.why_pairing}; mapping {self.why_mapper}",
             *(cameras if len(cameras) <= MOST_TOLD else ()),
             *self.notes,
             *left_out,
