@@ -51,7 +51,9 @@ def make(work: Work) -> dict[str, Any]:
                 if name in looks:
                     looks[name]["features"] = number
                 if not number:
-                    left_out.setdefault(name, "no feature was found in it" if looks[name] else "it cannot be decoded")
+                    left_out.setdefault(
+                        name, "no feature was found in it" if looks.get(name) else "it cannot be decoded"
+                    )
         put(path, work.product / DATABASE)
     return {"photographs": looks, "left_out": left_out, "features": options.sift.max_num_features}
 

@@ -19,7 +19,7 @@ LEAST_TOLERANCE_M = 1.0
 FLAT = 0.02
 """Of the extent: positions nearer to a line than that fix no frame."""
 ROUGH = 0.04
-"""Of the extent: positions that are further off than that in the mean do not tell what is upright."""
+"""Of the extent: positions of which half are further off do not tell what is upright."""
 NADIR = 0.9
 """Length of the mean of all viewing directions, from which on the photographs look one way."""
 
@@ -83,7 +83,7 @@ def georeference(views: Views, places: Floats) -> Georeference | None:
     found = _robust(views.centers, where)
     residuals = _placed(found, views.centers) - where
     by = "gps"
-    if float(np.linalg.norm(residuals, axis=1).mean()) > ROUGH * extent:
+    if float(np.median(np.linalg.norm(residuals, axis=1))) > ROUGH * extent:
         found, by = _upright(views, where)
         residuals = _placed(found, views.centers) - where
     return Georeference(*found, origin, residuals, by)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pycolmap
 
 NO_START = "no initial pair: no two photographs fit together well enough to begin with"
-"""signatures.toml knows it."""
+NO_MATCH = "no pair at all: no two photographs have matches that fit together"
+"""signatures.toml knows both."""
 LEAST = 3
 """Photographs of a component."""
 SNAPSHOTS = 8
@@ -36,6 +37,8 @@ def make(work: Work) -> dict[str, Any]:
     relaxed = int(work.told.changes.get("relaxed", 0))
     with work.scratch() as scratch:
         database = merged(work, scratch)
+        if not any(made.facts.get("verified") for _, made in work.made("matching")):
+            raise SceneError(NO_MATCH, "Do they show one place, and overlap by half? Name --pairs all for few of them.")
         is_global = work.plan.mapper == "global"
         models = _globally(work, database, scratch) if is_global else Growing(work, database, scratch, relaxed).all()
         if not models:

@@ -53,8 +53,8 @@ def make(work: Work) -> dict[str, Any]:
             listed.write_text("".join(names))
             pycolmap.match_image_pairs(path, options, pairing, verification, device(options))
             work.tell("matching", start + len(block), len(pairs))
+        verified = len([*two_views(path)])
         with pycolmap.Database.open(path) as database:
-            verified = database.num_verified_image_pairs()
             database.clear_descriptors()
             database.clear_keypoints()
         _compact(path)

@@ -13,8 +13,11 @@ from splatbatch.store.records.record import KeptRecord, TypedRecord
 
 VERSION = 1
 """Raise it when a stage makes something else of the same photographs: all is then made anew."""
-PHOTOGRAPHS_PER_CHUNK = 32
-PAIRS_PER_CHUNK = 256
+CHUNKS = 6
+"""Of few photographs, or pairs: so that several workers share them. Of many a chunk is as large as below."""
+PHOTOGRAPHS_PER_CHUNK = (8, 32)
+PAIRS_PER_CHUNK = (96, 384)
+"""Least and most: a process takes a second to begin, and is what a kill costs at most."""
 NEIGHBOURS = 20
 """By GPS: with so many of the nearest a photograph is matched."""
 WINDOW, ALIKE = 8, 12
@@ -102,12 +105,12 @@ class Plan(TypedRecord):
     @property
     def num_matchings(self) -> int:
         """Return into how many chunks the pairs are cut."""
-        return max(1, ceil(self.num_pairs / PAIRS_PER_CHUNK))
+        return _num_chunks(self.num_pairs, PAIRS_PER_CHUNK)
 
     def chunks(self) -> list[range]:
         """Return the photographs of each chunk whose features are found together, by their places in the plan."""
         n = len(self.photographs)
-        number = max(1, ceil(n / PHOTOGRAPHS_PER_CHUNK))
+        number = _num_chunks(n, PHOTOGRAPHS_PER_CHUNK)
         return [range(n * one // number, n * (one + 1) // number) for one in range(number)]
 
     def in_words(self) -> list[str]:
@@ -171,6 +174,10 @@ def stages(plan: Plan) -> tuple[Stage, ...]:
 
 def _after(name: str, number: int, what: str, inputs: list[Stage], needs: tuple[str, ...], *told: Any) -> Stage:
     return Stage(name, what, number, needs, hash_of([VERSION, what, [one.key for one in inputs], *told]))
+
+
+def _num_chunks(number: int, limits: tuple[int, int]) -> int:
+    return max(1, ceil(number / min(max(number / CHUNKS, limits[0]), limits[1])))
 
 
 def _numbered(what: str, number: int, of: int) -> str:

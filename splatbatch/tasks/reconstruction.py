@@ -9,7 +9,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from splatbatch.config import Config, Rung, TaskId
+from splatbatch.config import Config, Retry, Rung, TaskId
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
 from splatbatch.reconstruction.expected import expected_of
@@ -21,7 +21,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.product import Product, damage_of
-from splatbatch.tasks.program import OwnProgram
+from splatbatch.tasks.program import AtOnce, OwnProgram
 from splatbatch.tasks.task import Expected, Setup, Task
 
 FEWER: tuple[Rung, ...] = ({"features": "x0.5"}, {"features": "x0.5"})
@@ -96,6 +96,10 @@ class Reconstructing(OwnProgram):
         """Return where its attempts lie."""
         return output.patch(self.stage.name)
 
+    def retry(self, task: Task, config: Config) -> Retry:
+        """Return that it is tried so often, at once, by the ladders of its stage."""
+        return AtOnce(max_attempts=self.tries).model_copy(update={"ladders": LADDERS.get(self.stage.what, {})})
+
     def settings(self, task: Task) -> Mapping[str, Any]:
         """Return what rungs may change."""
         features = self.told.changes.get("features", 0)
@@ -146,7 +150,6 @@ def reconstructing(config: Config, plan: Plan, out: Path, threads: int, *, on_gp
         )
         kind = OnGpu if on_gpu and one.what in ("features", "matching") else Reconstructing
         made = kind(told, output.patch(one.name), one, {name: keys[name] for name in one.needs})
-        object.__setattr__(made, "ladders", LADDERS.get(one.what, {}))
         found.append(Task(TaskId(one.name), Patch(one.name, out, Path(plan.images)), setup, setup, setup, kind=made))
     return tuple(found)
 

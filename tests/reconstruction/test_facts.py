@@ -1,0 +1,65 @@
+"""Why a photograph did not register, and what is advised."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from splatbatch.reconstruction.facts import GpsFit, Reconstructed, advice, nearest, why_missing
+from splatbatch.report.page.reconstruction import reconstruction_section
+
+USUAL = {"sharpness": 1.0, "brightness": 120.0, "clipped": 0.01, "features": 3000.0}
+LOOKS = {str(one): USUAL for one in range(5)}
+MATCHES = {"x": Counter({"1": 12, "9": 80})}
+
+
+@pytest.mark.parametrize(
+    ("look", "matches", "said"),
+    [
+        ({"sharpness": 0.1}, {}, "blur: 10% of the usual sharpness"),
+        ({"brightness": 5.0, "clipped": 0.9}, {}, "exposure: mean 5 of 255, 90 % black or white"),
+        ({"features": 20.0}, {}, "few features: 20"),
+        ({}, MATCHES, "no overlap: at most 12 matches with what is registered, 80 with others that are not"),
+        ({}, {"x": Counter({"1": 200})}, "its pose was not found, though 200 matches join it"),
+    ],
+)
+def test_why_a_photograph_did_not_register(look: dict[str, float], matches: dict[str, Counter[str]], said: str) -> None:
+    assert said in why_missing("x", {"1", "2"}, LOOKS | {"x": USUAL | look}, matches, {})
+
+
+def test_one_that_was_left_out_says_why() -> None:
+    assert why_missing("x", set(), LOOKS, {}, {"x": "it cannot be decoded"}) == "it cannot be decoded"
+
+
+def test_of_another_component_the_nearest_photographs_are_named() -> None:
+    found = nearest(["x", "y"], {"1"}, MATCHES)
+    assert (found.of_theirs, found.of_ours, found.matches) == ("x", "1", 12)
+    assert nearest(["y"], {"1"}, MATCHES).matches == 0
+
+
+def test_advice_says_which_photographs_would_join_components() -> None:
+    (said,) = advice({}, [["a", "b"], ["p7", "p8", "p9"]], 0.5)
+    assert "3 photographs, p7 to p9" in said and "between them" in said
+
+
+TOLD = Reconstructed.from_record(
+    {
+        "given": 4, "registered": 3, "components": [3], "points": 1234, "reprojection_px": 0.5,
+        "gps": GpsFit(3, 1.2, 1.0, 2.0, 3.0).to_record(),
+        "placed": [{"name": f"{one}<b>.jpg", "at": [one, one**2, 2], "error_px": 0, "gps_m": one} for one in range(3)],
+        "missing": {"far.jpg": "no overlap"},
+    }
+)  # fmt: skip
+
+
+def test_what_is_told_names_what_is_missing_and_the_datum() -> None:
+    words = "\n".join(TOLD.in_words())
+    assert "3 of 4 photographs registered; 1,234 points" in words and "no vertical datum" in words
+    assert "far.jpg: not registered: no overlap" in words
+
+
+def test_the_page_maps_the_cameras_and_escapes_their_names() -> None:
+    html = reconstruction_section(TOLD)
+    assert html.count("<circle") == 3 and "0&lt;b&gt;.jpg: 0 m from GPS" in html and "far.jpg" in html
+    assert reconstruction_section(None) == ""
