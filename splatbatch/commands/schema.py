@@ -28,6 +28,7 @@ def printed() -> dict[str, Any]:
     from splatbatch.night.products import Merged, Published
     from splatbatch.night.status import Status
     from splatbatch.outcome import Diagnosis
+    from splatbatch.reconstruction.facts import Reconstructed
     from splatbatch.report.facts import Report
     from splatbatch.scene.capture import Capture
     from splatbatch.scene.partition.split import SplitFacts
@@ -46,6 +47,7 @@ def printed() -> dict[str, Any]:
         "report": Report,
         "clean": Cleaned,
         "import": Import,
+        "reconstruct": Reconstructed,
         "split": SplitFacts,
         "merge": Merged,
         "evaluate": SceneEvaluation,

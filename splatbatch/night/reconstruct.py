@@ -13,8 +13,7 @@ from splatbatch.machine.gpu import presence
 from splatbatch.night.afterwards import Show
 from splatbatch.night.decided import Wish
 from splatbatch.night.work import work
-from splatbatch.reconstruction.facts import Reconstructed
-from splatbatch.reconstruction.model import see_place
+from splatbatch.reconstruction.facts import Reconstructed, see_place
 from splatbatch.reconstruction.photographs import survey
 from splatbatch.reconstruction.plan import Plan, Wanted
 from splatbatch.scene.audit.audit import Audit, Extent, audit_patches

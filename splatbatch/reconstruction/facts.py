@@ -1,35 +1,16 @@
-"""What is said of a reconstruction: what registered and how well, what did not and why, and what to do."""
+"""What is said of a reconstruction: reconstruction.json, its section of the report, and what `--json` prints."""
 
 from __future__ import annotations
 
-import shutil
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from splatbatch.plain_text import spell_some
-from splatbatch.reconstruction.matching import two_views
-from splatbatch.reconstruction.stage import DATABASE, Work
+from splatbatch.errors import OutputError
 from splatbatch.store.records.record import TypedRecord
 
-if TYPE_CHECKING:
-    import pycolmap
-
-    from splatbatch.reconstruction.georeference import Georeference
-
-BLURRED = 0.4
-"""Of the median sharpness."""
-DARK, BRIGHT, CLIPPED = 30.0, 225.0, 0.5
-FEW_FEATURES = 200
-FEW_MATCHES = 30
-"""With what is registered: fewer fix no pose (COLMAP: abs_pose_min_num_inliers)."""
+OURS = "reconstruction.json"
+"""Beside sparse/ and images/: what was made, and by which plan."""
 MOST_NAMED = 12
-HIGH_PX = 1.5
 VERTICAL = "EXIF altitudes have no vertical datum, so that no scene.crs is written."
 
 
@@ -127,147 +108,13 @@ class Reconstructed(TypedRecord):
         return [*lines, *self.advice]
 
 
-def facts_of(
-    work: Work, scratch: Path, models: Sequence[pycolmap.Reconstruction], found: Georeference | None
-) -> Reconstructed:
-    """Return what is said of a reconstruction."""
-    plan, best = work.plan, models[0]
-    registered = {best.image(one).name for one in best.reg_image_ids()}
-    names = [one.name for one in plan.photographs]
-    looks: dict[str, dict[str, float]] = {}
-    left_out = dict(plan.left_out)
-    for _, made in work.made("features"):
-        looks |= made.facts.get("photographs", {})
-        left_out |= made.facts.get("left_out", {})
-    matches = matches_of(work, scratch)
-    components = [sorted(one.image(each).name for each in one.reg_image_ids()) for one in models]
-    missing = {
-        name: why_missing(name, registered, looks, matches, left_out) for name in names if name not in registered
-    }
-    return Reconstructed(
-        given=len(names) + len(plan.left_out),
-        registered=len(registered),
-        components=tuple(len(one) for one in components),
-        others=tuple(nearest(one, registered, matches) for one in components[1:]),
-        points=best.num_points3D(),
-        reprojection_px=round(float(best.compute_mean_reprojection_error()), 4),
-        track_length=round(float(best.compute_mean_track_length()), 3),
-        observations=round(float(best.compute_mean_observations_per_reg_image()), 1),
-        cameras=tuple(one.what for one in plan.cameras),
-        mapper=plan.mapper,
-        why_mapper=plan.why_mapper,
-        pairing=plan.pairing,
-        why_pairing=plan.why_pairing,
-        pairs=sum(made.facts.get("pairs", 0) for _, made in work.made("matching")),
-        notes=plan.notes,
-        gps=_gps(found),
-        rig_baselines=tuple(_baselines(best)),
-        placed=tuple(_placed(work, best, found)),
-        missing=missing | plan.left_out,
-        advice=tuple(advice(missing, components, float(best.compute_mean_reprojection_error()))),
-        key=plan.key,
-    )
+def see_place(out: Path) -> None:
+    """See that nothing of somebody else's stands where the model goes.
 
-
-Matches = Mapping[str, Counter[str]]
-
-
-def matches_of(work: Work, scratch: Path) -> Matches:
-    """Return how many matches each photograph has with each other one."""
-    names, found = [one.name for one in work.plan.photographs], dict[str, Counter[str]]()
-    for stage, _ in work.made("matching"):
-        copy = scratch / "read.db"
-        shutil.copyfile(work.of(stage) / DATABASE, copy)  # SQLite writes beside what it reads
-        for (a, b), number in two_views(copy):
-            found.setdefault(names[a], Counter())[names[b]] = number
-            found.setdefault(names[b], Counter())[names[a]] = number
-    return found
-
-
-def why_missing(
-    name: str,
-    registered: set[str],
-    looks: Mapping[str, Mapping[str, float]],
-    matches: Matches,
-    left_out: Mapping[str, str],
-) -> str:
-    """Say why a photograph did not register, as far as its pixels and its matches tell."""
-    if name in left_out:
-        return left_out[name]
-    seen, mine = looks.get(name, {}), matches.get(name, Counter())
-    usual = median([one["sharpness"] for one in looks.values() if "sharpness" in one] or [0.0])
-    reasons = []
-    if seen.get("clipped", 0) > CLIPPED or not DARK <= seen.get("brightness", 128) <= BRIGHT:
-        clipped = 100 * seen.get("clipped", 0)
-        reasons.append(f"exposure: mean {seen.get('brightness', 0):.0f} of 255, {clipped:.0f} % black or white")
-    if seen.get("sharpness", usual) < BLURRED * usual:
-        reasons.append(f"blur: {seen['sharpness'] / usual:.0%} of the usual sharpness")
-    if seen.get("features", FEW_FEATURES) < FEW_FEATURES:
-        reasons.append(f"few features: {seen.get('features', 0):.0f}")
-    joined = max((number for other, number in mine.items() if other in registered), default=0)
-    if joined < FEW_MATCHES:
-        others = max(mine.values(), default=0)
-        fits = f", {others} with others that are not" if others else ""
-        reasons.append(f"no overlap: at most {joined} matches with what is registered{fits}")
-    return "; ".join(reasons) or f"its pose was not found, though {joined} matches join it: repeated structure?"
-
-
-def nearest(component: Sequence[str], registered: set[str], matches: Matches) -> OtherComponent:
-    """Return a component with the photograph of it and that of the model which fit together best."""
-    known = ((one, other, number) for one in component for other, number in matches.get(one, {}).items())
-    found = [(number, one, other) for one, other, number in known if other in registered]
-    number, one, other = max(found, default=(0, component[0], ""))
-    return OtherComponent(tuple(component), one, other, number)
-
-
-def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], error_px: float) -> list[str]:
-    """Return what to do about what is not as it should be."""
-    said = [
-        f"{len(one)} photographs, {one[0]} to {one[-1]}, fit together, but not to the model: take photographs between"
-        " them and the rest, each sharing two thirds with the next."
-        for one in components[1 : 1 + MOST_NAMED]
-    ]
-    causes = Counter(why.partition(":")[0] for why in missing.values())
-    if causes["blur"]:
-        said.append("Blurred photographs: fly slower, or use a shorter exposure.")
-    if causes["exposure"]:
-        said.append("Badly exposed photographs: lock the exposure over the scene.")
-    if causes["no overlap"]:
-        named = spell_some((name for name, why in missing.items() if why.startswith("no overlap")), MOST_NAMED)
-        said.append(f"No overlap: take photographs around {named} that share two thirds with the next.")
-    if error_px > HIGH_PX:
-        said.append("The reprojection error is high: name the camera model with --camera, or split other devices off.")
-    return said
-
-
-def _placed(work: Work, best: pycolmap.Reconstruction, found: Georeference | None) -> Iterator[PlacedCamera]:
-    """Yield each camera with what speaks against its place, in the order of their names."""
-    placed = {one.name for one in work.plan.photographs if one.place is not None}
-    images = sorted((best.image(one) for one in best.reg_image_ids()), key=lambda one: str(one.name))
-    errors = {point_id: float(point.error) for point_id, point in best.points3D.items()}
-    residuals = iter(found.residuals if found else ())
-    for one in images:
-        seen = [errors[each.point3D_id] for each in one.points2D if each.has_point3D()]
-        x, y, z = (round(float(each), 3) for each in one.projection_center())
-        away = next(residuals) if found and one.name in placed else None
-        gps_m = None if away is None else round(float(np.hypot(*away[:2])), 2)
-        yield PlacedCamera(one.name, (x, y, z), round(float(np.mean(seen)), 3) if seen else None, gps_m)
-
-
-def _gps(found: Georeference | None) -> GpsFit | None:
-    if found is None:
-        return None
-    away = np.hypot(*found.residuals[:, :2].T)
-    mean, median_m, most = (round(float(one), 2) for one in (away.mean(), np.median(away), away.max()))
-    height = round(float(np.abs(found.residuals[:, 2]).mean()), 2)
-    return GpsFit(len(away), mean, median_m, most, height, found.scale, found.origin, found.upright_by)
-
-
-def _baselines(best: pycolmap.Reconstruction) -> list[float]:
-    """Return how far each camera of a rig stands from its reference."""
-    found = []
-    for _, rig in sorted(best.rigs.items()):
-        for sensor, pose in rig.non_ref_sensors.items():
-            if pose is not None and not rig.is_ref_sensor(sensor):
-                found.append(round(float(np.linalg.norm(pose.translation)), 5))
-    return found
+    Raises:
+        OutputError: something does.
+    """
+    for name in ("sparse", "images"):
+        if (out / name).exists() and not (out / OURS).exists():
+            message = f"{out / name} is there already, and no reconstruction of ours"
+            raise OutputError(message, "Name another folder with --out.")

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from splatbatch.files import write_json
 from splatbatch.outcome import Killed
 from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database, put
 from splatbatch.scene.photos.headers import opened_photograph
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.records.record import TypedRecord
 
 READING = "reading.json"
 """In the folder of an attempt: the photographs that are being read; what is named there when it crashes is suspect."""
 LOOKED_AT_PX = 640
 CRASHES = frozenset({4, 6, 7, 8, 11})
 """SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
+
+
+@dataclass(frozen=True)
+class Reading(TypedRecord):
+    """Photographs that are being read."""
+
+    names: tuple[str, ...] = ()
 
 
 def make(work: Work) -> dict[str, Any]:
@@ -39,7 +48,7 @@ def make(work: Work) -> dict[str, Any]:
         path = scratch / DATABASE
         open_database(path, plan, chunk).close()
         for names in _batches(wanted, alone, 2 * work.threads):
-            (work.folder.path / READING).write_text(json.dumps(names))
+            write_json(work.folder.path / READING, Reading(tuple(names)).to_record())
             pycolmap.extract_features(path, work.images, names, extraction_options=options, device=device(options))
             looks |= {name: look(work, name) for name in names}
             work.tell("features", len(looks), len(wanted))
@@ -63,8 +72,9 @@ def suspects_of(folder: AttemptFolder) -> list[list[str]]:
     found = []
     for one in folder.earlier():
         told = one.read_exit()
-        if told and isinstance(told.end, Killed) and told.end.signal in CRASHES and (one.path / READING).exists():
-            found.append([str(name) for name in json.loads((one.path / READING).read_text())])
+        reading = Reading.read(one.path / READING)
+        if reading and told and isinstance(told.end, Killed) and told.end.signal in CRASHES:
+            found.append([*reading.names])
     return found
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatbatch.errors import OutputError
 from splatbatch.files import write_json
-from splatbatch.reconstruction.facts import facts_of
+from splatbatch.reconstruction.facts import OURS
 from splatbatch.reconstruction.georeference import Georeference, Views, georeference
 from splatbatch.reconstruction.plan import Plan
+from splatbatch.reconstruction.registration import facts_of
 from splatbatch.reconstruction.stage import DATABASE, Work, open_database
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 QUALITY = 95
 """Of undistorted JPEGs: training compares against them."""
-OURS = "reconstruction.json"
-"""Beside sparse/ and images/: what was made, and by which plan."""
 
 
 def make(work: Work) -> dict[str, Any]:
@@ -69,18 +67,6 @@ def _put(model: pycolmap.Reconstruction, images: Path, out: Path, facts: dict[st
         (aside / name).rename(out / name)
     write_json(out / OURS, facts)
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def see_place(out: Path) -> None:
-    """See that nothing of somebody else's stands where the model goes.
-
-    Raises:
-        OutputError: something does.
-    """
-    for name in ("sparse", "images"):
-        if (out / name).exists() and not (out / OURS).exists():
-            message = f"{out / name} is there already, and no reconstruction of ours"
-            raise OutputError(message, "Name another folder with --out.")
 
 
 def in_place(plan: Plan, model: pycolmap.Reconstruction) -> Georeference | None:

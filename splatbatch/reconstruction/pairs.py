@@ -10,7 +10,6 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from splatbatch.reconstruction.photographs import in_meters
 from splatbatch.reconstruction.plan import ALIKE, NEIGHBOURS, WINDOW, Plan
@@ -61,6 +60,8 @@ def _ordered(pairs: Iterable[tuple[int, int]]) -> Iterator[Pair]:
 
 def _near(plan: Plan, placed: Sequence[int]) -> Iterator[Pair]:
     """Yield each photograph with its nearest, in the plane: altitudes drift."""
+    from scipy.spatial import cKDTree
+
     where = in_meters([one.place for one in plan.photographs if one.place is not None])[:, :2]
     _, nearest = cKDTree(where).query(where, min(NEIGHBOURS + 1, len(placed)))
     return _ordered((placed[one], placed[other]) for one, row in enumerate(nearest) for other in row)

@@ -13,8 +13,7 @@ from splatbatch.config import Config, Retry, Rung, TaskId
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
 from splatbatch.reconstruction.expected import expected_of
-from splatbatch.reconstruction.facts import Reconstructed
-from splatbatch.reconstruction.model import OURS
+from splatbatch.reconstruction.facts import OURS, Reconstructed
 from splatbatch.reconstruction.plan import Made, Plan, Stage, StageSettings, product_of, record_of, stages
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from splatbatch.reconstruction.facts import GpsFit, Reconstructed, advice, nearest, why_missing
+from splatbatch.reconstruction.facts import GpsFit, Reconstructed
+from splatbatch.reconstruction.registration import advice, nearest, why_missing
 from splatbatch.report.page.reconstruction import reconstruction_section
 
 USUAL = {"sharpness": 1.0, "brightness": 120.0, "clipped": 0.01, "features": 3000.0}
