@@ -95,7 +95,7 @@ def reconstruct(options: ReconstructOptions, show: Show, told: Callable[[Plan], 
     batch.output.create()
     file = plan_file(batch.output, plan)
     file.parent.mkdir(exist_ok=True)
-    if not file.exists():
+    if Plan.read(file) != plan:  # of the same photographs in a folder that was moved
         write_json(file, plan.to_record())
     return work(batch, None, Wish(), show, reopen=lambda: replace(batch))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from splatbatch.files import write_json
 from splatbatch.outcome import Killed
-from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database, put
+from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database
 from splatbatch.scene.photos.headers import opened_photograph
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.record import TypedRecord
@@ -63,7 +64,7 @@ def make(work: Work) -> dict[str, Any]:
                     left_out.setdefault(
                         name, "no feature was found in it" if looks.get(name) else "it cannot be decoded"
                     )
-        put(path, work.product / DATABASE)
+        shutil.move(path, work.product / DATABASE)
     return {"photographs": looks, "left_out": left_out, "features": options.sift.max_num_features}
 
 

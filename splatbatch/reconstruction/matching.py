@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.reconstruction.pairs import Pair, needs_likeness, pairs_of
-from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database, put
+from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database
 
 PAIRS = "pairs.npy"
 AT_ONCE = 64
@@ -58,7 +58,7 @@ def make(work: Work) -> dict[str, Any]:
             database.clear_descriptors()
             database.clear_keypoints()
         _compact(path)
-        put(path, work.product / DATABASE)
+        shutil.move(path, work.product / DATABASE)
     return {"pairs": len(pairs), "verified": verified}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.identity import hash_of
-from splatbatch.store.records.record import KeptRecord, TypedRecord
+from splatbatch.store.records.record import TypedRecord
 
 VERSION = 1
 """Raise it when a stage makes something else of the same photographs: all is then made anew."""
@@ -185,7 +185,7 @@ def _numbered(what: str, number: int, of: int) -> str:
 
 
 @dataclass(frozen=True)
-class StageSettings(KeptRecord):
+class StageSettings(TypedRecord):
     """settings.json of a stage: what its process is told."""
 
     what: str = ""
@@ -204,17 +204,13 @@ class StageSettings(KeptRecord):
     expected: tuple[float, float] = (0.0, 0.0)
     """Seconds, and MiB of host memory."""
 
-    def to_record(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return {name: value for name, value in vars(self).items() if name != "written"}
-
     def changed(self, changes: dict[str, Any]) -> StageSettings:
         """Return what is told under further changes."""
         return replace(self, changes={**self.changes, **changes})
 
 
 @dataclass(frozen=True)
-class Made(KeptRecord):
+class Made(TypedRecord):
     """metrics.json of a stage, kept beside its product: what came of it."""
 
     inputs: str = ""
@@ -224,10 +220,6 @@ class Made(KeptRecord):
     cpu_s: float = 0.0
     peak_mib: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return {name: value for name, value in vars(self).items() if name != "written"}
 
 
 def product_of(products: Path, stage: str) -> Path:

@@ -134,8 +134,3 @@ def open_database(path: Path, plan: Plan, places: Iterable[int]) -> pycolmap.Dat
             frame.add_data_id(image.data_id)
             database.write_frame(frame, True)
     return database
-
-
-def put(source: Path, target: Path) -> None:
-    """Move a file that was made on a local disk to where it belongs."""
-    shutil.move(source, target)

@@ -103,8 +103,8 @@ def hashes_in(place: Path, facts: FileFacts | None = None) -> dict[str, str]:
     return {one.relative_to(place).as_posix(): facts.sha256(str(one)) for one in files}
 
 
-def damage_of(place: Path, parts: Mapping[str, str]) -> str:
+def damage_of(place: Path, parts: Mapping[str, str], facts: FileFacts | None = None) -> str:
     """Say which files of a place do not hold what was written there, came or went; empty if none."""
-    now = hashes_in(place)
+    now = hashes_in(place, facts)
     damaged = [name for name in dict.fromkeys((*parts, *now)) if parts.get(name) != now.get(name)]
     return spell_some(damaged) if damaged else ""

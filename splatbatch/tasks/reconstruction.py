@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from splatbatch.config import Config, Retry, Rung, TaskId
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
+from splatbatch.identity import FileFacts, Stamps
 from splatbatch.reconstruction.expected import expected_of
 from splatbatch.reconstruction.facts import OURS, Reconstructed
 from splatbatch.reconstruction.plan import Made, Plan, Stage, StageSettings, product_of, record_of, stages
@@ -23,6 +24,8 @@ from splatbatch.tasks.product import Product, damage_of
 from splatbatch.tasks.program import AtOnce, OwnProgram
 from splatbatch.tasks.task import Expected, Setup, Task
 
+STAMPS = Stamps()
+"""Of all products: asked for every second while a table is shown, and read from the disk once."""
 FEWER: tuple[Rung, ...] = ({"features": "x0.5"}, {"features": "x0.5"})
 ONE_THREAD: tuple[Rung, ...] = ({"threads": 1},)
 LADDERS: Mapping[str, dict[str, tuple[Rung, ...]]] = {
@@ -57,7 +60,7 @@ class Reconstructing(OwnProgram):
             """Say what of it is not as it was made; of a model also what of its folder is gone."""
             out = Path(self.told.out)
             gone = self.stage.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
-            return f"{out}: not all of the model is there" if gone else damage_of(place, made.parts)
+            return f"{out}: not all of the model is there" if gone else damage_of(place, made.parts, FileFacts(STAMPS))
 
         return Product(self.stage.key, made.inputs, damage)
 
