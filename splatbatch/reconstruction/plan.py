@@ -123,7 +123,7 @@ class Plan(TypedRecord):
         left_out = [f"{name}: {why}" for name, why in [*self.left_out.items()][:MOST_TOLD]]
         return [
             f"{n} photographs{rest}; about {self.num_pairs:,} pairs, {self.why_pairing}; mapping {self.why_mapper}",
-            *(cameras if len(cameras) <= MOST_TOLD else ()),
+            *(cameras if len(cameras) == 1 else ()),
             *self.notes,
             *left_out,
         ]

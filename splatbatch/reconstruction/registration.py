@@ -44,8 +44,19 @@ def facts_of(
         left_out |= made.facts.get("left_out", {})
     matches = matches_of(work, scratch)
     components = [sorted(one.image(each).name for each in one.reg_image_ids()) for one in models]
+
+    def usual(camera: int) -> float:
+        """Return the usual sharpness of a camera's photographs."""
+        known = [looks.get(one.name, {}).get("sharpness") for one in plan.photographs if one.camera == camera]
+        return median([one for one in known if one is not None] or [0.0])
+
+    elsewhere = {name: f"another component, of {len(one)} photographs" for one in components[1:] for name in one}
     missing = {
-        name: why_missing(name, registered, looks, matches, left_out) for name in names if name not in registered
+        one.name: elsewhere.get(one.name)
+        or left_out.get(one.name)
+        or why_missing(looks.get(one.name, {}), usual(one.camera), matches.get(one.name, Counter()), registered)
+        for one in plan.photographs
+        if one.name not in registered
     }
     return Reconstructed(
         given=len(names) + len(plan.left_out),
@@ -87,18 +98,15 @@ def matches_of(work: Work, scratch: Path) -> Matches:
     return found
 
 
-def why_missing(
-    name: str,
-    registered: set[str],
-    looks: Mapping[str, Mapping[str, float]],
-    matches: Matches,
-    left_out: Mapping[str, str],
-) -> str:
-    """Say why a photograph did not register, as far as its pixels and its matches tell."""
-    if name in left_out:
-        return left_out[name]
-    seen, mine = looks.get(name, {}), matches.get(name, Counter())
-    usual = median([one["sharpness"] for one in looks.values() if "sharpness" in one] or [0.0])
+def why_missing(seen: Mapping[str, float], usual: float, matches: Counter[str], registered: set[str]) -> str:
+    """Say why a photograph did not register, as far as its pixels and its matches tell.
+
+    Args:
+        seen: how sharp and bright it is, and its features.
+        usual: sharpness of its camera's photographs.
+        matches: with each other photograph.
+        registered: photographs of the model.
+    """
     reasons = []
     if seen.get("clipped", 0) > CLIPPED or not DARK <= seen.get("brightness", 128) <= BRIGHT:
         clipped = 100 * seen.get("clipped", 0)
@@ -107,9 +115,9 @@ def why_missing(
         reasons.append(f"blur: {seen['sharpness'] / usual:.0%} of the usual sharpness")
     if seen.get("features", FEW_FEATURES) < FEW_FEATURES:
         reasons.append(f"few features: {seen.get('features', 0):.0f}")
-    joined = max((number for other, number in mine.items() if other in registered), default=0)
+    joined = max((number for other, number in matches.items() if other in registered), default=0)
     if joined < FEW_MATCHES:
-        others = max(mine.values(), default=0)
+        others = max(matches.values(), default=0)
         fits = f", {others} with others that are not" if others else ""
         reasons.append(f"no overlap: at most {joined} matches with what is registered{fits}")
     return "; ".join(reasons) or f"its pose was not found, though {joined} matches join it: repeated structure?"
