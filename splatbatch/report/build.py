@@ -32,6 +32,7 @@ from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec, Progress
 from splatbatch.store.records.metrics import Metrics
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.deadline.words import in_words
+from splatbatch.tasks.reconstruction import command_of
 from splatbatch.tasks.reconstruction import facts_of as reconstructed
 from splatbatch.tasks.settled.deadline import DEADLINE
 from splatbatch.tasks.settled.every import words_of_report
@@ -224,7 +225,8 @@ def build(
         python=platform.python_version(),
         written_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     )
-    return replace(report, todo=todo(report, is_at_work=now.is_at_work))
+    again = command_of(output) if is_reconstruction(names) else ""
+    return replace(report, todo=todo(report, is_at_work=now.is_at_work, again=again))
 
 
 def _said(output: OutputFolder) -> list[Record]:

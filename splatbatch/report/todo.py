@@ -11,6 +11,7 @@ from splatbatch.failures.causes import spelled
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Item, Report, ReportedPatch
 from splatbatch.store.records.run import DONE
+from splatbatch.tasks.reconstruction import NOT_MADE
 from splatbatch.tasks.status import INSIST
 from splatbatch.tasks.tally import done_in_words
 
@@ -33,11 +34,14 @@ class Trouble(NamedTuple):
     command: str
 
 
-def todo(report: Report, *, is_at_work: bool = False) -> tuple[Item, ...]:
+def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[Item, ...]:
     """Return what is to be done, what is worth a look after it; patches with the same trouble are one item.
 
     While somebody trains the batch (`is_at_work`), only commands are named that only look: others would be refused.
+    Of a reconstruction one command (`again`) makes all that is not made.
     """
+    if again:
+        return tuple(_of_stages(report, again))
     is_running = is_at_work or report.counts.get("running", 0) > 0
     groups: dict[Trouble, list[str]] = {}
     for patch in report.patches:
@@ -47,6 +51,15 @@ def todo(report: Report, *, is_at_work: bool = False) -> tuple[Item, ...]:
     of_batch = (one for one in _of_batch(report) if not is_running or one.command in ONLY_LOOKS)
     items += [_item(trouble, [], report.config_file) for trouble in of_batch]
     return tuple(sorted(items, key=lambda item: item.kind != "do"))
+
+
+def _of_stages(report: Report, again: str) -> Iterator[Item]:
+    """Yield what is to be done about stages; what only waits for one that failed follows it by itself."""
+    for stage in report.patches:
+        if stage.state == "failed" and NOT_MADE not in stage.advice:
+            yield Item("do", (stage.patch,), _failure(stage), again)
+        elif stage.state == "stopped":
+            yield Item("do", (stage.patch,), stage.why, again)
 
 
 def verdict(report: Report) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from splatbatch.files import write_json
 from splatbatch.identity import FileFacts, Stamps
 from splatbatch.reconstruction.expected import expected_of
 from splatbatch.reconstruction.facts import OURS, Reconstructed
-from splatbatch.reconstruction.plan import Made, Plan, Stage, StageSettings, product_of, record_of, stages
+from splatbatch.reconstruction.plan import Made, Plan, Stage, StageSettings, Wanted, product_of, record_of, stages
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import PatchFolder
@@ -78,7 +79,7 @@ class Reconstructing(OwnProgram):
         for name, key in self.needed.items():
             made = Made.read(record_of(products, name))
             if made is None or made.inputs != key:
-                raise SceneError(f"{name} has not been made, and {self.stage.name} is made from it")
+                raise SceneError(f"{name} {NOT_MADE} {self.stage.name} is made from it")
         return super().command(patch, folder)
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
@@ -159,6 +160,24 @@ def reconstructing(config: Config, plan: Plan, out: Path, threads: int, *, on_gp
 def plan_file(output: OutputFolder, plan: Plan) -> Path:
     """Return where a plan lies: under its key, so that two plans never meet."""
     return output.path / "plans" / f"{plan.key[:32]}.json"
+
+
+NOT_MADE = "has not been made, and"
+
+
+def command_of(output: OutputFolder) -> str:
+    """Return the command that goes on with the latest plan; empty where there is none."""
+    plans = sorted((output.path / "plans").glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
+    plan = Plan.read(plans[-1]) if plans else None
+    if plan is None:
+        return ""
+    asked, usual = plan.wanted.to_record(), Wanted().to_record()
+    words = ["splatbatch", "reconstruct", plan.images, "--out", str(output.path.parent)]
+    for name in ("features", "camera", "rig", "mapper", "pairs"):
+        if asked[name] != usual[name]:
+            value = ",".join(asked[name]) if name == "rig" else str(asked[name])
+            words += [f"--{name}", value]
+    return shlex.join(words)
 
 
 def facts_of(output: OutputFolder) -> Reconstructed | None:

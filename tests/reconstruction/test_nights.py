@@ -84,6 +84,9 @@ def test_photographs_that_have_nothing_in_common_are_tried_once(tmp_path: Path) 
     ended = reconstruct(tmp_path / "photos", tmp_path / "out")
     assert ended.code == 1 and "do they show one place" in ended.err and "(no_initial_pair)" in ended.err
     assert attempts(tmp_path / "out")["mapping"] == 1
+    report = (tmp_path / "out/reconstruction/report.md").read_text()
+    assert f"splatbatch reconstruct {tmp_path}/photos --out {tmp_path}/out --features 1024" in report
+    assert "- model:" not in report  # it only waits for the mapping
 
 
 @pytest.mark.slow
