@@ -156,6 +156,20 @@ def test_scene_wants_a_model_or_photographs(tmp_path: Path) -> None:
     assert ended.code == 2 and "neither --source nor --images" in ended.err
 
 
+QUICK = (
+    *("training.max_steps=10", "training.strategy=default", "training.cap_max=4000", "training.init_opacity=0.5"),
+    *("training.resolution=1/8", "training.device=cpu", "retry.max_attempts=1"),
+)
+
+
+@pytest.mark.long
+def test_scene_makes_a_splat_of_photographs_alone(tmp_path: Path) -> None:
+    words = ("scene", "--images", str(QUARRY / "images"), "--out", str(tmp_path / "out"), "--max-images", "31")
+    ended = invoke(*words, "--", *QUICK)
+    assert ended.code == 0 and "32 of 32 photographs registered" in ended.out
+    assert (tmp_path / "out/output/scene/splat.ply").exists()
+
+
 DATA = Path(os.environ.get("SPLATBATCH_DATA", "/work/shared/data"))
 
 
