@@ -274,4 +274,4 @@ def _pairing(photographs: Sequence[Photograph], wanted: Wanted) -> tuple[str, st
 def _mapper(wanted: Wanted) -> tuple[str, str]:
     if wanted.mapper != "auto":
         return wanted.mapper, "as asked for"
-    return "incremental", "incremental: it goes on where it ended, and takes as long as global (docs/benchmarks.md)"
+    return "incremental", "incremental: it goes on where it ended, and takes as long as global"

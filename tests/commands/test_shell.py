@@ -78,7 +78,7 @@ def completed(batch: FakeBatch, line: str, shell: str = "bash") -> list[str]:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("splatbatch re", {"report", "retry"}),
+        ("splatbatch ret", {"retry"}),
         ("splatbatch retry p", {"p0", "p1", "p10"}),
         ("splatbatch retry p1", {"p1", "p10"}),
         ("splatbatch retry --fa", {"--failed"}),

@@ -59,7 +59,7 @@ def test_a_backdrop_that_fails_for_good_costs_no_patch(batch: FakeBatch) -> None
     done = batch.run("train")
     assert done.returncode == 1
     assert "2 of 2 patches trained; failed: backdrop" in done.stdout
-    assert "backdrop: failed" in done.stdout
+    assert "to do: backdrop: cause unknown" in done.stdout
     assert "backdrop" not in batch.result("p0")
 
 
@@ -113,7 +113,7 @@ def test_a_source_that_is_gone_refuses_the_backdrop_alone(batch: FakeBatch) -> N
     shutil.rmtree(batch.folder / "sparse")
     done = batch.run("train")
     assert started(batch) == ["p0", "p1"]
-    assert "backdrop: refused" in done.stdout
+    assert "refused: backdrop\n" in done.stdout
     assert done.returncode == 1
 
 

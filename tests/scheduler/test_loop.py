@@ -43,7 +43,7 @@ def test_a_trainer_that_is_always_killed_fails_and_the_other_patch_is_trained(ba
     done = batch.run("train")
     assert done.returncode == 1
     assert batch.result("p1")["attempt"] == "attempt-01"
-    assert "p0: failed: host memory ran out (host_oom)" in done.stdout
+    assert "p0: host memory ran out (host_oom)" in done.stdout
     assert [event["changes"] for event in batch.events("retry")][:2] == [
         {"training.workers": 4},
         {"training.workers": 0},
@@ -105,7 +105,7 @@ def test_two_runs_at_once_are_one_too_many(batch: FakeBatch) -> None:
 def test_what_was_odd_in_a_training_is_said_at_its_end_and_by_status(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train-then-die SIGSEGV"])
     said, later = batch.run("train").stdout, batch.run("status").stdout
-    assert "p0: warning: the process ended badly after its splat was whole" in said
+    assert "p0: the process ended badly after its splat was whole" in said
     assert "p0: the process ended badly" in later
 
 

@@ -36,7 +36,7 @@ def test_a_corrupt_photograph_fails_its_patch_alone_and_is_named(batch: FakeBatc
     process = start(batch, "--no-verify")
     said, _ = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "p0: failed: a photograph is damaged (corrupt_image)" in said
+    assert "p0: a photograph is damaged (corrupt_image)" in said
     assert batch.result("p1")["attempt"] == "attempt-01"
     assert any("img7.png" in line for line in batch.events("attempt_ended")[0]["diagnosis"]["evidence"])
 
