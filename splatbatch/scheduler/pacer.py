@@ -5,8 +5,8 @@ A forecast may be off by a factor: of another GPU, another rasteriser, a machine
 - Once the attempts that began first have made a tenth of their steps, it is known whether they are far too slow. Then
   they begin again, so that every patch still has the same: that costs a tenth of a patch. That they are fast proves
   nothing: first steps have few Gaussians and, coarse to fine, small photographs.
-- Later, whenever an attempt has ended, what has not begun yet is given fewer steps if the deadline would be missed;
-more if much time would be left and there are patches enough to share it: never more than the YAML's, nor than half
+- Later, whenever an attempt has ended, what has not begun yet is given fewer steps if the deadline would be missed.
+  More, if much time would be left and there are patches enough to share it: never more than the YAML's, nor than half
   as many again as the patch with the fewest. What runs goes on.
 """
 

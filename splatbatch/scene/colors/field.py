@@ -18,8 +18,8 @@ from splatbatch.scene.colors.tone import NODES
 
 LEAST_FALL = 0.05
 """Share by which a field, fitted to half of a photograph's tracks, must lower the residual of the other half. On
-caliterra 11 of 75 photographs have such a field of the size below: those into which the sun broke, by up to a third.
-None of the quarry's or copr's have one."""
+caliterra 11 of 75 photographs have such a field of the size below: those into which the sun broke, of whose
+residual it explains 52 to 84 %. None of the quarry's or copr's have one."""
 LEAST_SIZE, MOST_SIZE = 0.06, 1.2
 """Logarithm between the darkest and the brightest twentieth of the tracks: less is hardly seen, more is no light."""
 SMOOTH = 1.0

@@ -239,12 +239,6 @@ def _solved(matrix: Any, right: Floats) -> Floats:
     return splu(matrix + tiny * identity(size, format="csc")).solve(right)
 
 
-def find_fields(seen: Observations, found: Solution, which: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return each photograph's own field, 0 where none pays, given all else that was found; and what each explains."""
-    colors = point_colors(seen, found, found.weights, int(seen.point.max()) + 1)
-    return fields_given(seen, found, colors, which)
-
-
 def fields_given(
     seen: Observations, found: Solution, colors: Floats, which: NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
@@ -297,7 +291,8 @@ def _in_own_light(grey: Observations, found: Solution, design: Design) -> Soluti
     """Let photographs have fields that pay, and solve again with them, in turn."""
     which = np.ones(len(grey.camera), bool)
     for _ in range(ROUNDS):
-        fields, falls = find_fields(grey, found, which)
+        colors = point_colors(grey, found, found.weights, int(grey.point.max()) + 1)
+        fields, falls = fields_given(grey, found, colors, which)
         if not fields.any():
             return replace(found, fields=NONE)
         which = falls > CANDIDATE_FALL
