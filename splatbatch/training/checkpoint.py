@@ -23,12 +23,13 @@ from splatbatch.training.ending import StopRequest
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
+from splatbatch.training.photos.movers import Movers
 from splatbatch.training.photos.views import Views
 from splatbatch.training.progress.health import Finding
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.strategies import Strategy
 
-FORMAT = 3
+FORMAT = 4
 PIXEL_STRIDE = 16
 """Of photographs every 16th pixel, along both axes, tells whether they are the same ones."""
 
@@ -41,6 +42,7 @@ class Changing:
     optimizers: Optimizers
     strategy: Strategy
     evaluator: Evaluator
+    movers: Movers
 
     def kind(self) -> str:
         """Return where it lies and what moves it: states of one kind are none of another."""
@@ -54,6 +56,7 @@ class Changing:
             "gaussians": {name: value.detach() for name, value in self.gaussians.items()},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "strategy": self.strategy.state(),
+            "movers": self.movers.state(),
             "evaluations": json.dumps(self.evaluator.evaluations),
             "early_stopping": json.dumps(self.evaluator.early.state()),
             "random": torch.get_rng_state(),
@@ -71,6 +74,7 @@ class Changing:
             for group in optimizer.param_groups:
                 group.update(_moved(group, device))  # rates that are tensors
         self.strategy.restore(_moved(record["strategy"], device))
+        self.movers.restore(_moved(record["movers"], device))
         self.evaluator.evaluations[:] = json.loads(record["evaluations"])
         self.evaluator.early.restore(json.loads(record["early_stopping"]))
         torch.set_rng_state(record["random"])

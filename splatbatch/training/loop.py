@@ -8,19 +8,20 @@ from itertools import islice
 import torch
 
 from splatbatch.config import Recipe
-from splatbatch.config.schedule import schedule
+from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.training.checkpoint import Changing, Checkpoints
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.optim import make_optimizers
+from splatbatch.training.optim import Optimizers, make_optimizers
 from splatbatch.training.photos.coarse import Pyramid, plan_sizes
+from splatbatch.training.photos.movers import Movers
 from splatbatch.training.photos.views import Photo, Views, prefetch
 from splatbatch.training.progress.health import Expectations
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step
-from splatbatch.training.strategies import STRATEGIES
+from splatbatch.training.strategies import STRATEGIES, Strategy
 from splatbatch.training.strategies.importance import Album
 
 
@@ -34,12 +35,11 @@ def train(
     """
     training, plan, progress = recipe.training, schedule(recipe), checkpoints.progress
     optimizers = make_optimizers(gaussians, recipe, plan, views.frame.scene_scale)
-    strategy = STRATEGIES[training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
-    strategy.within(views.surroundings)
-    strategy.judge_by(Album(views.training, RasterOptions.of(recipe), views.surroundings, training.seed))
+    strategy = _strategy(gaussians, optimizers, recipe, plan, views)
     progress.expect(Expectations.of(recipe, plan))
     sizes = plan_sizes(views, recipe, plan, len(gaussians["means"]))
-    changing = Changing(gaussians, optimizers, strategy, evaluator)
+    movers = Movers(views.training, RasterOptions.of(recipe), plan.max_steps, views.surroundings)
+    changing = Changing(gaussians, optimizers, strategy, evaluator, movers)
     start = checkpoints.resume(changing)
     capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe), views.surroundings)
     one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, views.surroundings)
@@ -47,7 +47,8 @@ def train(
     chosen = islice(shuffled(views.training, training.seed), start, None)
     photos = prefetch(Pyramid(sizes).over(chosen, start), gaussians["means"].device)
     for step in evaluator.early.steps(one_step, sizes, start):
-        photo = next(photos)
+        movers.step_begins(step, gaussians)
+        photo = movers.without(next(photos))
         if (growth := sizes.factor(max(start, step - 1)) / sizes.factor(step)) > 1:
             capacity.resize(growth**2)
         strategy.limit(sizes.budget(step))
@@ -66,9 +67,17 @@ def train(
             graphed.forget()
         evaluator.step_done(gaussians, step + 1)
         checkpoints.step_done(step + 1, changing)
-    for warning in capacity.warnings():
+    for warning in (*capacity.warnings(), *movers.warnings()):
         progress.warn(warning)
     return gaussians
+
+
+def _strategy(gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, views: Views) -> Strategy:
+    """Return the strategy of a recipe, which knows what bounds the patch and what it is judged by."""
+    strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
+    strategy.within(views.surroundings)
+    strategy.judge_by(Album(views.training, RasterOptions.of(recipe), views.surroundings, recipe.training.seed))
+    return strategy
 
 
 def shuffled(photos: tuple[Photo, ...], seed: int) -> Iterator[Photo]:

@@ -1,0 +1,98 @@
+"""What one photograph alone shows is left out of the training; details that all are wrong about are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image as Pillow
+from small_patch import recipe, trained
+from test_checkpoint import died, growing, warnings
+from torch import Tensor
+
+from splatbatch.scene.patches import Patch
+from splatbatch.training.photos import movers
+from splatbatch.training.photos.movers import CELL_PX, Compared, alone, grown, large
+from splatbatch.training.rendering.view import View
+
+HEIGHT, WIDTH = 12, 16
+PLANE = torch.full((HEIGHT * CELL_PX, WIDTH * CELL_PX), 3.0)
+"""What all cameras see: a plane three units away."""
+
+
+def seen_from(x: float, off: Tensor) -> Compared:
+    """A camera at x that looks at the plane; one unit there is one cell."""
+    viewmat, K = torch.eye(4), torch.tensor([[3.0 * CELL_PX, 0, WIDTH * 2], [0, 3.0 * CELL_PX, HEIGHT * 2], [0, 0, 1]])
+    viewmat[0, 3] = -x
+    return Compared(View(viewmat, K, WIDTH * CELL_PX, HEIGHT * CELL_PX), off)
+
+
+def usual(value: float = 0.04) -> Tensor:
+    return torch.full((HEIGHT, WIDTH), value)
+
+
+def with_block(value: float, left: int = 6) -> Tensor:
+    off = usual()
+    off[4:8, left : left + 4] = value
+    return off
+
+
+def test_what_one_photograph_alone_shows_is_found() -> None:
+    cells = alone(seen_from(0, with_block(0.3)), PLANE, [seen_from(x, usual()) for x in (-1, 1, 2)])
+    assert torch.equal(cells, with_block(1.0) == 1)
+
+
+def test_what_all_photographs_are_wrong_about_is_not() -> None:
+    others = [seen_from(x, with_block(0.3, left=6 - int(x))) for x in (-1, 1, 2)]  # the same place, seen from aside
+    assert not alone(seen_from(0, with_block(0.3)), PLANE, others).any()
+
+
+def test_what_fewer_than_two_others_show_is_no_ones_to_judge() -> None:
+    assert not alone(seen_from(0, with_block(0.3)), PLANE, [seen_from(1, usual())]).any()
+    away = [seen_from(1, usual()), *(seen_from(x, usual()) for x in (100, -100))]
+    assert not alone(seen_from(0, with_block(0.3)), PLANE, away).any()
+
+
+def test_pixels_that_a_mask_hides_judge_nothing() -> None:
+    hidden = [seen_from(x, usual(torch.nan)) for x in (-1, 1, 2)]
+    assert not alone(seen_from(0, with_block(0.3)), PLANE, hidden).any()
+    assert not large(usual(torch.nan) > 0).any()
+
+
+def test_specks_are_no_movers_and_edges_belong_to_them() -> None:
+    cells = torch.zeros(HEIGHT, WIDTH, dtype=torch.bool)
+    cells[2, 2:5] = cells[6:8, 6:8] = True
+    assert large(cells).sum() == 4
+    assert grown(large(cells)).sum() == 16
+
+
+def plant(images: Path, name: str = "img3.png") -> None:
+    """Something stands before the camera of one photograph."""
+    with Pillow.open(images / name) as opened:
+        picture = opened.copy()
+    picture.paste((255, 0, 255), (8, 6, 20, 18))
+    picture.save(images / name)
+
+
+def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(movers, "CELL_PX", 2)
+    clean, _ = trained(patch, recipe(strategy="default", colors="as_is"), "clean-01")
+    assert not any("movers" in said for said in warnings(clean))
+    plant(patch.images)
+    found, _ = trained(patch, recipe(strategy="default", colors="as_is"), "found-01")
+    (said,) = [one for one in warnings(found) if "movers" in one]
+    assert "1 of 7 photographs" in said
+    assert "img3.png" in said
+
+
+def test_a_run_goes_on_without_what_it_had_left_out(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(movers, "CELL_PX", 2)
+    monkeypatch.setattr(movers, "LOOKS", (0.45,))  # before the checkpoint: much is off yet
+    monkeypatch.setattr(movers, "TIMES", 1.5)
+    plant(patch.images)
+    straight, whole = trained(patch, growing("default"), "straight-01")
+    assert any("movers" in said for said in warnings(straight))
+    died(patch, growing("default"))
+    _, splat = trained(patch, growing("default"), "attempt-02")
+    assert splat.path.read_bytes() == whole.path.read_bytes()
