@@ -10,15 +10,18 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from command_line import Ended, invoke
-from cut_quarry import QUARRY, quarry_splat, trained_p0
+from cut_quarry import QUARRY, lay_out, quarry_splat, trained_p0
 from published_shapes import checked
 
+from splatbatch.errors import SceneError
+from splatbatch.files import write_json
 from splatbatch.night.capture import flight_of
 from splatbatch.publish.tiles.geodesy import to_degrees
 from splatbatch.scene.capture import FEW, PlacedCamera, Survey, placed_cameras
 from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.sightings import read_sightings
+from splatbatch.store.records.quality import Inspection
 from splatbatch.tasks.batch import open_batch
 
 
@@ -74,6 +77,20 @@ def test_views_stand_clear_of_the_splat_and_above_what_they_look_at(holed: tuple
     for view in found.views:
         assert np.linalg.norm(means - view.camera.center, axis=1).min() > 0.15 * found.distance
         assert (view.camera.center - view.target) @ found.up > 0.5 * found.distance
+
+
+def test_of_a_scene_the_cells_are_those_of_its_own_inspection(tmp_path: Path) -> None:
+    folder = tmp_path / "quarry"
+    lay_out(folder)
+    batch = open_batch(folder / "splat_config.yml")
+    with pytest.raises(SceneError, match="p0, p1: not inspected"):
+        flight_of(batch, is_whole=True)
+    low, middle, high = np.percentile(quarry_splat().means, (1, 50, 99), axis=0)
+    beside = middle + np.array([high[0] - low[0], 0.0, 0.0])  # no photograph sees it
+    cells = tuple(dict(zip("xyz", place.tolist(), strict=True)) | {"size": 1.0} for place in (middle, beside))
+    write_json(batch.output.scene.inspection, Inspection(grade="A", cells=cells).to_record())
+    found = flight_of(batch, is_whole=True).plan
+    assert found.cells and {cell.patch for cell in found.cells} == {"scene"}
 
 
 @pytest.mark.slow

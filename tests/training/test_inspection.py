@@ -8,14 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.ndimage import gaussian_filter, uniform_filter
 from sick_bed import SICKNESSES, Bed, is_found, made_ill
 from sick_trainings import quarry, trained
 
 from splatbatch.scene.patches import Patch
 from splatbatch.store.records.quality import Inspection, QualityFigure, grade
-from splatbatch.training.inspection import between, limits, surface
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.inspection import between, limits, photographs, surface
+from splatbatch.training.inspection import subject as described
+from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.fidelity import Fidelity, blur_of
+from splatbatch.training.inspection.inspect import inspect
 from splatbatch.training.inspection.subject import open_subject
+from splatbatch.training.rendering.rasterize import rasterize, with_values
+from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.scene.depth import depth_of
 
 CHEAP = ("floaters", "haze", "depth", "needles", "misregistered", "exposure")
 SEEDS = (111, 112)
@@ -100,6 +108,41 @@ def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
     errors = np.concatenate([look.errors for look in subject.looks])
     assert 0.1 < np.median(errors) < 3  # in 1/1000 of the width
     assert (surface.depths_at_points(subject).off or 0) < 0.25
+
+
+def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = list[View]()
+
+    def count(gaussians: Parameters, values: torch.Tensor, view: View, options: RasterOptions) -> object:
+        drawn.append(view)
+        return with_values(gaussians, values, view, options)
+
+    monkeypatch.setattr(described, "with_values", count)
+    subject = open_subject(bed.settings, bed.splat, torch.device("cpu"))
+    found = inspect(subject)
+    assert len(drawn) == len(subject.looks) + 2 * between.MOST_VIEWS
+    illustrated(subject, found, bed.splat.parent / "pictures")
+    assert len(drawn) <= len(subject.looks) + 2 * between.MOST_VIEWS + 3
+
+
+def test_colours_and_depths_of_one_pass_are_those_of_two(bed: Bed) -> None:
+    subject = open_subject(bed.settings, bed.splat, torch.device("cpu"))
+    look = subject.training[0]
+    shown, (depths, alphas) = subject.shown(look), depth_of(subject.drawn, look.small.view, subject.options)
+    colors = rasterize(subject.drawn, look.small.view, subject.options).colors
+    assert torch.allclose(shown.colors, colors, atol=1e-5) and torch.allclose(shown.alphas, alphas, atol=1e-5)
+    assert torch.allclose(shown.depths, depths, rtol=1e-3)
+
+
+def test_smoothing_is_that_of_scipy() -> None:
+    picture = torch.rand(19, 33, generator=torch.Generator().manual_seed(1))
+    device = torch.device("cpu")
+    fine, window = (
+        photographs.smooth(picture, weights)
+        for weights in (photographs.gaussian(1.0, device), torch.full((15,), 1 / 15))
+    )
+    assert np.allclose(fine, gaussian_filter(picture.numpy(), 1.0), atol=1e-5)
+    assert np.allclose(window, uniform_filter(picture.numpy(), 15), atol=1e-5)
 
 
 def test_depths_have_as_many_digits_as_their_errors_say() -> None:

@@ -28,7 +28,7 @@ SCENE = "scene"
 """Stands for the merged scene where patches are named."""
 MOST_PHOTOS = 400
 """Of a scene, that are decoded at once."""
-VERSION = 4
+VERSION = 5
 """Raise it when a figure is made otherwise: splats are then inspected again."""
 
 

@@ -211,10 +211,24 @@ def covered_figures(taken: Tensor, pixels: Tensor, photo: Photo, recipe: Recipe)
 def covered_psnr(taken: Tensor, photo: Photo) -> float | None:
     """Return the PSNR in dB of the covered pixels alone, as `covered_figures` has it; None where they are too few."""
     covered = photo.covered_pixels()
-    if covered is None:
-        return None
-    colors, target = masked(taken, photo.target(), covered)
-    found = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": 0.0}, covered)["psnr"]
+    return None if covered is None else _psnr(taken, photo, covered)
+
+
+def psnr_as(colors: Tensor, photo: Photo) -> float:
+    """Return the PSNR in dB of a rendering [H, W, 3] of a photograph.
+
+    Raises:
+        TrainerError: the rendering is not finite.
+    """
+    found = _psnr(photo.as_taken(colors).clamp(0, 1), photo, photo.valid())
+    if math.isnan(found):
+        raise TrainerError(f"health: nan_loss: the rendering of {photo.name} is not finite")
+    return found
+
+
+def _psnr(taken: Tensor, photo: Photo, mask: Tensor | None) -> float:
+    colors, target = masked(taken, photo.target(), mask)
+    found = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": 0.0}, mask)["psnr"]
     return min(found, MOST_PSNR_DB)
 
 
@@ -240,7 +254,7 @@ def psnr_on(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> fl
     Raises:
         TrainerError: the rendering is not finite.
     """
-    return _measure(gaussians, photo, recipe, None)["psnr"]
+    return psnr_as(_render(gaussians, photo, recipe), photo)
 
 
 def _render(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> Tensor:

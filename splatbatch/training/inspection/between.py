@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from splatbatch.training.inspection.subject import Floats, Look, Subject
-from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.inspection.subject import Floats, Look, Shown, Subject
 from splatbatch.training.rendering.view import View
-from splatbatch.training.scene.depth import depth_of
 from splatbatch.training.spread import spread
 
 MOST_VIEWS = 10
@@ -78,9 +76,10 @@ def center_of(view: View) -> Floats:
 def _pair(subject: Subject, look: Look, baseline: float, points: Floats) -> tuple[Seen, Seen]:
     """Return what is seen from a camera, and from beside it, to both sides."""
     own, local = look.small.view, points[look.points[look.is_inside]]
-    sides = [_seen(subject, moved(own, step), local) for step in (-baseline / 2, baseline / 2)]
+    beside_it = [moved(own, step) for step in (-baseline / 2, baseline / 2)]
+    sides = [_seen(subject.shown_from(view), view, local) for view in beside_it]
     beside = Seen(*(float(np.mean([getattr(side, name) for side in sides])) for name in ("holes", "jumps", "noise")))
-    return _seen(subject, own, local), beside
+    return _seen(subject.shown(look), own, local), beside
 
 
 def moved(view: View, step: float) -> View:
@@ -90,13 +89,11 @@ def moved(view: View, step: float) -> View:
     return View(viewmat, view.K, view.width, view.height)
 
 
-def _seen(subject: Subject, view: View, points: Floats) -> Seen:
-    depths, alphas = depth_of(subject.drawn, view, subject.options)
-    colors = rasterize(subject.drawn, view, subject.options).colors.clamp(0, 1)
-    at = _alphas_at(alphas, view, points)
-    is_solid = alphas > SOLID
-    rough = (depths / smoothed(depths) - 1).abs()[is_solid] > JUMP
-    grey = colors.mean(dim=-1)
+def _seen(shown: Shown, view: View, points: Floats) -> Seen:
+    at = _alphas_at(shown.alphas, view, points)
+    is_solid = shown.alphas > SOLID
+    rough = (shown.depths / smoothed(shown.depths) - 1).abs()[is_solid] > JUMP
+    grey = shown.colors.clamp(0, 1).mean(dim=-1)
     fine = (grey - smoothed(grey)).abs()[is_solid]
     return Seen(
         holes=float((at < HOLE).float().mean()) if len(at) else 0.0,

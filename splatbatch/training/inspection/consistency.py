@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -14,10 +15,10 @@ from torch import Tensor
 from splatbatch.scene.two_views import Features, Registered, features_of, register
 from splatbatch.training.inspection.between import center_of
 from splatbatch.training.inspection.subject import Floats, Look, Subject
-from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import View
 from splatbatch.training.spread import spread
 
+NAME = "consistency"
 MOST_VIEWS = 24
 """Among which pairs are looked for."""
 MOST_PAIRS = 3
@@ -57,13 +58,21 @@ class Consistency:
 @torch.inference_mode()
 def consistency(subject: Subject) -> Consistency:
     """Return how well renderings of far views fit together; only pairs count whose photographs do."""
+    if NAME not in subject.found:
+        subject.found[NAME] = _registered(subject)
+    known: Consistency = subject.found[NAME]
+    return known
+
+
+def _registered(subject: Subject) -> Consistency:
+    photograph, rendering = cache(_photograph), cache(lambda look: _rendering(subject, look))  # many pairs share one
     pairs, why = list[Pair](), "no two views see the same from far apart"
     for one, other in _far_pairs(subject)[:MOST_TRIED]:
-        photos = register(*(_photograph(look) for look in (one, other)))
+        photos = register(photograph(one), photograph(other))
         if isinstance(photos, str):
             why = f"the photographs themselves cannot be registered: {photos}"
             continue
-        drawn = register(*(_rendering(subject, look) for look in (one, other)))
+        drawn = register(rendering(one), rendering(other))
         if isinstance(drawn, str):
             pairs.append(Pair(one, other, UNREGISTERED_DEG, None))
         else:
@@ -98,8 +107,7 @@ def _photograph(look: Look) -> Features:
 
 
 def _rendering(subject: Subject, look: Look) -> Features:
-    view = look.small.view
-    return features_of(grey_of(rasterize(subject.drawn, view, subject.options).colors), _intrinsics(view))
+    return features_of(grey_of(subject.shown(look).colors), _intrinsics(look.small.view))
 
 
 def grey_of(colors: Tensor) -> NDArray[np.uint8]:

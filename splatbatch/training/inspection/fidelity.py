@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
-from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_on
+from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_as
 from splatbatch.training.inspection.subject import Look, Subject
 from splatbatch.training.photos.views import Photo
-from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.spread import spread
 
 BLUR_PX = 8
@@ -41,8 +40,8 @@ def fidelity(subject: Subject) -> Fidelity:
     """Measure the splat on the held-out photographs."""
     found = Fidelity({}, {})
     for look in subject.holdout:
-        drawn = rasterize(subject.drawn, look.small.view, subject.options).colors
-        ours, blurred = covered_psnr(look.small.as_taken(drawn).clamp(0, 1), look.small), _of_blur(look)
+        drawn = look.small.as_taken(subject.shown(look).colors)
+        ours, blurred = covered_psnr(drawn.clamp(0, 1), look.small), _of_blur(look)
         if ours is not None and blurred is not None:
             found.splat[look.photo.name], found.blur[look.photo.name] = ours, blurred
     return found
@@ -63,10 +62,10 @@ def blur_of(photo: Photo) -> Tensor:
 MOST_VIEWS = 8
 
 
+@torch.inference_mode()
 def psnrs(subject: Subject, looks: tuple[Look, ...]) -> dict[str, float]:
     """Return the PSNR of small copies of photographs, in dB; of those of which any pixel counts."""
-    small = [look.small for look in looks if look.small.counts()]
-    return {photo.name: psnr_on(subject.drawn, photo, subject.recipe) for photo in small}
+    return {look.photo.name: psnr_as(subject.shown(look).colors, look.small) for look in looks if look.small.counts()}
 
 
 def gap_db(subject: Subject, held_out: dict[str, float]) -> float | None:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter, uniform_filter
 from torch import Tensor
 
 from splatbatch.training.inspection.subject import Floats, Look, Subject
-from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.spread import spread
 
 DETAIL_SIGMA_PX = 1.0
@@ -58,18 +56,41 @@ def judged(looks: Sequence[Look], num_points: int) -> Judged:
 
 def _windows(look: Look) -> tuple[Floats, Floats]:
     """Return the logarithms of detail and of brightness around each point that falls into the picture."""
-    grey = look.photo.pixels.float().mean(dim=-1).cpu().numpy().astype(np.float64)
+    grey = look.photo.target().float().mean(dim=-1)
     if look.photo.tone is not None:
-        grey = grey / float(look.photo.tone[:3].mean())
-    fine = grey - gaussian_filter(grey, DETAIL_SIGMA_PX)
-    detail, mean = np.sqrt(uniform_filter(fine**2, WINDOW_PX)), uniform_filter(grey, WINDOW_PX)
+        grey = grey / look.photo.tone[:3].mean()
+    fine = grey - smooth(grey, gaussian(DETAIL_SIGMA_PX, grey.device))
+    window = torch.full((WINDOW_PX,), 1 / WINDOW_PX, device=grey.device)
     height, width = grey.shape
     view = look.small.view
     x, y = np.floor(look.pixels[look.is_inside] * (width / view.width, height / view.height)).astype(np.int64).T
-    at, around = mean[y, x], detail[y, x]
+    detail, mean = smooth(fine.square(), window).sqrt(), smooth(grey, window)
+    at, around = (values.cpu().numpy()[y, x].astype(np.float64) for values in (mean, detail))
     is_dark = at < DARK
     fine_share, bright = (np.log2(np.maximum(values, 1e-3)) for values in (around / np.maximum(at, DARK), at))
     return np.where(is_dark, np.nan, fine_share), np.where(is_dark, np.nan, bright)
+
+
+def gaussian(sigma: float, device: torch.device) -> Tensor:
+    """Return the weights of a Gaussian that ends at four sigmas."""
+    away = torch.arange(-round(4 * sigma), round(4 * sigma) + 1, device=device)
+    weights = (-0.5 * (away / sigma).square()).exp()
+    return weights / weights.sum()
+
+
+def smooth(picture: Tensor, weights: Tensor) -> Tensor:
+    """Return a picture [H, W] smoothed along both axes; beyond its edges it is mirrored, edges included."""
+    reach = len(weights) // 2
+    for axis in (0, 1):
+        rows = picture.movedim(axis, -1)
+        num = rows.shape[-1]
+        at = torch.arange(-reach, num + reach, device=rows.device) % (2 * num)
+        mirrored = rows[..., torch.where(at < num, at, 2 * num - 1 - at)]
+        picture = sum(
+            (weight * mirrored[..., place : place + num] for place, weight in enumerate(weights.tolist())),
+            torch.zeros_like(rows),
+        ).movedim(-1, axis)
+    return picture
 
 
 def _against_others(
@@ -111,10 +132,10 @@ def shifts(subject: Subject) -> dict[str, float]:
     """Return how far photographs lie beside their renderings, in 1/1000 of their width; phases tell (Kuglin 1975)."""
     found = {}
     for look in spread(subject.looks, MOST_RENDERED):
-        rendering = rasterize(subject.drawn, look.small.view, subject.options)
-        drawn = rendering.colors.clamp(0, 1).mean(dim=-1)
+        shown = subject.shown(look)
+        drawn = shown.colors.clamp(0, 1).mean(dim=-1)
         photo = look.small.pixels.to(drawn).mean(dim=-1)
-        valid = rendering.alphas[..., 0] > OPAQUE
+        valid = shown.alphas > OPAQUE
         if look.small.mask is not None:
             valid &= look.small.mask.to(drawn.device)
         if float(valid.float().mean()) < LEAST_SHOWN:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +32,7 @@ from splatbatch.training.evaluation.covered import covered_of
 from splatbatch.training.gaussians import Parameters, from_splat
 from splatbatch.training.photos.frame import Frame
 from splatbatch.training.photos.views import Folders, Photo, Views, decode_views, with_covered
+from splatbatch.training.rendering.rasterize import with_values
 from splatbatch.training.rendering.view import RasterOptions, View
 
 Floats = NDArray[np.float64]
@@ -38,9 +41,18 @@ MOST_PIXELS = 120_000
 """Of a picture that is rendered: figures cost the same whatever the photographs' size, and mean the same."""
 MOST_POINTS = 60_000
 """Points of the model that are looked at, evenly taken."""
+MOST_KEPT = 100
+"""Renderings that are kept, of 2.9 MB each: what several figures look at is drawn once."""
+FAINTEST = 1e-6
+NEEDLE = 12.0
+"""Times its second axis that the longest axis of a needle measures; a disc is none."""
+GIANT = 0.4
+"""Times the size of the scene that both long axes of a giant measure."""
+TAILS = (1.0, 99.0)
+"""Percent of the points between which the scene lies: what is large beyond it is a background."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Look:
     """A photograph, a smaller copy of it that is rendered, and the points of the model that it sees."""
 
@@ -59,6 +71,17 @@ class Look:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What a view shows, all of it blended alike, [H, W] each."""
+
+    colors: Tensor  # [H, W, 3], not clamped
+    alphas: Tensor
+    depths: Tensor  # in the mean, along the camera's axis, in units of the frame
+    needles: Tensor  # share that needles paint
+    giants: Tensor
+
+
+@dataclass(frozen=True)
 class Subject:
     """A splat in the frame that it was trained in, and what there is to hold it against."""
 
@@ -74,6 +97,40 @@ class Subject:
     """Held-out photographs that were taken side by side."""
     is_sampled: bool = False
     """There are more photographs than these."""
+    found: dict[str, Any] = field(default_factory=dict)
+    """What is dear and asked for twice, by its name."""
+    _shown: dict[str, Shown] = field(default_factory=dict)
+
+    def shown(self, look: Look) -> Shown:
+        """Return what is drawn from where a photograph was taken, in its small copy's size."""
+        name = look.photo.name
+        if name not in self._shown:
+            if len(self._shown) >= MOST_KEPT:
+                del self._shown[next(iter(self._shown))]
+            self._shown[name] = self.shown_from(look.small.view)
+        return self._shown[name]
+
+    @torch.inference_mode()
+    def shown_from(self, view: View) -> Shown:
+        """Return what a view shows."""
+        depths = self.drawn["means"] @ view.viewmat[2, :3] + view.viewmat[2, 3]
+        values = torch.cat([depths[:, None], self.marks], dim=1)
+        rendering, drawn = with_values(self.drawn, values, view, self.options)
+        alphas = rendering.alphas[..., 0]
+        far, needles, giants = drawn.unbind(dim=-1)
+        return Shown(rendering.colors, alphas, far / alphas.clamp_min(FAINTEST), needles, giants)
+
+    @cached_property
+    def marks(self) -> Tensor:
+        """Return which Gaussians are needles and which giants, [N, 2]; nothing behind the splat is either."""
+        lengths = self.own["scales"].exp().sort(dim=1, descending=True).values  # [N, 3]
+        size = float(np.linalg.norm(self.points.std(axis=0)))
+        low, high = torch.from_numpy(np.percentile(self.points, TAILS, axis=0)).to(self.own["means"])
+        is_within = ((self.own["means"] >= low) & (self.own["means"] <= high)).all(dim=1)
+        is_needle, is_giant = lengths[:, 0] > NEEDLE * lengths[:, 1], is_within & (lengths[:, 1] > GIANT * size)
+        marks = torch.zeros_like(self.drawn["sh0"][:, 0, :2])
+        marks[: len(lengths)] = torch.stack([is_needle, is_giant], dim=1).float()
+        return marks
 
     @property
     def options(self) -> RasterOptions:
@@ -146,11 +203,11 @@ def smaller(photo: Photo) -> Photo:
         return photo
     width, height = max(1, round(factor * view.width)), max(1, round(factor * view.height))
     scale = view.K.new_tensor([[width / view.width], [height / view.height], [1.0]])
-    pixels = photo.pixels.movedim(-1, 0)[None].float()
+    pixels = photo.target().movedim(-1, 0)[None].float()  # where it is drawn, too: a GPU reduces at once
     reduced = interpolate(pixels, size=(height, width), mode="area")[0].movedim(0, -1).round().to(torch.uint8)
     mask, covered = (
         None if one is None else interpolate(one[None, None].float(), size=(height, width), mode="area")[0, 0] > 0.5
-        for one in (photo.mask, photo.covered)
+        for one in (photo.valid(), photo.covered_pixels())
     )
     tone = None if photo.tone is None else photo.tone.clone()
     if tone is not None:

@@ -13,7 +13,6 @@ from scipy.spatial import cKDTree
 from splatbatch.training.gaussians import chosen
 from splatbatch.training.inspection.subject import Floats, Look, Subject
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.scene.depth import depth_of
 from splatbatch.training.spread import spread
 
 MOST_VIEWS = 16
@@ -28,6 +27,8 @@ LEAST_VIEWS = 2
 IN_FRONT = 0.85
 """Of the smallest depth of the points around it: a Gaussian that is nearer stands in front of them all."""
 NEIGHBOURS = 8
+CELL_PX = 4.0
+"""Side of the squares of a picture in which points have the same neighbours."""
 BESIDE = 0.5
 """Of the picture, that a Gaussian's centre may lie beside it: it may be large."""
 
@@ -71,8 +72,8 @@ def depths_at_points(subject: Subject) -> Depths:
     points, errors = [np.zeros(0, np.int64)], [np.zeros(0)]
     for look in spread(subject.looks, MOST_VIEWS):
         y, x = look.cells()
-        depths, alphas = depth_of(subject.drawn, look.small.view, subject.options)
-        drawn, alpha = (values.cpu().numpy()[y, x] for values in (depths, alphas))
+        shown = subject.shown(look)
+        drawn, alpha = (values.cpu().numpy()[y, x] for values in (shown.depths, shown.alphas))
         points.append(look.points[look.is_inside])
         error = np.abs(drawn / look.depths[look.is_inside] - 1)
         errors.append(np.where(alpha > OPAQUE, error, 1.0))
@@ -114,9 +115,11 @@ def standing_in_front(means: Floats, look: Look) -> tuple[Mask, Mask]:
     front = np.zeros(len(means), dtype=bool)
     known = look.depths[look.is_inside]
     if seen.any() and len(known):
-        _, near = cKDTree(look.pixels[look.is_inside]).query(pixels[seen], k=min(NEIGHBOURS, len(known)))
-        nearest = known[near.reshape(int(seen.sum()), -1)].min(axis=1)
-        front[seen] = local[seen, 2] < IN_FRONT * nearest
+        cells, of_cell = np.unique(np.floor(pixels[seen] / CELL_PX), axis=0, return_inverse=True)
+        places = (cells + 0.5) * CELL_PX
+        _, near = cKDTree(look.pixels[look.is_inside]).query(places, k=min(NEIGHBOURS, len(known)))
+        nearest = known[near.reshape(len(cells), -1)].min(axis=1)
+        front[seen] = local[seen, 2] < IN_FRONT * nearest[of_cell.reshape(-1)]
     return seen, front
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import torch
 from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.functional import pad
 
 from splatbatch.training import cuda
 from splatbatch.training.cpu import Cameras, Ellipsoids, project, raster, view_colors
+from splatbatch.training.gaussians import SH_C0
 from splatbatch.training.rendering import gsplats
 from splatbatch.training.rendering.view import RasterOptions, Rendering, View
 
@@ -33,10 +38,30 @@ def rasterize(
     return rasterization.rasterize(gaussians, view, options, capacity, cuda.loaded())
 
 
-def _rasterize_cpu(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
+def with_values(
+    gaussians: Mapping[str, Tensor], values: Tensor, view: View, options: RasterOptions
+) -> tuple[Rendering, Tensor]:
+    """Render Gaussians, and up to three values of each, [N, D], blended as their colours are, over 0: [H, W, D].
+
+    On the CPU in one pass; a GPU's kernels know three channels, and draw twice. Values below 0 count as 0.
+    """
+    if not gaussians["means"].is_cuda:
+        rendering = _rasterize_cpu(gaussians, view, options, values.clamp_min(0))
+        return replace(rendering, colors=rendering.colors[..., :3]), rendering.colors[..., 3:]
+    sh0 = ((pad(values, (0, 3 - values.shape[1])) - 0.5) / SH_C0)[:, None]  # colour = 0.5 + C0 sh0
+    marked = {**gaussians, "sh0": Parameter(sh0.contiguous(), requires_grad=False)}
+    drawn = rasterize(marked, view, replace(options, sh_degree=0)).colors
+    return rasterize(gaussians, view, options), drawn[..., : values.shape[1]]
+
+
+def _rasterize_cpu(
+    gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, values: Tensor | None = None
+) -> Rendering:
     rotation, translation = view.viewmat[:3, :3], view.viewmat[:3, 3]
     directions = gaussians["means"] + rotation.T @ translation  # the camera stands at -R^T t
     colors = view_colors(directions[None], gaussians["sh0"], gaussians["shN"], options.sh_degree)
+    if values is not None:
+        colors = torch.cat([colors, values[None]], dim=-1)
 
     cameras = Cameras(view.viewmat[None], view.K[None], view.width, view.height, options.near_plane, options.far_plane)
     scales, opacities = gaussians["scales"].exp(), gaussians["opacities"].sigmoid()

@@ -17,10 +17,8 @@ from splatbatch.files import write_whole
 from splatbatch.store.records.quality import Inspection, QualityFigure
 from splatbatch.training.gaussians import chosen
 from splatbatch.training.inspection import between, consistency, shapes, surface
-from splatbatch.training.inspection.subject import Look, Subject
+from splatbatch.training.inspection.subject import Look, Shown, Subject
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import View
-from splatbatch.training.scene.depth import depth_of
 
 WIDEST_PX, THUMBNAIL_PX = 360, 160
 MOST_THUMBNAILS = 12
@@ -102,14 +100,10 @@ def _bytes(colors: Tensor) -> Pixels:
     return pixels
 
 
-def _drawn(subject: Subject, view: View) -> Pixels:
-    return _bytes(rasterize(subject.drawn, view, subject.options).colors)
-
-
 def _beside(subject: Subject, look: Look) -> Pixels:
     """Return photograph and rendering side by side."""
-    colors = rasterize(subject.drawn, look.small.view, subject.options).colors
-    return np.concatenate([_photo(look), _bytes(look.small.as_taken(colors))], axis=1)
+    colors = look.small.as_taken(subject.shown(look).colors)
+    return np.concatenate([_photo(look), _bytes(colors)], axis=1)
 
 
 def _covered(subject: Subject, look: Look) -> Pixels:
@@ -123,11 +117,12 @@ def _covered(subject: Subject, look: Look) -> Pixels:
 
 def _depth(subject: Subject, look: Look) -> Pixels:
     """Return the rendering, with points where the surface is drawn (green) and elsewhere (red)."""
-    depths, alphas = (values.cpu().numpy() for values in depth_of(subject.drawn, look.small.view, subject.options))
+    shown = subject.shown(look)
+    depths, alphas = shown.depths.cpu().numpy(), shown.alphas.cpu().numpy()
     y, x = look.cells()
     known = look.depths[look.is_inside]
     is_off = (np.abs(depths[y, x] / known - 1) > surface.OFF) | (alphas[y, x] <= surface.OPAQUE)
-    picture = Pillow.fromarray(_drawn(subject, look.small.view))
+    picture = Pillow.fromarray(_bytes(shown.colors))
     brush = ImageDraw.Draw(picture)
     for at, down, off in zip(x.tolist(), y.tolist(), is_off.tolist(), strict=True):
         brush.ellipse((at - 1, down - 1, at + 1, down + 1), fill=RED if off else GREEN)
@@ -146,8 +141,8 @@ def _front(subject: Subject, look: Look) -> Pixels:
 
 def _shapes(subject: Subject, look: Look) -> Pixels:
     """Return needles in red and giants in green."""
-    drawn = {**subject.drawn, "sh0": shapes.marks(subject)}
-    return _bytes(rasterize(drawn, look.small.view, replace(subject.options, sh_degree=0)).colors)
+    shown = subject.shown(look)
+    return _bytes(torch.stack([shown.needles, shown.giants, torch.zeros_like(shown.giants)], dim=-1))
 
 
 def _opacities(subject: Subject, _: Look) -> Pixels:
@@ -163,11 +158,9 @@ def _opacities(subject: Subject, _: Look) -> Pixels:
     return picture
 
 
-def _moved(subject: Subject, look: Look) -> tuple[View, Tensor, Tensor, Tensor]:
-    """Return a view half a baseline beside one, and its colours, depths and opacities."""
-    view = between.moved(look.small.view, between.baseline_of(subject, look) / 2)
-    depths, alphas = depth_of(subject.drawn, view, subject.options)
-    return view, rasterize(subject.drawn, view, subject.options).colors.clamp(0, 1), depths, alphas
+def _moved(subject: Subject, look: Look) -> Shown:
+    """Return what is shown half a baseline beside a photograph."""
+    return subject.shown_from(between.moved(look.small.view, between.baseline_of(subject, look) / 2))
 
 
 def _marked(colors: Tensor, which: Tensor) -> Pixels:
@@ -177,19 +170,18 @@ def _marked(colors: Tensor, which: Tensor) -> Pixels:
 
 
 def _holes(subject: Subject, look: Look) -> Pixels:
-    _, colors, _, alphas = _moved(subject, look)
-    return _marked(colors, alphas < between.HOLE)
+    shown = _moved(subject, look)
+    return _marked(shown.colors, shown.alphas < between.HOLE)
 
 
 def _jumps(subject: Subject, look: Look) -> Pixels:
-    _, colors, depths, alphas = _moved(subject, look)
-    rough = (depths / between.smoothed(depths) - 1).abs() > between.JUMP
-    return _marked(colors, rough & (alphas > between.SOLID))
+    shown = _moved(subject, look)
+    rough = (shown.depths / between.smoothed(shown.depths) - 1).abs() > between.JUMP
+    return _marked(shown.colors, rough & (shown.alphas > between.SOLID))
 
 
 def _noise(subject: Subject, look: Look) -> Pixels:
-    _, colors, _, _ = _moved(subject, look)
-    grey = colors.mean(dim=-1)
+    grey = _moved(subject, look).colors.clamp(0, 1).mean(dim=-1)
     return _bytes((4 * (grey - between.smoothed(grey)).abs())[..., None].expand(-1, -1, 3))
 
 
@@ -199,7 +191,7 @@ def _pair(subject: Subject, _: Look) -> Pixels | None:
     if not found:
         return None
     pair = max(found, key=lambda one: one.error_deg)
-    pictures = [_drawn(subject, look.small.view) for look in (pair.one, pair.other)]
+    pictures = [_bytes(subject.shown(look).colors) for look in (pair.one, pair.other)]
     height = min(len(picture) for picture in pictures)
     picture = Pillow.fromarray(np.concatenate([one[:height] for one in pictures], axis=1))
     brush, width = ImageDraw.Draw(picture), pictures[0].shape[1]
