@@ -76,3 +76,15 @@ def test_no_sentence_is_longer_than_25_words() -> None:
 def test_the_first_picture_moves_and_is_small() -> None:
     picture = ROOT / "docs/pictures/turning.gif"
     assert picture.read_bytes()[:6] == b"GIF89a" and picture.stat().st_size <= 3_000_000
+
+
+@pytest.mark.parametrize("page", ["benchmarks.md", "scene.md"])
+def test_results_come_first_and_laboratory_notes_last(page: str) -> None:
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    assert headings[-1] == "Laboratory notes" and headings[0] in ("Beside other trainers", "What it costs and brings")
+
+
+def test_no_page_edits_a_configuration_by_sed() -> None:
+    assert [
+        page.name for page in PAGES if re.search(r"\bsed -", page.read_text()) or "\nsed " in page.read_text()
+    ] == []
