@@ -21,6 +21,11 @@ def patches_in(ctx: Any, incomplete: str) -> list[str]:
     return [one_line(name) for name in names if name.startswith(incomplete)]
 
 
+def named(metavar: str, words: str) -> Any:
+    """Return an argument that names patches, or what may stand in their place."""
+    return typer.Argument(autocompletion=patches_in, metavar=metavar, help=words, show_default=False)
+
+
 ConfigOption = Annotated[
     Optional[Path],
     typer.Option(
@@ -33,30 +38,15 @@ ConfigOption = Annotated[
 PatchOption = Annotated[  # the older way to name patches, taken still
     list[str], typer.Option("--patch", "-p", metavar="NAME", hidden=True)
 ]
-PatchArguments = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        autocompletion=patches_in, metavar="PATCH", help="Only these patches, as p5 p7.", show_default=False
-    ),
-]
+PatchArguments = Annotated[Optional[list[str]], named("PATCH", "Only these patches, as p5 p7.")]
 TrainedArguments = Annotated[
     Optional[list[str]],
-    typer.Argument(
-        autocompletion=patches_in,
-        metavar="PATCH|FOLDER",
-        help="Only these patches, as p5 p7; or the folder of a scene, whose YAML is written where it has none.",
-        show_default=False,
+    named(
+        "PATCH|FOLDER",
+        "Only these patches, as p5 p7; or the folder of a scene, whose YAML is written where it has none.",
     ),
 ]
-SplatArguments = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        autocompletion=patches_in,
-        metavar="PATCH|scene",
-        help="Only these patches, as p5 p7; or scene.",
-        show_default=False,
-    ),
-]
+SplatArguments = Annotated[Optional[list[str]], named("PATCH|scene", "Only these patches, as p5 p7; or scene.")]
 OnlyOption = Annotated[
     list[str], typer.Option("--only", metavar="WHAT=NAME", help="Only variant=NAME or patch=NAME; * for anything.")
 ]
@@ -64,26 +54,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable outpu
 SetOption = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as training.init_scale=0.3.")
 ]
-OnePatchArgument = Annotated[
-    Optional[str],
-    typer.Argument(autocompletion=patches_in, metavar="PATCH", help="Its name, as p5.", show_default=False),
-]
-ExplainedArgument = Annotated[
-    Optional[str],
-    typer.Argument(
-        autocompletion=patches_in,
-        metavar="PATCH|LOGFILE",
-        help="Its name, as p5; or the log of any training.",
-        show_default=False,
-    ),
-]
+OnePatchArgument = Annotated[Optional[str], named("PATCH", "Its name, as p5.")]
+ExplainedArgument = Annotated[Optional[str], named("PATCH|LOGFILE", "Its name, as p5; or the log of any training.")]
 OnePatchOption = Annotated[str, typer.Option("--patch", "-p", metavar="NAME", hidden=True, show_default=False)]
-ShownPatchArgument = Annotated[
-    str,
-    typer.Argument(
-        autocompletion=patches_in, metavar="PATCH", help="What trains this patch, as p5.", show_default=False
-    ),
-]
+ShownPatchArgument = Annotated[str, named("PATCH", "What trains this patch, as p5.")]
 AcceptedOption = Annotated[
     int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as `compare` shows it.")
 ]
@@ -115,19 +89,9 @@ PortOption = Annotated[
 ]
 PublishedArguments = Annotated[
     Optional[list[str]],
-    typer.Argument(
-        autocompletion=patches_in,
-        metavar="PATCH|scene",
-        help="By default the merged scene if there is one, else every patch.",
-        show_default=False,
-    ),
+    named("PATCH|scene", "By default the merged scene if there is one, else every patch."),
 ]
-ViewedArguments = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        autocompletion=patches_in, metavar="PATCH|scene", help="Patches, as p5; or scene.", show_default=False
-    ),
-]
+ViewedArguments = Annotated[Optional[list[str]], named("PATCH|scene", "Patches, as p5; or scene.")]
 PublishedToOption = Annotated[
     Optional[Path],
     typer.Option(
