@@ -13,7 +13,8 @@ from typer.main import get_command
 from splatbatch.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+OF_COMMANDS = sorted((ROOT / "docs/commands").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *OF_COMMANDS]
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -88,3 +89,14 @@ def test_no_page_edits_a_configuration_by_sed() -> None:
     assert [
         page.name for page in PAGES if re.search(r"\bsed -", page.read_text()) or "\nsed " in page.read_text()
     ] == []
+
+
+def test_every_command_has_a_page_with_what_it_prints_and_nothing_of_this_machine() -> None:
+    names = {name for name, command in get_command(app).commands.items() if not command.hidden}
+    linked = {target for target, _ in LINK.findall((ROOT / "docs/commands.md").read_text())}
+    assert {page.stem for page in OF_COMMANDS} == names
+    assert {f"commands/{name}.md" for name in names} <= linked
+    for page in OF_COMMANDS:
+        shown = page.read_text().partition("```text\n")[2].partition("```")[0]
+        assert f"splatbatch {page.stem}" in shown and len(shown.splitlines()) >= 2, page.name
+        assert re.search(r"/(tmp|root|home|work)/|Traceback", shown) is None, page.name
