@@ -28,6 +28,12 @@ LONGEST_FAREWELL_S = 5.0
 """And for so long in all."""
 
 Send = Callable[[bytes], int]
+Advance = Callable[[int, int], None]
+"""Hears how much of how much is done."""
+
+
+def unheard(done: int, total: int) -> None:
+    """Tell nobody how far something is."""
 
 
 class DroppingWriter(io.RawIOBase):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from rich.table import Table
 from splatbatch.commands.output import open_console, print_json
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.monitor.table import narrowed
+from splatbatch.monitor.telling import Lines, tell
 from splatbatch.night.prepare import begin, repair, verified
 from splatbatch.plain_text import one_line, plain
 from splatbatch.scene.audit.audit import Audit
@@ -50,7 +52,7 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     from splatbatch.scene.audit.table import render
 
     batch = open_batch(config, names)
-    audit = batch.audit(deep=options.deep)
+    audit = batch.audit(deep=options.deep, advance=partial(Lines(tell).advance, "verify-dims", unit="models"))
     if options.fix or options.out:
         _fix(batch, audit, options)
         return

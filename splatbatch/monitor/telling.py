@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import typer
 
-from splatbatch.plain_text import moment, one_line
+from splatbatch.plain_text import clock, moment, one_line
 
 EVERY_S = 10.0
 """A line about the same thing is said so often at most."""
+PATIENCE_S = 5.0
+"""Of what takes less nothing is said."""
 
 
 def tell(words: str) -> None:
@@ -27,12 +29,16 @@ class Lines:
     """Tells a pipe, line by line."""
 
     def __init__(self, say: Callable[[str], None] = say) -> None:
-        self._last = (0.0, "")
+        self._what, self._began, self._said = "", 0.0, 0.0
         self.say = say
 
-    def advance(self, what: str, done: int, total: int) -> None:
-        """Say how far something is, unless that was said just now."""
-        at, of = self._last
-        if done >= total or what != of or time.monotonic() - at > EVERY_S:
-            self._last = (time.monotonic(), what)
-            self.say(f"{what}: {done:,} of {total:,} Gaussians")
+    def advance(self, what: str, done: int, total: int, unit: str = "Gaussians") -> None:
+        """Say how far something is and how long it will take; not at first, nor where that was said just now."""
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._began, self._said = what, now, now - EVERY_S + PATIENCE_S
+        if now - self._said < EVERY_S:
+            return
+        self._said = now
+        left = f", about {clock((now - self._began) * (total - done) / done)} to go" if done else ""
+        self.say(f"{what}: {done:,} of {total:,} {unit}{left}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from splatbatch.errors import Interrupted, SplatbatchError
-from splatbatch.monitor.telling import tell
+from splatbatch.monitor.telling import Lines, tell
 from splatbatch.night.interruption import Interruption
-from splatbatch.night.making import certifying
+from splatbatch.night.making import Steps, certifying
 from splatbatch.plain_text import one_line, spell_some
 from splatbatch.report.quality import drop_in_words
 from splatbatch.scene.patches import spell
@@ -132,7 +132,13 @@ def _inspected(
     told = order(batch, task, measures_drop=how.measures_drop) if task else order_scene(batch)
     made = inspecting(batch, told, folder)
     if is_new := how.is_again or not made.is_fresh(batch.output):
-        single.make(batch.config, made, rounds, f"inspect {told.patch}", ledger)
+        steps = Steps(f"inspect {told.patch}", made.home(batch.output), Lines(tell))
+
+        def beat() -> None:
+            rounds.beat()
+            steps.look()
+
+        single.make(batch.config, made, replace(rounds, beat=beat), f"inspect {told.patch}", ledger)
     if not (certificate := certifying(batch, task)).is_fresh(batch.output):
         single.make(batch.config, certificate, rounds, f"certify {told.patch}", ledger)
     return folder.read_inspection() or Inspection(), is_new

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
+import time
 import traceback
 from abc import abstractmethod
 from collections import Counter
@@ -79,7 +80,7 @@ class Merging(OfSplats):
         cleaning = Cleaning(parts.partition, parts.with_cameras(), parts.offset) if told.clean else None
         if cleaning and told.keep_uncleaned:
             merge(parts, uncleaned(files))
-        done = merge(parts, files, cleaning)
+        done = merge(parts, files, cleaning, partial(Lines(tell).advance, "merge"))
         return Making(num_new=done.num_new, damage=done.damage)
 
 
@@ -155,6 +156,9 @@ def _task(batch: Batch, kind: OfSplats) -> Task:
     return kind.of(batch.config, f"afterwards/{what}", subject)  # as no patch can be called
 
 
+LOOKS_EVERY_S = 1.0
+
+
 class Relay:
     """Says, line by line, what the process of a task says from now on."""
 
@@ -175,6 +179,24 @@ class Relay:
             for line in whole.decode(errors="replace").splitlines():
                 if not line.startswith(SAYS):  # why it has failed is told at the end
                     self._say(one_line(line))
+
+
+class Steps:
+    """Says how far the process of a task is, as its progress.jsonl says from now on."""
+
+    def __init__(self, what: str, home: PatchFolder, lines: Lines) -> None:
+        self._what, self._home, self._lines = what, home, lines
+        self._earlier, self._looked = home.latest(home.files()), 0.0
+
+    def look(self) -> None:
+        """Say it, unless that was said just now; called many times a second."""
+        if time.monotonic() - self._looked < LOOKS_EVERY_S:
+            return
+        self._looked = time.monotonic()
+        folder = self._home.latest(self._home.files())
+        if folder is not None and folder != self._earlier:
+            at = folder.last_progress()
+            self._lines.advance(self._what, at.step or 0, at.max_steps or 0, f"steps ({at.phase or 'start'})")
 
 
 def main(folder: AttemptFolder) -> int:

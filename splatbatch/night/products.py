@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from splatbatch.errors import ConfigError, Interrupted, SplatbatchError
-from splatbatch.monitor.telling import tell
+from splatbatch.monitor.telling import Lines, tell
 from splatbatch.night.interruption import Interruption
-from splatbatch.night.making import Relay, making, uncleaned
+from splatbatch.night.making import Relay, Steps, making, uncleaned
 from splatbatch.publish.film import Film, make_film
 from splatbatch.publish.source import published
 from splatbatch.scheduler import single
@@ -155,7 +155,8 @@ def evaluate(batch: Batch, settings: EvaluationSettings) -> SceneEvaluation:
         SplatbatchError: it cannot be measured.
         Interrupted: somebody wants it to end.
     """
-    make(batch, evaluating(batch, settings), "evaluate")
+    task = evaluating(batch, settings)
+    make(batch, task, "evaluate", look=Steps("evaluate", task.home(batch.output), Lines(tell)).look)
     return batch.output.scene.read_evaluation(Path(settings.splat)) or SceneEvaluation()
 
 

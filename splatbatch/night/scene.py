@@ -16,7 +16,7 @@ from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
 from splatbatch.machine.gpu import presence
-from splatbatch.monitor.telling import say, tell
+from splatbatch.monitor.telling import Lines, say, tell
 from splatbatch.night.afterwards import TRAIN, Show, Trained, guarded, left_out, publish_after
 from splatbatch.night.decided import Wish
 from splatbatch.night.reconstruct import ReconstructOptions, reconstruct, result_of
@@ -191,7 +191,7 @@ def _cut(options: SceneOptions, show: Show) -> None:
         return
     say("split: 1 of 4")
     asked = SplitRequest(options.model, options.images, patches, options.cuts, trained_in(patches))
-    show(split(asked, dry_run=False))
+    show(split(asked, advance=partial(Lines(tell).advance, "split", unit="patches")))
 
 
 def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:

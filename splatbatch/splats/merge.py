@@ -23,6 +23,7 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.splats import ply
 from splatbatch.splats.check import Flaws, flaws_of
 from splatbatch.splats.export import ChangedOnDisk, Source
+from splatbatch.terminal import Advance, unheard
 
 ROWS_AT_ONCE = 1 << 15
 """Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
@@ -225,13 +226,14 @@ class Merged:
         return sum(part.num_gaussians for part in self.parts)
 
 
-def merge_splats(target: Path, parts: Sequence[Part], offset: Offset) -> Merged:
+def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, advance: Advance = unheard) -> Merged:
     """Write one splat of what parts have in their regions; whole, or as it was before.
 
     Args:
         target: where it goes.
         parts: in their order in the file.
         offset: of the frame that all of them lie in.
+        advance: hears how many Gaussians were read.
 
     Raises:
         OutputError: a splat cannot be read, is not whole or sound, lies in another frame, has nothing in its region; or
@@ -243,9 +245,12 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset) -> Merged:
 
     def write(file: BinaryIO) -> None:
         file.write(_header(0, degree, offset, len(parts)))
+        total = sum(header.num_gaussians for header in headers)
         for part, header in zip(parts, headers, strict=True):
             start = sum(one.num_gaussians for one in found)
-            found.append(replace(_write(part, header, degree, file), start=start))
+            read = sum(one.num_read for one in found)
+            written = _write(part, header, degree, file, lambda done: advance(read + done, total))  # noqa: B023 - called at once
+            found.append(replace(written, start=start))
         file.seek(0)
         file.write(_header(sum(one.num_gaussians for one in found), degree, offset, len(parts)))
 
@@ -258,16 +263,18 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset) -> Merged:
     return Merged(tuple(found), degree)
 
 
-def _write(part: Part, header: ply.SplatHeader, degree: int, file: BinaryIO) -> Written:
+def _write(part: Part, header: ply.SplatHeader, degree: int, file: BinaryIO, advance: Callable[[int], None]) -> Written:
     """Write what a part has in its region.
 
     Raises:
         OutputError: that is nothing, or it is not whole and sound.
     """
-    columns, removed, num_inside = Columns(header, degree), Counter[str](), 0
+    columns, removed, num_inside, num_read = Columns(header, degree), Counter[str](), 0, 0
     digest = hashlib.sha256()
     for piece in read_rows(part.source, header):
         rows = columns.of(piece)
+        num_read += len(rows)
+        advance(num_read)
         inside = part.region(rows[:, :3])
         rows = rows if inside.all() else rows[inside]
         num_inside += len(rows)

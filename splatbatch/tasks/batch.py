@@ -28,6 +28,7 @@ from splatbatch.tasks.settled.every import NOT_SETTLED, Records, known_now, know
 from splatbatch.tasks.settled.holdout import HOLDOUT
 from splatbatch.tasks.settled.settled import Settled
 from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
+from splatbatch.terminal import Advance, unheard
 
 if TYPE_CHECKING:
     from splatbatch.scene.audit.audit import Audit
@@ -121,7 +122,7 @@ class Batch:
         """Return what trains each task in this run, by its name."""
         return {task.name: task.asked.recipe for task in self.tasks}
 
-    def audit(self, *, deep: bool = False) -> Audit:
+    def audit(self, *, deep: bool = False, advance: Advance = unheard) -> Audit:
         """Check the patches before a GPU is touched, in a sweep each of them once; all trainers must take them.
 
         `deep` looks at every photograph, and decodes all that a training would.
@@ -130,7 +131,7 @@ class Batch:
         from splatbatch.trainers import rules_of
 
         rules = rules_of(self._sound_recipes().values())
-        audit = self._audit(rules, self.tasks, deep=deep)
+        audit = self._audit(rules, self.tasks, deep=deep, advance=advance)
         return decoded_too(audit, patches_of(self.tasks), rules) if deep else audit
 
     def audits(self) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
@@ -155,7 +156,9 @@ class Batch:
         HOLDOUT.check(self.tasks)
         return self.recipes()
 
-    def _audit(self, rules: TrainerRules, tasks: Sequence[Task], *, deep: bool = False) -> Audit:
+    def _audit(
+        self, rules: TrainerRules, tasks: Sequence[Task], *, deep: bool = False, advance: Advance = unheard
+    ) -> Audit:
         from splatbatch.scene.audit.audit import Extent, audit_patches
 
         cache = self.output.audit_cache if self.output.path.is_dir() else None
@@ -163,7 +166,7 @@ class Batch:
         extent = Extent(cache=cache, evaluations=evaluations)
         if deep:
             extent = replace(extent, groups=None)
-        return audit_patches(patches_of(tasks), self.config.scene.source, rules, extent)
+        return audit_patches(patches_of(tasks), self.config.scene.source, rules, extent, advance)
 
     def record(self, thing: Settled[Kind]) -> Kind | None:
         """Return what is settled of something; None as long as nothing is."""

@@ -58,6 +58,16 @@ def quarters(tmp_path: Path) -> list[Part]:
     return write_parts(partition_of_boxes(tmp_path, tiles(QUARTERS)), random_splat(2000))
 
 
+def test_merging_says_how_many_gaussians_of_all_were_read(
+    quarters: list[Part], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "ROWS_AT_ONCE", 300)
+    heard = list[tuple[int, int]]()
+    merge_splats(tmp_path / "scene.ply", quarters, NONE, lambda done, total: heard.append((done, total)))
+    assert heard == sorted(heard) and len(heard) >= 4
+    assert {total for _, total in heard} == {heard[-1][0]}
+
+
 def test_a_merged_splat_is_one_that_counts_and_reads(quarters: list[Part], tmp_path: Path) -> None:
     merge_splats(tmp_path / "scene.ply", quarters, NONE)
     assert check_splat(tmp_path / "scene.ply").num_gaussians == len(read_splat(tmp_path / "scene.ply")) == 2000

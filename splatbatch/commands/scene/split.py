@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import typer
 
 from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
+from splatbatch.monitor.telling import Lines, tell
 from splatbatch.plain_text import counted, one_line
 from splatbatch.scene.partition.picture import check_picture, draw
 from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_axis, parse_grid, read_boxes
@@ -59,7 +61,7 @@ def run(asked: SplitRequest, output: Output) -> None:
     """
     if output.picture:
         check_picture(output.picture)
-    done = split(asked, dry_run=output.dry_run)
+    done = split(asked, dry_run=output.dry_run, advance=partial(Lines(tell).advance, "split", unit="patches"))
     if output.picture:
         draw(done.plan, output.picture)
     if output.as_json:

@@ -52,6 +52,7 @@ from splatbatch.scene.photos.folders import (
 from splatbatch.scene.photos.headers import Headers, Photo, unreadable
 from splatbatch.scene.photos.pixels import undecodable
 from splatbatch.scene.photos.sizes import Size
+from splatbatch.terminal import Advance, unheard
 
 AT_ONCE = 64
 """Patches whose models are in memory together, so that their photographs are read by several threads."""
@@ -172,7 +173,13 @@ class Extent:
 USUAL = Extent()
 
 
-def audit_patches(patches: Sequence[Patch], source: Path | None, rules: TrainerRules, extent: Extent = USUAL) -> Audit:
+def audit_patches(
+    patches: Sequence[Patch],
+    source: Path | None,
+    rules: TrainerRules,
+    extent: Extent = USUAL,
+    advance: Advance = unheard,
+) -> Audit:
     """Audit the patches, and the source reconstruction if there is one; nothing that a file holds raises.
 
     Args:
@@ -180,6 +187,7 @@ def audit_patches(patches: Sequence[Patch], source: Path | None, rules: TrainerR
         source: the reconstruction that they were cut from.
         rules: what their trainer takes.
         extent: how far it goes.
+        advance: hears how many models of how many are looked at.
     """
     groups = extent.groups
     original = _audited(source_patch(source, patches), rules, NOTHING, 0) if source else None
@@ -199,7 +207,10 @@ def audit_patches(patches: Sequence[Patch], source: Path | None, rules: TrainerR
         for patch in patches
     )
     shared: set[tuple[Path, str]] = set()
-    for one, shots in _photographed(chain(audited, [original] if original else []), extent.cache, every=groups is None):
+    total = len(patches) + bool(original)
+    photographed = _photographed(chain(audited, [original] if original else []), extent.cache, every=groups is None)
+    for done, (one, shots) in enumerate(photographed, 1):
+        advance(done, total)
         findings += one.findings
         if one.span and one is not original:
             spans[one.patch.name] = one.span

@@ -37,6 +37,7 @@ from splatbatch.scene.partition.plan import Plan, SplitOptions, plan_split
 from splatbatch.scene.partition.record import Core, Partition, patch_record, read_partition, relative, write_partition
 from splatbatch.scene.patches import has_model, model_folder, natural_key, spell
 from splatbatch.scene.photos.folders import DIVISORS, find_photographs, is_folder
+from splatbatch.terminal import Advance, unheard
 
 SPARSE = "sparse/0"
 PICTURE = "partition.svg"
@@ -342,8 +343,10 @@ class Split:
         return tuple(images[index].name for index in np.flatnonzero(chosen))
 
 
-def split(request: SplitRequest, *, dry_run: bool = False) -> Split:
+def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = unheard) -> Split:
     """Cut a scene into patches; write nothing if only asked how it would be.
+
+    `advance` hears how many patches of how many are written.
 
     Raises:
         ConfigError: what was asked cannot be met; the nearest that can is named.
@@ -368,7 +371,7 @@ def split(request: SplitRequest, *, dry_run: bool = False) -> Split:
     contents = {name: content_of(plan.partition, name, one, shared) for name, one in subsets.items()}
     if dry_run:
         return _described(plan, {name: _state(plan, name, content) for name, content in contents.items()}, notes)
-    return _written(plan, contents, notes)
+    return _written(plan, contents, notes, advance)
 
 
 def _see_none_lost(request: SplitRequest, plan: Plan) -> None:
@@ -383,8 +386,8 @@ def _see_none_lost(request: SplitRequest, plan: Plan) -> None:
         raise SceneError(message, hint)
 
 
-def _written(plan: Plan, contents: dict[str, Content], notes: tuple[str, ...]) -> Split:
-    out = plan.partition.path.parent
+def _written(plan: Plan, contents: dict[str, Content], notes: tuple[str, ...], advance: Advance) -> Split:
+    out, total = plan.partition.path.parent, len(plan.partition.cores)
 
     def put(core: Core) -> tuple[Core, State]:
         content, state = contents[core.name], _state(plan, core.name, contents[core.name])
@@ -393,7 +396,10 @@ def _written(plan: Plan, contents: dict[str, Content], notes: tuple[str, ...]) -
 
     # hashing and writing leave the other core free
     with prepared(out) as aside, ThreadPoolExecutor(WRITERS) as pool:
-        done = list(pool.map(put, plan.partition.cores))
+        done = list[tuple[Core, State]]()
+        for one in pool.map(put, plan.partition.cores):
+            done.append(one)
+            advance(len(done), total)
         cores, states = [core for core, _ in done], {core.name: state for core, state in done}
         partition = replace(plan.partition, cores=tuple(cores))
         found = _described(replace(plan, partition=partition), states, notes)

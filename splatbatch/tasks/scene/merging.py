@@ -32,6 +32,7 @@ from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_f
 from splatbatch.tasks.scene.usable import Candidate, look
 from splatbatch.tasks.settled.holdout import never_trained_on
 from splatbatch.tasks.task import patches_of
+from splatbatch.terminal import Advance, unheard
 
 MOST_REASONS = 20
 """That a message holds."""
@@ -122,10 +123,11 @@ def see_whole(files: MergedFiles) -> Merge | None:
     return merged
 
 
-def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) -> Done:
+def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None, advance: Advance = unheard) -> Done:
     """Merge to some files, unless they hold the very same already, whole.
 
     What stands there is as it was before until the splat is whole; merge.json follows, and counts for no other splat.
+    `advance` hears how many Gaussians of how many were read.
 
     Raises:
         OutputError: a splat is not what was accepted, not sound, or the scene cannot be written.
@@ -141,7 +143,7 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
         merged, num_new = before, 0
     else:
         with noting_damage(parts.batch.output):
-            merged, num_new = _written(wanted, files, parts.offset), len(wanted)
+            merged, num_new = _written(wanted, files, parts.offset, advance), len(wanted)
         cleaned = Cleaned(dict(IN_WORDS), _totals(merged.parts)) if cleaning else None
         merged = replace(merged, key=key, cleaned=cleaned)
     merged = replace(
@@ -157,9 +159,9 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None) ->
     return Done(merged, num_new, damage)
 
 
-def _written(wanted: Sequence[Part], files: MergedFiles, offset: Offset) -> Merge:
+def _written(wanted: Sequence[Part], files: MergedFiles, offset: Offset, advance: Advance) -> Merge:
     """Write the splat; return what is known of it."""
-    found = merge_splats(files.splat, wanted, offset)
+    found = merge_splats(files.splat, wanted, offset, advance)
     fact = file_fact(files.splat)
     return Merge(
         bytes=fact.num_bytes,
