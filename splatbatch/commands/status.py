@@ -117,7 +117,7 @@ def _watch(watched: Watched) -> None:
         _show(watched)
         statuses = watched.statuses()
         typer.echo(one_line(summary(statuses)))
-        raise typer.Exit(0 if all(one.state == "trained" for one in statuses) else 1)
+        raise typer.Exit(0 if all(one.is_made for one in statuses) else 1)
     if watched.is_at_work():
         typer.echo("they go on; `splatbatch cancel` ends them")
 

@@ -22,8 +22,8 @@ from splatbatch.store.events import AttemptEnded, Event
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.workers import Watcher
 from splatbatch.tasks.standing import Standing
-from splatbatch.tasks.status import PatchStatus, read_status
-from splatbatch.tasks.tally import how_many, left_in_words, verb_of
+from splatbatch.tasks.status import PatchStatus, noun_of, read_status
+from splatbatch.tasks.tally import WORDS, how_many
 
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
@@ -109,7 +109,9 @@ class LineListener(ConsoleListener):
         for status in running:
             self.say(_short(heartbeat(status, has_nodes=has_nodes)))
         if running:
-            self.say(_short(f"{left_in_words(num_left(statuses), self._names)} left: {batch_line(statuses)}"))
+            words = WORDS[noun_of(statuses)]
+            left = counted(num_left(statuses), words.one, words.plural)
+            self.say(_short(f"{left} left: {batch_line(statuses)}"))
 
 
 def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
@@ -193,7 +195,7 @@ def _attempt_ended(event: AttemptEnded) -> str:
 
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.BatchStarted: lambda event: (
-        f"{how_many(event.patches)} to {verb_of(event.patches)} on {', '.join(event.slots)}"
+        f"{how_many(event.patches, event.noun)} to {WORDS[event.noun].verb} on {', '.join(event.slots)}"
     ),
     events.Forecasted: lambda event: event.text,
     events.Paced: lambda event: event.text,

@@ -31,7 +31,7 @@ from splatbatch.store.events import AttemptEnded, Event, GaveUp, Refused
 from splatbatch.store.layout import OutputFolder
 from splatbatch.supervisor.hook import Hook
 from splatbatch.tasks.standing import Standing
-from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.status import MADE, PatchStatus, read_status
 
 SCHEMA = 1
 TIMEOUT_S = 30.0
@@ -137,7 +137,7 @@ class Notifier:
     def _letter(self, message: Record) -> Record:
         """Return what Apprise delivers, with the URLs."""
         urls = [url.get_secret_value() for url in self._settings.urls]
-        lines = [f"{one['patch']}: {one['in_words']}" for one in message["patches"] if one["state"] != "trained"]
+        lines = [f"{one['patch']}: {one['in_words']}" for one in message["patches"] if one["state"] not in MADE]
         lines += [f"{one['words']}. {one['command']}".strip() for one in message["afterwards"]]
         place = f"{message['host']}: {message['output']}"
         return {"urls": urls, "title": f"splatbatch: {message['summary']}", "body": "\n".join([place, *lines])}

@@ -18,8 +18,7 @@ from splatbatch.failures.causes import in_words
 from splatbatch.plain_text import clock, one_line
 from splatbatch.scene.patches import spell
 from splatbatch.store.claims import AtWork, in_short, lines_of
-from splatbatch.tasks.status import PatchStatus, most_interesting
-from splatbatch.tasks.tally import done_in_words
+from splatbatch.tasks.status import PatchStatus, done_in_words, most_interesting
 
 LEFT = ("running", "waiting", "stale", "stopped")
 """States of patches that `train` trains, or is training."""
@@ -31,7 +30,7 @@ MOST_ROWS, ROWS_OF_MORE = 200, 50
 LONGEST = {"patch": 16, "state": 12}
 """Widths on a narrow terminal: what follows is worth more than the rest of a long name. A state has what is left."""
 COLOURS = {
-    "trained": "green", "running": "cyan", "failed": "red", "refused": "red",
+    "trained": "green", "done": "green", "running": "cyan", "failed": "red", "refused": "red",
     "stopped": "yellow", "stale": "yellow",
 }  # fmt: skip
 FOLDED, MOST_ALIKE = ("refused", "stale", "waiting"), 5
@@ -119,7 +118,7 @@ def num_shown(num: int) -> int:
 def batch_line(statuses: Sequence[PatchStatus]) -> str:
     """Return how far the batch is: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go"."""
     states = [status.state for status in statuses]
-    parts = [done_in_words({status.patch: status.state == "trained" for status in statuses}, "")]
+    parts = [done_in_words(statuses, "")]
     parts += [
         f"{states.count(state)} {state}"
         for state in ("running", "failed", "stopped", "refused", "stale")
@@ -191,7 +190,7 @@ def batch_eta_s(statuses: Sequence[PatchStatus]) -> float | None:
     left = [status.eta_s for status in running if status.eta_s is not None]
     if not running or len(left) < len(running):
         return None
-    trained = [status.seconds for status in statuses if status.state == "trained" and status.seconds]
+    trained = [status.seconds for status in statuses if status.is_made and status.seconds]
     typical = statistics.median(trained or [(one.seconds or 0) + (one.eta_s or 0) for one in running])
     waiting = num_left(statuses) - len(running)
     return max(*left, (sum(left) + waiting * typical) / len(running))

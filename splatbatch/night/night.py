@@ -82,7 +82,7 @@ class Ended:
         """Look at a batch, the whole of it once."""
         statuses, names = status(batch.whole(), standing), set(batch.names)
         requested = tuple(one for one in statuses if one.patch in names)
-        done = tuple(one for one in requested if one.state == "trained" and run.has_done(one.patch))
+        done = tuple(one for one in requested if one.is_made and run.has_done(one.patch))
         return cls(batch, run, statuses, requested, done)
 
     @property

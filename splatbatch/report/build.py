@@ -38,8 +38,8 @@ from splatbatch.tasks.settled.deadline import DEADLINE
 from splatbatch.tasks.settled.every import words_of_report
 from splatbatch.tasks.settled.frame import FRAME, note
 from splatbatch.tasks.standing import Standing
-from splatbatch.tasks.status import STATES, PatchStatus, read_status, summary
-from splatbatch.tasks.tally import counting, is_reconstruction
+from splatbatch.tasks.status import STATES, PatchStatus, noun_of, read_status, summary
+from splatbatch.tasks.tally import counting
 
 SETUP = ("start", "load", "init")
 OfAttempt = events.AttemptStarted | events.Gate | events.AttemptEnded | events.Retried | events.GaveUp
@@ -214,7 +214,7 @@ def build(
         colors=colors_of(output),
         scene=scene,
         map=overview(output, standing.patches_in_one_world()) if standing and not scene else None,
-        reconstruction=reconstructed(output) if is_reconstruction(names) else None,
+        reconstruction=reconstructed(output) if noun_of(statuses) == "stage" else None,
         deadline=deadline_of(output, history, standing),
         afterwards=output.read_afterwards(),
         audit=_audit(audits[-1], statuses) if audits else None,
@@ -225,7 +225,7 @@ def build(
         python=platform.python_version(),
         written_at=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     )
-    again = command_of(output) if is_reconstruction(names) else ""
+    again = command_of(output) if noun_of(statuses) == "stage" else ""
     return replace(report, todo=todo(report, is_at_work=now.is_at_work, again=again))
 
 

@@ -12,8 +12,7 @@ from splatbatch.plain_text import counted
 from splatbatch.report.facts import Item, Report, ReportedPatch
 from splatbatch.store.records.run import DONE
 from splatbatch.tasks.reconstruction import NOT_MADE
-from splatbatch.tasks.status import INSIST
-from splatbatch.tasks.tally import done_in_words
+from splatbatch.tasks.status import INSIST, done_in_words
 
 MOST_NAMED = 12
 """Patches in a command; of more, it is about all of the batch."""
@@ -64,7 +63,7 @@ def _of_stages(report: Report, again: str) -> Iterator[Item]:
 
 def verdict(report: Report) -> str:
     """Return how it went in a sentence: "7 of 9 patches trained. 2 things to do"."""
-    said = done_in_words({one.patch: one.state == "trained" for one in report.patches})
+    said = done_in_words(report.patches)
     if running := report.counts.get("running", 0):
         said += f", {running} in training"
     num_to_do = sum(item.kind == "do" for item in report.todo)

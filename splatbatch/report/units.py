@@ -7,7 +7,7 @@ import math
 from splatbatch.store.records.metrics import Resolution
 
 SIGNS = {
-    "trained": "✓", "failed": "✕", "refused": "✕",
+    "trained": "✓", "done": "✓", "failed": "✕", "refused": "✕",
     "stopped": "■", "running": "…", "stale": "↻", "waiting": "·",
 }  # fmt: skip
 """Of states: what a colour says is also said without it."""

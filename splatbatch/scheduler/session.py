@@ -48,7 +48,7 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
     with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
         write_text(batch.output.config, configuration.to_yaml(batch.config))
         slots = tuple(slot.name for slot in executor.slots())
-        ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes)))
+        ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes), batch.noun))
         choice = batch.record(DEADLINE)
         for line in in_words(choice, batch.tasks) if choice else ():
             ledger.write(Paced(line))

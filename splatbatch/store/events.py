@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 from splatbatch.fields import mapping, text, texts
 from splatbatch.outcome import (
@@ -21,6 +21,8 @@ from splatbatch.outcome import (
 from splatbatch.store.obstacles import HANGS, INTERNAL_FAULT, UNWRITABLE
 from splatbatch.store.records.record import TypedRecord, in_json, reads
 
+Noun = Literal["patch", "stage"]
+"""What the tasks of a batch are counted in; their kind says it."""
 KINDS: dict[str, type[Event]] = {}
 """By the name in the ledger."""
 
@@ -228,6 +230,8 @@ class BatchStarted(Event, event="batch_started"):
     slots: tuple[str, ...]
     changes: dict[str, Any]
     """Settings changed by --set."""
+    noun: Noun = "patch"
+    """What its tasks are."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchEr
 from splatbatch.plain_text import counted
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.scene.photos.folders import is_folder
+from splatbatch.store.events import Noun
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.tasks import plan
@@ -112,6 +113,11 @@ class Batch:
     def names(self) -> list[str]:
         """Return the names of the tasks."""
         return [task.name for task in self.tasks]
+
+    @property
+    def noun(self) -> Noun:
+        """Return what its tasks are counted in: they are of one kind."""
+        return next((task.kind.noun for task in self.tasks), "patch")
 
     @property
     def output(self) -> OutputFolder:
@@ -357,7 +363,7 @@ def audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus,
 
     What is trained and fresh is not looked at, nor are so many patches that the look would take long.
     """
-    due = [one.patch for one in statuses if one.state not in ("trained", "running", "refused")]
+    due = [one.patch for one in statuses if not one.is_made and one.state not in ("running", "refused")]
     if not 0 < len(due) <= MOST_AUDITED:
         return tuple(statuses)
     try:

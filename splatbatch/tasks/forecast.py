@@ -48,7 +48,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Footpr
     if own and len(own) == len(names):
         most = max(one.host_mib for one in own)
         basis = f"each in at most {most:,.0f} MiB, by what such stages took a core of a server"
-        return Forecast(sum(one.seconds for one in own), basis, how_many(batch.names))
+        return Forecast(sum(one.seconds for one in own), basis, how_many(batch.names, batch.noun))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.asked.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes)

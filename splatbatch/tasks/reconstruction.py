@@ -19,6 +19,7 @@ from splatbatch.reconstruction.facts import OURS, Reconstructed
 from splatbatch.reconstruction.plan import Made, Plan, Stage, StageSettings, Wanted, product_of, record_of, stages
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.events import Noun
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.product import Product, damage_of
@@ -48,6 +49,7 @@ class Reconstructing(OwnProgram):
     module = "splatbatch.reconstruction"
     tries = 6
     takes: ClassVar[Literal["gpu", "any", "cpu"]] = "cpu"
+    noun: ClassVar[Noun] = "stage"
     limits: ClassVar = {"wall_s": 1e9}
 
     def product(self, task: Task, output: OutputFolder) -> Product:

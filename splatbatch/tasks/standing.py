@@ -15,7 +15,7 @@ from splatbatch.plain_text import spell_some
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.store.endings import Endings
-from splatbatch.store.events import GaveUp, Refused
+from splatbatch.store.events import GaveUp, Noun, Refused
 from splatbatch.store.folders import ACCEPTED, RESULT, SPLAT
 from splatbatch.store.index import Index
 from splatbatch.store.layout import OutputFolder
@@ -255,6 +255,10 @@ class Standing:
     def current(self, name: str) -> Task:
         """Return a task with what would train it today."""
         return self._tasks[name]
+
+    def noun(self, name: str) -> Noun:
+        """Return what a task is counted in; what does not belong to the batch is a patch."""
+        return self._tasks[name].kind.noun if name in self._tasks else "patch"
 
     def patches_in_one_world(self) -> tuple[Patch, ...]:
         """Return the patches, each once, whose models share their coordinates; none of a list of scenes."""

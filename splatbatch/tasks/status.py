@@ -14,7 +14,7 @@ from splatbatch.reader import fault_of
 from splatbatch.scene.patches import natural_key, spell
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.endings import Endings
-from splatbatch.store.events import AttemptEnded, Refused
+from splatbatch.store.events import AttemptEnded, Noun, Refused
 from splatbatch.store.folders import latest_number, never_went
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import INTERNAL_FAULT
@@ -22,15 +22,17 @@ from splatbatch.store.records.attempt import JobSpec, Progress
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide
 from splatbatch.tasks.product import Missing
-from splatbatch.tasks.tally import done_in_words
+from splatbatch.tasks.tally import WORDS, tally
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
 if TYPE_CHECKING:
     from splatbatch.tasks.standing import Standing
 
-State = Literal["trained", "running", "failed", "stopped", "refused", "stale", "waiting"]
-STATES: tuple[State, ...] = ("trained", "running", "failed", "stopped", "refused", "stale", "waiting")
-MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", "trained")
+State = Literal["trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting"]
+STATES: tuple[State, ...] = ("trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting")
+MADE: tuple[State, ...] = ("trained", "done")
+"""What the tasks are for is there and fresh: the splat of a patch, the product of a stage."""
+MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", *MADE)
 WITH_SPLAT = ("trained", "stale")
 INSIST = "Given up until its settings, inputs or machine change; `splatbatch retry {patch}` insists."
 
@@ -83,6 +85,13 @@ class PatchStatus:
     node: str = ""
     worker: str = ""
     """Where it runs, or ran, and who trains it, or did."""
+    noun: Noun = "patch"
+    """What it is: a patch, or a stage of a reconstruction."""
+
+    @property
+    def is_made(self) -> bool:
+        """Return whether what it is for is there and fresh."""
+        return self.state in MADE
 
     @property
     def why(self) -> str:
@@ -113,6 +122,8 @@ def read_status(
             _walled(name, partial(_status, output, name, endings, standing, is_begun=name in folders))
             for name in patches
         ]
+    if standing:
+        found = [replace(one, noun=noun) if (noun := standing.noun(one.patch)) != one.noun else one for one in found]
     chosen = most_interesting(found, len(found) if in_full is None else in_full)
     wanted = [one for one in chosen if one.state in WITH_SPLAT or one.attempt]
     figures = {one.patch: _walled(one.patch, partial(_with_figures, output, one)) for one in wanted}
@@ -146,11 +157,23 @@ def most_interesting(statuses: Sequence[PatchStatus], room: int) -> Sequence[Pat
 
 def summary(statuses: Sequence[PatchStatus]) -> str:
     """Return one line that says how it went: "7 of 8 patches trained; failed: p5"."""
-    line = done_in_words({one.patch: one.state == "trained" for one in statuses})
-    for state in STATES[1:]:
+    line = done_in_words(statuses)
+    for state in STATES[len(MADE) :]:
         names = [status.patch for status in statuses if status.state == state]
         line += f"; {state}: {spell(names)}" if names else ""
     return line
+
+
+def done_in_words(statuses: Sequence[PatchStatus], what: str | None = None) -> str:
+    """Return how many are there and fresh: "3 of 4 patches trained", of a reconstruction "7 of 7 stages done"."""
+    words = WORDS[noun_of(statuses)]
+    what = f"{words.one}{words.plural}" if what is None else what
+    return f"{tally({one.patch: one.is_made for one in statuses}, what)} {words.done}"
+
+
+def noun_of(statuses: Sequence[PatchStatus]) -> Noun:
+    """Return what the tasks of a batch are counted in."""
+    return next((one.noun for one in statuses), "patch")
 
 
 def _status(
@@ -178,7 +201,8 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
         case Skip():
             warnings = _of_a_later_failure(ended, condition.result or Result())
             warnings += (f"{UNCOMPARED}: `splatbatch plan` compares them",) if condition.uncompared else ()
-            return PatchStatus(name, "trained", unverified=condition.unverified, warnings=warnings)
+            state: State = "trained" if standing.noun(name) == "patch" else "done"
+            return PatchStatus(name, state, unverified=condition.unverified, warnings=warnings)
         case Refuse(reason=reason):
             return PatchStatus(name, "refused", cause="audit", advice=reason)
         case GivenUp(reason=reason):

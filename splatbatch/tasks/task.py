@@ -16,6 +16,7 @@ from splatbatch.failures.settings import Difference, differences
 from splatbatch.outcome import Made, Rejected, Splat
 from splatbatch.scene.patches import Patch, spell
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.events import Noun
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.deadline.choice import Pace
@@ -135,6 +136,8 @@ class Kind(ABC):
     """
     limits: ClassVar[Mapping[str, float]] = {}
     """Those of the YAML that are others for it."""
+    noun: ClassVar[Noun] = "patch"
+    """What people count its tasks in."""
 
     @abstractmethod
     def maker(self, task: Task) -> Maker:

@@ -42,7 +42,7 @@ def test_photographs_become_a_model_and_again_only_what_has_changed(tmp_path: Pa
     assert first.code == 0 and "8 of 8 photographs registered" in first.out and "0 errors" in first.out
     assert (out / "sparse/0/cameras.bin").exists() and len([*(out / "images").rglob("*.jpg")]) == 8
     report = (out / "reconstruction/report.html").read_text()
-    assert report.count("<circle") >= 8 and "5 of 5 stages made" in report
+    assert report.count("<circle") >= 8 and "5 of 5 stages done" in report
     before = attempts(out)
     assert reconstruct(images, out).code == 0 and attempts(out) == before
     shutil.rmtree(out / "images")

@@ -19,7 +19,6 @@ from splatbatch.plain_text import one_line
 from splatbatch.scene.partition.split import Split
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation
-from splatbatch.tasks.tally import is_reconstruction
 
 
 def scene(options: SceneOptions) -> None:
@@ -33,7 +32,7 @@ def scene(options: SceneOptions) -> None:
         if isinstance(made, Reconstruction):
             tell(made)
             return
-        if isinstance(made, Ended) and is_reconstruction(made.batch.names):
+        if isinstance(made, Ended) and made.batch.noun == "stage":
             tell_failed(made)
             return
         show(made)

@@ -17,7 +17,7 @@ from splatbatch.report.units import SIGNS, duration, photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.metrics import deciding, spell_figures
-from splatbatch.tasks.status import STATES
+from splatbatch.tasks.status import MADE, STATES
 from splatbatch.tasks.tally import counting
 
 LEAST_GAIN_DB = 0.005
@@ -33,7 +33,7 @@ NODE = "node"
 CHANGE = "change"
 """Column of what the latest run has changed of the PSNR; only where it has."""
 WORDS = ("patch", "state", "node", "photographs", "notes")
-URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", "trained")
+URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", *MADE)
 """States, the most urgent first."""
 MOST_ITEMS = 40
 MOST_LINKED = 8
@@ -57,7 +57,7 @@ def alone(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
 
 def worst_first(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
     """Return the patches as one looks at them: what is not trained, then by PSNR."""
-    return sorted(patches, key=lambda one: (one.state == "trained", deciding(one) is not None, deciding(one) or 0.0))
+    return sorted(patches, key=lambda one: (one.is_made, deciding(one) is not None, deciding(one) or 0.0))
 
 
 def _tile(output: OutputFolder, patch: ReportedPatch, link: str, budget: Budget) -> Html:
@@ -83,7 +83,7 @@ def _caption(patch: ReportedPatch) -> Iterator[Html]:
     if gain is not None and abs(gain) >= LEAST_GAIN_DB:
         said = f"{gain:+.2f} dB".replace("-", "−")
         yield tag("span", said, class_="better" if gain > 0 else "worse", title="since the run before")
-    if state != "trained":
+    if not patch.is_made:
         yield tag("span", state, class_=f"badge {state}")
 
 

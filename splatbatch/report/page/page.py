@@ -104,7 +104,7 @@ def _parts(report: Report, previews: Previews, folders: Folders) -> Iterator[Htm
 
 def most_telling(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
     """Return the patches that a page has room for, in their order: what went wrong or is odd, then the poorest."""
-    ranked = sorted(patches, key=lambda patch: (patch.state == "trained" and not patch.outliers, _psnr(patch)))
+    ranked = sorted(patches, key=lambda patch: (patch.is_made and not patch.outliers, _psnr(patch)))
     chosen = {patch.patch for patch in ranked[:MOST_PATCHES]}
     return [patch for patch in patches if patch.patch in chosen]
 
