@@ -14,6 +14,7 @@ from splatbatch.reconstruction.georeference import Georeference, Views, georefer
 from splatbatch.reconstruction.plan import Plan
 from splatbatch.reconstruction.registration import facts_of
 from splatbatch.reconstruction.stage import DATABASE, Work, open_database
+from splatbatch.scene.photos.headers import Headers, Photo
 
 if TYPE_CHECKING:
     import pycolmap
@@ -41,10 +42,7 @@ def make(work: Work) -> dict[str, Any]:
         distorted.mkdir()
         best.write(distorted)
         work.tell("undistortion", 0, best.num_reg_images())
-        options = pycolmap.UndistortCameraOptions()
-        pycolmap.undistort_images(
-            made, distorted, work.images, undistort_options=options, jpeg_quality=QUALITY, num_threads=work.threads
-        )
+        undistort(distorted, work.images, made, work.threads)
         work.tell("undistortion", best.num_reg_images(), best.num_reg_images())
         straight = pycolmap.Reconstruction(made / "sparse")
         straight.update_point_3d_errors()
@@ -52,6 +50,29 @@ def make(work: Work) -> dict[str, Any]:
     work.product.mkdir(exist_ok=True)
     write_json(work.product / OURS, facts.to_record())
     return {"registered": facts.registered, "given": facts.given}
+
+
+def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
+    """Write a model and its photographs without distortion, and without an EXIF orientation that would turn them.
+
+    COLMAP takes pixels as they are stored, and copies the tag.
+    """
+    import pycolmap
+
+    options = pycolmap.UndistortCameraOptions()
+    pycolmap.undistort_images(out, model, images, undistort_options=options, jpeg_quality=QUALITY, num_threads=threads)
+    found, headers = pycolmap.Reconstruction(model), Headers()
+    cameras = {found.image(one).name: found.cameras[found.image(one).camera_id] for one in found.reg_image_ids()}
+    headers.read(str(out / "images" / name) for name in cameras)
+    for name, camera in cameras.items():
+        header, given = headers.of(str(out / "images" / name)), None
+        if isinstance(header, Photo) and header.orientation != 1:
+            given = pycolmap.Bitmap.read(images / name, True)
+        if given is not None:
+            straight, _ = pycolmap.undistort_image(options, given, camera)
+            bare = pycolmap.Bitmap.from_array(straight.to_array())
+            bare.set_jpeg_quality(QUALITY)
+            bare.write(out / "images" / name)
 
 
 def _put(model: pycolmap.Reconstruction, images: Path, out: Path, facts: dict[str, Any]) -> None:
