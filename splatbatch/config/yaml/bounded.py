@@ -17,6 +17,9 @@ MOST_BYTES = MIB
 MOST_NODES = 40_000
 """Keys, values and lists, those that an alias stands for too. Enough for 6,000 patches with settings of their own."""
 MOST_LEVELS = 40
+TOO_DEEP = f"nested deeper than {MOST_LEVELS} levels"
+DEPTH_OF_PARSER = "maximum nesting depth"
+"""Of the fast parser since PyYAML 6.0.4: it reads ahead, and stops at 1,000 brackets before it tells of the first."""
 MOST_CHARS = 4_000
 """Of one value: numbers of more digits take minutes to read."""
 SHORT = 1 << 16
@@ -73,7 +76,9 @@ def read_text(text: str) -> Read:
         return _read(text, FAST)
     except TooMuch:
         raise
-    except yaml.YAMLError:
+    except yaml.YAMLError as error:
+        if DEPTH_OF_PARSER in str(error):
+            raise TooMuch(problem=TOO_DEEP, problem_mark=getattr(error, "problem_mark", None)) from None
         return _read(text, yaml.SafeLoader if len(text) < SHORT else FAST)
 
 
@@ -129,7 +134,7 @@ def _see_bounds(event: yaml.Event, num: int, level: int) -> None:
     if num > MOST_NODES:
         what = f"more than {MOST_NODES:,} keys and values, what aliases stand for counted each time"
     elif level > MOST_LEVELS:
-        what = f"nested deeper than {MOST_LEVELS} levels"
+        what = TOO_DEEP
     elif isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARS:
         what = f"a value of {len(event.value):,} characters"
     if what:
