@@ -3,6 +3,7 @@
 SplatbatchError             message, hint, exit_code
 ├── ConfigError        2    the YAML, or an option of the command line
 ├── SceneError         3    patches, reconstructions, photographs
+│   └── NotMadeError   3    what a task is made from has not been made
 ├── TrainerError       4    the trainer cannot run here (gsplat, CUDA, an external program)
 ├── MissingPartError   4    an optional part of the program is not installed (extras: view, notify)
 ├── ExecutorError      5    the executor cannot run here (no such GPU, no Slurm)
@@ -54,6 +55,10 @@ class SceneError(SplatbatchError):
     """Patches, reconstructions or photographs are missing, broken or do not fit each other."""
 
     exit_code = 3
+
+
+class NotMadeError(SceneError):
+    """What a task is made from has not been made: another task has failed, and this one only waits for it."""
 
 
 class TrainerError(SplatbatchError):

@@ -21,6 +21,7 @@ from splatbatch.night.reconstruct import (
 from splatbatch.plain_text import one_line
 from splatbatch.reconstruction.plan import Plan
 from splatbatch.scene.audit.table import render
+from splatbatch.store.obstacles import NOT_MADE
 from splatbatch.tasks.forecast import forecast
 
 
@@ -52,7 +53,7 @@ def tell_failed(ended: Any) -> None:
     """Print which stages have failed, and why."""
     if isinstance(ended, Ended) and ended.code:
         for one in ended.statuses:
-            if one.state in ("failed", "stopped"):
+            if one.state in ("failed", "stopped") and one.cause != NOT_MADE:
                 typer.echo(one_line(f"{one.patch}: {one.in_words()}"), err=True)
         typer.echo(one_line(f"report: {ended.batch.output.report('html')}"), err=True)
 

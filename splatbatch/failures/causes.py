@@ -52,6 +52,7 @@ WORDS: Mapping[str, str] = {
     "no_record": "no result was left",
     "no_training_cameras": "no photograph belongs to the patch",
     "none": "nothing is wrong",
+    "not_made": "what it is made from is not there",
     "not_started": "the trainer could not be started",
     "output_unwritable": "the output folder cannot be written",
     "port_in_use": "a network port is taken",

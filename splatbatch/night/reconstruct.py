@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from splatbatch.config import Config, Cooldown, Executor, Limits, Output, Scene, Training, nearest
-from splatbatch.errors import ConfigError
+from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import write_json
 from splatbatch.machine.gpu import presence
+from splatbatch.monitor.telling import say
 from splatbatch.night.afterwards import Show
 from splatbatch.night.decided import Wish
 from splatbatch.night.work import work
+from splatbatch.reader import Patience, answer
 from splatbatch.reconstruction.facts import Reconstructed, see_place
 from splatbatch.reconstruction.photographs import survey
 from splatbatch.reconstruction.plan import Plan, Wanted
 from splatbatch.scene.audit.audit import Audit, Extent, audit_patches
 from splatbatch.scene.patches import Patch
+from splatbatch.scheduler import wall
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.forecast import num_cores
@@ -70,7 +74,7 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Plan]:
     """
     out = options.out.absolute()
     see_place(out)
-    plan = survey(options.images, options.wanted)
+    plan = _surveyed(options)
     on_gpu = has_cuda() and presence().is_here()
     config = Config(
         scene=Scene(patches=out),
@@ -82,6 +86,19 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Plan]:
     )
     tasks = reconstructing(config, plan, out, options.threads or num_cores(), on_gpu=on_gpu)
     return Batch(config, tasks, path=out / FOLDER / "batch.yaml", every=tasks), plan
+
+
+def _surveyed(options: ReconstructOptions) -> Plan:
+    """Return the plan for the photographs; a reader looks at them: they may lie on a mount that has stalled."""
+
+    def look(images: Path) -> dict[str, Any]:
+        """Return the plan as JSON."""
+        return survey(images, options.wanted).to_record()
+
+    try:
+        return Plan.from_record(wall.value_of(answer(look, options.images, Patience(tell=say)), "plan"))
+    except wall.Behind as fault:
+        raise SceneError("; ".join(fault.diagnosis.evidence), fault.diagnosis.advice) from fault
 
 
 def reconstruct(options: ReconstructOptions, show: Show, told: Callable[[Plan], None]) -> int:

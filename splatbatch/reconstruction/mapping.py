@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from splatbatch.errors import SceneError
 from splatbatch.reconstruction.matching import copy_features, readable
 from splatbatch.reconstruction.stage import DATABASE, Work
@@ -18,12 +20,15 @@ if TYPE_CHECKING:
 
 NO_START = "no initial pair: no two photographs fit together well enough to begin with"
 NO_MATCH = "no pair at all: no two photographs have matches that fit together"
-"""signatures.toml knows both."""
+"""signatures.toml knows all three."""
+NO_MOTION = "no initial pair: the camera has hardly moved between the photographs"
 LEAST = 3
 """Photographs of a component."""
 SNAPSHOTS = 8
 """Of a component, while it grows: a process that is killed costs an eighth of it."""
 SEALED = "sealed"
+STILL = 0.01
+"""Of the longer side: what moves less between two photographs has not been seen from two places."""
 RELAXED: tuple[dict[str, float], ...] = (
     {},
     {"init_min_num_inliers": 50, "init_min_tri_angle": 8.0},
@@ -42,6 +47,8 @@ def make(work: Work) -> dict[str, Any]:
         is_global = work.plan.mapper == "global"
         models = _globally(work, database, scratch) if is_global else Growing(work, database, scratch, relaxed).all()
         if not models:
+            if hardly_moved(work, database):
+                raise SceneError(NO_MOTION, "Take photographs from places well apart: step sideways between two.")
             raise SceneError(NO_START, "Take more photographs that overlap, or name a camera model with --camera.")
         models.sort(key=lambda one: -one.num_reg_images())
         work.product.mkdir()
@@ -64,6 +71,24 @@ def merged(work: Work, scratch: Path) -> Path:
                 for pair_id, found in zip(*source.read_two_view_geometries(), strict=True):
                     database.write_two_view_geometry(*pycolmap.pair_id_to_image_pair(pair_id), found)
     return path
+
+
+def hardly_moved(work: Work, database: Path) -> bool:
+    """Return whether what two photographs share lies at the same place in both, in most pairs that fit together."""
+    import pycolmap
+
+    shifts = list[float]()
+    with pycolmap.Database.open(database) as read:
+        for pair_id, found in zip(*read.read_two_view_geometries(), strict=True):
+            if not len(found.inlier_matches):
+                continue
+            places = pycolmap.pair_id_to_image_pair(pair_id)
+            one, other = (read.read_keypoints(place)[:, :2] for place in places)
+            a, b = found.inlier_matches.T
+            camera = work.plan.cameras[work.plan.photographs[places[0] - 1].camera - 1]
+            away = np.linalg.norm(one[a] - other[b], axis=1)
+            shifts.append(float(np.median(away)) / max(camera.width, camera.height))
+    return bool(shifts) and float(np.median(shifts)) < STILL
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError, SceneError
+from splatbatch.files import open_regular
 from splatbatch.plain_text import counted, spell_some
 from splatbatch.reconstruction.plan import FEW, Camera, Photograph, Plan, Wanted
 from splatbatch.scene.patches import natural_key
@@ -77,6 +78,7 @@ def survey(images: Path, wanted: Wanted) -> Plan:
     if len(cameras) > 1:
         spelled = spell_some((f"{one.what} ({numbers.count(place + 1)})" for place, one in enumerate(cameras)), 6)
         notes.append(f"{len(cameras)} cameras: {spelled}")
+    notes += _copies(headers)
     photographs = tuple(
         Photograph(one.name, number, one.head, place)
         for one, number, place in zip(headers, numbers, places, strict=True)
@@ -129,9 +131,9 @@ def _read(images: Path, name: str) -> Header | str:
     """Return what a file says of itself, or why it cannot be used."""
     path = images / name
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = hashlib.sha256(file.read(HEAD_BYTES))
-        head.update(str(path.stat().st_size).encode())
+            head.update(str(os.fstat(file.fileno()).st_size).encode())
         with opened_photograph(path) as image:
             width, height = image.size
             exif = image.getexif()
@@ -220,6 +222,13 @@ def checked_places(places: Sequence[Place | None], names: Sequence[str]) -> tupl
         kept = [None if one else place for place, one in zip(places, far, strict=True)]
         return kept, [f"{counted(sum(far), 'GPS position')} more than 5 km from the others: not used ({named})"]
     return list(places), [f"{sum(far)} photographs were taken more than 5 km from the others ({named}): two places?"]
+
+
+def _copies(headers: Sequence[Header]) -> list[str]:
+    """Say which photographs are the same as another: the camera has not moved between them."""
+    first: dict[str, str] = {}
+    copies = [one.name for one in headers if first.setdefault(one.head, one.name) != one.name]
+    return [f"{counted(len(copies), 'photograph')} the same as another ({spell_some(copies)})"] if copies else []
 
 
 def _cameras(headers: Sequence[Header], wanted: Wanted) -> tuple[list[Camera], list[int]]:

@@ -10,8 +10,8 @@ from splatbatch.failures.advice import TRY
 from splatbatch.failures.causes import spelled
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Item, Report, ReportedPatch
+from splatbatch.store.obstacles import NOT_MADE
 from splatbatch.store.records.run import DONE
-from splatbatch.tasks.reconstruction import NOT_MADE
 from splatbatch.tasks.status import INSIST, done_in_words
 
 MOST_NAMED = 12
@@ -55,7 +55,7 @@ def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[
 def _of_stages(report: Report, again: str) -> Iterator[Item]:
     """Yield what is to be done about stages; what only waits for one that failed follows it by itself."""
     for stage in report.patches:
-        if stage.state == "failed" and NOT_MADE not in stage.advice:
+        if stage.state == "failed" and stage.cause != NOT_MADE:
             yield Item("do", (stage.patch,), _failure(stage), again)
         elif stage.state == "stopped":
             yield Item("do", (stage.patch,), stage.why, again)

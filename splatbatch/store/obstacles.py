@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from splatbatch.errors import SplatbatchError
+from splatbatch.errors import NotMadeError, SplatbatchError
 from splatbatch.outcome import Diagnosis
 from splatbatch.store.folders import PatchFolder
 
 UNWRITABLE = "output_unwritable"
 INTERNAL_FAULT = "internal_fault"
 HANGS = "read_hangs"
+NOT_MADE = "not_made"
+"""It waits for the product of another task, and follows it by itself."""
 RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """What fork(2) and pipe(2) fail with where processes, memory or files run short: it may pass."""
 
@@ -25,6 +27,8 @@ def diagnosis_of(error: Exception, folder: Path) -> Diagnosis:
         words = error.strerror or str(error)
         advice = f"{path}: {words}. Mend its permissions or move away what stands there, then run again."
         return Diagnosis(UNWRITABLE, "fail", advice, (str(error),), "start")
+    if isinstance(error, NotMadeError):
+        return Diagnosis(NOT_MADE, "fail", f"{error}. It follows once that is made.", (str(error),), "start")
     hint = error.hint if isinstance(error, SplatbatchError) else ""
     return Diagnosis("not_started", "fail", f"{error}. {hint}".rstrip(), (str(error),), "start")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from splatbatch.config import Config, Retry, Rung, TaskId
-from splatbatch.errors import SceneError
+from splatbatch.errors import NotMadeError
 from splatbatch.files import write_json
 from splatbatch.identity import FileFacts, Stamps
 from splatbatch.reconstruction.expected import expected_of
@@ -75,13 +75,13 @@ class Reconstructing(OwnProgram):
         """Write settings.json and return the command of the process.
 
         Raises:
-            SceneError: a stage that it needs has not been made.
+            NotMadeError: a stage that it needs has not been made.
         """
         products = folder.path.parent.parent
         for name, key in self.needed.items():
             made = Made.read(record_of(products, name))
             if made is None or made.inputs != key:
-                raise SceneError(f"{name} {NOT_MADE} {self.stage.name} is made from it")
+                raise NotMadeError(f"{self.stage.name} is made from {name}, which has not been made")
         return super().command(patch, folder)
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
@@ -162,9 +162,6 @@ def reconstructing(config: Config, plan: Plan, out: Path, threads: int, *, on_gp
 def plan_file(output: OutputFolder, plan: Plan) -> Path:
     """Return where a plan lies: under its key, so that two plans never meet."""
     return output.path / "plans" / f"{plan.key[:32]}.json"
-
-
-NOT_MADE = "has not been made, and"
 
 
 def command_of(output: OutputFolder) -> str:

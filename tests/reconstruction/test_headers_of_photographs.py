@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from geotagged import QUARRY, geotagged, quarry, tag
 
+from splatbatch import files, reader
 from splatbatch.errors import ConfigError, SceneError
+from splatbatch.night import reconstruct as night_of
 from splatbatch.reconstruction.photographs import checked_places, survey
 from splatbatch.reconstruction.plan import Plan, Wanted
 
@@ -70,6 +75,26 @@ def test_a_file_that_is_no_photograph_is_named(tmp_path: Path) -> None:
     quarry(tmp_path, FIRST)
     (tmp_path / "cut.jpg").write_bytes(b"\xff\xd8\xff")
     assert "cannot be read" in planned(tmp_path).left_out["cut.jpg"]
+
+
+def test_a_pipe_among_photographs_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(quarry(tmp_path, FIRST) / "pipe.jpg")
+    assert "no regular file" in planned(tmp_path).left_out["pipe.jpg"]
+
+
+def test_photographs_that_are_copies_of_another_are_told(tmp_path: Path) -> None:
+    quarry(tmp_path, FIRST)
+    shutil.copy(tmp_path / FIRST[0], tmp_path / "left/again.jpg")
+    assert "1 photograph the same as another (left/again.jpg)" in planned(tmp_path).notes
+
+
+def test_photographs_that_never_answer_end_the_command_with_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "HANGS_S", 0.5)
+    monkeypatch.setattr(night_of, "survey", lambda *_: (files.note_reading("reef/a.jpg"), time.sleep(60)))
+    with pytest.raises(SceneError, match=r"reef.a\.jpg: no answer"):
+        night_of.open_reconstruction(night_of.ReconstructOptions(tmp_path, tmp_path / "out"))
 
 
 @pytest.mark.parametrize("names", [[], FIRST[:2]])

@@ -89,15 +89,28 @@ def test_photographs_that_have_nothing_in_common_are_tried_once(tmp_path: Path) 
     assert "- model:" not in report  # it only waits for the mapping
 
 
-@pytest.mark.slow
-def test_photographs_from_one_place_climb_the_ladder_of_initial_pairs(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
+def cut_from_one(folder: Path, step_px: int) -> Path:
+    """Cut four photographs out of one: the camera turns, and stays where it is."""
+    folder.mkdir()
     with Image.open(QUARRY / "images/left/0001.jpg") as image:
         for number in range(4):
-            image.crop((number, 0, 300 + number, 240)).save(tmp_path / f"photos/{number}.jpg", quality=95)
-    ended = reconstruct(tmp_path / "photos", tmp_path / "out")
+            left = step_px * number
+            image.crop((left, 0, 240 + left, 240)).save(folder / f"{number}.jpg", quality=95)
+    return folder
+
+
+@pytest.mark.slow
+def test_photographs_from_one_place_climb_the_ladder_of_initial_pairs(tmp_path: Path) -> None:
+    ended = reconstruct(cut_from_one(tmp_path / "photos", 2), tmp_path / "out")
     assert ended.code == 1 and "(no_initial_pair)" in ended.err
     assert attempts(tmp_path / "out")["mapping"] == 3  # as it is, and each rung
+
+
+@pytest.mark.slow
+def test_a_camera_that_has_not_moved_is_told_at_once(tmp_path: Path) -> None:
+    ended = reconstruct(cut_from_one(tmp_path / "photos", 1), tmp_path / "out")
+    assert ended.code == 1 and "the camera has hardly moved" in ended.err.lower()
+    assert attempts(tmp_path / "out")["mapping"] == 1 and "model:" not in ended.err.splitlines()[-1]
 
 
 CRASHES = """
