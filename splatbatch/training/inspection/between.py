@@ -111,8 +111,6 @@ def smoothed(picture: Tensor) -> Tensor:
 def _alphas_at(alphas: Tensor, view: View, points: Floats) -> Tensor:
     """Return the opacity where points [n, 3] fall into the picture."""
     there = torch.from_numpy(points).to(alphas)
-    local = there @ view.viewmat[:3, :3].T + view.viewmat[:3, 3]
-    pixels = local[:, :2] / local[:, 2:].clamp_min(1e-6) * view.K.diagonal()[:2] + view.K[:2, 2]
-    inside = (local[:, 2] > 0) & (pixels >= 0).all(1) & (pixels[:, 0] < view.width) & (pixels[:, 1] < view.height)
-    x, y = pixels[inside].long().unbind(1)
+    pixels, depths = view.project(there)
+    x, y = pixels[(depths > 0) & view.shows(pixels)].long().unbind(1)
     return alphas[y, x]

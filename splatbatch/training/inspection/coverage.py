@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from splatbatch.training.inspection.between import center_of
-from splatbatch.training.inspection.subject import Floats, Look, Subject
+from splatbatch.training.inspection.subject import Floats, Subject
 
 Mask = NDArray[np.bool_]
+SEEN = "seen"
 CELLS = 12
 """Along the longer side of the scene."""
 FEW = 3
@@ -55,7 +57,7 @@ def cells(subject: Subject) -> list[Cell]:
         return []
     axes, low, side = _grid(surface)
     flat = np.floor((surface @ axes.T - low) / side).astype(np.int64)  # [n, 2]
-    seen = np.stack([_is_seen(look, surface) for look in subject.training], axis=1)  # [n, I]
+    seen = _seen(subject, surface)
     centers = np.array([center_of(look.photo.view) for look in subject.training])
     _, of_cell, counts = np.unique(flat, axis=0, return_inverse=True, return_counts=True)
     groups = np.split(np.argsort(of_cell.reshape(-1), kind="stable"), np.cumsum(counts)[:-1])
@@ -81,13 +83,15 @@ def _grid(points: Floats) -> tuple[Floats, Floats, float]:
     return axes, low, max(float((high - low).max()) / CELLS, 1e-9)
 
 
-def _is_seen(look: Look, places: Floats) -> Mask:
-    view = look.photo.view
-    matrix, K = view.viewmat.double().cpu().numpy(), view.K.double().cpu().numpy()
-    local = places @ matrix[:3, :3].T + matrix[:3, 3]
-    with np.errstate(all="ignore"):
-        pixels = local[:, :2] / local[:, 2:] * K[[0, 1], [0, 1]] + K[:2, 2]
-    seen: Mask = (local[:, 2] > 0) & (pixels >= 0).all(axis=1) & (pixels < (view.width, view.height)).all(axis=1)
+def _seen(subject: Subject, surface: Floats) -> Mask:
+    """Return which training photographs have each place of the surface in their picture, [n, I]."""
+    if SEEN not in subject.found:
+        there, found = torch.from_numpy(surface).to(subject.own["means"].device), []
+        for look in subject.training:
+            pixels, depths = look.photo.view.project(there)
+            found.append((depths > 0) & look.photo.view.shows(pixels))
+        subject.found[SEEN] = torch.stack(found, dim=1).cpu().numpy()
+    seen: Mask = subject.found[SEEN]
     return seen
 
 
@@ -109,8 +113,7 @@ def weakly_covered(subject: Subject) -> float | None:
     surface = _surface(subject)
     if not len(surface):
         return None
-    seen = np.stack([_is_seen(look, surface) for look in subject.training], axis=1)
-    return float((seen.sum(axis=1) < FEW).mean())
+    return float((_seen(subject, surface).sum(axis=1) < FEW).mean())
 
 
 def distances(subject: Subject) -> dict[str, float]:

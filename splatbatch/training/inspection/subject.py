@@ -113,7 +113,7 @@ class Subject:
     @torch.inference_mode()
     def shown_from(self, view: View) -> Shown:
         """Return what a view shows."""
-        depths = self.drawn["means"] @ view.viewmat[2, :3] + view.viewmat[2, 3]
+        depths = (self.drawn["means"] * view.viewmat[2, :3]).sum(dim=1) + view.viewmat[2, 3]
         values = torch.cat([depths[:, None], self.marks], dim=1)
         rendering, drawn = with_values(self.drawn, values, view, self.options)
         alphas = rendering.alphas[..., 0]
@@ -171,13 +171,9 @@ class Model:
     def _look(self, photo: Photo, points: NDArray[np.int32], sightings: Ints) -> Look:
         kept = self.is_kept[points]
         points, sightings, small = points[kept], sightings[kept], smaller(photo)
-        view = small.view
-        viewmat, K = view.viewmat.double().cpu().numpy(), view.K.double().cpu().numpy()
-        local = self.points[points] @ viewmat[:3, :3].T + viewmat[:3, 3]
-        depths = local[:, 2]
-        with np.errstate(all="ignore"):
-            pixels = local[:, :2] / depths[:, None] * K[[0, 1], [0, 1]] + K[:2, 2]
-            inside = (depths > 0) & (pixels >= 0).all(axis=1) & (pixels < (view.width, view.height)).all(axis=1)
+        places, away = small.view.project(torch.from_numpy(self.points[points]))
+        pixels, depths = places.numpy(), away.numpy()
+        inside = ((away > 0) & small.view.shows(places)).numpy()
         if small.mask is not None:
             x, y = np.floor(pixels[inside]).astype(np.int64).T
             inside[inside] = small.mask.cpu().numpy()[y, x]

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+from torch import Tensor
 
 from splatbatch.training.gaussians import chosen
 from splatbatch.training.inspection.subject import Floats, Look, Subject
@@ -31,8 +32,6 @@ CELL_PX = 4.0
 """Side of the squares of a picture in which points have the same neighbours."""
 BESIDE = 0.5
 """Of the picture, that a Gaussian's centre may lie beside it: it may be large."""
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -92,41 +91,48 @@ def _medians(points: NDArray[np.int64], errors: Floats) -> Iterator[float]:
 @torch.inference_mode()
 def fronts(subject: Subject) -> Fronts:
     """Return what stands in front of the points that photographs see."""
-    num = len(subject.own["means"])
-    covers, num_front, num_seen = {}, np.zeros(num, np.int64), np.zeros(num, np.int64)
-    means = subject.own["means"].double().cpu().numpy()
+    means = subject.own["means"].double()
+    num_front, num_seen = means.new_zeros((2, len(means)), dtype=torch.int64)
+    covers = {}
     for look in subject.looks:
         seen, front = standing_in_front(means, look)
-        num_seen[seen] += 1
-        num_front[front] += 1
+        num_seen += seen
+        num_front += front
         covers[look.photo.name] = _cover(subject, look, front)
-    return Fronts(covers, num_front, num_seen)
+    return Fronts(covers, num_front.cpu().numpy(), num_seen.cpu().numpy())
 
 
-def standing_in_front(means: Floats, look: Look) -> tuple[Mask, Mask]:
+def standing_in_front(means: Tensor, look: Look) -> tuple[Tensor, Tensor]:
     """Return which Gaussians have their centre in a picture, and which of them are nearer than all points around."""
     view = look.small.view
-    matrix, K = view.viewmat.double().cpu().numpy(), view.K.double().cpu().numpy()
-    local = means @ matrix[:3, :3].T + matrix[:3, 3]
-    with np.errstate(all="ignore"):
-        pixels = local[:, :2] / local[:, 2:] * K[[0, 1], [0, 1]] + K[:2, 2]
-    size = np.array([view.width, view.height])
-    seen = (local[:, 2] > 0) & (pixels >= -BESIDE * size).all(axis=1) & (pixels < (1 + BESIDE) * size).all(axis=1)
-    front = np.zeros(len(means), dtype=bool)
+    pixels, depths = view.project(means)
+    seen = (depths > 0) & view.shows(pixels, BESIDE)
+    front = torch.zeros_like(seen)
     known = look.depths[look.is_inside]
-    if seen.any() and len(known):
-        cells, of_cell = np.unique(np.floor(pixels[seen] / CELL_PX), axis=0, return_inverse=True)
-        places = (cells + 0.5) * CELL_PX
+    if len(known) and bool(seen.any()):
+        of_cell, places = _cells(pixels[seen])
         _, near = cKDTree(look.pixels[look.is_inside]).query(places, k=min(NEIGHBOURS, len(known)))
-        nearest = known[near.reshape(len(cells), -1)].min(axis=1)
-        front[seen] = local[seen, 2] < IN_FRONT * nearest[of_cell.reshape(-1)]
+        nearest = torch.from_numpy(known[near.reshape(len(places), -1)].min(axis=1)).to(depths)
+        front[seen] = depths[seen] < IN_FRONT * nearest[of_cell]
     return seen, front
 
 
-def _cover(subject: Subject, look: Look, front: Mask) -> float:
-    if not front.any():
+def _cells(pixels: Tensor) -> tuple[Tensor, Floats]:
+    """Return in which square each of some places [n, 2] lies, [n], and the middles of the squares, [m, 2]."""
+    squares = (pixels / CELL_PX).floor().long()
+    low = squares.amin(dim=0)
+    across, down = (squares.amax(dim=0) - low + 1).tolist()
+    number = (squares[:, 1] - low[1]) * across + squares[:, 0] - low[0]
+    taken = torch.zeros(across * down, dtype=torch.int64, device=pixels.device)
+    taken[number] = 1
+    found = taken.nonzero()[:, 0]  # a table of all squares: to sort the places takes fifty times as long
+    middles = (torch.stack([found % across, found // across], dim=1) + low + 0.5) * CELL_PX
+    return (taken.cumsum(dim=0) - 1)[number], middles.double().cpu().numpy()
+
+
+def _cover(subject: Subject, look: Look, front: Tensor) -> float:
+    if not bool(front.any()):
         return 0.0
-    which = torch.from_numpy(front).to(subject.own["means"].device)
-    rendering = rasterize(chosen(subject.own, which), look.small.view, replace(subject.options, sh_degree=0))
+    rendering = rasterize(chosen(subject.own, front), look.small.view, replace(subject.options, sh_degree=0))
     y, x = look.cells()
     return float(rendering.alphas[..., 0].cpu().numpy()[y, x].mean()) if len(y) else 0.0

@@ -131,11 +131,10 @@ def _depth(subject: Subject, look: Look) -> Pixels:
 
 def _front(subject: Subject, look: Look) -> Pixels:
     """Return the photograph, and what stands before its points alone."""
-    _, front = surface.standing_in_front(subject.own["means"].double().cpu().numpy(), look)
-    if not front.any():
+    _, front = surface.standing_in_front(subject.own["means"].double(), look)
+    if not bool(front.any()):
         return np.concatenate([_photo(look), np.zeros_like(_photo(look))], axis=1)
-    which = torch.from_numpy(front).to(subject.own["means"].device)
-    colors = rasterize(chosen(subject.own, which), look.small.view, subject.options).colors
+    colors = rasterize(chosen(subject.own, front), look.small.view, subject.options).colors
     return np.concatenate([_photo(look), _bytes(colors)], axis=1)
 
 
