@@ -6,16 +6,18 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from splatbatch.errors import Interrupted, SplatbatchError
+from splatbatch.errors import Interrupted, SplatbatchError, in_full
 from splatbatch.monitor.telling import Lines, tell
 from splatbatch.night.interruption import Interruption
-from splatbatch.night.making import Steps, certifying
+from splatbatch.night.making import LOOKS_EVERY_S, Steps, certifying
 from splatbatch.plain_text import one_line, spell_some
 from splatbatch.report.quality import drop_in_words
 from splatbatch.scene.patches import spell
 from splatbatch.scheduler import single
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.holding import held_alone
+from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.store.folders import InspectingFolder, PatchFolder, SplatFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.store.records.quality import Inspection, grade_in_words
 from splatbatch.store.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
@@ -59,23 +61,99 @@ def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Fou
 def inspect_tasks(
     batch: Batch, rounds: Rounds, how: Closely = Closely(), ledger: Ledger = single.UNWRITTEN
 ) -> tuple[Found, Mapping[str, str]]:
-    """Inspect splat by splat; the output lock must be held. One that fails does not keep the others from it."""
-    found, failed = dict[str, Inspection](), dict[str, str]()
-    for task in (*of_patches(batch.tasks), *([None] if how.of_scene else [])):
-        name = task.name if task else SCENE
+    """Inspect splats, then certify them; the output lock must be held. One that fails keeps no other from it.
+
+    While one is inspected on a GPU, the process for the next one starts, reads and decodes.
+    """
+    subjects: dict[str, Task | None] = {task.name: task for task in of_patches(batch.tasks)}
+    subjects |= {SCENE: None} if how.of_scene else {}
+    failed, made, stale = dict[str, str](), dict[str, Task](), dict[str, Task]()
+    for name, task in subjects.items():
         if rounds.stop():
             break
+        rounds.beat()
         try:
-            found[name], is_new = _inspected(batch, task, rounds, how, ledger)
-        except SplatbatchError as error:
-            failed[name] = f"{error.message} {error.hint}" if error.hint else error.message
-            continue
+            told = order(batch, task, measures_drop=how.measures_drop) if task else order_scene(batch)
+            one = inspecting(batch, told, _folder(batch, task))
+            if how.is_again or not one.is_fresh(batch.output):
+                stale[name] = one
         except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
-            failed[name] = f"internal fault: {type(error).__name__}: {error}"
-            continue
-        if is_new:
-            tell(_in_words(name, found[name]))
-    return found, failed
+            failed[name] = _why(name, error)
+        else:
+            made[name] = one
+    for name, came_of in _made(batch, stale, rounds, ledger).items():
+        if isinstance(came_of, Exception):
+            del made[name]
+            failed |= {} if rounds.stop() else {name: _why(name, came_of)}
+    for are_patches in (True, False):
+        group = {name: subjects[name] for name in made if (subjects[name] is not None) == are_patches}
+        failed |= _certified(batch, group, rounds, ledger)
+    inspected = [name for name in made if name not in failed]
+    return {name: _folder(batch, subjects[name]).read_inspection() or Inspection() for name in inspected}, failed
+
+
+def _folder(batch: Batch, subject: Task | None) -> SplatFolder:
+    return batch.output.patch(subject.name) if subject else batch.output.scene
+
+
+def _why(name: str, error: Exception) -> str:
+    """Return why a splat was not inspected, without its name, which stands before it."""
+    if isinstance(error, SplatbatchError):
+        return in_full(error).removeprefix(f"{name}: ")
+    return f"internal fault: {type(error).__name__}: {error}"
+
+
+def _made(
+    batch: Batch, stale: Mapping[str, Task], rounds: Rounds, ledger: Ledger
+) -> Mapping[str, AttemptFolder | Exception]:
+    """Inspect; return by subject the attempt that has done it, or why there is none."""
+    watched = [Watched(name, task.home(batch.output)) for name, task in stale.items()]
+
+    def beat() -> None:
+        rounds.beat()
+        for one in watched:
+            one.look()
+
+    verbs = {task.name: f"inspect {name}" for name, task in stale.items()}
+    try:
+        found = single.make_all(batch.config, [*stale.values()], replace(rounds, beat=beat), verbs, ledger)
+    except Exception as error:  # noqa: BLE001 - there is no slot here, say; or a fault is ours
+        return dict.fromkeys(stale, error)
+    for one in watched:
+        one.look(at_once=True)
+    return {name: found[task.name] for name, task in stale.items()}
+
+
+class Watched:
+    """Says how far an inspection is, and what it found as soon as it has ended."""
+
+    def __init__(self, name: str, home: PatchFolder) -> None:
+        self._name, self._home, self._earlier = name, home, len(home.attempts())
+        self._steps, self._looked, self._is_told = Steps(f"inspect {name}", home, Lines(tell)), 0.0, False
+
+    def look(self, *, at_once: bool = False) -> None:
+        """Look once a second, or at once, and say what is new."""
+        if self._is_told or not (at_once or time.monotonic() - self._looked > LOOKS_EVERY_S):
+            return
+        self._looked = time.monotonic()
+        self._steps.look()
+        latest = self._home.attempts()[self._earlier :][-1:]
+        if latest and latest[0].has_ended() and (found := InspectingFolder(latest[0].path).read_inspection()):
+            tell(_in_words(self._name, found))
+            self._is_told = True
+
+
+def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: Rounds, ledger: Ledger) -> Mapping[str, str]:
+    """Certify what was inspected, in one process; return why a splat could not be."""
+    stale = {name: one for name, one in subjects.items() if not certifying(batch, [one]).is_fresh(batch.output)}
+    if not stale or rounds.stop():
+        return {}
+    try:
+        single.make(batch.config, certifying(batch, [*stale.values()]), rounds, "certify", ledger)
+    except SplatbatchError as error:
+        lacking = [name for name, one in stale.items() if not certifying(batch, [one]).is_fresh(batch.output)]
+        return {name: _why(name, error) for name in lacking}
+    return {}
 
 
 def inspect_wanted(batch: Batch, rounds: Rounds, ledger: Ledger) -> Afterwards | None:
@@ -118,30 +196,6 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
     parts += [f"not inspected, for want of a splat: {spell(lacking, MOST_NAMED)}"] if lacking else []
     command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
     return Afterwards("inspect", state, one_line("; ".join(parts)), command, time.time())
-
-
-def _inspected(
-    batch: Batch, task: Task | None, rounds: Rounds, how: Closely, ledger: Ledger
-) -> tuple[Inspection, bool]:
-    """Inspect the splat of a task, or of the merged scene, unless that is done, and certify it.
-
-    Returns:
-        what was found, and whether just now.
-    """
-    folder = batch.output.patch(task.name) if task else batch.output.scene
-    told = order(batch, task, measures_drop=how.measures_drop) if task else order_scene(batch)
-    made = inspecting(batch, told, folder)
-    if is_new := how.is_again or not made.is_fresh(batch.output):
-        steps = Steps(f"inspect {told.patch}", made.home(batch.output), Lines(tell))
-
-        def beat() -> None:
-            rounds.beat()
-            steps.look()
-
-        single.make(batch.config, made, replace(rounds, beat=beat), f"inspect {told.patch}", ledger)
-    if not (certificate := certifying(batch, task)).is_fresh(batch.output):
-        single.make(batch.config, certificate, rounds, f"certify {told.patch}", ledger)
-    return folder.read_inspection() or Inspection(), is_new
 
 
 def _in_words(name: str, found: Inspection) -> str:

@@ -12,7 +12,7 @@ import time
 import traceback
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -116,18 +116,27 @@ class Certifying(OfSplats):
     """Tasks that certify an inspected splat."""
 
     told: MakingSettings
-    subject: Task | None = None
-    """The task whose splat it is; None: the merged scene's."""
+    subjects: tuple[Task | None, ...] = (None,)
+    """The tasks whose splats they are; None: the merged scene's."""
     takes = "cpu"
 
     def product(self, task: Task, output: OutputFolder) -> Product:
-        """Return the certificate that would be written now, beside the one that lies there."""
-        return certificate.product(self.subject, task.setup.config, output)
+        """Return a certificate as it would be written now, one that is not fresh before all others."""
+        products = [certificate.product(one, task.setup.config, output) for one in self.subjects]
+        return next((one for one in products if not one.is_fresh), products[0])
 
     @staticmethod
     def make(batch: Batch, told: MakingSettings) -> Making:
-        """Write the certificate of what is named; of nothing: of the merged scene."""
-        certificate.certify(batch, next((task for task in batch.every if task.name in told.names), None))
+        """Write the certificates of what is named, of nothing: of the merged scene; one that fails keeps no other."""
+        subjects: list[Task | None] = [task for task in batch.every if task.name in told.names]
+        failed = list[Exception]()
+        for task in subjects or [None]:
+            try:
+                certificate.certify(batch, task)
+            except (SplatbatchError, OSError) as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
         return Making(names=told.names)
 
 
@@ -139,10 +148,11 @@ def making(batch: Batch, told: MakingSettings, home: PatchFolder | None = None) 
     return _task(batch, KINDS[told.what](_complete(batch, told), home or batch.output.following(told.what)))
 
 
-def certifying(batch: Batch, subject: Task | None) -> Task:
-    """Return the task that certifies a task's splat, once it is inspected; None: that of the merged scene."""
-    told = _complete(batch, MakingSettings("certify", names=(subject.name,) if subject else ()))
-    return _task(batch, Certifying(told, batch.output.following(told.what), subject=subject))
+def certifying(batch: Batch, subjects: Sequence[Task | None]) -> Task:
+    """Return the task that certifies splats of tasks, once they are inspected; of None alone: the merged scene's."""
+    names = tuple(subject.name for subject in subjects if subject)
+    told = _complete(batch, MakingSettings("certify", names=names))
+    return _task(batch, Certifying(told, batch.output.following(told.what), subjects=tuple(subjects)))
 
 
 def _complete(batch: Batch, told: MakingSettings) -> MakingSettings:

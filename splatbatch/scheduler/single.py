@@ -1,15 +1,16 @@
-"""One task made by itself, at the word of a command: by the loop of a batch, but what fails there is an error here."""
+"""Tasks made by themselves, at the word of a command: by the loop of a batch, but what fails there is an error here."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 
 from splatbatch.config import Config
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SceneError, SplatbatchError, TrainerError
 from splatbatch.failures.causes import spelled
 from splatbatch.files import read_tail
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.outcome import Diagnosis, Exited, Failed, Stopped
+from splatbatch.outcome import Diagnosis, Exited, Failed, Outcome, Stopped
 from splatbatch.plain_text import one_line
 from splatbatch.scheduler.loop import Runner
 from splatbatch.scheduler.rounds import Rounds
@@ -43,20 +44,56 @@ def make(config: Config, task: Task, rounds: Rounds, verb: str, ledger: Ledger =
         SplatbatchError: it could not be made: why, and where the log of its process lies.
         ExecutorError: there is no slot for it here.
     """
-    home = task.home(OutputFolder(config.output.folder))
-    before = len(home.attempts())
-    begins = f"{verb}: " if verb else ""
+    found = make_all(config, [task], rounds, {task.name: verb}, ledger)[task.name]
+    if isinstance(found, SplatbatchError):
+        raise found
+    return found
+
+
+def make_all(
+    config: Config, tasks: Sequence[Task], rounds: Rounds, verbs: Mapping[str, str], ledger: Ledger = UNWRITTEN
+) -> Mapping[str, AttemptFolder | SplatbatchError]:
+    """Make the products of tasks of a kind, as `make` does; the next stands by while one is made on a GPU.
+
+    Args:
+        config: of the batch.
+        tasks: each with a home of its own.
+        rounds: what is asked and called meanwhile.
+        verbs: by task, what begins the message of its error.
+        ledger: hears of the attempts.
+
+    Returns:
+        by task the attempt that has made it, or why it could not be made.
+
+    Raises:
+        ExecutorError: there is no slot for them here.
+    """
+    if not tasks:
+        return {}
+    output = OutputFolder(config.output.folder)
+    before = {task.name: len(task.home(output).attempts()) for task in tasks}
     limits = config.limits.model_copy(update={"free_disk_mib": 0})
-    with contextlib.closing(_executor(config, task.kind)) as executor:
+    with contextlib.closing(_executor(config, tasks[0].kind)) as executor:
         runner = Runner(config.model_copy(update={"limits": limits}), executor, ledger)
-        outcome = runner.run([task], rounds).get(task.name, Stopped(rounds.stop()))
+        outcomes = runner.run(tasks, rounds)
+    found = dict[str, AttemptFolder | SplatbatchError]()
+    for task in tasks:
+        made, begins = task.home(output).attempts(), f"{verb}: " if (verb := verbs[task.name]) else ""
+        outcome = outcomes.get(task.name, Stopped(rounds.stop()))
+        found[task.name] = _came_of(outcome, made, begins, before[task.name])
+    return found
+
+
+def _came_of(
+    outcome: Outcome, attempts: list[AttemptFolder], begins: str, before: int
+) -> AttemptFolder | SplatbatchError:
     match outcome:
         case Failed(diagnosis=why):
-            raise _failure(begins, home.attempts()[before:], why)
+            return _failure(begins, attempts[before:], why)
         case Stopped(reason=by):
-            raise SplatbatchError(f"{begins}stopped ({by}); nothing was made", "Run it again.")
+            return SplatbatchError(f"{begins}stopped ({by}); nothing was made", "Run it again.")
         case _:
-            return home.attempts()[-1]
+            return attempts[-1]
 
 
 def _executor(config: Config, kind: Kind) -> LocalExecutor:

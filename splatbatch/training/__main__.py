@@ -4,7 +4,6 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 # before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
@@ -12,7 +11,7 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
 
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.training.ending import exit_code_of
+from splatbatch.training.ending import exit_code_of, leave
 from splatbatch.training.session import STANDBY_VARIABLE, train_attempt
 
 
@@ -23,12 +22,5 @@ def main(folder: Path) -> int:
     return exit_code_of(lambda: train_attempt(AttemptFolder(folder), stands_by=stands_by, when_prepared=gc.freeze))
 
 
-def _leave(code: int) -> NoReturn:
-    """End at once: tidying up torch takes an interpreter seconds, and the kernel does it in no time."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    _leave(main(Path(sys.argv[1])))
+    leave(main(Path(sys.argv[1])))

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +25,6 @@ from splatbatch.training.gaussians import Parameters, chosen, to_parameters
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.views import Views
-from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step
@@ -35,7 +35,17 @@ LARGEST_PX = 256
 LOOK_S = 0.005
 
 
-def wait_for_go(folder: AttemptFolder, progress: Progress, open_context: Callable[[], None]) -> None:
+class Waits(Protocol):
+    """Whoever stands by: it tells of phases, and counts its time from `begin` on."""
+
+    def phase(self, name: str) -> None:
+        """Enter a phase."""
+
+    def begin(self) -> None:
+        """Count from now on."""
+
+
+def wait_for_go(folder: AttemptFolder, progress: Waits, open_context: Callable[[], None]) -> None:
     """Return when go.json is there, with its environment in force: the GPU it names is the only one CUDA will see.
 
     Raises:

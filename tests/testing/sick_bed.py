@@ -35,7 +35,7 @@ class Bed:
         return read_reconstruction(Path(self.settings.sparse))
 
     def inspect(self) -> Inspection:
-        return inspect(open_subject(self.settings, self.splat, torch.device("cpu")))
+        return inspect(open_subject(self.settings, self.splat).on(torch.device("cpu")))
 
     def with_splat(self, gaussians: Gaussians, folder: Path) -> Bed:
         write_splat(folder / "sick.ply", gaussians, 1)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from process_family import wait_until
 from scipy.ndimage import gaussian_filter, uniform_filter
 from sick_bed import SICKNESSES, Bed, is_found, made_ill
 from sick_trainings import quarry, trained
 
+from splatbatch.files import write_json
 from splatbatch.scene.patches import Patch
-from splatbatch.store.records.quality import Inspection, QualityFigure, grade
+from splatbatch.store.folders import InspectingFolder
+from splatbatch.store.records.quality import Inspection, InspectionSettings, QualityFigure, grade
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.inspection import between, limits, photographs, surface
 from splatbatch.training.inspection import subject as described
+from splatbatch.training.inspection.__main__ import run
 from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.fidelity import Fidelity, blur_of
 from splatbatch.training.inspection.inspect import inspect
@@ -89,8 +94,22 @@ def test_a_splat_is_held_against_a_blur_of_the_photographs_up_to_a_good_figure()
     assert Fidelity({}, {}).worse_db is None
 
 
+def test_what_stands_by_reads_and_decodes_before_it_goes(bed: Bed, tmp_path: Path) -> None:
+    folder = InspectingFolder(tmp_path)
+    told = InspectionSettings(**vars(bed.settings), splat=str(bed.splat), inputs="k")
+    write_json(folder.settings, told.to_record())
+    inspecting = threading.Thread(target=run, args=(folder,), kwargs={"stands_by": True})
+    inspecting.start()
+    wait_until(lambda: folder.last_progress().phase == "standby")
+    assert not folder.metrics.exists()
+    write_json(folder.go, {"gpu": None, "slot": "cpu0", "env": {}})
+    inspecting.join()
+    found = folder.read_inspection()
+    assert found is not None and found.inputs == "k" and len(found.figures) == len(limits.TABLE)
+
+
 def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
-    photo = open_subject(bed.settings, bed.splat, torch.device("cpu")).holdout[0].small
+    photo = open_subject(bed.settings, bed.splat).on(torch.device("cpu")).holdout[0].small
     blur = blur_of(photo)
     assert blur.shape == photo.pixels.shape
     assert torch.allclose(blur.mean(), photo.pixels.float().mean() / 255, atol=0.01)
@@ -98,13 +117,13 @@ def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
 
 
 def test_a_camera_moved_to_its_right_stands_there(bed: Bed) -> None:
-    view = open_subject(bed.settings, bed.splat, torch.device("cpu")).training[0].small.view
+    view = open_subject(bed.settings, bed.splat).on(torch.device("cpu")).training[0].small.view
     step = between.center_of(between.moved(view, 0.5)) - between.center_of(view)
     assert np.allclose(step, 0.5 * view.viewmat[0, :3].numpy(), atol=1e-5)
 
 
 def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
-    subject = open_subject(bed.settings, bed.splat, torch.device("cpu"))
+    subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
     errors = np.concatenate([look.errors for look in subject.looks])
     assert 0.1 < np.median(errors) < 3  # in 1/1000 of the width
     assert (surface.depths_at_points(subject).off or 0) < 0.25
@@ -118,7 +137,7 @@ def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytes
         return with_values(gaussians, values, view, options)
 
     monkeypatch.setattr(described, "with_values", count)
-    subject = open_subject(bed.settings, bed.splat, torch.device("cpu"))
+    subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
     found = inspect(subject)
     assert len(drawn) == len(subject.looks) + 2 * between.MOST_VIEWS
     illustrated(subject, found, bed.splat.parent / "pictures")
@@ -126,7 +145,7 @@ def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytes
 
 
 def test_colours_and_depths_of_one_pass_are_those_of_two(bed: Bed) -> None:
-    subject = open_subject(bed.settings, bed.splat, torch.device("cpu"))
+    subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
     look = subject.training[0]
     shown, (depths, alphas) = subject.shown(look), depth_of(subject.drawn, look.small.view, subject.options)
     colors = rasterize(subject.drawn, look.small.view, subject.options).colors

@@ -123,6 +123,7 @@ class Inspecting(Measuring):
     told: InspectionSettings
     module = "splatbatch.training.inspection"
     tries = 2
+    stands_by = True
 
     def product(self, task: Task, output: OutputFolder) -> Product:
         """Return how good the splat would be found now, beside the inspection that there is."""

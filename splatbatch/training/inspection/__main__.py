@@ -10,46 +10,69 @@ from pathlib import Path
 # before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
-from splatbatch.config import Recipe
 from splatbatch.files import append_line, write_json
 from splatbatch.store.folders import InspectingFolder
 from splatbatch.store.records.attempt import Progress
-from splatbatch.training.ending import exit_code_of
+from splatbatch.training.ending import exit_code_of, leave
 from splatbatch.training.inspection.evidence.dropping import dropped, named
 from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.inspect import STAGES, inspect
 from splatbatch.training.inspection.subject import open_subject
-from splatbatch.training.session import open_device
+from splatbatch.training.session import STANDBY_VARIABLE, open_device
+from splatbatch.training.standby import wait_for_go
+
+BEFORE, STEPS = ("load", "standby"), len(STAGES) + 1
+"""Phases before the first stage; and how many there are to count, pictures included."""
 
 
-def run(folder: InspectingFolder) -> None:
-    """Inspect the splat that an attempt's settings name.
+class Telling:
+    """Writes down which stage has begun, and after how long."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._began = path, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far, less the time that it stood by."""
+        return round(time.monotonic() - self._began, 2)
+
+    def begin(self) -> None:
+        """Count from now on: it has stood by."""
+        self._began = time.monotonic()
+
+    def phase(self, stage: str) -> None:
+        """Say that a stage begins."""
+        step = STAGES.index(stage) if stage in STAGES else 0 if stage in BEFORE else len(STAGES)
+        line = Progress(round(time.time(), 2), self.seconds, stage, step, STEPS)
+        append_line(self._path, line.to_record(), durable=False)
+
+
+def run(folder: InspectingFolder, *, stands_by: bool = False) -> None:
+    """Inspect the splat that an attempt's settings name; one that stands by reads and decodes, then waits.
 
     Raises:
         SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
     """
-    settings, began = folder.read_inspection_settings(), time.monotonic()
-
-    def tell(stage: str) -> None:
-        seconds = round(time.monotonic() - began, 2)
-        step = STAGES.index(stage) if stage in STAGES else 0 if stage == "load" else len(STAGES)
-        line = Progress(round(time.time(), 2), seconds, stage, step, len(STAGES))
-        append_line(folder.progress, line.to_record(), durable=False)
-
-    tell("load")
-    device = open_device(Recipe.model_validate(settings.recipe).training.device)
-    subject = open_subject(settings, Path(settings.splat), device)
-    found = inspect(subject, tell).aware_of(settings.warnings)
-    tell("pictures")
+    settings, telling = folder.read_inspection_settings(), Telling(folder.progress)
+    telling.phase("load")
+    opened = open_subject(settings, Path(settings.splat))
+    if stands_by:
+        wait_for_go(folder, telling, lambda: None)
+        telling.phase("load")
+    subject = opened.on(open_device(opened.recipe.training.device))
+    del opened
+    found = inspect(subject, telling.phase).aware_of(settings.warnings)
+    telling.phase("pictures")
     with contextlib.suppress(OSError):  # a full disk costs the pictures alone
         found = illustrated(subject, found, folder.pictures)
     del subject
-    seconds = round(time.monotonic() - began, 2)
+    seconds = telling.seconds
     if settings.measures_drop:
-        found = replace(found, dropped=dropped(settings, named(found), folder.path / "dropped", tell))
+        found = replace(found, dropped=dropped(settings, named(found), folder.path / "dropped", telling.phase))
     found = replace(found, patch=settings.patch, splat=settings.sha256, inputs=settings.inputs)
     write_json(folder.metrics, replace(found, attempt=folder.path.name, seconds=seconds).to_record())
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code_of(lambda: run(InspectingFolder(Path(sys.argv[1])))))
+    stands_by = os.environ.get(STANDBY_VARIABLE) == "1"
+    leave(exit_code_of(lambda: run(InspectingFolder(Path(sys.argv[1])), stands_by=stands_by)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.sightings import Sightings, read_sightings
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.reprojection import project
-from splatbatch.splats import read_splat
+from splatbatch.splats import Gaussians, read_splat
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.quality import InspectionSettings
@@ -223,8 +224,30 @@ def _frozen(gaussians: Mapping[str, Tensor]) -> Parameters:
     return {name: Parameter(value.detach(), requires_grad=False) for name, value in gaussians.items()}
 
 
-def open_subject(settings: TrainingSettings, splat: Path, device: torch.device) -> Subject:
-    """Read a splat and all that it was trained from.
+@dataclass(frozen=True)
+class Opened:
+    """A splat and all that it was trained from, in host memory: another process may still have the GPU."""
+
+    recipe: Recipe
+    gaussians: Gaussians
+    views: Views
+    model: Model
+    piece: frozenset[str]
+    is_sampled: bool
+
+    def on(self, device: torch.device) -> Subject:
+        """Return what is inspected, on the device that draws it.
+
+        Raises:
+            SceneError: no photograph shows the patch.
+        """
+        views = answered_for(self.views.to(device, "host"))
+        subject = subject_of(from_splat(self.gaussians, views.frame, device), views, self.model, self.recipe)
+        return replace(subject, piece=self.piece, is_sampled=self.is_sampled)
+
+
+def open_subject(settings: TrainingSettings, splat: Path) -> Opened:
+    """Read a splat and all that it was trained from, without touching CUDA.
 
     Raises:
         SceneError: the splat, the model or a photograph cannot be read.
@@ -237,17 +260,16 @@ def open_subject(settings: TrainingSettings, splat: Path, device: torch.device) 
     if most < num:
         model = replace(model, images=tuple(model.images[place * num // most] for place in range(most)))
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    views = decode_views(model, folders, frozenset(settings.holdout), recipe.training, tone_in(settings))
-    views = with_covered(views, covered_of(settings, whole))
+    with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are decoded, which waits for the disk
+        covering = beside.submit(covered_of, settings, whole)
+        views = decode_views(model, folders, frozenset(settings.holdout), recipe.training, tone_in(settings))
+    views = with_covered(views, covering.result())
     views = replace(views, surroundings=surroundings_of(settings, views.frame, recipe.training))
-    views = answered_for(views.to(device, "host"))
     try:
         gaussians = read_splat(splat)
     except (OSError, ValueError) as error:
         raise SceneError(f"{splat}: cannot be read ({error})", "Train the patch again.") from error
     degree = math.isqrt(gaussians.shN.shape[1] + 1) - 1  # as its file has it, which another program may have written
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"sh_degree": degree})})
-    own = from_splat(gaussians, views.frame, device)
     in_frame = Model.of(read_sightings(Path(settings.sparse)), views.frame, settings.offset)
-    subject = subject_of(own, views, in_frame, recipe)
-    return replace(subject, piece=frozenset(told.piece), is_sampled=most < num)
+    return Opened(recipe, gaussians, views, in_frame, frozenset(told.piece), most < num)
