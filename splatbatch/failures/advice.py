@@ -15,6 +15,8 @@ from splatbatch.plain_text import spell_some
 LOG = "splatbatch explain PATCH --log"
 TRY = " Try: "
 """Before what to type, in advice."""
+OR_TRY, IF_NOT = ", or try: ", ". If that is not it: "
+"""Around what takes the first suspect back: it stands before all else."""
 _OF_CHANCE = ("training.seed",)
 """Settings of which a smaller value is no weaker one."""
 _LINE = re.compile(r"line (\d+): ")
@@ -142,7 +144,7 @@ def _in_the_light_of(verdict: Diagnosis, alike: Sequence[Past], background: Back
     if not first or any(back.items() <= one.settings.items() for one in alike):
         return replace(verdict, evidence=evidence)
     advice = (
-        f"The first suspect is what is set here: {in_words(first)}. Take it back in the YAML, or try: {typed(back)}."
-        f" If that is not it: {verdict.advice}"
+        f"The first suspect is what is set here: {in_words(first)}. Take it back in the YAML{OR_TRY}{typed(back)}"
+        f"{IF_NOT}{verdict.advice}"
     )
     return replace(verdict, evidence=evidence, advice=advice)

@@ -21,7 +21,7 @@ from splatbatch.config.yaml.mistakes import Mistaken, validated
 from splatbatch.config.yaml.source import Source, nearest
 from splatbatch.errors import ConfigError
 from splatbatch.failures.allocations import JUDGES
-from splatbatch.failures.signatures import GROUP, Scope, Signature, Strength, advices, signatures_of, words_of
+from splatbatch.failures.signatures import GROUP, Scope, Signature, Strength, advice_of_causes, signatures_of, words_of
 from splatbatch.failures.words import lower
 from splatbatch.files import read_regular
 from splatbatch.supervisor.external import TooSlow, time_limit
@@ -85,7 +85,7 @@ class Entry(Section):
 
     @model_validator(mode="after")
     def _says_what_to_do(self) -> Entry:
-        if self.advice is None and self.cause not in advices():
+        if self.advice is None and self.cause not in advice_of_causes():
             raise ValueError(f"{self.cause} is a cause of your own: say in `advice` what to do")
         return self
 
@@ -126,7 +126,7 @@ def own(path: Path | None) -> tuple[Signature, ...]:
         raise ConfigError(f"failures: {error.message}", HINT) from error
     if vain := [words for at, entry in enumerate(entries) for words in _vain(f"signature.{at}.patterns", entry, tree)]:
         raise ConfigError("\n  ".join([f"failures: {path}: {len(vain)} of its patterns find nothing", *vain]), HINT)
-    return tuple(replace(one, origin=str(path)) for one in signatures_of(tree, advices()))
+    return tuple(replace(one, origin=str(path)) for one in signatures_of(tree, advice_of_causes()))
 
 
 def _vain(key: str, entry: Entry, tree: dict[str, Any]) -> Iterator[str]:

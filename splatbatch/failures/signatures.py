@@ -62,7 +62,7 @@ def shipped() -> tuple[Signature, ...]:
     return signatures_of(tomllib.loads(SHIPPED.read_text(encoding="utf-8")), {})
 
 
-def advices() -> dict[str, str]:
+def advice_of_causes() -> dict[str, str]:
     """Return what to tell the user for each cause where its signature says nothing of its own."""
     return {one.cause: one.advice for one in reversed(shipped())}
 

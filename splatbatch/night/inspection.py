@@ -67,27 +67,23 @@ def inspect_tasks(
     """
     subjects: dict[str, Task | None] = {task.name: task for task in of_patches(batch.tasks)}
     subjects |= {SCENE: None} if how.of_scene else {}
-    failed, made, stale = dict[str, str](), dict[str, Task](), dict[str, Task]()
+    failed, made = dict[str, str](), dict[str, Task]()
     for name, task in subjects.items():
         if rounds.stop():
             break
         rounds.beat()
         try:
             told = order(batch, task, measures_drop=how.measures_drop) if task else order_scene(batch)
-            one = inspecting(batch, told, _folder(batch, task))
-            if how.is_again or not one.is_fresh(batch.output):
-                stale[name] = one
+            made[name] = inspecting(batch, told, _folder(batch, task))
         except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
             failed[name] = _why(name, error)
-        else:
-            made[name] = one
+    stale = {name: one for name, one in made.items() if how.is_again or not one.is_fresh(batch.output)}
     for name, came_of in _made(batch, stale, rounds, ledger).items():
         if isinstance(came_of, Exception):
             del made[name]
             failed |= {} if rounds.stop() else {name: _why(name, came_of)}
-    for are_patches in (True, False):
-        group = {name: subjects[name] for name in made if (subjects[name] is not None) == are_patches}
-        failed |= _certified(batch, group, rounds, ledger)
+    failed |= _certified(batch, {name: one for name in made if (one := subjects[name])}, rounds, ledger)
+    failed |= _certified(batch, {name: None for name in made if subjects[name] is None}, rounds, ledger)
     inspected = [name for name in made if name not in failed]
     return {name: _folder(batch, subjects[name]).read_inspection() or Inspection() for name in inspected}, failed
 

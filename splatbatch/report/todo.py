@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from splatbatch.failures.advice import TRY
+from splatbatch.failures.advice import IF_NOT, OR_TRY, TRY
 from splatbatch.failures.causes import spelled
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Item, Report, ReportedPatch
@@ -91,7 +91,8 @@ def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
 
 def _failure(patch: ReportedPatch) -> str:
     """Return why a patch failed, and the advice; what to type stands beside it."""
-    told = _advice(patch).partition(TRY)[0].strip()
+    told, suspect, _ = _advice(patch).partition(OR_TRY)
+    told = f"{told}." if suspect else told.partition(TRY)[0].strip()
     return ": ".join(filter(None, (spelled(patch.cause), told)))
 
 
@@ -102,8 +103,9 @@ def _advice(patch: ReportedPatch) -> str:
 
 def _next_step(patch: ReportedPatch) -> str:
     """Return the first retry that the advice names; without one where to look, or that it is tried again as it is."""
-    name = shlex.quote(patch.patch)
-    steps = [step.strip().replace(f" {name}", " PATCH", 1) for step in _advice(patch).partition(TRY)[2].split("; ")]
+    name, advice = shlex.quote(patch.patch), _advice(patch)
+    typed = advice.partition(OR_TRY)[2].partition(IF_NOT)[0] or advice.partition(TRY)[2]
+    steps = [step.strip().replace(f" {name}", " PATCH", 1) for step in typed.split("; ")]
     if retry := next((step for step in steps if step.startswith("splatbatch retry ")), ""):
         return retry
     if not patch.given_up:

@@ -34,7 +34,7 @@ MADE: tuple[State, ...] = ("trained", "done")
 """What the tasks are for is there and fresh: the splat of a patch, the product of a stage."""
 MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", *MADE)
 WITH_SPLAT = ("trained", "stale")
-INSIST = "Given up until its settings, inputs or machine change; `splatbatch retry {patch}` insists."
+INSIST = " (Given up until its settings, inputs or machine change; `splatbatch retry {patch}` insists.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
             return PatchStatus(name, "refused", cause="audit", advice=reason)
         case GivenUp(reason=reason):
             failed = _ended(name, ended if isinstance(ended, AttemptEnded) else AttemptEnded(name, None, ""))
-            advice = f"{failed.advice} {INSIST.format(patch=name)}".strip()
+            advice = f"{failed.advice}{INSIST.format(patch=name)}".strip()
             earlier = _of_an_earlier_splat(condition.result, condition.why_stale)
             return replace(failed, given_up=True, cause=failed.cause or reason, advice=advice, warnings=earlier)
         case Train(reason=reason):

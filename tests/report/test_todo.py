@@ -13,7 +13,10 @@ from fake_batch import FakeBatch
 from made_output import MadeOutput
 from report_kinds import green, retried_worse
 
+from splatbatch.failures.advice import Background, advised
+from splatbatch.failures.settings import Difference
 from splatbatch.files import read_json
+from splatbatch.outcome import Diagnosis
 from splatbatch.report.facts import Attempt, CoreBox, CutScene, Report, ReportedPatch
 from splatbatch.report.todo import todo, verdict
 from splatbatch.store.layout import OutputFolder
@@ -51,6 +54,15 @@ def test_each_state_has_a_command_that_ends_it() -> None:
     to_look = {**given_up, "advice": "Look at line 4. Try: splatbatch explain p3 --log"}
     assert commands(to_look) == ["splatbatch explain p3 --log"]
     assert facts(out_of_memory).todo[0].what == "GPU memory ran out (cuda_oom): Fewer Gaussians."
+
+
+def test_what_takes_the_first_suspect_back_stands_before_all_else() -> None:
+    differs = Difference("learning_rates.means", 1e9, 0.00016)
+    verdict = Diagnosis("zero_gradients", "fail", "Nothing is learned.")
+    given = advised(verdict, Background("p1", differences=(differs,))).advice
+    (item,) = facts({"patch": "p1", "state": "failed", "cause": "zero_gradients", "advice": given}).todo
+    assert item.command == "splatbatch retry p1 --set learning_rates.means=0.00016"
+    assert item.what.endswith("learning_rates.means is 1e+09 (0.00016 in the batch). Take it back in the YAML.")
 
 
 def test_what_trains_or_will_be_trained_tonight_is_nobodys_work() -> None:
