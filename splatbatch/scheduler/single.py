@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 
 from splatbatch.config import Config
@@ -26,6 +27,8 @@ KNOWN = {
     for kind in (SplatbatchError, ConfigError, SceneError, TrainerError, ExecutorError, OutputError)
 }
 """What its exit code says then."""
+MOST_AT_ONCE, CORES_EACH = 4, 4
+"""On a GPU; and the cores of the host that each keeps busy."""
 UNWRITTEN = Ledger(None)
 """Of what is made at the word of a command."""
 
@@ -53,7 +56,9 @@ def make(config: Config, task: Task, rounds: Rounds, verb: str, ledger: Ledger =
 def make_all(
     config: Config, tasks: Sequence[Task], rounds: Rounds, verbs: Mapping[str, str], ledger: Ledger = UNWRITTEN
 ) -> Mapping[str, AttemptFolder | SplatbatchError]:
-    """Make the products of tasks of a kind, as `make` does; the next stands by while one is made on a GPU.
+    """Make the products of tasks of a kind, as `make` does.
+
+    A GPU makes several at once where their footprints are known and fit: they leave it idle for most of their time.
 
     Args:
         config: of the batch.
@@ -73,8 +78,11 @@ def make_all(
     output = OutputFolder(config.output.folder)
     before = {task.name: len(task.home(output).attempts()) for task in tasks}
     limits = config.limits.model_copy(update={"free_disk_mib": 0})
+    at_once = max(1, min(MOST_AT_ONCE, (os.cpu_count() or 1) // CORES_EACH))
+    # the loop alone packs: an executor would start MPS first, which takes as long as two inspections
+    packed = config.executor.model_copy(update={"patches_per_gpu": at_once})
     with contextlib.closing(_executor(config, tasks[0].kind)) as executor:
-        runner = Runner(config.model_copy(update={"limits": limits}), executor, ledger)
+        runner = Runner(config.model_copy(update={"limits": limits, "executor": packed}), executor, ledger)
         outcomes = runner.run(tasks, rounds)
     found = dict[str, AttemptFolder | SplatbatchError]()
     for task in tasks:

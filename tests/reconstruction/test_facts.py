@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from made_stages import TOLD
 
-from splatbatch.reconstruction.facts import GpsFit, Reconstructed
 from splatbatch.reconstruction.registration import advice, nearest, why_missing
 from splatbatch.report.page.reconstruction import reconstruction_section
 
@@ -37,16 +37,6 @@ def test_of_another_component_the_nearest_photographs_are_named() -> None:
 def test_advice_says_which_photographs_would_join_components() -> None:
     (said,) = advice({}, [["a", "b"], ["p7", "p8", "p9"]], 0.5)
     assert "3 photographs, p7 to p9" in said and "between them" in said
-
-
-TOLD = Reconstructed.from_record(
-    {
-        "given": 4, "registered": 3, "components": [3], "points": 1234, "reprojection_px": 0.5,
-        "gps": GpsFit(3, 1.2, 1.0, 2.0, 3.0).to_record(),
-        "placed": [{"name": f"{one}<b>.jpg", "at": [one, one**2, 2], "error_px": 0, "gps_m": one} for one in range(3)],
-        "missing": {"far.jpg": "no overlap"},
-    }
-)  # fmt: skip
 
 
 def test_what_is_told_names_what_is_missing_and_the_datum() -> None:

@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
+from made_stages import batch_in
 from rich.console import Console
 
-from splatbatch.config import Config, Output, Scene
-from splatbatch.files import write_json
 from splatbatch.monitor.console import in_words
 from splatbatch.monitor.table import status_view
-from splatbatch.reconstruction.plan import Camera, Made, Photograph, Plan, product_of, record_of
 from splatbatch.report.build import build
 from splatbatch.report.markdown import to_markdown
 from splatbatch.scene.patches import Patch
 from splatbatch.store.events import BatchStarted
-from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.reconstruction import Reconstructing, plan_file, reconstructing
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 from splatbatch.tasks.task import tasks_of
-
-PLAN = Plan("photos", tuple(Photograph(f"{one}.jpg", 1) for one in range(3)), (Camera(),), pairing="all")
-
-
-def batch_in(folder: Path, *done: str) -> Batch:
-    """Return a reconstruction of which some stages are done."""
-    config = Config(scene=Scene(patches=folder), output=Output(folder=folder / "reconstruction"))
-    tasks = reconstructing(config, PLAN, folder, 1, on_gpu=False)
-    file = plan_file(OutputFolder(config.output.folder), PLAN)
-    file.parent.mkdir(parents=True)
-    write_json(file, PLAN.to_record())
-    for task in tasks:
-        if isinstance(task.kind, Reconstructing) and task.name in done:
-            products = folder / "reconstruction/patches"
-            (place := product_of(products, task.name)).mkdir(parents=True)
-            (place / "part").write_bytes(b"made")
-            parts = {"part": sha256(b"made").hexdigest()}
-            write_json(record_of(products, task.name), Made(task.kind.stage.key, parts).to_record())
-    return Batch(config, tasks, every=tasks)
 
 
 def statuses_of(batch: Batch) -> tuple[PatchStatus, ...]:

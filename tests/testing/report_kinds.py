@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cut_quarry import lay_out
 from made_output import EVENING, NAN, OOM, MadeOutput, night, pictures
+from made_stages import batch_in
 
 from splatbatch.config import Recipe, Variant
 from splatbatch.files import write_json
-from splatbatch.report import write_report
+from splatbatch.report import write_facts, write_report
+from splatbatch.report.build import build
+from splatbatch.report.facts import CameraPlace, CoreBox, CutScene, ReportedSeam
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
 from splatbatch.tasks.batch import open_batch
@@ -159,6 +162,30 @@ def many(root: Path) -> Kind:
     return written(made)
 
 
+def scene_of_sixty(root: Path) -> Kind:
+    """A merged scene of ten by six patches, measured, with a step at one seam."""
+    made = begun(root)
+    places = [(column, row) for row in range(6) for column in range(10)]
+    for index in range(len(places)):
+        made.trained(f"p{index}", f"GPU {index % 4}", 300 + index % 7, 26 + index % 3)
+    cores = tuple(CoreBox(f"p{i}", (x, y), (x + 1, y + 1)) for i, (x, y) in enumerate(places))
+    cameras = tuple(CameraPlace((x + 0.5, y + 0.5)) for x, y in places)
+    seam = ReportedSeam(
+        "p0", "p1", num_views=12, color_offset=4.5, depth_step=0.03, line=((1, 0), (1, 1)), grade="step"
+    )
+    total = SceneEvaluation(total=Measured(psnr=25.0, num_photos=4))
+    found = CutScene(cores, cameras, (seam,), evaluation=total, splat=str(made.output.scene.splat))
+    report = replace(build(made.finish(), ()), scene=found)
+    return Kind(made.output, len(write_facts(report, made.output, 0, None).patches))
+
+
+def reconstruction(root: Path) -> Kind:
+    """Photographs of which one did not register."""
+    batch = batch_in(root, "features-1", "pairs", "matches-1", "mapping", "model")
+    report = write_report(batch.output, batch.names, previews_mib=0, standing=batch.standing())
+    return Kind(batch.output, len(report.patches))
+
+
 def hostile(root: Path) -> Kind:
     made = begun(root)
     made.tell(EVENING - 5, "audit", verified=True, refused={}, warnings=[EVIL, "\x1b]0;title\x07"])
@@ -185,6 +212,8 @@ KINDS: Mapping[str, Callable[[Path], Kind]] = {
     "sweep": sweep,
     "scene": scene,
     "many": many,
+    "sixty": scene_of_sixty,
+    "reconstruction": reconstruction,
     "hostile": hostile,
     "night": night_of_all,
 }

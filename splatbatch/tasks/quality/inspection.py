@@ -7,9 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.errors import SceneError
+from splatbatch.files import MIB
 from splatbatch.identity import FileFacts
+from splatbatch.scene.colmap.reconstruction import read_cameras
+from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Footprint
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
+from splatbatch.splats import read_header
 from splatbatch.store.folders import PatchFolder, SplatFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.quality import Inspection, InspectionSettings, health_rules
@@ -28,6 +32,10 @@ SCENE = "scene"
 """Stands for the merged scene where patches are named."""
 MOST_PHOTOS = 400
 """Of a scene, that are decoded at once."""
+ROOM_MIB, HOST_MIB = 512, 4000
+"""On the GPU: renderings that are kept, and torch's own; on the host: torch, the model, small photographs."""
+GAUSSIAN_BYTES, PIXEL_BYTES = 1000, 100
+"""Four copies of its values; and of a photograph that is looked at, sixteen of each channel."""
 VERSION = 5
 """Raise it when a figure is made otherwise: splats are then inspected again."""
 
@@ -134,4 +142,13 @@ class Inspecting(Measuring):
 
 def inspecting(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
     """Return the task that inspects a splat."""
-    return Inspecting(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}/inspection")
+    task = Inspecting(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}/inspection")
+    return replace(task, footprint=_footprint(told))
+
+
+def _footprint(told: InspectionSettings) -> Footprint:
+    """Return what an inspection takes: its splat drawn, and a photograph at full size with what is made of it."""
+    num = read_header(Path(told.splat)).num_gaussians
+    largest = max((one.width * one.height for one in read_cameras(Path(told.sparse)).values()), default=0)
+    gpu_mib = GPU_CONTEXT_MIB + ROOM_MIB + (num * GAUSSIAN_BYTES + largest * PIXEL_BYTES) // MIB
+    return Footprint(gpu_mib, HOST_MIB, num, "host", 0)
