@@ -17,8 +17,8 @@ from splatbatch.report.units import SIGNS, duration, photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.metrics import deciding, spell_figures
-from splatbatch.tasks.status import MADE, STATES
-from splatbatch.tasks.tally import counting
+from splatbatch.tasks.status import MADE, STATES, noun_of
+from splatbatch.tasks.tally import counting, how_many
 
 LEAST_GAIN_DB = 0.005
 """Less reads as nothing."""
@@ -142,7 +142,7 @@ def _notes(patch: ReportedPatch) -> list[Html]:
 def first_screen(report: Report, links: Mapping[str, str], scene: Html) -> Html:
     """Return the head of the page; `scene` is the merged one, if there is one."""
     beside = _map(report, links)
-    parts = [tag("section", *_todo(report.todo, links), class_="todo", aria_label="What to do")]
+    parts = [tag("section", *_todo(report, links), class_="todo", aria_label="What to do")]
     parts += [tag("section", *beside, aria_label="From above")] if beside else []
     return join([_header(report), scene, tag("div", *parts, class_="first")])
 
@@ -178,10 +178,11 @@ def _totals(report: Report) -> Iterator[tuple[str, str]]:
     attempts = [attempt for patch in patches for attempt in patch.attempts]
     yield "attempt" if len(attempts) == 1 else "attempts", str(len(attempts))
     spent = sum(attempt.seconds or 0 for attempt in attempts)
-    yield "in training processes", duration(spent)
+    yield f"in {'processes' if report.reconstruction else 'training processes'}", duration(spent)
 
 
-def _todo(items: Sequence[Item], links: Mapping[str, str]) -> Iterator[Html]:
+def _todo(report: Report, links: Mapping[str, str]) -> Iterator[Html]:
+    items = report.todo
     for kind, heading in KINDS.items():
         of_kind = [item for item in items if item.kind == kind]
         if of_kind:
@@ -190,7 +191,9 @@ def _todo(items: Sequence[Item], links: Mapping[str, str]) -> Iterator[Html]:
         if len(of_kind) > MOST_ITEMS:
             yield tag("p", f"{len(of_kind) - MOST_ITEMS} more are in report.json.", class_="quiet")
     if not items:
-        yield tag("p", "Every patch is as it should be; nothing is odd.", class_="fine")
+        noun, left = noun_of(report.patches), [patch.patch for patch in report.patches if not patch.is_made]
+        whole = f"Every {noun} is as it should be; nothing is odd."
+        yield tag("p", f"Nothing is odd; {how_many(left, noun)} still to be made." if left else whole, class_="fine")
 
 
 def _item(item: Item, links: Mapping[str, str]) -> Html:
