@@ -54,6 +54,9 @@ def _exit_code() -> int:
     return code
 
 
+OUR_FILES = "a file of the output folder, of the scene, or what the output of this command goes to"
+
+
 def _run(arguments: list[str] | None) -> Any:
     try:
         return app(arguments)
@@ -67,7 +70,7 @@ def _run(arguments: list[str] | None) -> Any:
             sys.exit(0)
         from splatbatch.files import is_out_of_space
 
-        where = error.filename if isinstance(error.filename, str) else "a file of the output folder, or of the scene"
+        where = error.filename if isinstance(error.filename, str) else OUR_FILES
         remedy = "Free space" if is_out_of_space(error) else "See to its permissions, its disk and its share"
         message = f"{where}: {error.strerror or error}"
         _end(OutputError(message, f"{remedy}, then run again: it goes on where it ended."))

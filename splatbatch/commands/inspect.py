@@ -43,7 +43,8 @@ def show(found: Found) -> None:
     for name, one in found.items():
         for figure in one.found or (QualityFigure("all within their limits"),):
             table.add_row(one_line(name), one.grade, *_row(figure))
-    console.print(table)
+    if found:
+        console.print(table)
     for letter in sorted({one.grade for one in found.values()} & GRADES.keys()):
         typer.echo(one_line(grade_in_words(letter)))
     for name, one in found.items():

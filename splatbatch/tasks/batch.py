@@ -259,7 +259,7 @@ def open_batch(
 def _opened(
     path: Path | str | None, names: Sequence[str], changes: Mapping[str, Any] | None, conditions: Sequence[str]
 ) -> Batch:
-    with _or_a_folder(names):
+    with _or_a_folder(names, "there is no folder of that name"):
         file = configuration.find_config(path)
     config = configuration.load(file)
     try:
@@ -315,8 +315,10 @@ def _of_folder(name: str, patches: Sequence[Patch]) -> str:
 
 
 @contextlib.contextmanager
-def _or_a_folder(names: Iterable[str]) -> Iterator[None]:
+def _or_a_folder(names: Iterable[str], if_none: str = "") -> Iterator[None]:
     """Say of a folder that was named where patches are that it is one, and what to do with it.
+
+    `if_none` is what is said of the first name where no folder was named.
 
     Raises:
         FolderNamed: one is.
@@ -326,6 +328,8 @@ def _or_a_folder(names: Iterable[str]) -> Iterator[None]:
         yield
     except ConfigError as error:
         folder = next((Path(name) for name in names if is_folder(Path(name))), None)
+        if folder is None and if_none and (first := next(iter(names), "")):
+            raise ConfigError(f"{error.message}; {first}: {if_none}", error.hint) from error
         if folder is None:
             raise
         raise _folder_named(folder) from error
