@@ -94,6 +94,18 @@ def test_a_splat_is_held_against_a_blur_of_the_photographs_up_to_a_good_figure()
     assert Fidelity({}, {}).worse_db is None
 
 
+def test_a_splat_that_its_device_does_not_hold_is_drawn_view_by_view_and_found_the_same(
+    bed: Bed, sound: Inspection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surface, "AT_ONCE", 1000)
+    monkeypatch.setattr(described, "AT_ONCE", 1000)
+    subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"), room=0)
+    shares = [float(subject._met(look.small.view).double().mean()) for look in subject.looks]
+    assert not subject.is_held and 0 < min(shares) < 1
+    values = [[figure.value or 0.0 for figure in one.figures] for one in (inspect(subject), sound)]
+    assert values[0] == pytest.approx(values[1], rel=1e-3, abs=1e-4)
+
+
 def test_what_stands_by_reads_and_decodes_before_it_goes(bed: Bed, tmp_path: Path) -> None:
     folder = InspectingFolder(tmp_path)
     told = InspectionSettings(**vars(bed.settings), splat=str(bed.splat), inputs="k")

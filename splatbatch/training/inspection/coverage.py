@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from splatbatch.training.inspection.between import center_of
-from splatbatch.training.inspection.subject import Floats, Subject
+from splatbatch.training.inspection.subject import AT_ONCE, Floats, Subject
 
 Mask = NDArray[np.bool_]
 SEEN = "seen"
@@ -86,11 +86,12 @@ def _grid(points: Floats) -> tuple[Floats, Floats, float]:
 def _seen(subject: Subject, surface: Floats) -> Mask:
     """Return which training photographs have each place of the surface in their picture, [n, I]."""
     if SEEN not in subject.found:
-        there, found = torch.from_numpy(surface).to(subject.own["means"].device), []
-        for look in subject.training:
-            pixels, depths = look.photo.view.project(there)
-            found.append((depths > 0) & look.photo.view.shows(pixels))
-        subject.found[SEEN] = torch.stack(found, dim=1).cpu().numpy()
+        found = []
+        for part in torch.split(torch.from_numpy(surface), AT_ONCE):
+            there = part.to(subject.device)
+            falls = [(look.photo.view, *look.photo.view.project(there)) for look in subject.training]
+            found.append(torch.stack([(depths > 0) & view.shows(at) for view, at, depths in falls], dim=1).cpu())
+        subject.found[SEEN] = torch.cat(found).numpy()
     seen: Mask = subject.found[SEEN]
     return seen
 

@@ -24,17 +24,19 @@ from splatbatch.scene.colmap.sightings import Sightings, read_sightings
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.reprojection import project
 from splatbatch.splats import Gaussians, read_splat
+from splatbatch.splats.blocks import SIGMAS
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.quality import InspectionSettings
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.surroundings import surroundings_of
 from splatbatch.training.evaluation.covered import covered_of
-from splatbatch.training.gaussians import Parameters, from_splat
+from splatbatch.training.gaussians import Parameters, chosen, from_splat
 from splatbatch.training.photos.frame import Frame
 from splatbatch.training.photos.views import Folders, Photo, Views, decode_views, with_covered
 from splatbatch.training.rendering.rasterize import with_values
 from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.scene.store import may_be_seen
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,6 +46,10 @@ MOST_POINTS = 60_000
 """Points of the model that are looked at, evenly taken."""
 MOST_KEPT = 100
 """Renderings that are kept, of 2.9 MB each: what several figures look at is drawn once."""
+AT_ONCE = 1 << 21
+"""Gaussians that are projected at once: with what that takes in between 0.3 GB."""
+COPIES, SHARE = 3, 0.5
+"""Of a splat's bytes: what drawing all of it takes; and of the free memory of a GPU, what it may take."""
 FAINTEST = 1e-6
 NEEDLE = 12.0
 """Times its second axis that the longest axis of a needle measures; a disc is none."""
@@ -84,7 +90,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Subject:
-    """A splat in the frame that it was trained in, and what there is to hold it against."""
+    """A splat in the frame that it was trained in, and what there is to hold it against.
+
+    One that its GPU does not hold lies in host memory, and each view is drawn of what it may show.
+    """
 
     own: Parameters
     drawn: Parameters
@@ -98,6 +107,8 @@ class Subject:
     """Held-out photographs that were taken side by side."""
     is_sampled: bool = False
     """There are more photographs than these."""
+    is_held: bool = True
+    """The device that draws holds all Gaussians."""
     found: dict[str, Any] = field(default_factory=dict)
     """What is dear and asked for twice, by its name."""
     _shown: dict[str, Shown] = field(default_factory=dict)
@@ -114,12 +125,37 @@ class Subject:
     @torch.inference_mode()
     def shown_from(self, view: View) -> Shown:
         """Return what a view shows."""
-        depths = (self.drawn["means"] * view.viewmat[2, :3]).sum(dim=1) + view.viewmat[2, 3]
-        values = torch.cat([depths[:, None], self.marks], dim=1)
-        rendering, drawn = with_values(self.drawn, values, view, self.options)
+        met = self._met(view)
+        gaussians, marks = (self.drawn, self.marks) if met is None else (self.part(met), self.marks[met])
+        depths = (gaussians["means"] * view.viewmat[2, :3]).sum(dim=1) + view.viewmat[2, 3]
+        values = torch.cat([depths[:, None], marks.to(depths)], dim=1)
+        rendering, drawn = with_values(gaussians, values, view, self.options)
         alphas = rendering.alphas[..., 0]
         far, needles, giants = drawn.unbind(dim=-1)
         return Shown(rendering.colors, alphas, far / alphas.clamp_min(FAINTEST), needles, giants)
+
+    def part(self, which: Tensor) -> Parameters:
+        """Return the splat's own Gaussians of a mask [N], on the device that draws."""
+        return _frozen({name: value.to(self.device) for name, value in chosen(self.own, which).items()})
+
+    def _met(self, view: View) -> Tensor | None:
+        """Return which Gaussians a view may show, [N]; None: all lie where they are drawn."""
+        if self.is_held:
+            return None
+        means, reach = (torch.split(values, AT_ONCE) for values in (self.own["means"], self._reach))
+        found = [may_be_seen(m.to(self.device), r.to(self.device), view) for m, r in zip(means, reach, strict=True)]
+        met = torch.cat(found).to(self.own["means"].device)
+        met[0] |= not bool(met.any())  # not every rasteriser takes none at all
+        return met
+
+    @cached_property
+    def _reach(self) -> Tensor:
+        return SIGMAS * self.own["scales"].amax(dim=1).exp()
+
+    @property
+    def device(self) -> torch.device:
+        """The device that draws."""
+        return self.looks[0].small.view.viewmat.device
 
     @cached_property
     def marks(self) -> Tensor:
@@ -235,15 +271,24 @@ class Opened:
     piece: frozenset[str]
     is_sampled: bool
 
-    def on(self, device: torch.device) -> Subject:
+    def on(self, device: torch.device, room: int | None = None) -> Subject:
         """Return what is inspected, on the device that draws it.
+
+        Args:
+            device: that draws.
+            room: bytes that the splat may take there; None: a share of what is free.
 
         Raises:
             SceneError: no photograph shows the patch.
         """
         views = answered_for(self.views.to(device, "host"))
-        subject = subject_of(from_splat(self.gaussians, views.frame, device), views, self.model, self.recipe)
-        return replace(subject, piece=self.piece, is_sampled=self.is_sampled)
+        if room is None and device.type == "cuda":
+            room = int(SHARE * torch.cuda.mem_get_info(device)[0])
+        needed = COPIES * sum(values.nbytes for values in vars(self.gaussians).values())
+        is_held = room is None or needed <= room or bool(views.surroundings.backdrop)
+        home = device if is_held else torch.device("cpu")
+        subject = subject_of(from_splat(self.gaussians, views.frame, home), views, self.model, self.recipe)
+        return replace(subject, piece=self.piece, is_sampled=self.is_sampled, is_held=is_held)
 
 
 def open_subject(settings: TrainingSettings, splat: Path) -> Opened:

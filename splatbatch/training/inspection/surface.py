@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from splatbatch.training.gaussians import chosen
-from splatbatch.training.inspection.subject import Floats, Look, Subject
+from splatbatch.training.inspection.subject import AT_ONCE, Floats, Look, Subject
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.spread import spread
 
@@ -91,7 +90,7 @@ def _medians(points: NDArray[np.int64], errors: Floats) -> Iterator[float]:
 @torch.inference_mode()
 def fronts(subject: Subject) -> Fronts:
     """Return what stands in front of the points that photographs see."""
-    means = subject.own["means"].double()
+    means = subject.own["means"]
     num_front, num_seen = means.new_zeros((2, len(means)), dtype=torch.int64)
     covers = {}
     for look in subject.looks:
@@ -104,6 +103,12 @@ def fronts(subject: Subject) -> Fronts:
 
 def standing_in_front(means: Tensor, look: Look) -> tuple[Tensor, Tensor]:
     """Return which Gaussians have their centre in a picture, and which of them are nearer than all points around."""
+    found = [_in_front(part.to(look.small.view.viewmat.device).double(), look) for part in torch.split(means, AT_ONCE)]
+    seen, front = (torch.cat(parts).to(means.device) for parts in zip(*found, strict=True))
+    return seen, front
+
+
+def _in_front(means: Tensor, look: Look) -> tuple[Tensor, Tensor]:
     view = look.small.view
     pixels, depths = view.project(means)
     seen = (depths > 0) & view.shows(pixels, BESIDE)
@@ -133,6 +138,6 @@ def _cells(pixels: Tensor) -> tuple[Tensor, Floats]:
 def _cover(subject: Subject, look: Look, front: Tensor) -> float:
     if not bool(front.any()):
         return 0.0
-    rendering = rasterize(chosen(subject.own, front), look.small.view, replace(subject.options, sh_degree=0))
+    rendering = rasterize(subject.part(front), look.small.view, replace(subject.options, sh_degree=0))
     y, x = look.cells()
     return float(rendering.alphas[..., 0].cpu().numpy()[y, x].mean()) if len(y) else 0.0

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from splatbatch.files import write_whole
 from splatbatch.store.records.quality import Inspection, QualityFigure
-from splatbatch.training.gaussians import chosen
 from splatbatch.training.inspection import between, consistency, shapes, surface
 from splatbatch.training.inspection.subject import Look, Shown, Subject
 from splatbatch.training.rendering.rasterize import rasterize
@@ -131,10 +130,10 @@ def _depth(subject: Subject, look: Look) -> Pixels:
 
 def _front(subject: Subject, look: Look) -> Pixels:
     """Return the photograph, and what stands before its points alone."""
-    _, front = surface.standing_in_front(subject.own["means"].double(), look)
+    _, front = surface.standing_in_front(subject.own["means"], look)
     if not bool(front.any()):
         return np.concatenate([_photo(look), np.zeros_like(_photo(look))], axis=1)
-    colors = rasterize(chosen(subject.own, front), look.small.view, subject.options).colors
+    colors = rasterize(subject.part(front), look.small.view, subject.options).colors
     return np.concatenate([_photo(look), _bytes(colors)], axis=1)
 
 
