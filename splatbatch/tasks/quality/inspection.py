@@ -36,7 +36,7 @@ ROOM_MIB, HOST_MIB = 512, 4000
 """On the GPU: renderings that are kept, and torch's own; on the host: torch, the model, small photographs."""
 GAUSSIAN_BYTES, PIXEL_BYTES = 1000, 100
 """Four copies of its values; and of a photograph that is looked at, sixteen of each channel."""
-VERSION = 5
+VERSION = 6
 """Raise it when a figure is made otherwise: splats are then inspected again."""
 
 

@@ -38,7 +38,10 @@ class Pair:
     one: Look
     other: Look
     error_deg: float
-    """Between the rotation that the renderings say and the cameras' own."""
+    """Between the rotation that the renderings say and the cameras' own, beyond what the photographs are off.
+
+    Of 80 x 60 pixels they are off by 3 degrees.
+    """
     found: Registered | None
 
 
@@ -76,8 +79,9 @@ def _registered(subject: Subject) -> Consistency:
         if isinstance(drawn, str):
             pairs.append(Pair(one, other, UNREGISTERED_DEG, None))
         else:
-            error = min(_angle(drawn.rotation, one.small.view, other.small.view), UNREGISTERED_DEG)
-            pairs.append(Pair(one, other, error, drawn))
+            views = one.small.view, other.small.view
+            error = max(_angle(drawn.rotation, *views) - _angle(photos.rotation, *views), 0.0)
+            pairs.append(Pair(one, other, min(error, UNREGISTERED_DEG), drawn))
         if len(pairs) == MOST_PAIRS:
             break
     return Consistency(tuple(pairs), "" if pairs else why)
