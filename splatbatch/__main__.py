@@ -1,5 +1,17 @@
-"""`python -m splatbatch` is the command line."""
+"""`python -m splatbatch`, or `splatbatch`, is the command line."""
 
-from splatbatch.cli import main
+from typing import Any
 
-main()
+from splatbatch import bytecode
+
+
+def main() -> Any:
+    """Run the command line; what it imports is compiled but once."""
+    bytecode.keep()
+    from splatbatch import cli
+
+    return cli.main()
+
+
+if __name__ == "__main__":
+    main()

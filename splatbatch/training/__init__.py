@@ -1,5 +1,5 @@
 """Our trainer, in a process of its own: the only code that imports torch."""
 
-from splatbatch.training import bytecode
+from splatbatch import bytecode
 
 bytecode.keep()

@@ -1,7 +1,7 @@
-"""Bytecode of what a training imports, kept where nobody else keeps it: compiling torch's sources takes two seconds.
+"""Bytecode of what our programs import, kept where nobody else keeps it: compiling torch's sources takes two seconds.
 
-Every attempt is a new process. In containers torch often lies there as sources alone: PYTHONDONTWRITEBYTECODE is set,
-or its folder cannot be written to, and each attempt would compile them again.
+Every command and every attempt is a new process. In containers packages often lie there as sources alone:
+PYTHONDONTWRITEBYTECODE is set, or their folder cannot be written to, and each process would compile them again.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""Where the bytecode of what a training imports is kept."""
+"""Where the bytecode of what our programs import is kept."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def bare(tmp_path: Path) -> Path:
 
 def run(bare: Path, **environment: str) -> list[Path]:
     """Import a training's package and torch in a process of its own, and return the bytecode of torch in the cache."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     paths = {"PYTHONPATH": f"{bare}:{root}", "XDG_CACHE_HOME": str(bare / "cache")}
     done = subprocess.run(
