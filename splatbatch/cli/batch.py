@@ -161,6 +161,10 @@ def train(
 
         detach.see_no_workers(set_)
         return detach.detach(config, all_named(patches, patch), only, verify=not no_verify)
+    if not dry_run:
+        from splatbatch.commands.ahead import load_training
+
+        load_training(config)
     from splatbatch.commands import train
 
     if dry_run:

@@ -18,7 +18,7 @@ SUPERVISOR = "splatbatch.supervisor"
 FORK_SERVER = "splatbatch.supervisor.fork_server"
 ROOM = 4096
 """Bytes of a path (limits.h, PATH_MAX), for which the server's command line keeps room."""
-ANSWER_S = 10.0
+ANSWER_S = 30.0
 """So long a server may take to answer, its imports included."""
 LOOK_S = 0.005
 
@@ -64,7 +64,7 @@ class Supervisors:
     """Starts them. One server serves as long as it answers; its death is no supervisor's."""
 
     def __init__(self) -> None:
-        self._server: _Server | None = None
+        self._server: _Server | None = _AHEAD.pop() if _AHEAD else None
         self._is_given_up = sys.platform != "linux"
 
     def start(self, folder: AttemptFolder) -> Child:
@@ -101,10 +101,10 @@ class _Server:
     channel: socket.socket
 
     @staticmethod
-    def start() -> _Server:
+    def start(*programs: str) -> _Server:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
-            process = _start(FORK_SERVER, " " * ROOM, stdin=its.fileno(), dies_by=signal.SIGKILL)
+            process = _start(FORK_SERVER, " " * ROOM, *programs, stdin=its.fileno(), dies_by=signal.SIGKILL)
         ours.settimeout(ANSWER_S)
         return _Server(process, ours)
 
@@ -122,14 +122,25 @@ class _Server:
         self.process.wait()
 
 
+_AHEAD: list[_Server] = []
+"""One that somebody has started who has no supervisors yet."""
+
+
+def start_ahead(*programs: str) -> None:
+    """Start the server of this process now; it loads what attempts are known to run while other things are done."""
+    if sys.platform == "linux" and not _AHEAD:
+        with suppress(OSError):
+            _AHEAD.append(_Server.start(*programs))
+
+
 def _start_plainly(folder: AttemptFolder) -> Child:
     return _start(SUPERVISOR, str(folder.path), stdin=subprocess.DEVNULL, dies_by=signal.SIGTERM)
 
 
-def _start(module: str, argument: str, stdin: int, dies_by: int) -> subprocess.Popen[bytes]:
+def _start(module: str, *arguments: str, stdin: int, dies_by: int) -> subprocess.Popen[bytes]:
     me = os.getpid()
     return subprocess.Popen(
-        [sys.executable, "-m", module, argument],
+        [sys.executable, "-m", module, *arguments],
         stdin=stdin,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -1,13 +1,13 @@
-"""`python -m splatbatch.supervisor.fork_server <blanks>`: has imported all that a supervisor needs, and forks them.
+"""`python -m splatbatch.supervisor.fork_server <blanks> PROGRAM…`: has imported what supervisors need, and forks them.
 
 Whoever started it sends paths of attempt folders through stdin, a socket, one at a time; the supervisor of each answers
 with its number. It is then as if started as a program: a child of that very parent, in a session of its own, without
-any descriptor of the server, under its own command line. It outlives the server.
+any descriptor of the server, under its own command line. It outlives the server. Programs are loaded, too: what they
+are to do begins at once.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import signal
@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from splatbatch import processes
 from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.supervisor import loaded
 from splatbatch.supervisor.watch import supervise
 
 SUPERVISOR = "splatbatch.supervisor"
@@ -62,7 +63,7 @@ def _become_supervisor(path: str, parent: int, gate: int) -> NoReturn:
         os.read(gate, 1)
         os.close(gate)
         if _introduced(path, parent):
-            code = supervise(AttemptFolder(Path(path)))
+            code = supervise(AttemptFolder(Path(path)), loaded.spare())
     finally:
         os._exit(code)
 
@@ -70,7 +71,7 @@ def _become_supervisor(path: str, parent: int, gate: int) -> NoReturn:
 def _introduced(path: str, parent: int) -> bool:
     """Leave everything of the server's behind; return whether somebody counts on us now."""
     os.setsid()
-    if os.getppid() != parent or not _entitle((sys.executable, "-m", SUPERVISOR, path)):
+    if os.getppid() != parent or not loaded.entitle((sys.executable, "-m", SUPERVISOR, path)):
         os.write(CHANNEL, NONE_MADE)
         return False
     processes.die_with_parent(signal.SIGTERM, parent)
@@ -81,18 +82,8 @@ def _introduced(path: str, parent: int) -> bool:
     return True
 
 
-def _entitle(argv: tuple[str, ...]) -> bool:
-    """Put another command line where /proc shows ours, that a supervisor is known by; return whether it has room."""
-    title = b"\0".join(map(os.fsencode, argv)) + b"\0"
-    # proc(5): fields 48 and 49, arg_start and arg_end
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    start, end = int(fields[45]), int(fields[46])
-    if not start or end - start < len(title):
-        return False
-    ctypes.memmove(start, title.ljust(end - start, b"\0"), end - start)
-    return True
-
-
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt, OSError):
-        serve(os.getppid())
+        parent = os.getppid()
+        loaded.load(sys.argv[2:])
+        serve(parent)

@@ -26,6 +26,7 @@ from splatbatch.store.records.attempt import ExitFacts, Go, Heartbeat, Start
 from splatbatch.supervisor import external
 from splatbatch.supervisor.host_monitor import HostMonitor
 from splatbatch.supervisor.job import Job, read_job
+from splatbatch.supervisor.loaded import Spare
 from splatbatch.supervisor.log import BoundedLog, Secrets
 
 FENCED = 75  # sysexits.h, EX_TEMPFAIL: somebody else runs this attempt
@@ -42,18 +43,23 @@ IDLE_SHARE = 0.01
 """Who uses less than this share of one CPU does nothing: an idle viewer wakes up now and then."""
 
 
-def supervise(folder: AttemptFolder) -> int:
-    """Run the job in `folder` to its end; return 0 if the process exited with 0, 75 if another supervisor has it."""
+def supervise(folder: AttemptFolder, spare: Spare | None = None) -> int:
+    """Run the job in `folder` to its end; return 0 if the process exited with 0, 75 if another supervisor has it.
+
+    A spare process runs it if it has loaded the program; else it is dismissed.
+    """
     job = read_job(folder)
     stop = StopRequest()
     if job is None or not _claim(folder):
+        if spare:
+            spare.dismiss()
         return FENCED
     job.group = control_group.make(processes.start_ticks(os.getpid()))
     _introduce(folder, job.group)
     processes.adopt_orphans()
     processes.raise_file_limit()
     host = HostMonitor(folder, job.spec.gpu)
-    end = _run_all(folder, job, stop, host)
+    end = _run_all(folder, job, stop, host, spare)
     control_group.end(job.group)
     host.look()
     _tell(folder, host.facts(end, stood_by=job.spec.standby), stop)
@@ -93,9 +99,9 @@ def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopRequest) -> None:
             time.sleep(1.0)
 
 
-def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor) -> Exit:
+def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor, spare: Spare | None) -> Exit:
     """Run the command, then the one that makes a splat of what it left, if it left all it should; then measure that."""
-    end = _run(folder, job, stop, host)
+    end = _run(folder, job, stop, host, spare)
     then = external.what_follows(job, end)
     after = _run(folder, then, stop, host) if then else Exited(0)
     end = end if after == Exited(0) else after
@@ -104,7 +110,7 @@ def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonit
     return end
 
 
-def _run(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor) -> Exit:
+def _run(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor, spare: Spare | None = None) -> Exit:
     try:
         log = BoundedLog(folder.log)
     except OSError as error:
@@ -113,16 +119,24 @@ def _run(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor) 
     os.set_blocking(output, False)
     with suppress(OSError, AttributeError):  # the larger it is, the less a talkative process waits for us
         fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    process = _start(folder, job, inlet)
+    process = _start(folder, job, inlet, spare)
     os.close(inlet)
     if isinstance(process, NotStarted):
         return process
     return _Watch(folder, job, process, output, log, stop, host).until_the_end()
 
 
-def _start(folder: AttemptFolder, job: Job, output: int) -> subprocess.Popen[bytes] | NotStarted:
+def _start(
+    folder: AttemptFolder, job: Job, output: int, spare: Spare | None
+) -> subprocess.Popen[bytes] | Spare | NotStarted:
     me = os.getpid()
     argv = job.spec.argv
+    env = {**os.environ, **job.spec.env, processes.MARKER: job.spec.key or str(folder.path)}
+    cwd = (job.watch and job.watch.cwd) or folder.path
+    if spare and spare.begin(argv, env, Path(cwd), output, job.group):
+        return spare
+    if spare:
+        spare.dismiss()
     if not argv:
         return NotStarted(f"{folder.job}: names no command")
 
@@ -136,8 +150,8 @@ def _start(folder: AttemptFolder, job: Job, output: int) -> subprocess.Popen[byt
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd=(job.watch and job.watch.cwd) or folder.path,
-            env={**os.environ, **job.spec.env, processes.MARKER: job.spec.key or str(folder.path)},
+            cwd=cwd,
+            env=env,
             start_new_session=True,
             preexec_fn=before_exec,  # noqa: PLW1509 - one thread here
         )
@@ -151,7 +165,7 @@ class _Watch:
 
     folder: AttemptFolder
     job: Job
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Spare
     output: int  # its stdout and stderr: our end of the pipe
     log: BoundedLog
     stop: StopRequest

@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 # before torch is imported: segments that grow leave no gaps behind as the number of Gaussians changes
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
@@ -22,5 +23,10 @@ def main(folder: Path) -> int:
     return exit_code_of(lambda: train_attempt(AttemptFolder(folder), stands_by=stands_by, when_prepared=gc.freeze))
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Train the attempt that the command line names, and end."""
     leave(main(Path(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    run()

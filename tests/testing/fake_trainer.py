@@ -75,8 +75,10 @@ def resolution_of(patch: Patch, recipe: Recipe) -> dict[str, Any]:
 
 def install() -> None:
     from splatbatch import trainers
+    from splatbatch.machine import supervisors
 
     trainers.TRAINERS["gsplat"] = FakeTrainer
+    supervisors.start_ahead = lambda *_: None  # nothing of ours will run
 
 
 def splat_of(num: int) -> Gaussians:

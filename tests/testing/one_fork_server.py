@@ -35,7 +35,7 @@ class Shared:
     close = end
 
 
-def shared() -> Shared:
+def shared(*_programs: str) -> Shared:
     """Return the server of this process; another one where that has died."""
     if (server := _started()).process.poll() is not None:
         _started.cache_clear()

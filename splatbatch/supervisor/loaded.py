@@ -1,0 +1,155 @@
+"""A program that a fork server has loaded begins in milliseconds, in a process as fresh as one started by its name.
+
+The first thing that a supervisor does is to fork such a process: it knows nothing yet, and waits to be told what to
+run. It is a child of the supervisor, in a session of its own, and dies with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from splatbatch import processes
+from splatbatch.machine import control_group
+
+MOST_BYTES = 1 << 20
+"""Of what one is told: its command, its environment."""
+BEGUN_S = 10.0
+ADDED: dict[str, str] = {}
+"""What programs have added to their environment as they were loaded."""
+
+
+def load(programs: Sequence[str]) -> None:
+    """Import programs; one that cannot be imported is started by its name later, and tells why.
+
+    What a program adds to its environment is that of its processes alone.
+    """
+    environment = dict(os.environ)
+    for program in programs:
+        with suppress(Exception):
+            importlib.import_module(f"{program}.__main__")
+    ADDED.update({name: value for name, value in os.environ.items() if name not in environment})
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+@dataclass
+class Spare:
+    """A process that has loaded programs, and runs none yet; polled as a `subprocess.Popen` is."""
+
+    pid: int
+    channel: socket.socket
+    _ended: int | None = None
+
+    def begin(self, argv: Sequence[str], env: dict[str, str], cwd: Path, output: int, group: Path | None) -> bool:
+        """Let it run a command, its streams into `output`; False: it is none of those that are loaded, or it is gone.
+
+        Returns once it is as a process that was started by its name.
+        """
+        if not _is_loaded(argv) or not cwd.is_dir():
+            return False
+        told = {"argv": argv, "env": env, "cwd": str(cwd), "group": group and str(group)}
+        with suppress(OSError):
+            self.channel.settimeout(BEGUN_S)
+            socket.send_fds(self.channel, [json.dumps(told).encode()], [output])
+            return bool(self.channel.recv(1))
+        return False
+
+    def poll(self) -> int | None:
+        """Return how it ended; None while it runs."""
+        if self._ended is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._ended = os.waitstatus_to_exitcode(status) if pid else None
+        return self._ended
+
+    def dismiss(self) -> None:
+        """End it: it is not needed."""
+        processes.send(signal.SIGKILL, [self.pid])
+        while self.poll() is None:
+            time.sleep(0.001)
+        self.channel.close()
+
+
+def spare() -> Spare | None:
+    """Fork a process that waits to be told what to run; None where nothing is loaded."""
+    if not any(_is_loaded((sys.executable, "-m", name.removesuffix(".__main__"))) for name in list(sys.modules)):
+        return None
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    me = os.getpid()
+    if (pid := os.fork()) == 0:
+        ours.close()
+        _wait_and_run(its, me)
+    its.close()
+    return Spare(pid, ours)
+
+
+def _is_loaded(argv: Sequence[str]) -> bool:
+    return len(argv) > 2 and tuple(argv[:2]) == (sys.executable, "-m") and hasattr(_program(argv[2]), "run")
+
+
+def _program(name: str) -> object:
+    return sys.modules.get(f"{name}.__main__")
+
+
+def _wait_and_run(channel: socket.socket, parent: int) -> NoReturn:
+    code = 1
+    try:
+        processes.die_with_parent(signal.SIGKILL, parent)
+        os.setsid()
+        data, streams, _, _ = socket.recv_fds(channel, MOST_BYTES, 1)
+        if data:
+            told = json.loads(data)
+            _become(told["argv"], told["env"], streams[0])
+            control_group.enter(Path(told["group"]) if told["group"] else None)
+            os.chdir(told["cwd"])
+            channel.send(b"1")
+            os.closerange(3, processes.MOST_FILES)
+            _program(told["argv"][2]).run()  # type: ignore[attr-defined]
+    except BaseException as error:  # noqa: BLE001 - nothing of the supervisor's may run on in here
+        code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+        if not isinstance(error, SystemExit):
+            traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def _become(argv: list[str], env: dict[str, str], output: int) -> None:
+    """Take on a command line, an environment and streams, where /proc shows them, too."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        os.dup2(output, number)
+        stream.reconfigure(write_through=True)  # type: ignore[union-attr]  # as PYTHONUNBUFFERED has it
+    os.environ.clear()
+    os.environ.update(ADDED | env)  # copies: what lies where the first environment lay is read by nobody now
+    sys.argv = [argv[2], *argv[3:]]
+    processes.raise_file_limit()
+    entitle(argv)
+    entitle([f"{processes.MARKER}={env.get(processes.MARKER, '')}"], first_field=47)
+
+
+def entitle(words: Sequence[str], first_field: int = 45) -> bool:
+    """Put words where /proc shows our command line, or from field 47 our environment; return whether there is room.
+
+    Fields of /proc/<pid>/stat, counted behind the command's name: arg_start, arg_end, env_start, env_end in proc(5).
+    """
+    title = b"\0".join(map(os.fsencode, words)) + b"\0"
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[first_field]), int(fields[first_field + 1])
+    if not start or end - start < len(title):
+        return False
+    ctypes.memmove(start, title.ljust(end - start, b"\0"), end - start)
+    return True
