@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from splatbatch.splats import offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import EarlierSplat, TrainingSettings
+from splatbatch.training import cuda
 from splatbatch.training.border.answered import answered_for
 from splatbatch.training.border.cover import covered
 from splatbatch.training.border.surroundings import as_trained, surroundings_of, why_alone
@@ -87,15 +89,17 @@ def train_attempt(
     settings = folder.read_settings()
     recipe = Recipe.model_validate(settings.recipe)
     progress = Progress(folder.progress, recipe.training.max_steps)
-    prepared = prepare(settings, recipe, progress)
+    prepared = prepare(settings, recipe, progress, has_gpu=not stands_by)
     if stands_by:
         wait_for_go(folder, progress, lambda: open_ahead(prepared))
     when_prepared()
     train_prepared(folder, prepared, progress)
 
 
-def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> Prepared:
+def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress, *, has_gpu: bool = False) -> Prepared:
     """Read, decode and compute all that needs no GPU, without touching CUDA: another process may still train on it.
+
+    An attempt that has its GPU already opens its CUDA context beside that.
 
     Raises:
         SplatbatchError: no points, unusable photographs, or something imported here has touched CUDA.
@@ -104,10 +108,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
     # what is large here has threads of its own; torch's, of several attempts at once, wait for one another: 11 s for 1
     torch.set_num_threads(1)
     progress.phase("start")
-    compiling = Compiling()
-    if training.device != "cpu" and torch.version.cuda:
-        compiling = for_training(recipe)
-        _load_kernels(training.kernels)
+    compiling, opening = _begin_beside(recipe, has_gpu=has_gpu)
 
     progress.phase("load")
     whole = read_reconstruction(Path(settings.sparse), tracks=True)
@@ -115,29 +116,51 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress) -> P
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
     reconstruction = as_trained(shifted(whole, settings.offset), settings, training)
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are decoded, which waits for the disk
+    with ThreadPoolExecutor(max_workers=1) as beside:  # while all else is read, which waits for the disk
         covering = beside.submit(covered_of, settings, whole)
         views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
+        progress.found(find_repeats(views.training))
+        views = replace(views, surroundings=surroundings_of(settings, views.frame, training))
+        gaussians = _within_reach(first_values(reconstruction.points, views.frame, training), views, settings)
+        views = replace(views, content=content_of(views.training, recipe))
     views = with_covered(views, covering.result())
-    for warning in (*views.warnings, *filter(None, [why_not_covered(views)])):
+    for warning in (*views.warnings, *filter(None, [why_not_covered(views), why_alone(settings, training)])):
         progress.warn(warning)
-    progress.found(find_repeats(views.training))
-    views = replace(views, surroundings=surroundings_of(settings, views.frame, training))
-    gaussians = _within_reach(first_values(reconstruction.points, views.frame, training), views, settings)
-    if warning := why_alone(settings, training):
-        progress.warn(warning)
-    if torch.cuda.is_initialized() and not was_touched:  # type: ignore[no-untyped-call]
+    if torch.cuda.is_initialized() and not was_touched and not has_gpu:  # type: ignore[no-untyped-call]
         raise TrainerError("CUDA was touched by the preparation, which may run beside the training of another patch")
     extent = extent_of(len(reconstruction.points), reconstruction.images, reconstruction.cameras)
-    extent = replace(extent, stored=stored_photographs(folders.images)[1])
+    extent = replace(
+        extent,
+        stored=stored_photographs(folders.images)[1],
+        num_points=len(gaussians["means"]),
+        num_behind=views.surroundings.num_behind,
+    )
     resume = Path(settings.resume) if settings.resume else None
-    extent = replace(extent, num_points=len(gaussians["means"]), num_behind=views.surroundings.num_behind)
     settled = recipe.settled(extent.num_points)
     gaussians = covered(gaussians, views.surroundings.cover, settled.training.cap())
     who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
-    views = replace(views, content=content_of(views.training, recipe))
+    opening.join()
     of_settings = (settings.offset, resume, settings.earlier)
     return Prepared(settled, views, gaussians, extent, *of_settings, who, compiling)
+
+
+def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[Compiling, Thread]:
+    """Have our kernels compiled, and the CUDA context opened where the GPU is ours, while photographs are read."""
+    compiling = Compiling()
+    if recipe.training.device != "cpu" and torch.version.cuda:
+        compiling = for_training(recipe)
+        _load_kernels(recipe.training.kernels)
+
+    def open_context() -> None:
+        with contextlib.suppress(Exception):  # whoever needs what cannot be had says so
+            if has_gpu and recipe.training.device != "cpu" and torch.cuda.is_available():
+                number = torch.zeros(1, device="cuda")
+                compiling.wait()
+                cuda.serves(number, recipe.training)
+
+    opening = Thread(target=open_context, daemon=True)
+    opening.start()
+    return compiling, opening
 
 
 def _within_reach(first: dict[str, Tensor], views: Views, settings: TrainingSettings) -> dict[str, Tensor]:

@@ -8,7 +8,9 @@ photographs' frequency content that this size can show. Before refining ends the
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -85,7 +87,8 @@ def contents(photos: Sequence[Photo]) -> dict[int, float]:
     factors = [factor for factor in FACTORS if smallest // factor >= SMALLEST_PX]
     if not factors:
         return {}
-    shares = torch.stack([_shares(photo.target(), factors) for photo in sample]).mean(dim=0)
+    with ThreadPoolExecutor(min(len(sample), os.cpu_count() or 1)) as pool:
+        shares = torch.stack(list(pool.map(lambda photo: _shares(photo.target(), factors), sample))).mean(dim=0)
     return dict(zip(factors, shares.tolist(), strict=True))
 
 
