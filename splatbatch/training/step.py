@@ -77,5 +77,4 @@ class Step:
         as_taken = None if photo.tone is None else target
         if photo.tone is not None:
             target = even(colors, target, photo.tone, photo.view.K, kernels)
-        seen, target = masked(colors, target, photo.valid())
-        return on_gpu(seen, target, training.ssim_lambda, kernels, as_taken)
+        return on_gpu(colors, target, training.ssim_lambda, kernels, as_taken, photo.valid())

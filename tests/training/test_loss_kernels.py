@@ -53,6 +53,21 @@ def test_what_is_brighter_than_clipped_bytes_learns_less(kernels: OnCpu) -> None
     assert torch.allclose(gradients[1], torch.where(is_brighter, CLIPPED_COUNTS * gradients[0], gradients[0]))
 
 
+def test_what_a_mask_hides_is_equal_and_learns_nothing(kernels: OnCpu) -> None:
+    torch.manual_seed(0)
+    render, photo = torch.rand(29, 41, 3), torch.randint(0, 256, (29, 41, 3)).to(torch.uint8)
+    mask = torch.rand(29, 41) > 0.3
+    mask[:12, :15] = False
+    leaves = [render.clone().requires_grad_(), render.double().requires_grad_()]
+    ours = photometric_loss(leaves[0], photo, 0.2, kernels, mask=mask)
+    expected = loss.photometric_loss(*loss.masked(leaves[1], photo, mask), 0.2)
+    (ours + expected).backward()
+    assert float(ours.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert leaves[0].grad is not None and leaves[1].grad is not None
+    assert not leaves[0].grad[~mask].any()
+    assert float((leaves[0].grad - leaves[1].grad).norm() / leaves[1].grad.norm()) <= 1e-5
+
+
 def test_ssim_is_that_of_float64(kernels: OnCpu) -> None:
     torch.manual_seed(0)
     render, photo = torch.rand(21, 53, 3), torch.randint(0, 256, (21, 53, 3)).to(torch.uint8)

@@ -22,27 +22,30 @@ from splatbatch.training.loss import C1, C2, CLIPPED, CLIPPED_COUNTS, WINDOW_PX,
 from splatbatch.training.photos.tones import num_coefficients
 
 Comparison, Evening = struct("Comparison"), struct("Evening")
-STRIP_THREADS, STRIP_ROWS, WARP = constant("STRIP_THREADS"), constant("STRIP_ROWS"), constant("WARP")
+STRIP_THREADS, STRIP_ROWS, SLOPE_ROWS, WARP = map(constant, ("STRIP_THREADS", "STRIP_ROWS", "SLOPE_ROWS", "WARP"))
 
 
 def photometric_loss(
-    render: Tensor, photo: Tensor, ssim_lambda: float, kernels: Kernels, as_taken: Tensor | None = None
+    render: Tensor,
+    photo: Tensor,
+    ssim_lambda: float,
+    kernels: Kernels,
+    as_taken: Tensor | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """The loss of a rendering `[H, W, 3]` against a photo `[H, W, 3]`, uint8 or float32 in [0, 1].
 
     `as_taken`: the bytes [H, W, 3] of a photograph that was evened; where they are clipped and the rendering is
-    brighter, it learns less: see `training.photos.tones`.
+    brighter, it learns less: see `training.photos.tones`. `mask` [H, W], bool: as `training.loss.masked` has it.
     """
-    taken = None if as_taken is None else as_taken.contiguous()
-    loss: Tensor = _Photometric.apply(render.contiguous(), photo.contiguous(), taken, ssim_lambda, kernels)
+    taken, mask = (None if one is None else one.contiguous() for one in (as_taken, mask))
+    loss: Tensor = _Photometric.apply(render.contiguous(), photo.contiguous(), taken, mask, ssim_lambda, kernels)
     return loss
 
 
 def ssim(render: Tensor, photo: Tensor, kernels: Kernels) -> Tensor:
     """Mean SSIM, [], of the same images; in less memory than `training.loss.ssim` takes."""
-    _, (_, similarity) = _compared(render.contiguous(), photo.contiguous(), kernels)
-    mean: Tensor = similarity / render.numel()
-    return mean
+    return _compared(render.contiguous(), photo.contiguous(), (0.0, 1.0), kernels)[1]
 
 
 def even(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor, kernels: Kernels) -> Tensor:
@@ -62,41 +65,42 @@ def even(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor, kernels: Kerne
 class _Photometric(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        render, photo, taken, ssim_lambda, kernels = inputs
-        slopes, sums = _compared(render, photo, kernels)
-        ctx.save_for_backward(render, photo, taken, slopes)
-        ctx.ssim_lambda, ctx.kernels = ssim_lambda, kernels
-        l1, similarity = sums / render.numel()
-        loss: Tensor = (1 - ssim_lambda) * l1 + ssim_lambda * (1 - similarity)
-        return loss
+        render, photo, taken, mask, ssim_lambda, kernels = inputs
+        ctx.shares, ctx.kernels = (1 - ssim_lambda, -ssim_lambda), kernels
+        slopes, loss = _compared(render, photo, ctx.shares, kernels, mask)
+        ctx.save_for_backward(render, photo, taken, mask, slopes)
+        value: Tensor = loss + ssim_lambda
+        return value
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        render, photo, taken, slopes = ctx.saved_tensors
+        render, photo, taken, mask, slopes = ctx.saved_tensors
         v_render, upstream = torch.empty_like(render), gradients[0].contiguous()
-        comparison = _comparison(render, photo, slopes, upstream=upstream, v_render=v_render, taken=taken)
-        comparison.l1_share = (1 - ctx.ssim_lambda) / render.numel()
-        comparison.ssim_share = -ctx.ssim_lambda / render.numel()
-        _launch("compare_backward", comparison, photo, ctx.kernels)
-        return v_render, None, None, None, None
+        comparison = _comparison(
+            render, photo, slopes, ctx.shares, upstream=upstream, v_render=v_render, taken=taken, mask=mask
+        )
+        _launch("compare_backward", comparison, photo, SLOPE_ROWS, ctx.kernels)
+        return v_render, None, None, None, None, None
 
 
-def _compared(render: Tensor, photo: Tensor, kernels: Kernels) -> tuple[Tensor, Tensor]:
-    """Return SSIM's slopes in its three blurs of the rendering [3, H, W, 3], and the sums of |x - y| and SSIM [2]."""
-    num_warps = _num_blocks(render) * STRIP_THREADS // WARP
-    slopes, sums = render.new_empty(3, *render.shape), render.new_empty(2, num_warps)
-    _launch("compare", _comparison(render, photo, slopes, sums=sums), photo, kernels)
-    return slopes, sums.sum(1)
+def _compared(
+    render: Tensor, photo: Tensor, shares: tuple[float, float], kernels: Kernels, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return SSIM's slopes in its three blurs of the rendering [3, H, W, 3], and the means of L1 and SSIM by shares."""
+    num_warps = _num_blocks(render, STRIP_ROWS) * STRIP_THREADS // WARP
+    slopes, sums = render.new_empty(3, *render.shape), render.new_empty(num_warps)
+    _launch("compare", _comparison(render, photo, slopes, shares, sums=sums, mask=mask), photo, STRIP_ROWS, kernels)
+    return slopes, sums.sum()
 
 
-def _num_blocks(render: Tensor) -> int:
+def _num_blocks(render: Tensor, rows: int) -> int:
     height, width, channels = render.shape
-    return -(-height // STRIP_ROWS) * -(-width * channels // STRIP_THREADS)
+    return -(-height // rows) * -(-width * channels // STRIP_THREADS)
 
 
-def _launch(name: str, comparison: Structure, photo: Tensor, kernels: Kernels) -> None:
+def _launch(name: str, comparison: Structure, photo: Tensor, rows: int, kernels: Kernels) -> None:
     kind = "floats" if photo.is_floating_point() else "bytes"
-    kernels.launch(f"{name}_{kind}", _num_blocks(photo) * STRIP_THREADS, comparison)
+    kernels.launch(f"{name}_{kind}", _num_blocks(photo, rows) * STRIP_THREADS, comparison)
 
 
 @cache
@@ -104,7 +108,9 @@ def _weights() -> tuple[float, ...]:
     return tuple(window(torch.float64, torch.device("cpu")).tolist())
 
 
-def _comparison(render: Tensor, photo: Tensor, slopes: Tensor, **others: Tensor | None) -> Structure:
+def _comparison(
+    render: Tensor, photo: Tensor, slopes: Tensor, shares: tuple[float, float], **others: Tensor | None
+) -> Structure:
     height, width, channels = render.shape
     tensors = {"render": render, "photo": photo, "slopes": slopes, **others}
     return Comparison(
@@ -112,6 +118,8 @@ def _comparison(render: Tensor, photo: Tensor, slopes: Tensor, **others: Tensor 
         weights=(ctypes.c_float * WINDOW_PX)(*_weights()),
         C1=C1,
         C2=C2,
+        l1_share=shares[0] / render.numel(),
+        ssim_share=shares[1] / render.numel(),
         clipped=CLIPPED,
         clipped_counts=CLIPPED_COUNTS,
         width=width * channels,

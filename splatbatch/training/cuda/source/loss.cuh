@@ -3,21 +3,22 @@
 //
 // A thread goes down a column of values. In each row it blurs across, eleven values and their products, and adds that to
 // the eleven rows below and above that are under way; the one that is complete then is finished on the spot. So nothing
-// that is blurred across goes to memory: a step takes 727 us instead of 760 with four kernels in Triton that keep it
-// there, and 20 MiB less (p1 of caliterra, 200,000 Gaussians, 995 x 748, H200).
+// that is blurred across goes to memory. SSIM asks for the sum of both squares alone: four blurs instead of five.
 #pragma once
-#include "device.cuh"
+#include "vectors.cuh"
 
 constexpr int TAPS = 11;
 constexpr int STRIP_THREADS = 128;  // columns of values
-constexpr int STRIP_ROWS = 23;      // so that, with ten more, they are three times eleven
+constexpr int STRIP_ROWS = 34;      // so that, with ten more, they are four times eleven;
+constexpr int SLOPE_ROWS = 23;      // and three times
 
 struct Comparison {
     const float* render;         // [H, W, 3]
     const void* photo;           // [H, W, 3], uint8 or float
     const unsigned char* taken;  // [H, W, 3], what an evened photo was made from; null: it was not
+    const bool* mask;            // [H, W], true where a pixel counts; null: everywhere
     float* slopes;               // [3, H, W, 3]: SSIM's in the blurs of x, x^2 and x y
-    float* sums;                 // [2, warps]: of |x - y| and of SSIM
+    float* sums;                 // [warps]: of |x - y| and SSIM, by their shares
     const float* upstream;       // []
     float* v_render;             // [H, W, 3]
     float weights[TAPS];
@@ -31,32 +32,59 @@ DEVICE float photo_at(const Comparison& of, int place) {
     return BYTES ? static_cast<const unsigned char*>(of.photo)[place] * (1.0f / 255) : static_cast<const float*>(of.photo)[place];
 }
 
-// Blurs NUM values across, at a row: `at` gives them for a place.
-template <int NUM, typename At>
-DEVICE void blur_across(const Comparison& of, int row, int column, float* blurred, At at) {
-#pragma unroll
-    for (int i = 0; i < NUM; ++i) blurred[i] = 0.0f;
-    if (row < 0 || row >= of.height) return;
-#pragma unroll
-    for (int tap = 0; tap < TAPS; ++tap) {
-        const int near = column + 3 * (tap - TAPS / 2);
-        if (near < 0 || near >= of.width) continue;
-        float values[NUM];
-        at(row * of.width + near, values);
-#pragma unroll
-        for (int i = 0; i < NUM; ++i) blurred[i] = fmaf(of.weights[tap], values[i], blurred[i]);
-    }
+DEVICE bool counts_at(const Comparison& of, int place) { return of.mask == nullptr || of.mask[place / 3]; }
+
+// The rendering and the photo at a place; where it does not count they are equal: an L1 of 0 and an SSIM of 1.
+struct alignas(8) Pair {
+    float x, y;
+};
+
+template <bool BYTES>
+DEVICE Pair pair_at(const Comparison& of, int place) {
+    const float x = of.render[place];
+    return {x, counts_at(of, place) ? photo_at<BYTES>(of, place) : x};
 }
 
-// Blurs NUM values in both directions, at STRIP_ROWS rows from `first`, and hands each row's to `finish`.
-template <int NUM, typename At, typename Finish>
-DEVICE void blur(const Comparison& of, int first, int column, At at, Finish finish) {
+// What the taps of a warp's 32 columns read.
+constexpr int HALF = 3 * (TAPS / 2);
+constexpr int NEAR = 32 + 2 * HALF;
+
+// Blurs NUM values in both directions, at ROWS rows from `first`, and hands each row's to `finish`. `load` gives
+// what lies at a place, and `expand` the values of that: a warp keeps the former of a row for all of its taps.
+template <typename Raw, int NUM, int ROWS, typename Load, typename Expand, typename Finish>
+DEVICE void blur(const Comparison& of, int first, int column, Load load, Expand expand, Finish finish) {
+    __shared__ Raw shared[STRIP_THREADS / 32][2][NEAR];
+    const int lane = threadIdx.x % 32;
+    Raw(*near)[NEAR] = shared[threadIdx.x / 32];
+    Raw next[2];
+    const auto fetch = [&](int row) {
+        for (int i = 0; i < 2; ++i) {
+            const int from = column - HALF + 32 * i;
+            next[i] = {};
+            if (row >= 0 && row < of.height && from >= 0 && from < of.width) next[i] = load(row * of.width + from);
+        }
+    };
+    const auto keep = [&](Raw* to) {
+        to[lane] = next[0];
+        if (lane + 32 < NEAR) to[lane + 32] = next[1];
+        __syncwarp();
+    };
+    fetch(first - TAPS / 2);
+    keep(near[0]);
     float under_way[TAPS][NUM];  // rows that are, by their number modulo 11: all of this is unrolled
-    for (int base = 0; base < STRIP_ROWS + TAPS - 1; base += TAPS) {
+    for (int base = 0; base < ROWS + TAPS - 1; base += TAPS) {
 #pragma unroll
         for (int j = 0; j < TAPS; ++j) {
-            float across[NUM];
-            blur_across<NUM>(of, first - TAPS / 2 + base + j, column, across, at);
+            const Raw* own = near[(base + j) % 2] + lane;
+            fetch(first - TAPS / 2 + base + j + 1);
+            float across[NUM] = {};
+#pragma unroll
+            for (int tap = 0; tap < TAPS; ++tap) {
+                float values[NUM];
+                expand(own[3 * tap], values);
+#pragma unroll
+                for (int i = 0; i < NUM; ++i) across[i] = fmaf(of.weights[tap], values[i], across[i]);
+            }
 #pragma unroll
             for (int k = 0; k < TAPS; ++k) {
                 float* sums = under_way[(j - k + TAPS) % TAPS];
@@ -64,15 +92,11 @@ DEVICE void blur(const Comparison& of, int first, int column, At at, Finish fini
                 for (int i = 0; i < NUM; ++i)
                     sums[i] = k == 0 ? of.weights[0] * across[i] : fmaf(of.weights[k], across[i], sums[i]);
             }
+            keep(near[(base + j + 1) % 2]);  // which all lanes have read, in the row before
             const int row = first + base + j - (TAPS - 1);
-            if (base + j >= TAPS - 1 && row < of.height) finish(row, under_way[(j + 1) % TAPS]);
+            if (base + j >= TAPS - 1 && row < of.height && column < of.width) finish(row, under_way[(j + 1) % TAPS]);
         }
     }
-}
-
-DEVICE float warp_sum(float value) {
-    for (int by = 16; by != 0; by /= 2) value += __shfl_xor_sync(0xffffffffu, value, by);
-    return value;
 }
 
 template <bool BYTES>
@@ -82,51 +106,43 @@ DEVICE void measure(const Comparison& of) {
     const int first = blockIdx.x / blocks_across * STRIP_ROWS;
     const size_t plane = static_cast<size_t>(of.width) * of.height;
     float apart = 0.0f, alike = 0.0f;
-    if (column < of.width) {
-        const auto both = [&](int place, float* values) {
-            const float x = of.render[place], y = photo_at<BYTES>(of, place);
-            values[0] = x, values[1] = y, values[2] = x * x, values[3] = y * y, values[4] = x * y;
-        };
-        blur<5>(of, first, column, both, [&](int row, const float* blurred) {
-            const float x = blurred[0], y = blurred[1];
-            const float a = 2 * x * y + of.C1, b = 2 * (blurred[4] - x * y) + of.C2, c = x * x + y * y + of.C1;
-            const float d = blurred[2] - x * x + blurred[3] - y * y + of.C2;
-            const float ssim = a * b / (c * d), of_product = 2 * a / (c * d), of_square = -ssim / d;
-            const int place = row * of.width + column;
-            of.slopes[place] = 2 * y * b / (c * d) - 2 * x * ssim / c - 2 * x * of_square - y * of_product;
-            of.slopes[plane + place] = of_square;
-            of.slopes[2 * plane + place] = of_product;
-            apart += fabsf(of.render[place] - photo_at<BYTES>(of, place));
-            alike += ssim;
-        });
-    }
-    apart = warp_sum(apart), alike = warp_sum(alike);
-    if (threadIdx.x % 32 == 0) {
-        const int strips = (of.height + STRIP_ROWS - 1) / STRIP_ROWS, per_block = STRIP_THREADS / 32;
-        const int warp = blockIdx.x * per_block + threadIdx.x / 32;
-        of.sums[warp] = apart;
-        of.sums[blocks_across * strips * per_block + warp] = alike;
-    }
+    const auto both = [&](int place) { return pair_at<BYTES>(of, place); };
+    const auto products = [](const Pair& at, float* values) {
+        values[0] = at.x, values[1] = at.y, values[2] = fmaf(at.x, at.x, at.y * at.y), values[3] = at.x * at.y;
+    };
+    blur<Pair, 4, STRIP_ROWS>(of, first, column, both, products, [&](int row, const float* blurred) {
+        const float x = blurred[0], y = blurred[1], squares = x * x + y * y;
+        const float a = 2 * x * y + of.C1, b = 2 * (blurred[3] - x * y) + of.C2;
+        const float c = squares + of.C1, d = blurred[2] - squares + of.C2, one = 1.0f / (c * d);
+        const float ssim = a * b * one, of_product = 2 * a * one, of_square = -ssim * c * one;
+        const int place = row * of.width + column;
+        of.slopes[place] = 2 * (y * b - x * ssim * d) * one - 2 * x * of_square - y * of_product;
+        of.slopes[plane + place] = of_square;
+        of.slopes[2 * plane + place] = of_product;
+        const Pair own = pair_at<BYTES>(of, place);
+        apart += fabsf(own.x - own.y);
+        alike += ssim;
+    });
+    const float loss = warp_sum(of.l1_share * apart + of.ssim_share * alike);
+    if (threadIdx.x % 32 == 0) of.sums[(blockIdx.x * STRIP_THREADS + threadIdx.x) / 32] = loss;
 }
 
 template <bool BYTES>
 DEVICE void derive(const Comparison& of) {
     const int blocks_across = (of.width + STRIP_THREADS - 1) / STRIP_THREADS;
     const int column = blockIdx.x % blocks_across * STRIP_THREADS + threadIdx.x;
-    const int first = blockIdx.x / blocks_across * STRIP_ROWS;
+    const int first = blockIdx.x / blocks_across * SLOPE_ROWS;
     const size_t plane = static_cast<size_t>(of.width) * of.height;
-    if (column >= of.width) return;
     const float upstream = *of.upstream;
-    const auto slopes = [&](int place, float* values) {
-        for (int i = 0; i < 3; ++i) values[i] = of.slopes[i * plane + place];
-    };
-    blur<3>(of, first, column, slopes, [&](int row, const float* blurred) {
+    const auto slopes = [&](int place) { return make_float3(of.slopes[place], of.slopes[plane + place], of.slopes[2 * plane + place]); };
+    const auto same = [](const float3& at, float* values) { values[0] = at.x, values[1] = at.y, values[2] = at.z; };
+    blur<float3, 3, SLOPE_ROWS>(of, first, column, slopes, same, [&](int row, const float* blurred) {
         const int place = row * of.width + column;
-        const float x = of.render[place], y = photo_at<BYTES>(of, place);
+        const auto [x, y] = pair_at<BYTES>(of, place);
         const float sign = x > y ? 1.0f : x < y ? -1.0f : 0.0f;
         const float slope = blurred[0] + 2 * x * blurred[1] + y * blurred[2];
         const bool is_brighter = of.taken != nullptr && of.taken[place] >= of.clipped && x > y;
-        const float counts = is_brighter ? of.clipped_counts : 1.0f;
+        const float counts = !counts_at(of, place) ? 0.0f : is_brighter ? of.clipped_counts : 1.0f;
         of.v_render[place] = upstream * counts * (of.l1_share * sign + of.ssim_share * slope);
     });
 }

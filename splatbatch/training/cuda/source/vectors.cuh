@@ -1,4 +1,4 @@
-// Vectors of three, and rotations by quaternions.
+// Vectors of three, sums over a warp, and rotations by quaternions.
 #pragma once
 #include "device.cuh"
 
@@ -9,6 +9,11 @@ DEVICE float3 load3(const float* from) { return make_float3(from[0], from[1], fr
 DEVICE void store3(float* to, float3 a) { to[0] = a.x, to[1] = a.y, to[2] = a.z; }
 DEVICE float clamped(float x, float least, float most) { return fminf(fmaxf(x, least), most); }
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+DEVICE float warp_sum(float value) {
+    for (int by = 16; by != 0; by /= 2) value += __shfl_xor_sync(0xffffffffu, value, by);
+    return value;
+}
 
 // A rotation's columns, from a quaternion of any length.
 struct Axes {
