@@ -47,7 +47,7 @@ def train(
     chosen = islice(shuffled(views.training, training.seed), start, None)
     photos = prefetch(Pyramid(sizes).over(chosen, start), gaussians["means"].device)
     for step in evaluator.early.steps(one_step, sizes, start):
-        movers.step_begins(step, gaussians)
+        movers.step_begins(step, gaussians, capacity.entries)
         photo = movers.without(next(photos))
         if (growth := sizes.factor(max(start, step - 1)) / sizes.factor(step)) > 1:
             capacity.resize(growth**2)

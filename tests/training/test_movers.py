@@ -13,7 +13,7 @@ from torch import Tensor
 
 from splatbatch.scene.patches import Patch
 from splatbatch.training.photos import movers
-from splatbatch.training.photos.movers import CELL_PX, Compared, alone, grown, large
+from splatbatch.training.photos.movers import CELL_PX, Cells, Compared, alone, grown, large, middles
 from splatbatch.training.rendering.view import View
 
 HEIGHT, WIDTH = 12, 16
@@ -38,25 +38,29 @@ def with_block(value: float, left: int = 6) -> Tensor:
     return off
 
 
+def found(one: Compared, others: list[Compared]) -> Tensor:
+    return alone(one.off, Cells.of([one, *others]).seen_from(0, middles(PLANE, one.view)))
+
+
 def test_what_one_photograph_alone_shows_is_found() -> None:
-    cells = alone(seen_from(0, with_block(0.3)), PLANE, [seen_from(x, usual()) for x in (-1, 1, 2)])
+    cells = found(seen_from(0, with_block(0.3)), [seen_from(x, usual()) for x in (-1, 1, 2)])
     assert torch.equal(cells, with_block(1.0) == 1)
 
 
 def test_what_all_photographs_are_wrong_about_is_not() -> None:
     others = [seen_from(x, with_block(0.3, left=6 - int(x))) for x in (-1, 1, 2)]  # the same place, seen from aside
-    assert not alone(seen_from(0, with_block(0.3)), PLANE, others).any()
+    assert not found(seen_from(0, with_block(0.3)), others).any()
 
 
 def test_what_fewer_than_two_others_show_is_no_ones_to_judge() -> None:
-    assert not alone(seen_from(0, with_block(0.3)), PLANE, [seen_from(1, usual())]).any()
+    assert not found(seen_from(0, with_block(0.3)), [seen_from(1, usual())]).any()
     away = [seen_from(1, usual()), *(seen_from(x, usual()) for x in (100, -100))]
-    assert not alone(seen_from(0, with_block(0.3)), PLANE, away).any()
+    assert not found(seen_from(0, with_block(0.3)), away).any()
 
 
 def test_pixels_that_a_mask_hides_judge_nothing() -> None:
     hidden = [seen_from(x, usual(torch.nan)) for x in (-1, 1, 2)]
-    assert not alone(seen_from(0, with_block(0.3)), PLANE, hidden).any()
+    assert not found(seen_from(0, with_block(0.3)), hidden).any()
     assert not large(usual(torch.nan) > 0).any()
 
 

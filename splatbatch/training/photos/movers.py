@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -53,6 +54,8 @@ class Compared:
 
     view: View  # of the small picture
     off: Tensor  # [h, w]; NaN where pixels do not count
+    num_entries: Tensor | None = None
+    """Of its tile lists, []."""
 
     @property
     def center(self) -> Tensor:
@@ -70,27 +73,36 @@ class Movers:
         self._steps = {round(share * max_steps) for share in LOOKS}
         self._cells: dict[str, Tensor] = {}  # by photograph, [h, w] bool, true where something stood
 
-    def step_begins(self, step: int, gaussians: Parameters) -> None:
-        """Compare photographs with what is learned where that is due before this step."""
+    def step_begins(self, step: int, gaussians: Parameters, capacity: int | None = None) -> None:
+        """Compare photographs with what is learned where that is due before this step; see `look`."""
         if step in self._steps:
-            self.look(gaussians)
+            self.look(gaussians, capacity)
 
     @torch.no_grad()
-    def look(self, gaussians: Parameters) -> None:
-        """Compare all photographs with their renderings: what is found now is left out, and nothing else."""
+    def look(self, gaussians: Parameters, capacity: int | None = None) -> None:
+        """Compare all photographs with their renderings: what is found now is left out, and nothing else.
+
+        Pictures are drawn one after the other and fetched at once; cells are few, and looked at on the CPU.
+
+        Args:
+            gaussians: what is learned.
+            capacity: of tile lists, so that nothing waits for a GPU in between; None: whatever it takes.
+        """
         drawn = self._surroundings.drawn_with(gaussians)
-        compared = [self._compared(drawn, photo) for photo in self._photos]
-        centers = torch.stack([one.center for one in compared])
+        compared = [self._compared(drawn, photo, capacity) for photo in self._photos]
+        here = _on_cpu(compared)
+        if capacity is not None and any(int(one.num_entries or 0) > capacity for one in here):
+            return self.look(gaussians)
+        cells_of_all = Cells.of(here)
+        off = [large(one.off > LEAST) for one in here]
+        suspects = [index for index, is_off in enumerate(off) if is_off.any()]
+        places = _fetched([self._places(drawn, compared[index].view, capacity) for index in suspects])
         self._cells = {}
-        for photo, one in zip(self._photos, compared, strict=True):
-            is_off = large(one.off > LEAST)
-            if not is_off.any():
-                continue
-            near = (centers - one.center).norm(dim=1).argsort(stable=True)[1 : 1 + OTHERS].tolist()
-            depths, _ = depth_of(drawn, one.view, self._options)
-            cells = grown(large(is_off & alone(one, depths, [compared[other] for other in near])))
+        for index, place in zip(suspects, places, strict=True):
+            cells = grown(large(off[index] & alone(here[index].off, cells_of_all.seen_from(index, place))))
             if cells.any() and cells.float().mean() <= MOST:
-                self._cells[photo.name] = cells
+                self._cells[self._photos[index].name] = cells.to(compared[index].off.device)
+        return None
 
     def without(self, photo: Photo) -> Photo:
         """Return a photograph, of any size, without the pixels that are left out."""
@@ -117,38 +129,94 @@ class Movers:
         """Leave out what a checkpoint says."""
         self._cells = dict(state)
 
-    def _compared(self, drawn: Mapping[str, Tensor], photo: Photo) -> Compared:
+    def _compared(self, drawn: Mapping[str, Tensor], photo: Photo, capacity: int | None) -> Compared:
         factor = math.ceil(math.sqrt(photo.view.width * photo.view.height / MOST_PIXELS))
         small = shrink(photo, factor) if factor > 1 else photo
-        colors, target = small.to_compare(rasterize(drawn, small.view, self._options).colors)
+        rendering = rasterize(drawn, small.view, self._options, capacity)
+        colors, target = small.to_compare(rendering.colors)
         off = (colors - (target if small.tone is not None else target / 255)).movedim(-1, 0)
         valid = small.valid()
         off = off if valid is None else torch.where(valid, off, torch.nan)
-        return Compared(small.view, avg_pool2d(off, CELL_PX).abs().amax(dim=0))
+        return Compared(small.view, avg_pool2d(off, CELL_PX).abs().amax(dim=0), rendering.info.get("num_entries"))
+
+    def _places(self, drawn: Mapping[str, Tensor], view: View, capacity: int | None) -> Tensor:
+        depths, _ = depth_of(drawn, view, self._options, capacity)
+        return middles(depths, view)
 
 
-def alone(one: Compared, depths: Tensor, others: Sequence[Compared]) -> Tensor:
-    """Return in which cells a photograph of such depths, [H, W], is further off than others are there, [h, w] bool."""
-    middles = slice(CELL_PX // 2, None, CELL_PX)
-    height, width = one.off.shape
-    places = places_of(depths, one.view)[middles, middles][:height, :width].float()  # [h, w, 3]
-    seen = [_off_at(other, places) for other in others]
+def middles(depths: Tensor, view: View) -> Tensor:
+    """Return where the middles of the whole cells of a view lie whose pixels have such depths, [h, w, 3]."""
+    each = slice(CELL_PX // 2, None, CELL_PX)
+    height, width = view.height // CELL_PX, view.width // CELL_PX
+    return places_of(depths, view)[each, each][:height, :width].float()
+
+
+def _on_cpu(compared: Sequence[Compared]) -> list[Compared]:
+    """Return what was compared, waited for once."""
+    views = _fetched([torch.cat((one.view.viewmat.flatten(), one.view.K.flatten())) for one in compared])
+    offs = _fetched([one.off for one in compared])
+    counted = _fetched([one.num_entries for one in compared if one.num_entries is not None])
+    nums: Sequence[Tensor | None] = counted or [None] * len(compared)
+    return [
+        Compared(View(view[:16].view(4, 4), view[16:].view(3, 3), one.view.width, one.view.height), off, num)
+        for one, view, off, num in zip(compared, views, offs, nums, strict=True)
+    ]
+
+
+def _fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return tensors in host memory, fetched at once."""
+    if not tensors:
+        return []
+    parts = torch.cat([one.reshape(-1) for one in tensors]).cpu()
+    ends = list(accumulate(one.numel() for one in tensors))
+    return [parts[end - one.numel() : end].view(one.shape) for end, one in zip(ends, tensors, strict=True)]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What was compared of all photographs, side by side."""
+
+    off: Tensor  # [photographs, h, w] of the largest, NaN beyond their own
+    viewmats: Tensor  # [photographs, 4, 4]
+    Ks: Tensor  # [photographs, 3, 3]
+    near: Tensor  # [photographs, OTHERS at most], the nearest first
+
+    @classmethod
+    def of(cls, compared: Sequence[Compared]) -> Cells:
+        """Lay them side by side."""
+        height, width = (max(one.off.shape[axis] for one in compared) for axis in (0, 1))
+        off = torch.full((len(compared), height, width), torch.nan)
+        for index, one in enumerate(compared):
+            off[index, : one.off.shape[0], : one.off.shape[1]] = one.off
+        centers = torch.stack([one.center for one in compared])
+        near = torch.stack([(centers - center).norm(dim=1).argsort(stable=True)[1 : 1 + OTHERS] for center in centers])
+        viewmats, Ks = (torch.stack([getattr(one.view, name) for one in compared]) for name in ("viewmat", "K"))
+        return cls(off, viewmats, Ks, near)
+
+    def seen_from(self, index: int, places: Tensor) -> Tensor:
+        """Return how far photographs near one are off at places [h, w, 3]; NaN where they do not show them."""
+        others = self.near[index]
+        rotations, shifts = self.viewmats[others, :3, :3], self.viewmats[others, :3, 3]
+        local = places @ rotations.transpose(1, 2)[:, None] + shifts[:, None, None]  # [others, h, w, 3]
+        pixels = local @ self.Ks[others].transpose(1, 2)[:, None]
+        column, row = (pixels[..., :2] / pixels[..., 2:].clamp_min(1e-9) / CELL_PX).floor().long().unbind(dim=-1)
+        height, width = self.off.shape[1:]
+        is_inside = (local[..., 2] > 0) & (column >= 0) & (row >= 0) & (column < width) & (row < height)
+        found = self.off[others[:, None, None], row.clamp(0, height - 1), column.clamp(0, width - 1)]
+        return torch.where(is_inside, found, torch.nan)
+
+
+def alone(off: Tensor, seen: Tensor) -> Tensor:
+    """Return in which cells a photograph is further off than others are at the same places, [h, w] bool.
+
+    Args:
+        off: [h, w], as `Compared` has it.
+        seen: [others, h, w], as `Cells.seen_from` has it.
+    """
     if len(seen) < LEAST_OTHERS:
-        return torch.zeros_like(one.off, dtype=torch.bool)
-    off = torch.stack(seen)  # [others, h, w]
-    is_seen = (~off.isnan()).sum(dim=0) >= LEAST_OTHERS
-    return is_seen & (one.off > TIMES * off.nanmedian(dim=0).values)
-
-
-def _off_at(other: Compared, places: Tensor) -> Tensor:
-    """Return how far another photograph is off at places [h, w, 3]; NaN where it does not show them."""
-    local = places @ other.view.viewmat[:3, :3].T + other.view.viewmat[:3, 3]
-    pixels = local @ other.view.K.T
-    at = (pixels[..., :2] / pixels[..., 2:].clamp_min(1e-9) / CELL_PX).floor().long()
-    height, width = other.off.shape
-    column, row = at.unbind(dim=-1)
-    is_inside = (local[..., 2] > 0) & (column >= 0) & (row >= 0) & (column < width) & (row < height)
-    return torch.where(is_inside, other.off[row.clamp(0, height - 1), column.clamp(0, width - 1)], torch.nan)
+        return torch.zeros_like(off, dtype=torch.bool)
+    is_seen = (~seen.isnan()).sum(dim=0) >= LEAST_OTHERS
+    return is_seen & (off > TIMES * seen.nanmedian(dim=0).values)
 
 
 def large(cells: Tensor) -> Tensor:

@@ -265,11 +265,13 @@ def _as_loaded(chosen: Photographs, decoded: Sequence[Decoded]) -> dict[str, Any
 
 def prefetch(photos: Iterator[Photo], device: torch.device) -> Iterator[Photo]:
     """Yield photographs with their pixels and masks on `device`, one upload ahead; nothing waits for the host."""
-    if device.type != "cuda":
+    first = next(photos)
+    if device.type == first.pixels.device.type:
+        yield first
         yield from photos
         return
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    following = _upload(next(photos), device, stream)
+    following = _upload(first, device, stream)
     while True:
         (photo, is_there), following = following, _upload(next(photos), device, stream)
         now = torch.cuda.current_stream()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -12,18 +14,25 @@ from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.view import RasterOptions, Rendering
 
-MARGIN = 1.5
+MARGIN = 1.25
 """Room for Gaussians that grow until the next look, and for photographs that were not seen since the last one."""
-EMPTY, FULL = 0.3, 0.9
+EMPTY, FULL = 0.5, 0.9
 """Shares of the capacity: with fewer or more entries than that it changes."""
 FEWEST = 1 << 18
 """Gaussians grow fastest in their first steps, when they are few."""
 
 
+def longest_lists(gaussians: Mapping[str, Tensor], photos: tuple[Photo, ...], options: RasterOptions) -> Tensor | None:
+    """Return how many entries the longest tile lists of some photographs have, []; None where our kernels draw none."""
+    if not gaussians["means"].is_cuda or not options.fused or cuda.why_not_here():
+        return None
+    from splatbatch.training.cuda.rasterization import num_entries
+
+    return torch.stack([num_entries(gaussians, photo.view, cuda.loaded()) for photo in photos]).max()
+
+
 class TileCapacity:
     """The longest tile lists seen, on the GPU, and the capacity that follows from it; none on the CPU."""
-
-    entries: int | None = None
 
     def __init__(
         self,
@@ -35,19 +44,11 @@ class TileCapacity:
         self._gaussians = gaussians
         self._num_behind = surroundings.num_behind
         self._num_drawn = self._count()
-        self._most: Tensor | None = None
         self.overflown = 0
         """Looks that found a list that had not fitted: its farthest Gaussians were not drawn in that step."""
-        wanted = gaussians["means"].is_cuda and options.fused
-        self._why_none = cuda.why_not_here() if wanted else ""
-        if not wanted or self._why_none:
-            return
-        from splatbatch.training.cuda.rasterization import num_entries
-
-        drawn = surroundings.drawn_with(gaussians)
-        needed = torch.stack([num_entries(drawn, photo.view, cuda.loaded()) for photo in photos])
-        self._most = needed.max()
-        self.entries = self._room(int(self._most))
+        self._why_none = cuda.why_not_here() if gaussians["means"].is_cuda and options.fused else ""
+        self._most = longest_lists(surroundings.drawn_with(gaussians), photos, options)
+        self.entries = None if self._most is None else self._room(int(self._most))
 
     def note(self, rendering: Rendering) -> None:
         """Remember the length of the lists, if it is the longest so far."""
@@ -64,7 +65,7 @@ class TileCapacity:
         num, longest = self._count(), int(self._most)
         self.overflown += longest > self.entries
         # between two looks not every photo is seen: what was the longest counts on, but less
-        self._most.copy_(self._most * 9 // 10)
+        self._most.copy_(self._most * 97 // 100)
         needed = longest * max(1.0, num / self._num_drawn)
         self._num_drawn = num
         return self._fit(needed)

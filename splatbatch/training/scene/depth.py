@@ -15,14 +15,16 @@ from splatbatch.training.rendering.view import RasterOptions, View
 FAINTEST = 1e-6
 
 
-def depth_of(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> tuple[Tensor, Tensor]:
+def depth_of(
+    gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, capacity: int | None = None
+) -> tuple[Tensor, Tensor]:
     """Return the mean depth along the camera's axis, in units of the Gaussians, and the opacity of a view, [H, W].
 
-    The mean weighs each Gaussian as its colour weighs in the picture.
+    The mean weighs each Gaussian as its colour weighs in the picture. `capacity`: see `rasterize`.
     """
     depths = gaussians["means"] @ view.viewmat[2, :3] + view.viewmat[2, 3]
     grey = ((depths - 0.5) / SH_C0)[:, None, None].expand(-1, 1, 3).contiguous()  # colour = 0.5 + C0 sh0
-    rendering = rasterize({**gaussians, "sh0": grey}, view, replace(options, sh_degree=0))
+    rendering = rasterize({**gaussians, "sh0": grey}, view, replace(options, sh_degree=0), capacity)
     alphas = rendering.alphas[..., 0]
     return rendering.colors[..., 0] / alphas.clamp_min(FAINTEST), alphas
 

@@ -7,7 +7,7 @@ for the GPU: it is asked for between steps, once in a run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.loss import masked
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.tile_capacity import longest_lists
 from splatbatch.training.rendering.view import RasterOptions
 
 MOST_OPAQUE = 6.2
@@ -47,6 +48,13 @@ class Album:
     options: RasterOptions
     surroundings: Surroundings = NONE
     seed: int = 0
+    capacity: int | None = None
+    """Of tile lists, so that nothing waits for a GPU between two pictures; None: whatever each takes."""
+
+    def fitting(self, gaussians: Mapping[str, Tensor]) -> Album:
+        """Return it with tile lists that are long enough for these Gaussians, and for some of them alone."""
+        longest = longest_lists(self.surroundings.drawn_with(gaussians), self.photos, self.options)
+        return replace(self, capacity=None if longest is None else max(1, int(longest)))
 
     def importance(self, gaussians: Mapping[str, Tensor]) -> Importance:
         """Return by how much pictures change if a Gaussian alone is left out: squares, summed over pixels.
@@ -88,4 +96,4 @@ class Album:
         return (colors - target).square().sum()
 
     def _draw(self, gaussians: Mapping[str, Tensor], photo: Photo) -> Tensor:
-        return rasterize(self.surroundings.drawn_with(gaussians), photo.view, self.options).colors
+        return rasterize(self.surroundings.drawn_with(gaussians), photo.view, self.options, self.capacity).colors

@@ -26,6 +26,7 @@ def dispensable(gaussians: Mapping[str, Tensor], album: Album, loss_db: float) -
 
     What is lost is measured by rendering without them: importances do not add up where Gaussians overlap.
     """
+    album = album.fitting(gaussians)
     order = album.importance(gaussians).order()
     photos = album.photos[:: -(-len(album.photos) // MOST_MEASURED)]
     allowed = album.error(gaussians, photos) * 10 ** (loss_db / 10)
