@@ -14,7 +14,7 @@ import torch
 
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.view import View
-from splatbatch.training.step import Step
+from splatbatch.training.step import Learned, Step
 
 MOST_RECORDINGS = 8
 """Image sizes times degrees at a time; photographs of more sizes than that are trained unrecorded."""
@@ -28,8 +28,9 @@ class _Recording:
     graph: torch.cuda.CUDAGraph
     photo: Photo
     """Where the photo of a step is put."""
+    learned: Learned
 
-    def replay(self, photo: Photo) -> None:
+    def replay(self, photo: Photo) -> Learned:
         self.photo.pixels.copy_(photo.pixels, non_blocking=True)
         if self.photo.mask is not None and photo.mask is not None:
             self.photo.mask.copy_(photo.mask, non_blocking=True)
@@ -38,6 +39,7 @@ class _Recording:
         self.photo.view.viewmat.copy_(photo.view.viewmat)
         self.photo.view.K.copy_(photo.view.K)
         self.graph.replay()
+        return self.learned
 
 
 class GraphedStep:
@@ -46,19 +48,22 @@ class GraphedStep:
     def __init__(self, step: Step) -> None:
         self._step = step
         self._recordings: dict[tuple[Any, ...], _Recording] = {}
+        self._is_first = True
         self._renew_pool()
 
-    def __call__(self, photo: Photo, sh_degree: int) -> None:
-        """Learn from a photo."""
+    def __call__(self, photo: Photo, sh_degree: int, *, is_watched: bool = False) -> Learned:
+        """Learn from a photo; what is recorded is watched in every step."""
+        if self._is_first:  # what is made but once must not be made in every replay
+            self._is_first = False
+            return self._step(photo, sh_degree, is_watched=is_watched)
         of_tone = None if photo.tone is None else len(photo.tone)
         key = (photo.view.width, photo.view.height, photo.mask is None, of_tone, sh_degree)
         recording = self._recordings.get(key)
         if recording is None:
             if len(self._recordings) == MOST_RECORDINGS:
-                self._step(photo, sh_degree)
-                return
+                return self._step(photo, sh_degree, is_watched=is_watched)
             recording = self._recordings[key] = self._record(photo, sh_degree)
-        recording.replay(photo)
+        return recording.replay(photo)
 
     def forget(self) -> None:
         """Record anew: other Gaussians, another capacity."""
@@ -84,9 +89,9 @@ class GraphedStep:
         pixels = torch.empty_like(photo.pixels, device=view.viewmat.device)
         mask = None if photo.mask is None else torch.empty_like(photo.mask, device=view.viewmat.device)
         tone = None if photo.tone is None else photo.tone.clone()
-        recording = _Recording(torch.cuda.CUDAGraph(), Photo(photo.name, place, pixels, mask, tone))
+        graph, there = torch.cuda.CUDAGraph(), Photo(photo.name, place, pixels, mask, tone)
         # torch.cuda.graph() would collect garbage and empty torch's memory cache, each time
-        recording.graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-        self._step(recording.photo, sh_degree)
-        recording.graph.capture_end()
-        return recording
+        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+        learned = self._step(there, sh_degree)
+        graph.capture_end()
+        return _Recording(graph, there, learned)

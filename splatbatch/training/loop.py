@@ -54,12 +54,9 @@ def train(
         strategy.limit(sizes.budget(step))
         degree = min(training.sh_degree, step // plan.sh_every)
         is_due = progress.due(step)
-        if is_due:  # its gradients are looked at: they exist only where nothing is recorded
-            loss, rendering = one_step.derive(photo, degree)
-            progress.step(step, loss, gaussians)
-            one_step.update(rendering)
-        else:
-            (graphed or one_step)(photo, degree)
+        learned = (graphed or one_step)(photo, degree, is_watched=is_due)
+        if is_due:
+            progress.step(step, learned.loss, gaussians, learned.norms())
         has_changed = one_step.refine(step)
         has_changed |= (is_due or has_changed) and capacity.review()
         has_changed |= evaluator.early.step_done(step)

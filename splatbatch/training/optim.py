@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from splatbatch.config import Recipe, Training
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
 from splatbatch.training.gaussians import Parameters
+
+if TYPE_CHECKING:
+    from splatbatch.training.cuda.step import Adam, Squares
 
 EPSILON = 1e-15  # 3DGS: gradients of far Gaussians are tiny, the usual 1e-8 would freeze them
 LAST_MEANS_RATE = 0.01
@@ -74,3 +78,24 @@ def decay(optimizers: Optimizers, factor: float) -> Tensor:
     group = optimizers["means"].param_groups[0]
     group["lr"] *= factor
     return torch.as_tensor(group["lr"])
+
+
+def move(optimizers: Optimizers, radii: Tensor | None, pulls: Mapping[str, float]) -> Squares | None:
+    """Move all parameters down their gradients, which are gone then; return what our kernels know of these.
+
+    Args:
+        optimizers: of one splat.
+        radii: [N, 2] or more, 0: not seen, so that our kernels leave its higher harmonics as they are.
+        pulls: what a strategy wants kept small, which our kernels add to the gradients.
+    """
+    squares = None
+    if isinstance(optimizers["means"], torch.optim.Adam):
+        for optimizer in optimizers.values():
+            optimizer.step()
+    else:
+        from splatbatch.training.cuda.step import move as on_gpu
+
+        squares = on_gpu(cast("Mapping[str, Adam]", optimizers), radii, pulls)
+    for optimizer in optimizers.values():
+        optimizer.zero_grad(set_to_none=True)
+    return squares

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,12 +15,24 @@ from splatbatch.training import cuda
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
-from splatbatch.training.optim import LAST_MEANS_RATE, Optimizers, decay
+from splatbatch.training.optim import LAST_MEANS_RATE, Optimizers, decay, move
 from splatbatch.training.photos.views import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions, Rendering
 from splatbatch.training.strategies import Strategy
+
+if TYPE_CHECKING:
+    from splatbatch.training.cuda.step import Squares
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a step says of itself, where it was made; a recording says it anew in every step."""
+
+    loss: Tensor  # []
+    norms: Callable[[], Mapping[str, Tensor]]
+    """Of gradients, by parameter, []; none of a step that was not watched."""
 
 
 @dataclass
@@ -35,10 +49,16 @@ class Step:
     means_decay: float | None = None
     """Factor on the rate of the means; None: the one by which it reaches its last value at the last step."""
 
-    def __call__(self, photo: Photo, sh_degree: int) -> None:
+    def __call__(self, photo: Photo, sh_degree: int, *, is_watched: bool = False) -> Learned:
         """Learn from a photo."""
-        _, rendering = self.derive(photo, sh_degree)
-        self.update(rendering)
+        loss, rendering = self.derive(photo, sh_degree)
+        gradients = {
+            name: value.grad for name, value in self.gaussians.items() if is_watched and value.grad is not None
+        }
+        squares = self.update(rendering)
+        if squares is not None:  # which cost nothing
+            return Learned(loss.detach(), squares.norms)
+        return Learned(loss.detach(), lambda: {name: gradient.norm() for name, gradient in gradients.items()})
 
     def derive(self, photo: Photo, sh_degree: int) -> tuple[Tensor, Rendering]:
         """Return the loss, [], and the rendering; the gradients lie in the Gaussians."""
@@ -46,17 +66,18 @@ class Step:
         rendering = rasterize(self.surroundings.drawn_with(self.gaussians), photo.view, options, self.capacity.entries)
         self.capacity.note(rendering)
         self.strategy.step_pre_backward(rendering)
-        loss = self.strategy.regularise(self._loss(rendering.colors, photo))
+        loss = self._loss(rendering.colors, photo)
+        if not cuda.serves(loss, self.recipe.training):  # there the pulls are part of Adam
+            loss = self.strategy.regularise(loss)
         torch.autograd.backward(loss)
         return loss, rendering
 
-    def update(self, rendering: Rendering) -> None:
-        """Move the Gaussians down their gradients, which are gone then."""
-        for optimizer in self.optimizers.values():
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+    def update(self, rendering: Rendering) -> Squares | None:
+        """Move the Gaussians down their gradients, which are gone then; return what our kernels know of these."""
+        squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.pulls)
         factor = LAST_MEANS_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
         self.strategy.step_post_backward(rendering, decay(self.optimizers, factor))
+        return squares
 
     def refine(self, step: int) -> bool:
         """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""

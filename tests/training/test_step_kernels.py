@@ -9,7 +9,7 @@ import torch
 from emulated_kernels import COMPILER, OnCpu
 
 from splatbatch.config import Recipe
-from splatbatch.training.cuda.step import Adam, explore
+from splatbatch.training.cuda.step import Adam, explore, move, watch
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.strategies import mcmc
 
@@ -27,6 +27,59 @@ def test_adam_is_torchs(kernels: OnCpu) -> None:
         for optimizer in optimizers:
             optimizer.step()
     assert float((ours - theirs).detach().abs().max()) < 1e-5
+
+
+def test_all_parameters_move_at_once_as_one_by_one_and_pulls_are_those_of_a_loss(kernels: OnCpu) -> None:
+    torch.manual_seed(0)
+    shapes, pulls = {"means": (70, 3), "scales": (70, 3), "opacities": (70,)}, {"scales": 2.0, "opacities": 3.0}
+    ours = {name: torch.nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()}
+    theirs = {name: torch.nn.Parameter(value.detach().clone()) for name, value in ours.items()}
+    adams = {name: Adam(value, 0.01, 1e-15, kernels) for name, value in ours.items()}
+    optimizer = torch.optim.Adam(theirs.values(), lr=0.01, eps=1e-15)
+    for _ in range(3):
+        for name, value in ours.items():
+            value.grad = torch.randn(shapes[name])
+            theirs[name].grad = value.grad.clone()
+        (2 * theirs["scales"].exp().mean() + 3 * theirs["opacities"].sigmoid().mean()).backward()
+        optimizer.step()
+        move(adams, None, pulls)
+    assert all(torch.allclose(ours[name], theirs[name], atol=1e-5) for name in shapes)
+
+
+def test_higher_harmonics_stay_as_they_are_where_a_gaussian_is_not_seen(kernels: OnCpu) -> None:
+    shapes = {"sh0": (5, 1, 3), "shN": (5, 15, 3)}
+    values = {name: torch.nn.Parameter(torch.ones(shape)) for name, shape in shapes.items()}
+    adams = {name: Adam(value, 0.01, 1e-15, kernels) for name, value in values.items()}
+    for name, value in values.items():
+        value.grad = torch.ones(shapes[name])
+    move(adams, torch.tensor([[1, 1], [0, 0], [2, 3], [0, 0], [1, 0]], dtype=torch.int32))
+    moved = (values["shN"] != 1).flatten(1).all(1)
+    assert moved.tolist() == [True, False, True, False, False]
+    assert bool((values["sh0"] != 1).all())
+    assert torch.equal(adams["shN"].made()["exp_avg"][:, 0, 0] != 0, moved)
+
+
+def test_norms_of_gradients_are_known_by_parameter(kernels: OnCpu) -> None:
+    values = {
+        name: torch.nn.Parameter(torch.zeros(shape)) for name, shape in {"means": (300, 3), "scales": (7, 3)}.items()
+    }
+    for value in values.values():
+        value.grad = torch.randn(value.shape)
+    squares = move({name: Adam(value, 0.01, 1e-15, kernels) for name, value in values.items()})
+    assert squares is not None
+    assert {name: float(norm) for name, norm in squares.norms().items()} == pytest.approx(
+        {name: float(value.grad.norm()) for name, value in values.items() if value.grad is not None}
+    )
+
+
+def test_what_default_grows_by_is_added_up_where_a_gaussian_is_seen(kernels: OnCpu) -> None:
+    torch.manual_seed(0)
+    rows, radii = torch.randn(40, 12), torch.randint(0, 2, (40, 2), dtype=torch.int32)
+    sums, counts, seen = torch.ones(37), torch.ones(37), (radii[:37] > 0).all(1)
+    watch(rows[:, :2], radii, sums, counts, (20.0, 10.0), kernels)
+    pull = torch.hypot(rows[:37, 0] * 20, rows[:37, 1] * 10)
+    assert torch.allclose(sums, 1 + torch.where(seen, pull, 0))
+    assert torch.equal(counts, 1 + seen.float())
 
 
 def test_adam_goes_on_from_a_checkpoint(kernels: OnCpu) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,9 +18,10 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from splatbatch.training.cuda.driver import Kernels, address
-from splatbatch.training.cuda.sources import struct
+from splatbatch.training.cuda.sources import constant, struct
 
-Exploration, Moved = struct("Exploration"), struct("Moved")
+Exploration, Moved, Watching = struct("Exploration"), struct("Moved"), struct("Watching")
+STEP_THREADS, WARP = constant("STEP_THREADS"), constant("WARP")
 BETAS = (0.9, 0.999)
 
 
@@ -33,44 +35,113 @@ class Adam:
         on_gpu = torch.tensor(rate, device=parameter.device)
         self.param_groups: list[dict[str, Any]] = [{"params": [parameter], "lr": on_gpu}]
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
-        self._eps, self._kernels = eps, kernels
+        self.eps, self.kernels = eps, kernels
 
-    @torch.no_grad()
     def step(self) -> None:
         """Move the parameter, if it has a gradient; nothing here waits for the GPU."""
-        (parameter,) = self.param_groups[0]["params"]
-        if parameter.grad is None:
-            return
+        move({"": self})
+
+    @property
+    def parameter(self) -> Parameter:
+        """Return what it moves; strategies put another one in its place."""
+        parameter: Parameter = self.param_groups[0]["params"][0]
+        return parameter
+
+    def made(self) -> dict[str, Any]:
+        """Return the state of the parameter, which begins with its first step."""
+        parameter = self.parameter
         state = self.state[parameter]
         if not state:
             state["step"] = torch.zeros((), device=parameter.device)
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
-        state["step"] += 1
-        gradient, rate = parameter.grad.contiguous(), self.param_groups[0]["lr"]
-        tensors = (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], state["step"], rate)
-        logarithms = (math.log(beta) for beta in BETAS)
-        moved = Moved(*map(address, tensors), parameter.numel(), *BETAS, *logarithms, self._eps)
-        self._kernels.launch("adam", parameter.numel(), moved)
+        return state
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradient."""
         del set_to_none
-        for parameter in self.param_groups[0]["params"]:
-            parameter.grad = None
+        self.parameter.grad = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
-        (parameter,) = self.param_groups[0]["params"]
-        return {"lr": self.param_groups[0]["lr"], "state": dict(self.state[parameter])}
+        return {"lr": self.param_groups[0]["lr"], "state": dict(self.state[self.parameter])}
 
     def load_state_dict(self, record: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, on the device of the parameter."""
-        (parameter,) = self.param_groups[0]["params"]
+        parameter = self.parameter
         self.param_groups[0]["lr"] = record["lr"].to(parameter.device)
         moved: dict[str, Tensor] = {name: value.to(parameter.device) for name, value in record["state"].items()}
         self.state.clear()
         self.state[parameter] = moved
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Sums of squared gradients by parameter, in parts; they lie where a recording writes them in every step."""
+
+    parts: Tensor
+    ends: Mapping[str, int]
+    """Of the parts of each parameter."""
+
+    def norms(self) -> dict[str, Tensor]:
+        """Return the norm of each parameter's gradient, []."""
+        starts = (0, *self.ends.values())
+        return {name: self.parts[start:end].sum().sqrt() for start, (name, end) in zip(starts, self.ends.items())}  # noqa: B905
+
+
+@torch.no_grad()
+def move(
+    adams: Mapping[str, Adam], radii: Tensor | None = None, pulls: Mapping[str, float] | None = None
+) -> Squares | None:
+    """Move the parameters of up to six Adams that have gradients, in one kernel; nothing here waits for the GPU.
+
+    Args:
+        adams: by the names of parameters of one splat.
+        radii: [N, 2] or more, int32; the higher harmonics of a Gaussian stay as they are, moments included, where it
+            is 0: not seen. None: all move.
+        pulls: weights of mean opacity and mean scale in what is minimised, by the names of their parameters.
+    """
+    gradients = {
+        name: adam.parameter.grad.contiguous() for name, adam in adams.items() if adam.parameter.grad is not None
+    }
+    if not gradients:
+        return None
+    states = {name: adams[name].made() for name in gradients}
+    torch._foreach_add_([state["step"] for state in states.values()], 1)
+    moved, ends = Moved(), dict[str, int]()
+    for index, (name, gradient) in enumerate(gradients.items()):
+        adam, state, num = adams[name], states[name], gradient.numel()
+        moved.values[index], moved.gradients[index] = address(adam.parameter), address(gradient)
+        moved.means[index], moved.squares[index] = address(state["exp_avg"]), address(state["exp_avg_sq"])
+        moved.steps[index], moved.rates[index] = address(state["step"]), address(adam.param_groups[0]["lr"])
+        ends[name] = moved.ends[index] = moved.ends[max(0, index - 1)] + -(-num // STEP_THREADS)
+        moved.nums[index], moved.are_logits[index] = num, name == "opacities"
+        moved.if_seen[index] = gradient[0].numel() if radii is not None and name == "shN" else 0
+        moved.pulls[index] = (pulls or {}).get(name, 0.0) / max(1, num)
+    squares = gradient.new_empty(ends[name] * STEP_THREADS // WARP)
+    moved.radii, moved.norms, moved.eps = address(radii), address(squares), adam.eps
+    moved.beta1, moved.beta2, moved.log_beta1, moved.log_beta2 = *BETAS, *map(math.log, BETAS)
+    adam.kernels.launch("adam", ends[name] * STEP_THREADS, moved)
+    return Squares(squares, {name: end * STEP_THREADS // WARP for name, end in ends.items()})
+
+
+@torch.no_grad()
+def watch(
+    pulls: Tensor, radii: Tensor, sums: Tensor, counts: Tensor, halves: tuple[float, float], kernels: Kernels
+) -> None:
+    """Add up how strongly each of the first Gaussians is pulled, and how often it is seen.
+
+    Args:
+        pulls: [N, 2] or more, gradients of means2d.
+        radii: [N, 2] or more, int32; 0: not seen.
+        sums: of lengths of pulls, in halves of the image.
+        counts: of times that it was seen.
+        halves: of width and height, px.
+        kernels: where they run.
+    """
+    rows = pulls if pulls.stride(1) == 1 else pulls.contiguous()
+    tensors = (rows, radii.contiguous(), sums, counts)
+    kernels.launch("watch", len(sums), Watching(*map(address, tensors), *halves, rows.stride(0), len(sums)))
 
 
 @torch.no_grad()

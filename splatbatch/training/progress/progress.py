@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,14 +101,20 @@ class Progress:
         """Return whether the figures of this step are to be read."""
         return step % self._every == 0 or step == self._max_steps - 1
 
-    def step(self, step: int, loss: Tensor, gaussians: Parameters) -> None:
+    def step(self, step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None = None) -> None:
         """Read the figures of a step, after its backward pass, and judge them.
+
+        Args:
+            step: counted from 0.
+            loss: [].
+            gaussians: which have gradients still, unless their norms are given.
+            norms: of gradients, by parameter, [].
 
         Raises:
             TrainerError: the run is hopeless.
         """
         self._step = step + 1
-        figures = _read(self._step, loss, gaussians)
+        figures = _read(self._step, loss, gaussians, norms)
         self._history.append(figures)
         self._write(
             loss=_finite(figures.loss),
@@ -144,9 +150,10 @@ class Progress:
             self.warn(f"tensorboard: its event files end here ({error.strerror})")
 
 
-def _read(step: int, loss: Tensor, gaussians: Parameters) -> Figures:
+def _read(step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None) -> Figures:
     """Read the figures of a step: the one wait for the GPU."""
-    norms = {name: parameter.grad.norm() for name, parameter in gaussians.items() if parameter.grad is not None}
+    if norms is None:
+        norms = {name: parameter.grad.norm() for name, parameter in gaussians.items() if parameter.grad is not None}
     zero = torch.zeros((), device=loss.device)
     by_photo = torch.stack([zero, *(norm for name, norm in norms.items() if name not in REGULARISED)]).norm()
     values = torch.stack([loss.detach().float(), by_photo, torch.stack([zero, *norms.values()]).norm()]).tolist()

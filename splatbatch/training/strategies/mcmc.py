@@ -17,14 +17,15 @@ from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.strategies.strategy import Strategy
 
-MCMC_OPACITY_REGULARISER = 0.01  # 3DGS-MCMC (Kheradmand 2024), section 4; gsplat's preset
-MCMC_SCALE_REGULARISER = 0.01
+REGULARISERS = {"opacities": 0.01, "scales": 0.01}  # 3DGS-MCMC (Kheradmand 2024), section 4; gsplat's preset
 STEEPNESS, TRANSPARENT = 100.0, 0.005
 """3DGS-MCMC, equation 9: noise fades out, this steeply, above this opacity."""
 
 
 class Mcmc(Strategy):
     """3DGS-MCMC (Kheradmand 2024): move dead Gaussians onto live ones, add 5 % at a time up to the cap, explore."""
+
+    pulls = REGULARISERS
 
     def __init__(
         self, gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, scale: float
@@ -40,7 +41,7 @@ class Mcmc(Strategy):
     def regularise(self, loss: Tensor) -> Tensor:
         """Add the sizes and opacities that the rule keeps small."""
         opacities, scales = self._gaussians["opacities"].sigmoid(), self._gaussians["scales"].exp()
-        return loss + MCMC_OPACITY_REGULARISER * opacities.mean() + MCMC_SCALE_REGULARISER * scales.mean()
+        return loss + self.pulls["opacities"] * opacities.mean() + self.pulls["scales"] * scales.mean()
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Explore: move every Gaussian a little, the more transparent it is the more."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -29,8 +31,11 @@ class Strategy:
         """Tell by these photographs, between steps, what Gaussians are worth."""
         self._album = album
 
+    pulls: Mapping[str, float] = MappingProxyType({})
+    """Weights of mean opacity and mean scale in what is minimised, by the names of their parameters."""
+
     def regularise(self, loss: Tensor) -> Tensor:
-        """Add what the rule wants minimised."""
+        """Add what the rule wants minimised, as its pulls say."""
         return loss
 
     def step_pre_backward(self, rendering: Rendering) -> None:
