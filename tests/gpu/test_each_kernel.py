@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
+from blending_reference import Derived, Picture, a_picture, derive, reference, relative, rows_of, some_slopes
 
 from splatbatch.config import Recipe
 from splatbatch.training import cuda, loss
@@ -47,7 +47,7 @@ def drawn(picture: Picture, *, by_gsplat: bool = False, absgrad: bool = False) -
         image, alphas = rasterize_to_pixels(*picture.inputs, *size, 16, picture.offsets, picture.ids, **options)
     else:
         lists = Lists(picture.offsets, picture.ids, picture.masks, picture.offsets.shape[-1], *size)
-        image, alphas = blend(picture.inputs, lists, cuda.loaded(), absgrad=absgrad)
+        image, alphas = blend(rows_of(picture, absgrad=absgrad), lists, cuda.loaded(), absgrad=absgrad)
     return image[0], alphas[0, ..., 0]
 
 

@@ -67,12 +67,12 @@ def some_photos(count: int = 6, num_coefficients: int | None = None) -> tuple[Ph
 def drawn(gaussians: dict[str, torch.nn.Parameter], **options: object) -> tuple[Rendering, dict[str, torch.Tensor]]:
     rendering = rasterize(gaussians, some_photos(1)[0].view, RasterOptions(**options))  # type: ignore[arg-type]
     weights = torch.linspace(0.5, 1.5, rendering.colors.numel(), device="cuda").view_as(rendering.colors)
-    rendering.info["means2d"].retain_grad()
+    pulled = rendering.info.get("rows", rendering.info.get("means2d"))  # of our kernels, of gsplat's
+    pulled.retain_grad()
     (rendering.colors * weights).mean().backward()
-    means2d = rendering.info["means2d"]
-    gradients = {name: value.grad for name, value in gaussians.items()} | {"means2d": means2d.grad}
+    gradients = {name: value.grad for name, value in gaussians.items()} | {"means2d": pulled.grad[..., :2]}
     if options.get("absgrad"):
-        gradients["absgrad"] = means2d.absgrad
+        gradients["absgrad"] = pulled.grad[..., 10:] if "rows" in rendering.info else pulled.absgrad
     for value in gaussians.values():
         value.grad = None
     return rendering, gradients

@@ -132,6 +132,19 @@ def _tile(picture: Picture, ids: Tensor, xs: Tensor, ys: Tensor) -> tuple[Tensor
     return image, 1 - left, ~close.any(0)
 
 
+COLUMNS = {"means2d": slice(0, 2), "conics": slice(2, 5), "opacities": 5, "colors": slice(6, 9)}
+"""Of a row, as our kernels take and make it."""
+
+
+def rows_of(picture: Picture, *, absgrad: bool = False) -> Tensor:
+    """Return the rows that our kernels blend; with absgrad their gradients leave the absolute ones with means2d."""
+    nothing = torch.zeros_like(picture.colors)
+    rows = torch.cat((picture.means2d, picture.conics, picture.opacities[..., None], picture.colors, nothing), -1)
+    if absgrad:
+        rows.register_hook(lambda v: setattr(picture.means2d, "absgrad", v[..., 10:]))
+    return rows
+
+
 @dataclass(frozen=True)
 class Derived:
     """An image, its alpha, and the gradients of what it was made of."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from blending_reference import Derived, Picture, a_picture, derive, reference, relative, some_slopes
+from blending_reference import Derived, Picture, a_picture, derive, reference, relative, rows_of, some_slopes
 from emulated_kernels import COMPILER, OnCpu
 from sampled import each
 
@@ -55,7 +55,7 @@ def emptied(picture: Picture) -> Picture:
 def ours(picture: Picture, kernels: OnCpu, *, absgrad: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     columns = picture.offsets.shape[-1]
     lists = Lists(picture.offsets, picture.ids, picture.masks, columns, picture.width, picture.height)
-    image, alphas = blend(picture.inputs, lists, kernels, absgrad=absgrad)
+    image, alphas = blend(rows_of(picture, absgrad=absgrad), lists, kernels, absgrad=absgrad)
     return image[0], alphas[0, ..., 0]
 
 

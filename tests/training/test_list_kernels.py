@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from emulated_kernels import COMPILER, OnCpu
@@ -29,9 +31,8 @@ def seen() -> Sight:
     spans = torch.minimum(last.ceil().clamp_min(0), most) - torch.minimum(first.floor().clamp_min(0), most)
     counts = torch.where(radii.amin(1) > 0, spans.prod(1), 0).int()
     distances = torch.where(counts > 0, depths, torch.inf)
-    return Sight(
-        means2d[None], conics[None], opacities[None], conics[None], depths[None], radii[None], counts, distances
-    )
+    rows = torch.cat([means2d, conics, opacities[:, None], torch.zeros(NUM, 6)], dim=1)
+    return Sight(rows[None], radii[None], counts, distances)
 
 
 def by_tile(lists: TileLists) -> list[list[int]]:
@@ -44,15 +45,15 @@ def strongest(of: Sight, one: int, tile: int) -> float:
     """How much a Gaussian covers the pixel of a tile that it covers most."""
     columns = -(-SIZE[0] // TILE_PX)
     x, y = (torch.arange(TILE_PX) + TILE_PX * place + 0.5 for place in (tile % columns, tile // columns))
-    x, y = x - of.means2d[0, one, 0], (y - of.means2d[0, one, 1])[:, None]
-    xx, xy, yy = of.conics[0, one]
-    return float((of.opacities[0, one] * torch.exp(-0.5 * (xx * x * x + yy * y * y) - xy * x * y)).max())
+    left, top, xx, xy, yy, opacity = of.rows[0, one, :6]
+    x, y = x - left, (y - top)[:, None]
+    return float((opacity * torch.exp(-0.5 * (xx * x * x + yy * y * y) - xy * x * y)).max())
 
 
 def test_every_tile_lists_what_it_sees_nearest_first(kernels: OnCpu) -> None:
     gaussians = seen()
     for tile, listed in enumerate(by_tile(tile_lists(gaussians, SIZE, 2048, kernels))):
-        depths = gaussians.depths[0, listed]
+        depths = gaussians.distances[listed]
         assert not (depths[1:] < depths[:-1]).any()
         visible = {one for one in range(NUM) if gaussians.counts[one] and strongest(gaussians, one, tile) >= 1 / 255}
         assert visible <= set(listed)
@@ -69,3 +70,11 @@ def test_tiles_of_a_vast_image_are_numbered_in_32_bits(kernels: OnCpu) -> None:
     lists = tile_lists(seen(), vast, 4096, kernels)
     assert int(lists.offsets[0, -1, 0]) <= 4096
     assert lists.offsets.shape == (1, 171, 200)
+
+
+def test_what_is_not_seen_is_in_no_list_whatever_lies_in_its_row(kernels: OnCpu) -> None:
+    gaussians = seen()
+    hidden = torch.arange(NUM) % 2 == 0
+    counts, distances = gaussians.counts.masked_fill(hidden, 0), gaussians.distances.masked_fill(hidden, torch.inf)
+    lists = by_tile(tile_lists(replace(gaussians, counts=counts, distances=distances), SIZE, 2048, kernels))
+    assert not {one for listed in lists for one in listed} & set(hidden.nonzero().flatten().tolist())

@@ -58,5 +58,5 @@ def _try(kernels: Kernels) -> None:
     shot = Shot(camera, camera[:3, :3].contiguous(), TILE_PX, TILE_PX, 0, 0.01, 1e10, antialiased=False)
     seen = project(dict(zip(NAMES, values, strict=True)), shot, kernels)
     starts = torch.zeros(1, dtype=torch.int32, device="cuda")
-    image, _ = blend(seen.footprints, Lists(starts, starts, None, 1, TILE_PX, TILE_PX), kernels)
+    image, _ = blend(seen.rows, Lists(starts, starts, None, 1, TILE_PX, TILE_PX), kernels)
     torch.autograd.backward(photometric_loss(image[0], torch.zeros_like(image[0]), 0.2, kernels))

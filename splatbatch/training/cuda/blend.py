@@ -13,8 +13,8 @@ from splatbatch.training.cuda.driver import Kernels, address
 from splatbatch.training.cuda.sources import constant, struct
 
 Scene, Drawn, Gradients = struct("Scene"), struct("Drawn"), struct("Gradients")
-WARP, PARTS, ROW = constant("WARP"), constant("PARTS"), constant("ROW")
-"""Entries per slot, warps of a tile, gradients per Gaussian."""
+WARP, PARTS = constant("WARP"), constant("PARTS")
+"""Entries per slot, warps of a tile."""
 
 
 @dataclass(frozen=True)
@@ -29,58 +29,51 @@ class Lists:
     height: int  # px
 
 
-def blend(
-    footprints: tuple[Tensor, Tensor, Tensor, Tensor], lists: Lists, kernels: Kernels, *, absgrad: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Blend means2d [1, N, 2], conics [1, N, 3], colours [1, N, 3], opacities [1, N] over black.
+def blend(rows: Tensor, lists: Lists, kernels: Kernels, *, absgrad: bool = False) -> tuple[Tensor, Tensor]:
+    """Blend Gaussians [1, N, ROW], rows as `project` makes them, over black.
 
-    Returns an image [1, H, W, 3] and its alpha [1, H, W, 1]. With `absgrad`, the backward pass also sets
-    `means2d.absgrad`, as gsplat does.
+    Returns an image [1, H, W, 3] and its alpha [1, H, W, 1]. With `absgrad` the last two numbers of a row's gradient
+    are sums of absolute gradients of means2d, as gsplat's `means2d.absgrad`.
     """
-    is_learning = torch.is_grad_enabled() and any(value.requires_grad for value in footprints)
-    tensors = (value.contiguous() for value in footprints)
-    image, alphas = Blend.apply(*tensors, lists, kernels, is_learning, absgrad)
+    is_learning = torch.is_grad_enabled() and rows.requires_grad
+    image, alphas = Blend.apply(rows.contiguous(), lists, kernels, is_learning, absgrad)
     return image, alphas
 
 
 class Blend(torch.autograd.Function):
-    """What `blend` says, of contiguous tensors."""
+    """What `blend` says, of contiguous rows."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:  # noqa: D102
-        *tensors, lists, kernels, is_learning, absgrad = inputs
-        image = tensors[0].new_empty(1, lists.height, lists.width, 3)
-        alphas = tensors[0].new_empty(1, lists.height, lists.width, 1)
+        rows, lists, kernels, is_learning, absgrad = inputs
+        image = rows.new_empty(1, lists.height, lists.width, 3)
+        alphas = rows.new_empty(1, lists.height, lists.width, 1)
         kept = _to_keep(lists) if is_learning else ()
         made = Drawn(*map(address, (image, alphas, *kept)))
         num_threads = lists.offsets.numel() * PARTS * WARP
         name = "blend_to_learn" if kept else "blend"
-        kernels.launch(name, num_threads, _scene(tensors, lists), made)
-        ctx.save_for_backward(*tensors, lists.offsets, lists.ids, lists.masks, image, alphas, *kept)
+        kernels.launch(name, num_threads, _scene(rows, lists), made)
+        ctx.save_for_backward(rows, lists.offsets, lists.ids, lists.masks, image, alphas, *kept)
         ctx.size, ctx.kernels, ctx.absgrad = (lists.columns, lists.width, lists.height), kernels, absgrad
         ctx.set_materialize_grads(False)
         return image, alphas
 
     @staticmethod
     def backward(ctx: Any, *v_outputs: Any) -> Any:  # noqa: D102
-        *tensors, offsets, ids, masks, image, alphas, contributors, num_batches = ctx.saved_tensors
+        rows, offsets, ids, masks, image, alphas, contributors, num_batches = ctx.saved_tensors
         v_image, v_alphas = (None if v is None else v.contiguous() for v in v_outputs)
         v_image = torch.zeros_like(image) if v_image is None else v_image
-        rows = image.new_zeros(1, tensors[0].shape[1], ROW)
-        places = map(address, (image, alphas, v_image, v_alphas, contributors, num_batches, rows))
-        scene, given = _scene(tensors, Lists(offsets, ids, masks, *ctx.size)), Gradients(*places)
+        v_rows = torch.zeros_like(rows)
+        places = map(address, (image, alphas, v_image, v_alphas, contributors, num_batches, v_rows))
+        scene, given = _scene(rows, Lists(offsets, ids, masks, *ctx.size)), Gradients(*places)
         name = "blend_backward_absolute" if ctx.absgrad else "blend_backward"
         ctx.kernels.launch(name, offsets.numel() * PARTS * WARP, scene, given)
-        means2d, conics, opacities, colors, _, absolute = rows.split((2, 3, 1, 3, 1, 2), -1)
-        if ctx.absgrad:
-            tensors[0].absgrad = absolute
-        return means2d, conics, colors, opacities[..., 0], None, None, None, None
+        return v_rows, None, None, None, None
 
 
-def _scene(tensors: list[Tensor], lists: Lists) -> Structure:
-    """`tensors` are means2d, conics, colours, opacities."""
+def _scene(rows: Tensor, lists: Lists) -> Structure:
     return Scene(
-        *map(address, (*tensors, lists.offsets, lists.ids, lists.masks)),
+        *map(address, (rows, lists.offsets, lists.ids, lists.masks)),
         *(len(lists.ids), lists.offsets.numel(), lists.columns, lists.width, lists.height),
     )
 

@@ -28,7 +28,7 @@ class TileLists:
     offsets: Tensor  # [1, rows + 1, columns] int32, where the list of each tile begins
     ids: Tensor  # [capacity] int32, Gaussians
     masks: Tensor  # [1, rows + 1, columns] bool, False for the row of padding
-    num: Tensor  # [] int64, entries there should be; more than the capacity: the farthest Gaussians are missing
+    num: Tensor  # [] int32, entries there should be; more than the capacity: the farthest Gaussians are missing
 
 
 @torch.no_grad()
@@ -37,12 +37,12 @@ def tile_lists(seen: Sight, size: tuple[int, int], capacity: int, kernels: Kerne
     columns, rows = -(-size[0] // TILE_PX), -(-size[1] // TILE_PX)
     device = seen.counts.device
     order = seen.distances.sort().indices
-    ends = seen.counts[order].cumsum(0)
+    ends = seen.counts[order].cumsum(0, dtype=torch.int32)
 
     small = rows * columns <= MOST_SMALL_TILES
     tiles = torch.empty(capacity, dtype=torch.int16 if small else torch.int32, device=device)
     ids = torch.empty(capacity, dtype=torch.int32, device=device)
-    tensors = (seen.means2d, seen.radii, seen.conics, seen.opacities, order, ends, tiles, ids)
+    tensors = (seen.rows, seen.radii, order, ends, tiles, ids)
     entries = Entries(*map(address, tensors), len(seen.counts), capacity, columns, rows)
     kernels.launch("emit_short" if small else "emit_int", capacity, entries)
     tiles, places = tiles.sort(stable=True)

@@ -20,8 +20,8 @@ def rasterize(
 ) -> Rendering:
     """Render Gaussians; `capacity` is how many entries the tile lists hold. None counts them, and waits for the count.
 
-    `info` holds what gsplat's own `rasterization` puts there for its strategies, and `num_entries`, [] int64: where it
-    is more than the capacity, the farthest Gaussians are missing from the picture.
+    `info` holds what strategies read: `rows` instead of gsplat's `means2d`, and `num_entries`, [] int32: where it is
+    more than the capacity, the farthest Gaussians are missing from the picture.
     """
     size = view.width, view.height
     seen = _see(gaussians, view, options, kernels)
@@ -29,13 +29,13 @@ def rasterize(
         capacity = max(1, int(seen.counts.sum()))
     lists = tile_lists(seen, size, capacity, kernels)
     drawn = Lists(lists.offsets, lists.ids, lists.masks, lists.offsets.shape[-1], *size)
-    image, alphas = blend(seen.footprints, drawn, kernels, absgrad=options.absgrad)
+    image, alphas = blend(seen.rows, drawn, kernels, absgrad=options.absgrad)
     info: dict[str, Any] = {
         "width": view.width,
         "height": view.height,
         "n_cameras": 1,
         "gaussian_ids": None,
-        "means2d": seen.means2d,
+        "rows": seen.rows,
         "radii": seen.radii,
         "num_entries": lists.num,
     }

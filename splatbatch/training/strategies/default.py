@@ -11,6 +11,7 @@ from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
+from splatbatch.training import cuda
 from splatbatch.training.border.surroundings import Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
@@ -52,7 +53,7 @@ class Default(Strategy):
     def step_pre_backward(self, rendering: Rendering) -> None:
         """Keep the gradients of the projected means."""
         if self._watches:
-            rendering.info["means2d"].retain_grad()
+            rendering.info["rows" if "rows" in rendering.info else "means2d"].retain_grad()
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Add up the gradients of the projected means."""
@@ -132,9 +133,16 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
     def observe(self, state: dict[str, Any], rendering: Rendering) -> None:
         """Add up how strongly each Gaussian is pulled across the image, in halves of it, and how often it is seen."""
         info, num = rendering.info, len(state["count"])  # of the patch's own, which come first
+        halves = info["width"] / 2, info["height"] / 2
+        if (rows := info.get("rows")) is not None:
+            from splatbatch.training.cuda.step import watch
+
+            pulls = rows.grad[0, :, 10:] if self.absgrad else rows.grad[0]
+            watch(pulls, info["radii"][0], state["grad2d"], state["count"], halves, cuda.loaded())
+            return
         means2d = info["means2d"]
         pull = (means2d.absgrad if self.absgrad else means2d.grad)[0, :num]  # [N, 2]; 0 where one is not seen
-        state["grad2d"] += torch.hypot(pull[:, 0] * (info["width"] / 2), pull[:, 1] * (info["height"] / 2))
+        state["grad2d"] += torch.hypot(pull[:, 0] * halves[0], pull[:, 1] * halves[1])
         state["count"] += (info["radii"][0, :num] > 0).all(dim=-1)
 
     @torch.no_grad()

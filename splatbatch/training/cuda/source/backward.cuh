@@ -16,38 +16,40 @@ struct PixelSide {
     int waiting[WAITING];            // Gaussians to come, a ring
 };
 
-// Sums what the pixels of the rows first_row ... have for one Gaussian, a row at a time.
+// Sums what the pixels of the rows first_row ... have for one Gaussian, a row at a time; dx, dy: of the warp's first pixel.
 template <bool ABS>
-DEVICE Sums sum_rows(const PixelSide& side, int own, int first_row, float dx, float dy, const float* conic) {
+DEVICE Sums sum_rows(const PixelSide& side, int own, int first_row, float dx, float dy, const Footprint& seen) {
     Sums sums;
 #pragma unroll 1
     for (int row = 0; row < ROWS; ++row) {
         const float down = dy - (first_row + row);
-        float one = 0.0f, x = 0.0f, xx = 0.0f;
+        float one = 0.0f, first = 0.0f, second = 0.0f;  // times 1, and the column's number and its square
 #pragma unroll
         for (int column = 0; column < PART_WIDTH; ++column) {
             const int pixel = (first_row + row) * PART_WIDTH + column;
             const float2 share = side.shares[own][pixel];
             const float4 v = side.v[pixel];
-            const float across = dx - column, moment = share.x * across;
             one += share.x;
-            x += moment;
-            xx = fmaf(moment, across, xx);
+            first = fmaf(share.x, static_cast<float>(column), first);
+            second = fmaf(share.x, static_cast<float>(column * column), second);
             sums.color[0] = fmaf(share.y, v.x, sums.color[0]);
             sums.color[1] = fmaf(share.y, v.y, sums.color[1]);
             sums.color[2] = fmaf(share.y, v.z, sums.color[2]);
             if (ABS) {
-                sums.abs_x += fabsf(share.x * fmaf(conic[0], across, conic[1] * down));
-                sums.abs_y += fabsf(share.x * fmaf(conic[1], across, conic[2] * down));
+                const float across = dx - column;
+                sums.abs_x += fabsf(share.x * fmaf(2.0f * seen.xx, across, seen.xy * down));
+                sums.abs_y += fabsf(share.x * fmaf(2.0f * seen.yy, down, seen.xy * across));
             }
         }
+        const float x = fmaf(one, dx, -first);
         sums.one += one;
         sums.x += x;
-        sums.xx += xx;
+        sums.xx += fmaf(dx, x - first, second);
         sums.y = fmaf(one, down, sums.y);
         sums.xy = fmaf(x, down, sums.xy);
         sums.yy = fmaf(one * down, down, sums.yy);
     }
+    if (ABS) sums.abs_x /= LOG2_E, sums.abs_y /= LOG2_E;
     return sums;
 }
 
@@ -76,23 +78,21 @@ DEVICE void turn(const Scene& scene, const Gradients& to, const Place& at, Pixel
     Footprint seen = {};
     if (own < num) {
         gaussian = side.waiting[(head + own) % WAITING];
-        seen = footprint(scene, gaussian);
-        if (lane < GROUP) stage(side.staged[own], seen, scene.colors + CHANNELS * gaussian);
+        const float* row = scene.rows + static_cast<size_t>(ROW) * gaussian;
+        const float4 second = load4(row + 4);
+        seen = footprint(load4(row), second);
+        if (lane < GROUP) stage(side.staged[own], seen, second.z, second.w, row[8], at);
     }
     __syncwarp();
-    const float px = at.x + 0.5f, py = at.y + 0.5f;
     for (int next = 0; next < num; ++next) {
-        float color[CHANNELS];
-        const Look seen_here = look_at(side.staged[next], px, py, color);
-        const Share share = blend(pixel, seen_here, color, v);
+        const Share share = blend(pixel, side.staged[next], at, v);
         side.shares[next][lane] = make_float2(share.sigma, share.weight);
     }
     __syncwarp();
-    const float* conic = scene.conics + 3 * gaussian;
     const float dx = seen.x - (at.first_x + 0.5f), dy = seen.y - (at.first_y + 0.5f);
-    Sums sums = sum_rows<ABS>(side, own, lane / GROUP * ROWS, dx, dy, conic);
+    Sums sums = sum_rows<ABS>(side, own, lane / GROUP * ROWS, dx, dy, seen);
     add_other_half<ABS>(sums);
-    if (lane < GROUP && own < num) add_to_all<ABS>(scene, to, gaussian, sums);
+    if (lane < GROUP && own < num) add_to_all<ABS>(seen, to.rows + static_cast<size_t>(ROW) * gaussian, sums);
     __syncwarp();  // all lanes have read what the next turn overwrites
 }
 

@@ -22,38 +22,39 @@ DEVICE void draw(const Scene& scene, const Drawn& drawn) {
     if (!at.drawn) return;
     const int num = is_masked(scene, at.tile) ? 0 : at.num;
 
-    const float px = at.x + 0.5f, py = at.y + 0.5f;
     float transmittance = 1.0f, color[CHANNELS] = {};
-    bool done = !at.inside;
+    float faintest = at.inside ? FAINTEST : INFINITY;  // that is seen: nothing more once a pixel is opaque
     int batch = 0;
-    for (; batch * WARP < num && !__all_sync(ALL, done); ++batch) {
+    for (; batch * WARP < num && __any_sync(ALL, faintest == FAINTEST); ++batch) {
         const int entry = batch * WARP + lane;
         bool there = entry < num;
-        int gaussian = 0;
-        Footprint own = {};
         if (there) {
-            gaussian = scene.ids[at.start + entry];
-            own = footprint(scene, gaussian);
-            there = reaches(own, at.first_x + 0.5f, at.first_y + 0.5f);
+            const float* row = scene.rows + static_cast<size_t>(ROW) * scene.ids[at.start + entry];
+            const float4 second = load4(row + 4);
+            const Footprint own = footprint(load4(row), second);
+            there = reaches<PART_WIDTH, PART_HEIGHT>(own, at.first_x + 0.5f, at.first_y + 0.5f);
+            if (there) stage(staged[lane], own, second.z, second.w, row[8], at);
         }
-        const unsigned near = __ballot_sync(ALL, there);
-        if (there) stage(staged[lane], own, scene.colors + CHANNELS * gaussian);
+        unsigned contributors = __ballot_sync(ALL, there);
         __syncwarp();
-        unsigned contributors = 0;
-        for (unsigned todo = near; todo != 0; todo &= todo - 1) {
-            const int next = __ffs(todo) - 1;
-            float colors[CHANNELS];
-            const Look seen = look_at(staged[next], px, py, colors);
-            const bool visible = seen.visible && !done;
-            if (!__any_sync(ALL, visible)) continue;
-            contributors |= 1u << next;
-            const float after = fmaf(-seen.alpha, transmittance, transmittance);
-            done = done || (visible && after <= LEAST_TRANSMITTANCE);
-            if (visible && !done) {
-                const float weight = seen.alpha * transmittance;
-                for (int c = 0; c < CHANNELS; ++c) color[c] = fmaf(weight, colors[c], color[c]);
-                transmittance = after;
+        for (unsigned todo = contributors; todo != 0; todo &= todo - 1) {
+            const Staged& next = staged[__ffs(todo) - 1];
+            const float4 slopes = next.slopes, more = next.more;
+            const float power = power_at(slopes, more, at.right, at.below);
+            const bool visible = power >= faintest;
+            if (!__any_sync(ALL, visible)) {
+                contributors &= ~(todo & (0u - todo));
+                continue;
             }
+            const float alpha = visible ? fminf(exp2_fast(power), MOST_OPAQUE) : 0.0f;
+            const float after = fmaf(-alpha, transmittance, transmittance);
+            const bool counts = after > LEAST_TRANSMITTANCE;
+            const float weight = counts ? alpha * transmittance : 0.0f;
+            color[0] = fmaf(weight, more.z, color[0]);
+            color[1] = fmaf(weight, more.w, color[1]);
+            color[2] = fmaf(weight, next.blue, color[2]);
+            transmittance = counts ? after : transmittance;
+            faintest = counts ? faintest : INFINITY;
         }
         if (KEEPS && lane == 0) drawn.contributors[(at.slot + batch) * PARTS + at.part] = contributors;
         __syncwarp();  // all lanes have read what the next batch overwrites

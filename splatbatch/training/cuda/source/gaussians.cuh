@@ -21,12 +21,12 @@ constexpr float FAINTEST = -7.9943534368588578f;  // log2(1 / 255)
 constexpr float LOG2_E = 1.4426950408889634f;
 constexpr int CHANNELS = 3;
 
+// All of a Gaussian lies side by side, and so do its gradients: read and added in three requests to memory, not in nine.
+constexpr int ROW = 12;  // means2d 2 (px), conics 3 (xx, xy, yy), opacity, colours 3, none; sums of absolute means2d (AbsGS) 2
+
 // What is drawn.
 struct Scene {
-    const float* means2d;      // [N, 2], px
-    const float* conics;       // [N, 3]: xx, xy, yy
-    const float* colors;       // [N, 3]
-    const float* opacities;    // [N]
+    const float* rows;         // [N, 12]: see ROW
     const int* offsets;        // [tiles]: where the list of each tile begins
     const int* ids;            // [entries]: Gaussians of each tile, nearest first
     const bool* masks;         // [tiles]: false where nothing is drawn; null: everywhere
@@ -44,10 +44,9 @@ struct Footprint {
     float peak;        // log2 of the opacity
 };
 
-DEVICE Footprint footprint(const Scene& scene, int gaussian) {
-    const float* conic = scene.conics + 3 * gaussian;
-    return {scene.means2d[2 * gaussian],   scene.means2d[2 * gaussian + 1],     0.5f * LOG2_E * conic[0],
-            LOG2_E * conic[1],             0.5f * LOG2_E * conic[2],            log2_fast(scene.opacities[gaussian])};
+// From the first eight numbers of its row.
+DEVICE Footprint footprint(const float4& first, const float4& second) {
+    return {first.x, first.y, 0.5f * LOG2_E * first.z, LOG2_E * first.w, 0.5f * LOG2_E * second.x, log2_fast(second.y)};
 }
 
 DEVICE float falloff(const Footprint& seen, float dx, float dy) {
@@ -55,24 +54,12 @@ DEVICE float falloff(const Footprint& seen, float dx, float dy) {
     return fmaf(seen.yy * dy, dy, across * dx);
 }
 
-// What a pixel sees of a Gaussian.
-struct Look {
-    bool visible;
-    bool clamped;  // no more opaque however opaque the Gaussian is
-    float alpha;
-};
-
-DEVICE Look look(const Footprint& seen, float px, float py) {
-    const float fallen = falloff(seen, seen.x - px, seen.y - py), power = seen.peak - fallen;
-    const float alpha = exp2_fast(power);
-    return {fallen >= 0.0f && power >= FAINTEST, alpha > MOST_OPAQUE, fminf(alpha, MOST_OPAQUE)};
-}
-
-// Whether any pixel of a warp may see a Gaussian. The falloff grows along every ray from the centre, so its least lies
+// Whether any pixel of a rectangle may see a Gaussian. The falloff grows along every ray from the centre, so its least lies
 // where rays enter the pixels' rectangle: on the one or two sides that face the centre, unless that lies inside.
+template <int WIDTH, int HEIGHT>
 DEVICE bool reaches(const Footprint& seen, float first_px, float first_py) {
-    const float left = first_px - seen.x, right = left + (PART_WIDTH - 1);
-    const float top = first_py - seen.y, bottom = top + (PART_HEIGHT - 1);
+    const float left = first_px - seen.x, right = left + (WIDTH - 1);
+    const float top = first_py - seen.y, bottom = top + (HEIGHT - 1);
     const float near_x = fminf(fmaxf(0.0f, left), right), near_y = fminf(fmaxf(0.0f, top), bottom);
     const float on_x = fminf(fmaxf(-0.5f * seen.xy * near_x * reciprocal(seen.yy), top), bottom);
     const float on_y = fminf(fmaxf(-0.5f * seen.xy * near_y * reciprocal(seen.xx), left), right);
@@ -89,7 +76,8 @@ DEVICE bool reaches(const Footprint& seen, float first_px, float first_py) {
 struct Place {
     int tile, part;
     int first_x, first_y;  // px, of the warp
-    int x, y;              // px, of the lane
+    int x, y;              // px, of the lane,
+    float right, below;    // and from the warp's first
     int start, num;        // the tile's entries
     int slot;              // where what is kept of the tile's first 32 entries lies: see slots()
     bool drawn, inside;    // whether the warp, and the lane, have anything to draw
@@ -111,6 +99,7 @@ DEVICE Place place_of(const Scene& scene, int warp, int lane) {
     at.first_y = at.tile / scene.columns * TILE_PX + at.part / 2 * PART_HEIGHT;
     at.x = at.first_x + lane % PART_WIDTH;
     at.y = at.first_y + lane / PART_WIDTH;
+    at.right = lane % PART_WIDTH, at.below = lane / PART_WIDTH;
     at.start = start_of(scene, at.tile);
     at.num = start_of(scene, at.tile + 1) - at.start;
     at.slot = slots(at.start, at.tile);
@@ -121,22 +110,24 @@ DEVICE Place place_of(const Scene& scene, int warp, int lane) {
 
 DEVICE bool is_masked(const Scene& scene, int tile) { return scene.masks != nullptr && !scene.masks[tile]; }
 
-// A Gaussian laid out in shared memory, for all lanes of a warp to read.
+// A Gaussian laid out in shared memory, for all lanes of a warp to read: the logarithm of its alpha is a polynomial of
+// how many pixels a lane lies right of, and below, the first one of the warp.
 struct alignas(16) Staged {
-    float4 shape;  // x, y, xx, xy
-    float4 more;   // yy, peak, red, green
+    float4 slopes;  // constant, x, y, x^2
+    float4 more;    // x y, y^2, red, green
     float blue;
 };
 
-DEVICE void stage(Staged& staged, const Footprint& seen, const float* color) {
-    staged.shape = make_float4(seen.x, seen.y, seen.xx, seen.xy);
-    staged.more = make_float4(seen.yy, seen.peak, color[0], color[1]);
-    staged.blue = color[2];
+DEVICE void stage(Staged& staged, const Footprint& seen, float red, float green, float blue, const Place& at) {
+    const float dx = seen.x - (at.first_x + 0.5f), dy = seen.y - (at.first_y + 0.5f);
+    staged.slopes = make_float4(seen.peak - falloff(seen, dx, dy), fmaf(2.0f * seen.xx, dx, seen.xy * dy),
+                                fmaf(2.0f * seen.yy, dy, seen.xy * dx), -seen.xx);
+    staged.more = make_float4(-seen.xy, -seen.yy, red, green);
+    staged.blue = blue;
 }
 
-// As it was staged; returns how it is seen.
-DEVICE Look look_at(const Staged& staged, float px, float py, float* color) {
-    const float4 shape = staged.shape, more = staged.more;
-    color[0] = more.z, color[1] = more.w, color[2] = staged.blue;
-    return look({shape.x, shape.y, shape.z, shape.w, more.x, more.y}, px, py);
+// The logarithm (of base 2) of a staged Gaussian's alpha at a pixel of the warp.
+DEVICE float power_at(const float4& slopes, const float4& more, float x, float y) {
+    const float across = fmaf(slopes.w, x, fmaf(more.x, y, slopes.y)), down = fmaf(more.y, y, slopes.z);
+    return fmaf(across, x, fmaf(down, y, slopes.x));
 }

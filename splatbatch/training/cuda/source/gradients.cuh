@@ -20,10 +20,6 @@ struct Gradients {
     float* rows;                    // [N, 12]: see ROW
 };
 
-// All gradients of a Gaussian lie side by side: added in three requests to memory instead of nine, which takes 171 us
-// instead of 268 (p1 of caliterra with 200,000 Gaussians, H200).
-constexpr int ROW = 12;  // means2d 2, conics 3, opacity 1, colours 3, none, sums of absolute means2d (after AbsGS) 2
-
 struct Pixel {
     float transmittance;  // at or below the least: at its end
     float rest;
@@ -35,18 +31,19 @@ struct Share {
     float weight;
 };
 
-DEVICE Share blend(Pixel& pixel, const Look& seen, const float* color, const float* v) {
+DEVICE Share blend(Pixel& pixel, const Staged& next, const Place& at, const float* v) {
     // no branches: some lane nearly always has something to do
-    const float alpha = seen.visible ? seen.alpha : 0.0f, before = pixel.transmittance;
+    const float4 slopes = next.slopes, more = next.more;
+    const float power = power_at(slopes, more, at.right, at.below), before = pixel.transmittance;
+    const float opaque = power >= FAINTEST ? exp2_fast(power) : 0.0f, alpha = fminf(opaque, MOST_OPAQUE);
     const float after = fmaf(-alpha, before, before);
     const bool counts = after > LEAST_TRANSMITTANCE;  // once false, it stays so
-    float along = 0.0f;
-    for (int c = 0; c < CHANNELS; ++c) along = fmaf(color[c], v[c], along);
+    const float along = fmaf(next.blue, v[2], fmaf(more.w, v[1], more.z * v[0]));
     const float weight = counts ? alpha * before : 0.0f;
     pixel.rest = fmaf(-weight, along, pixel.rest);
     pixel.transmittance = after;
     const float v_alpha = fmaf(before, along, -pixel.rest * reciprocal(1.0f - alpha));
-    return {counts && !seen.clamped ? -alpha * v_alpha : 0.0f, weight};
+    return {counts && opaque <= MOST_OPAQUE ? -alpha * v_alpha : 0.0f, weight};
 }
 
 DEVICE float rest_at_first(const Gradients& given, size_t pixel, const float* v) {
@@ -64,11 +61,11 @@ struct Sums {
 };
 
 template <bool ABS>
-DEVICE void add_to_all(const Scene& scene, const Gradients& to, int gaussian, const Sums& sums) {
-    const float* conic = scene.conics + 3 * gaussian;
-    const float by_x = fmaf(conic[0], sums.x, conic[1] * sums.y), by_y = fmaf(conic[1], sums.x, conic[2] * sums.y);
-    const float v_opacity = -sums.one * reciprocal(scene.opacities[gaussian]);
-    float* row = to.rows + static_cast<size_t>(ROW) * gaussian;
+DEVICE void add_to_all(const Footprint& seen, float* row, const Sums& sums) {
+    constexpr float LN_2 = 1.0f / LOG2_E;
+    const float by_x = LN_2 * fmaf(2.0f * seen.xx, sums.x, seen.xy * sums.y);
+    const float by_y = LN_2 * fmaf(2.0f * seen.yy, sums.y, seen.xy * sums.x);
+    const float v_opacity = -sums.one * exp2_fast(-seen.peak);
     add_four(row, by_x, by_y, 0.5f * sums.xx, sums.xy);
     add_four(row + 4, 0.5f * sums.yy, v_opacity, sums.color[0], sums.color[1]);
     if (ABS)

@@ -24,11 +24,12 @@ KERNEL(PROJECTION_THREADS) project(Scenery of, Projected to) {
     to.counts[n] = touched;
     to.distances[n] = touched > 0 ? seen.place.z : INFINITY;
     if (!is_seen) return;
-    to.means2d[2 * n] = x, to.means2d[2 * n + 1] = y;
-    store3(to.conics + 3 * n, times(1.0f / seen.determinant, make_float3(seen.yy, -seen.xy, seen.xx)));
-    to.opacities[n] = opacity;
-    to.depths[n] = seen.place.z;
-    store3(to.colors + 3 * n, color_of(of, by, n));
+    const float one = 1.0f / seen.determinant;
+    const float3 color = color_of(of, by, n);
+    float* row = to.rows + static_cast<size_t>(ROW) * n;
+    store4(row, x, y, one * seen.yy, -one * seen.xy);
+    store4(row + 4, one * seen.xx, opacity, color.x, color.y);
+    store4(row + 8, color.z, 0.0f, 0.0f, 0.0f);
 }
 
 // The gradients of the higher harmonics are products of a basis and a colour's gradient: kept here by each lane, and
@@ -55,11 +56,13 @@ DEVICE float3 covariance_slope(const Seen& seen, float3 v_conic, float v_ratio) 
 // The gradients of one Gaussian but for its colour: written, except the mean's, which is returned.
 DEVICE float3 shape_slope(const Scenery& of, const Camera& by, const Slopes& to, int n) {
     const Seen seen = see(of, by, n);
-    const float own = sigmoid(of.opacities[n]), v_opacity = to.v_opacities[static_cast<size_t>(to.opacities_stride) * n];
+    const float* v_row = to.v_rows + static_cast<size_t>(ROW) * n;
+    const float4 v_first = load4(v_row), v_second = load4(v_row + 4);
+    const float own = sigmoid(of.opacities[n]), v_opacity = v_second.y;
     const float root = of.is_antialiased ? sqrtf(fmaxf(seen.ratio, LEAST_RATIO)) : 1.0f;
     const bool ratio_counts = of.is_antialiased && seen.ratio > LEAST_RATIO;
     to.v_logits[n] = v_opacity * root * own * (1.0f - own);
-    const float3 v_conic = load3(to.v_conics + static_cast<size_t>(to.conics_stride) * n);
+    const float3 v_conic = make_float3(v_first.z, v_first.w, v_second.x);
     const float3 v = covariance_slope(seen, v_conic, ratio_counts ? v_opacity * own * 0.5f / root : 0.0f);
 
     const float3 v_a = plus(times(2 * v.x, seen.a), times(v.y, seen.b));
@@ -78,8 +81,7 @@ DEVICE float3 shape_slope(const Scenery& of, const Camera& by, const Slopes& to,
     const float3 v_slope_x = plus(plus(times(sa.x, axis.x), times(sa.y, axis.y)), times(sa.z, axis.z));
     const float3 v_slope_y = plus(plus(times(sb.x, axis.x), times(sb.y, axis.y)), times(sb.z, axis.z));
     const float nearness = 1.0f / seen.place.z;
-    const float* v_mean2d = to.v_means2d + static_cast<size_t>(to.means2d_stride) * n;
-    float v_ray_x = by.fx * v_mean2d[0], v_ray_y = by.fy * v_mean2d[1];
+    float v_ray_x = by.fx * v_first.x, v_ray_y = by.fy * v_first.y;
     if (seen.bent_x == seen.ray_x) v_ray_x -= by.fx * nearness * dot(v_slope_x, by.ahead);
     if (seen.bent_y == seen.ray_y) v_ray_y -= by.fy * nearness * dot(v_slope_y, by.ahead);
     const float v_depth = -nearness * (dot(v_slope_x, seen.slope_x) + dot(v_slope_y, seen.slope_y) +
@@ -89,9 +91,9 @@ DEVICE float3 shape_slope(const Scenery& of, const Camera& by, const Slopes& to,
 
 // The gradient of the mean by its colour; what the harmonics get is noted for the warp.
 DEVICE float3 color_slope(const Scenery& of, const Camera& by, const Slopes& to, Spread& spread, int lane, int n) {
-    const float* v = to.v_colors + static_cast<size_t>(to.colors_stride) * n;
-    const float3 color = load3(to.colors + 3 * n);
-    const float3 v_color = make_float3(color.x > 0 ? v[0] : 0.0f, color.y > 0 ? v[1] : 0.0f, color.z > 0 ? v[2] : 0.0f);
+    const size_t place = static_cast<size_t>(ROW) * n + 6;
+    const float3 v = load3(to.v_rows + place), color = load3(to.rows + place);
+    const float3 v_color = make_float3(color.x > 0 ? v.x : 0.0f, color.y > 0 ? v.y : 0.0f, color.z > 0 ? v.z : 0.0f);
     const float4 along = direction(by, load3(of.means + 3 * n));
     store3(spread.color[lane], v_color);
     harmonics(along.x, along.y, along.z, spread.basis[lane]);

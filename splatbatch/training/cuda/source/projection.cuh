@@ -1,6 +1,7 @@
 // What one camera sees of a Gaussian as it is optimised: projection, opacity, colour. Conventions and thresholds are those
 // of gsplat's fully_fused_projection; training/cpu/projection.py says the same, with its sources.
 #pragma once
+#include "gaussians.cuh"
 #include "harmonics.cuh"
 #include "vectors.cuh"
 
@@ -10,7 +11,6 @@ constexpr float MOST_DEVIATIONS = 3.33f;  // that a Gaussian reaches
 constexpr float BEYOND = 0.15f;           // of the image, how far out the projection's slope is taken
 constexpr float LEAST_RATIO = 1e-12f;     // of determinants, so that the root's slope stays finite
 constexpr float LEAST_ALPHA = 1.0f / 255.0f;
-constexpr int LIST_TILE_PX = 16;
 
 // Gaussians and the camera.
 struct Scenery {
@@ -32,31 +32,23 @@ struct Scenery {
 
 // What the camera sees. Where a Gaussian is not seen, only radii, counts and distances are written.
 struct Projected {
-    float* means2d;    // [N, 2], px
-    float* conics;     // [N, 3]
-    float* opacities;  // [N]
-    float* colors;     // [N, 3]
-    float* depths;     // [N]
+    float* rows;       // [N, 12]: see ROW in gaussians.cuh
     int* radii;        // [N, 2], px; 0: not seen
     int* counts;       // [N], tiles that the box around it touches
     float* distances;  // [N], depth; infinite where it touches none
 };
 
-// What backward is given and makes; strides in floats, from Gaussian to Gaussian.
+// What backward is given and makes.
 struct Slopes {
-    const float* v_means2d;
-    const float* v_conics;
-    const float* v_opacities;
-    const float* v_colors;
+    const float* v_rows;
     const int* radii;
-    const float* colors;
+    const float* rows;
     float* v_means;     // [N, 3], and so on: as Scenery
     float* v_quats;
     float* v_scales;
     float* v_logits;
     float* v_sh0;
     float* v_shN;
-    int means2d_stride, conics_stride, opacities_stride, colors_stride;
 };
 
 struct Camera {
@@ -136,7 +128,7 @@ DEVICE float3 color_of(const Scenery& of, const Camera& by, int n) {
 
 // How many tiles from one to the other edge of a box, of as many as there are.
 DEVICE int tiles_between(float low, float high, int size) {
-    const float num = static_cast<float>((size + LIST_TILE_PX - 1) / LIST_TILE_PX);
-    return static_cast<int>(clamped(ceilf(high / LIST_TILE_PX), 0.0f, num)) -
-           static_cast<int>(clamped(floorf(low / LIST_TILE_PX), 0.0f, num));
+    const float num = static_cast<float>((size + TILE_PX - 1) / TILE_PX);
+    return static_cast<int>(clamped(ceilf(high / TILE_PX), 0.0f, num)) -
+           static_cast<int>(clamped(floorf(low / TILE_PX), 0.0f, num));
 }
