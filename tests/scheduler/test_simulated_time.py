@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 from fake_batch import FakeBatch
-from simulated import TOTAL_MIB, Script, Simulation
+from simulated import TOTAL_MIB, Script, Simulation, World
 
+from splatbatch.machine import gpu
 from splatbatch.outcome import Failed, Trained
 from splatbatch.scheduler import judge
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -235,3 +238,38 @@ def test_a_gpu_that_is_given_up_takes_nothing_from_what_takes_none(simulation: S
     world.squatter_mib = lambda time, _: 5000 if time else 0
     outcomes = simulation.run(cooldown={"longest_s": 10})
     assert [isinstance(outcomes[name], Trained) for name in ("p0", "p1", "p2", "p3")] == [True, True, True, False]
+
+
+@dataclass
+class Night(World):
+    """A world in which nothing is looked at while nothing can happen, for seconds at a time."""
+
+    def sleep(self, seconds: float, readings: Sequence[object] = ()) -> None:
+        running = [one for one in self.attempts.values() if one.began is not None and not one.ended]
+        begun = [one.began for one in running if one.began is not None]
+        trained = [at + one.script.load_s + one.script.train_s for at, one in zip(begun, running, strict=True)]
+        due = [*begun, *trained, *(at + one.script.eval_s for at, one in zip(trained, running, strict=True))]
+        is_busy = any(self.time - 1 < at <= self.time for at in due)
+        left_s = 0.0 if is_busy else min((at - self.time for at in due if at > self.time), default=0.0)
+        super().sleep(max(seconds, min(5.0, left_s - 0.1)), readings)
+
+    def idle_share(self) -> float:
+        """Return for which share of the time from the first step to the last none of the GPUs' patches made steps."""
+        begun = sorted(at for at, what, _ in self.history if what == "begins")
+        trained_s = sum(one.script.train_s for one in self.attempts.values())
+        last = max(at for at, what, _ in self.history if what == "ends") - self.scripts["p0"][0].eval_s
+        return 1 - trained_s / self.num_gpus / (last - begun[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_gpus", [1, 4])
+def test_in_a_night_of_a_hundred_patches_of_a_minute_gpus_are_idle_for_one_percent_at_most(
+    num_gpus: int, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("simulated.MOST_S", 10_000)
+    simulation.world = night = Night(num_gpus)
+    monkeypatch.setattr(gpu, "sample", night.sample)
+    simulation.patches(**{f"p{index}": Script(60, eval_s=1.5) for index in range(100)})
+    simulation.run()
+    print(f"idle {100 * night.idle_share():.2f} %")
+    assert 0 <= night.idle_share() <= 0.01
