@@ -26,17 +26,17 @@ class Compiling:
 
 def for_training(recipe: Recipe) -> Compiling:
     """Start to compile what a training will use on the GPU that is visible here; nothing if it uses none of ours."""
-    capability = _capability()
-    if recipe.training.kernels != "auto" or capability is None:
+    if recipe.training.kernels != "auto":
         return Compiling()
-    thread = Thread(target=_compile, args=[capability], daemon=True)
+    thread = Thread(target=_compile, daemon=True)
     thread.start()
     return Compiling(thread)
 
 
-def _compile(capability: tuple[int, int]) -> None:
-    with suppress(CompileError):
-        compile_all(capability)
+def _compile() -> None:
+    if (capability := _capability()) is not None:
+        with suppress(CompileError):
+            compile_all(capability)
 
 
 def _capability() -> tuple[int, int] | None:
