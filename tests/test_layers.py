@@ -92,6 +92,7 @@ OF_OTHERS = {
     "supervisor/apprise_urls.py": "a message on its stdin",
     "monitor/sinks/mlflow_runs.py": "its order, on stdin",
     "supervisor/ask.py": "what a program of ours answers",
+    "supervisor/loaded.py": "what a process that waits is told to run, by its socket",
     "training/checkpoint.py": "a checkpoint",
 }
 

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from splatbatch.files import MIB, read_regular
 from splatbatch.machine import supervisors
 
 TRAINING = "splatbatch.training"
@@ -16,7 +17,7 @@ def load_training(config: Path | None) -> None:
     """Have our training loaded, if a YAML names no other program and no engine: what it says is not read yet."""
     path = config or Path(os.environ.get("SPLATBATCH_CONFIG") or "splat_config.yml")
     try:
-        says = path.read_bytes()
+        says = read_regular(path, MIB)
     except OSError:
         return
     if not _OTHERS.search(says):
