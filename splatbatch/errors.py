@@ -7,8 +7,10 @@ SplatbatchError             message, hint, exit_code
 ├── TrainerError       4    the trainer cannot run here (gsplat, CUDA, an external program)
 ├── MissingPartError   4    an optional part of the program is not installed (extras: view, notify)
 ├── ExecutorError      5    the executor cannot run here (no such GPU, no Slurm)
-└── OutputError        6    another run holds the output folder, or it cannot be written or read
-    └── BusyError      6    somebody else is at it just now
+├── OutputError        6    another run holds the output folder, or it cannot be written or read
+│   └── BusyError      6    somebody else is at it just now
+└── StoreError         6    a store of bundles refuses us, or holds what it should not
+    └── CutOffError    6    it does not answer just now
 """
 
 from __future__ import annotations
@@ -87,3 +89,13 @@ class OutputError(SplatbatchError):
 
 class BusyError(OutputError):
     """Somebody else is at it just now: it can be done once they have ended."""
+
+
+class StoreError(SplatbatchError):
+    """A store of bundles refuses us: credentials, a region, a bucket that is not there, no room left."""
+
+    exit_code = 6
+
+
+class CutOffError(StoreError):
+    """A store does not answer just now: it may in a moment."""

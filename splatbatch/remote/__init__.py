@@ -1,0 +1,1 @@
+"""Stores: where bundles, claims and results lie between machines that share no folder."""

@@ -1,0 +1,66 @@
+"""A store: a folder, a host's by sftp, or a bucket; small files by name, whole or absent, whoever asks.
+
+What is made once is a hint here, never a promise: some stores let two win. Whoever makes it reads it back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+PIECE_BYTES = 4 << 20
+"""That a file is read in."""
+_SAFE = re.compile(r"[A-Za-z0-9][\w.@+-]*(/[A-Za-z0-9][\w.@+-]*)*")
+
+
+class Store(Protocol):
+    """Where machines leave files for each other. Names are relative, with / between their parts.
+
+    Every call may raise a CutOffError, after which it may be made again, or a StoreError, after which that is in vain.
+    """
+
+    def read(self, name: str, start: int = 0) -> Iterator[bytes]:
+        """Yield what a file holds, from a byte on.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        ...
+
+    def write(self, name: str, content: Path | bytes) -> None:
+        """Write a file, whole or not at all; one of that name is replaced."""
+        ...
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file unless there is one of that name; return whether we did, as far as the store tells."""
+        ...
+
+    def names(self, folder: str) -> dict[str, int]:
+        """Return the names of the files in a folder, each with its size; none if there is no folder."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+
+def is_safe(name: str) -> bool:
+    """Return whether a name leads nowhere outside."""
+    return bool(_SAFE.fullmatch(name)) and ".." not in name.split("/")
+
+
+def read_whole(store: Store, name: str, most_bytes: int) -> bytes:
+    """Return what a small file holds.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it is larger than that.
+    """
+    found = b""
+    for piece in store.read(name):
+        found += piece
+        if len(found) > most_bytes:
+            raise OSError(f"{name}: more than {most_bytes} bytes")
+    return found
