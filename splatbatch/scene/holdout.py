@@ -89,7 +89,9 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
         SceneError: a model or the hold-out list cannot be read.
     """
     names = sorted(image.name for image in (read_images(patch.sparse) if images is None else images))
-    if evaluation.holdout_list is not None:
+    if patch.held_out is not None:
+        chosen = frozenset(patch.held_out)
+    elif evaluation.holdout_list is not None:
         chosen = _listed(evaluation)
     elif patch.partition is not None or evaluation.holdout == "contiguous":
         chosen = _of_partition(patch, evaluation)

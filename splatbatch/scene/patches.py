@@ -57,6 +57,8 @@ class Patch:
     """Folder of the whole scene's results, whose splat is drawn behind a patch with a core: its backdrop."""
     is_whole: bool = False
     """It is the whole scene, trained coarsely to be drawn behind its patches."""
+    held_out: tuple[str, ...] | None = None
+    """As chosen where its source, partition or list lies: it was brought here without them; None: chosen here."""
 
     @property
     def is_evened(self) -> bool:

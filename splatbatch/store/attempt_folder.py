@@ -96,6 +96,8 @@ class AttemptFolder:
     """Training process, last of all: the product; kept while it is accepted, and after that for a while."""
     result = FileIn("result.json")
     """Parent, once the splat was found whole: its manifest; result.json of the patch if it is accepted."""
+    brought = FileIn("brought.json")
+    """Parent, of an attempt that came home from a store: as what result of which worker."""
 
     @property
     def number(self) -> int:

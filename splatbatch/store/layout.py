@@ -31,6 +31,10 @@ class OutputFolder:
     """What engines were asked to start."""
     claims = FileIn("claims")
     """Who works on which task: claims/<task>/<generation>."""
+    home = FileIn("home.json")
+    """By which name stores know this folder; there once a task of it has travelled."""
+    arriving = FileIn(".arriving")
+    """Attempts on their way home from a store, until they are whole."""
     frame = FileIn("frame.json")
     """The offset of the splats; there once a batch has been trained."""
     colors = FileIn("colors.json")
