@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -192,27 +192,71 @@ def retry(
 
 @app.command()
 def work(
-    patches: options.PatchArguments = None,
+    patches: options.WorkedArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     for_: Annotated[
         str, typer.Option("--for", metavar="TIME", help="Take no patch that could not be done in this time, as 3h30m.")
     ] = "",
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
+    idle: Annotated[
+        str, typer.Option("--idle", metavar="TIME", help="Of a store: wait so long for more to be packed, as 10m.")
+    ] = "",
+    scratch: Annotated[
+        Optional[Path], typer.Option("--scratch", metavar="DIR", help="Of a store: train here, not below /tmp.")
+    ] = None,
 ) -> None:
-    """Train beside other workers, on as many machines as see the output folder; 75: start it again."""
+    """Train beside other workers, on as many machines as see the output folder, or a store; 75: start it again."""
     from splatbatch.commands import train
+    from splatbatch.remote.schemes import is_store
     from splatbatch.scheduler.work.time_left import parse_duration
 
     for_s = parse_duration(for_) if for_ else None
+    if patches and (is_store(patches[0]) or idle or scratch):
+        from splatbatch.commands import store
+
+        return store.work(patches, for_s, parse_duration(idle) if idle else 0.0, scratch)
     train.work(config, all_named(patches, patch), for_s, verify=not no_verify)
 
 
 @app.command()
+def pack(
+    to: options.ToStoreOption,
+    patches: options.PatchArguments = None,
+    config: options.ConfigOption = None,
+    patch: options.PatchOption = [],
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
+    json_: options.JsonOption = False,
+) -> None:
+    """Put what is to be trained into a store, for workers that share no folder with us: each a bundle of its own."""
+    from splatbatch.commands import store
+
+    store.pack(config, all_named(patches, patch), to, verify=not no_verify, as_json=json_)
+
+
+@app.command()
+def adopt(
+    url: options.StoreArgument,
+    config: options.ConfigOption = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until nobody trains any of it any more.")] = False,
+) -> None:
+    """Bring home what workers have left in a store; a splat is accepted once, if it is what would be trained here."""
+    from splatbatch.commands import store
+
+    store.adopt(config, url, watch=watch)
+
+
+@app.command()
 def cancel(
-    patches: options.PatchArguments = None, config: options.ConfigOption = None, patch: options.PatchOption = []
+    patches: options.WorkedArguments = None, config: options.ConfigOption = None, patch: options.PatchOption = []
 ) -> None:
     """End the batch that runs, here or on another host, or some of its patches; what ran is recorded as stopped."""
+    from splatbatch.remote.schemes import is_store
+
+    if patches and is_store(patches[0]):
+        from splatbatch.commands import store
+
+        return store.cancel(patches[0], patches[1:])
     from splatbatch.commands import cancel as cancelling
 
     cancelling.cancel(config, all_named(patches, patch))

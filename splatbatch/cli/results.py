@@ -13,7 +13,7 @@ from splatbatch.commands import options
 
 @app.command()
 def status(
-    patches: options.PatchArguments = None,
+    patches: options.WorkedArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
@@ -25,6 +25,12 @@ def status(
     ] = False,
 ) -> None:
     """Say how far every patch is; from the files alone, also while a batch runs."""
+    from splatbatch.remote.schemes import is_store
+
+    if patches and is_store(patches[0]):
+        from splatbatch.commands import store
+
+        return store.status(patches[0], as_json=json_)
     from splatbatch.commands import status as progress
 
     progress.status(config, all_named(patches, patch), progress.StatusOptions(json_, watch, verify))

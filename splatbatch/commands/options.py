@@ -39,6 +39,14 @@ PatchOption = Annotated[  # the older way to name patches, taken still
     list[str], typer.Option("--patch", "-p", metavar="NAME", hidden=True)
 ]
 PatchArguments = Annotated[Optional[list[str]], named("PATCH", "Only these patches, as p5 p7.")]
+WorkedArguments = Annotated[
+    Optional[list[str]],
+    named("PATCH|STORE", "Only these patches, as p5 p7; or a store: ssh://…, s3://… or its folder."),
+]
+StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="A folder, ssh://host/path or s3://bucket/prefix.")]
+ToStoreOption = Annotated[
+    str, typer.Option("--to", metavar="STORE", help="A folder, ssh://host/path or s3://bucket/prefix.")
+]
 TrainedArguments = Annotated[
     Optional[list[str]],
     named(

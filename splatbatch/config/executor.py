@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from splatbatch.config.section import Section, as_list
 from splatbatch.plain_text import seconds_of
@@ -52,6 +52,13 @@ def _as_seconds(given: Any) -> Any:
     return seconds_of(given) or given if isinstance(given, str) else given
 
 
+def _as_store(given: str) -> str:
+    """See that the URL of a store holds no password, which batch.yaml would show."""
+    if given.partition("://")[1] and "@" in given and ":" in given.partition("://")[2].rpartition("@")[0]:
+        raise ValueError("holds a password: credentials come from the environment, an ssh agent or ~/.ssh")
+    return given
+
+
 class Executor(Section):
     """Where attempts run."""
 
@@ -65,6 +72,9 @@ class Executor(Section):
     """Who starts the workers that train: this machine, or a cluster's Slurm or Ray."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
     """Workers at once; a batch on this machine with one of them is trained by `train` itself."""
+    store: Annotated[str, AfterValidator(_as_store)] = ""
+    """By which tasks travel to workers that share no folder with us (`splatbatch work STORE`): a folder, ssh://host/path
+    or s3://bucket/prefix. Credentials come from the environment. Empty: nothing travels."""
     gpus_per_worker: Annotated[int, Field(ge=0, le=64)] | None = None
     """GPUs that the engine gives each; left out: one, or none where training.device is cpu."""
     worker_time: Annotated[float, Field(ge=60), BeforeValidator(_as_seconds)] | None = None

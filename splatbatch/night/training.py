@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +29,8 @@ from splatbatch.night.elsewhere import is_elsewhere, train_elsewhere
 from splatbatch.night.inspection import inspect_wanted
 from splatbatch.night.interruption import Interruption
 from splatbatch.night.night import Ended, Night, Run, metrics, people, tracking
-from splatbatch.outcome import Failed
+from splatbatch.night.travel import Travel
+from splatbatch.outcome import Failed, Outcome
 from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler import session
 from splatbatch.scheduler.rounds import Rounds
@@ -62,7 +63,7 @@ def train(batch: Batch, wish: Wish = USUAL, show: Show = lambda made: None, afte
         SplatbatchError: somebody else trains into the output folder, or nothing can be trained.
         Interrupted: somebody has stopped following workers elsewhere; they go on.
     """
-    if is_elsewhere(batch.config.executor) and not wish.is_retry:
+    if is_elsewhere(batch.config.executor) and not (wish.is_retry or batch.config.executor.store):
         return train_elsewhere(batch, show, after, verify=wish.verify)
     return _train_here(batch.needed_first(), wish, show, after)
 
@@ -75,7 +76,8 @@ def _train_here(batch: Batch, wish: Wish, show: Show, after: After) -> Ended:
             Night.open(batch, interruption, show, (metrics, tracking, people), ours.beat) as night,
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
-            worker = Worker(night, wish, ours.claims, ledger, Watcher(batch.output))
+            store = batch.config.executor.store
+            worker = Worker(night, wish, ours.claims, ledger, Watcher(batch.output), store=store)
             try:
                 run = worker.train()
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
@@ -101,6 +103,8 @@ class Worker:
     name: str = LOCAL
     is_over: bool = False
     """Our time did not hold another task."""
+    store: str = ""
+    """By which tasks travel to whoever trains them; empty: they are trained here."""
     requests: Callable[[], list[Path]] | None = None
     """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: ClassVar[bool] = True
@@ -171,10 +175,18 @@ class Worker:
                     is_alone=self.is_alone,
                     audited=looked.audited,
                 )
-                outcomes |= session.run(todo, self.ledger, rounds, is_retry=self.wish.is_retry)
+                outcomes |= self.run_tasks(todo, rounds, claiming)
         self.is_over |= claiming.is_over
         fresh = planning.fresh(looked.decisions)
         return Run((*fresh, *claiming.trained_elsewhere), outcomes, self.stop(), claiming.outdated(fresh))
+
+    def run_tasks(self, todo: Batch, rounds: Rounds, claiming: Claiming) -> Mapping[str, Outcome]:
+        """Train what was decided on, or have it travel; return what came of each that was tried here."""
+        if not self.store:
+            return session.run(todo, self.ledger, rounds, is_retry=self.wish.is_retry)
+        travel = Travel(self.store, todo, self.ledger, rounds, is_retry=self.wish.is_retry)
+        claiming.trained_elsewhere += travel.follow()
+        return {}
 
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[tuple[Batch, Snapshot]]:

@@ -17,6 +17,8 @@ HANGS_S = 45.0
 """So long a transfer may move nothing: longer than ssh and S3 take to notice that nobody answers."""
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 """Between a call that failed in passing and the next; the last one again and again."""
+MOST_FAULTS = 3
+"""Calls in a row that end in what nobody expected: a full disk of ours, say."""
 SAYS_S = 10.0
 POLL_S = 0.05
 _OPEN: dict[str, Store] = {}
@@ -60,20 +62,29 @@ class Errand(Generic[Item]):
         if self._reader is None:
             self._reader = reader.USUAL(self._call, tuple(self._left), HANGS_S)
         for item, answer in self._reader.look():
-            match answer:
-                case Done(value=value):
-                    self.found.append((item, value))
-                    self._left.remove(item)
-                    self._failures = 0
-                case Refused(error=SplatbatchError() as error) if not isinstance(error, CutOffError):
-                    self.error = error
-                    break
-                case _:
-                    self._wait(answer)
-                    break
+            if not self._take(item, answer):
+                break
         if self.error or self._not_before > time.monotonic() or self._reader.is_over:
             self.end()
         return self.is_over
+
+    def _take(self, item: Item, answer: reader.Answer) -> bool:
+        """Take in what came of a call; return whether the next is made at once."""
+        match answer:
+            case Done(value=value):
+                self.found.append((item, value))
+                self._left.remove(item)
+                self._failures = 0
+                return True
+            case Refused(error=SplatbatchError() as error) if not isinstance(error, CutOffError):
+                self.error = error
+            case Refused(error=CutOffError()) | Hang():
+                self._wait(answer)
+            case _ if self._failures + 1 < MOST_FAULTS:
+                self._wait(answer)
+            case _:
+                self.error = SplatbatchError(_words(answer), "Is there room on this disk? Else please report it.")
+        return False
 
     def end(self) -> None:
         """End the call that is under way."""
