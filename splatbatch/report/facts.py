@@ -118,7 +118,6 @@ class Quality:
     """The folder of all pictures."""
     dropped: str
     """What leaving photographs out has brought; empty where nobody has measured it."""
-    digits: float | None
     seconds: float | None
     certificate: dict[str, Any]
     """As certificate.json has it; empty where there is none of this splat."""

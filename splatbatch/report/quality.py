@@ -44,7 +44,6 @@ def _quality(found: Inspection, folder: SplatFolder) -> Quality:
         thumbnails=found.thumbnails,
         pictures=str(folder.inspecting.path / named / PICTURES),
         dropped=drop_in_words(found.dropped),
-        digits=found.digits,
         seconds=found.seconds,
         certificate=certificate if certificate.get("splat") == found.splat else {},
     )

@@ -105,8 +105,6 @@ class Inspection(TypedRecord):
     """Columns of the scene: x, y, z of the middle of the surface and size, the side of the square, in the splat's
     coordinates (without the offset); photos, angle in degrees between those that are furthest apart, resolution in
     pixels of the finest photograph for a unit; weak: 1 where fewer than three photographs see it."""
-    digits: float | None = None
-    """To how many decimal digits the drawn depths are those of the model's points: ranks splats of one scene."""
     seconds: float | None = None
     made_with: dict[str, Any] = field(default_factory=dict)
 

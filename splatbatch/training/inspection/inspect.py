@@ -50,7 +50,6 @@ def inspect(subject: Subject, tell: Callable[[str], None] = lambda _: None) -> I
         figures=made,
         photos=as_numbers({**_places(subject), **photos}),
         cells=tuple(_placed(subject, cell) for cell in coverage.cells(subject)),
-        digits=values["digits"].value,
         seconds=round(time.monotonic() - began, 2),
         made_with={"torch": str(torch.__version__)},
     )
@@ -87,7 +86,7 @@ def _surface(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
         "veil": Value(max(beyond.values(), default=None), named(beyond, limit_of("veil"))),
         "floaters": Value(shapes.floaters(subject, found)),
     }
-    return values | {"digits": Value(depths.digits)}, {"cover": found.covers}
+    return values, {"cover": found.covers}
 
 
 def _shapes(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
@@ -97,7 +96,6 @@ def _shapes(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
 
 
 def _between(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
-    found = between.between(subject, subject.points)
     held_out, away = psnrs(subject, subject.holdout), coverage.distances(subject)
     near = {name: psnr for name, psnr in held_out.items() if name not in subject.piece} or held_out
     shown = fidelity(subject)
@@ -105,9 +103,8 @@ def _between(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
         "fidelity": Value(shown.worse_db, why=NOT_COVERED),
         "memorised": Value(gap_db(subject, near)),
         "falloff": Value(coverage.falloff_db(held_out, away), why=ALL_NEAR),
+        "holes": Value(between.holes(subject, subject.points)),
     }
-    if found:
-        values |= {name: Value(getattr(found, name)) for name in ("holes", "jumps", "noise")}
     return values, {"psnr": held_out, "psnr_covered": shown.splat, "distance": away}
 
 

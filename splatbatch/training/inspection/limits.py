@@ -69,16 +69,6 @@ TABLE = (
         "of the points has no surface half a baseline beside the cameras",
         "Photograph from between the cameras as well, or raise training.cap_max.",
     ),
-    Row(
-        *("jumps", 0.02, "share"),
-        "of the pixels jumps in depth half a baseline beside the cameras, more than from them",
-        "Photograph from between the cameras as well: the surface was only made up for those there are.",
-    ),
-    Row(  # 1.00
-        *("noise", 1.15, "times"),
-        "the fine structure that is seen from the cameras themselves appears half a baseline beside them",
-        "Lower training.cap_max or add photographs: each photograph was memorised by itself.",
-    ),
     Row(  # 0; after 20 steps of mcmc 0.5 (quarry, full size) and 5.3 (caliterra, a quarter)
         *("fidelity", 0, "dB"),
         "are held-out photographs shown worse than a blur of them, on the pixels that training photographs see",

@@ -20,8 +20,6 @@ OPAQUE = 0.5
 """Opacity from which on a pixel shows something that has a depth."""
 OFF = 0.05
 """Of the depth: a point whose surface is drawn further away from it, in the median over its pictures, is off."""
-FINEST = 1e-4
-"""Relative error of a depth, below which a smaller one counts for no more."""
 LEAST_VIEWS = 2
 """That a point must be seen in, to count."""
 IN_FRONT = 0.85
@@ -55,14 +53,6 @@ class Depths:
         """Return the share of points where the surface is drawn elsewhere, or not at all; None without points."""
         medians = list(_medians(self.points, self.errors))
         return float(np.mean(np.array(medians) > OFF)) if medians else None
-
-    @property
-    def digits(self) -> float | None:
-        """Return to how many decimal digits depths are right, in the mean over sightings; None without points.
-
-        Splats of the same scene may be ranked by it: see docs/quality.md for where that holds.
-        """
-        return float(-np.log10(np.maximum(self.errors, FINEST)).mean()) if len(self.errors) else None
 
 
 def depths_at_points(subject: Subject) -> Depths:

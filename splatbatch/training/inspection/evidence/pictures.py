@@ -172,17 +172,6 @@ def _holes(subject: Subject, look: Look) -> Pixels:
     return _marked(shown.colors, shown.alphas < between.HOLE)
 
 
-def _jumps(subject: Subject, look: Look) -> Pixels:
-    shown = _moved(subject, look)
-    rough = (shown.depths / between.smoothed(shown.depths) - 1).abs() > between.JUMP
-    return _marked(shown.colors, rough & (shown.alphas > between.SOLID))
-
-
-def _noise(subject: Subject, look: Look) -> Pixels:
-    grey = _moved(subject, look).colors.clamp(0, 1).mean(dim=-1)
-    return _bytes((4 * (grey - between.smoothed(grey)).abs())[..., None].expand(-1, -1, 3))
-
-
 def _pair(subject: Subject, _: Look) -> Pixels | None:
     """Return two renderings from far apart, and lines between what was found to be the same."""
     found = consistency.consistency(subject).pairs
@@ -206,7 +195,7 @@ def _lines(pair: consistency.Pair) -> Iterator[tuple[list[float], list[float]]]:
 
 _DRAWN: Mapping[str, Callable[[Subject, Look], Pixels | None]] = {
     **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front, "needles": _shapes, "giants": _shapes},
-    **{"ballast": _opacities, "holes": _holes, "jumps": _jumps, "noise": _noise, "memorised": _beside},
+    **{"ballast": _opacities, "holes": _holes, "memorised": _beside},
     **{
         "falloff": _beside,
         "fidelity": _covered,
