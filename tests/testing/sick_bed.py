@@ -134,6 +134,7 @@ def _sees(image: Image, model: Reconstruction, place: np.ndarray) -> bool:
 
 OF_SPLATS = {
     "floaters": sick.floaters,
+    "veil": sick.veil,
     "haze": sick.haze,
     "depth": sick.scaled_half,
     "needles": lambda splat, _, seed: sick.needles(splat, seed),

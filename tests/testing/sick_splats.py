@@ -41,6 +41,22 @@ def floaters(splat: Gaussians, model: Reconstruction, seed: int) -> Gaussians:
     return joined(splat, made(places, 0.03 * z, 0.8, splat, rng.uniform(0.2, 0.8)))
 
 
+def veil(splat: Gaussians, model: Reconstruction, seed: int) -> Gaussians:
+    """Put a wall before a single camera, so near that no other sees it."""
+    rng, image = np.random.default_rng(seed), behind_veil(model, seed)
+    camera, num = model.cameras[image.camera_id], 800
+    z = depth_of(image, model) * rng.uniform(0.03, 0.05, num)
+    x = z * rng.uniform(-0.5, 0.5, num) * camera.width / camera.fx
+    y = z * rng.uniform(-0.5, 0.5, num) * camera.height / camera.fy
+    places = (np.stack([x, y, z], axis=1) - np.array(image.translation)) @ image.rotation()
+    return joined(splat, made(places, 0.03 * z, 0.8, splat, rng.uniform(0.2, 0.8)))
+
+
+def behind_veil(model: Reconstruction, seed: int) -> Image:
+    """Return the photograph that a veil of this seed stands before."""
+    return model.images[int(np.random.default_rng([seed, 1]).integers(len(model.images)))]
+
+
 def depth_of(image: Image, model: Reconstruction) -> float:
     local = model.points.xyz @ image.rotation().T + np.array(image.translation)
     return float(np.median(local[local[:, 2] > 0, 2]))

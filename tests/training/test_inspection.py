@@ -12,6 +12,7 @@ import torch
 from process_family import wait_until
 from scipy.ndimage import gaussian_filter, uniform_filter
 from sick_bed import SICKNESSES, Bed, is_found, made_ill
+from sick_splats import behind_veil
 from sick_trainings import quarry, trained
 
 from splatbatch.files import write_json
@@ -72,6 +73,13 @@ def test_photographs_are_named_that_are_blurred(bed: Bed, tmp_path: Path) -> Non
     changed -= {name for name in changed if (Path(ill.settings.images) / name).is_symlink()}
     (figure,) = (figure for figure in ill.inspect().found if figure.name == "blurred")
     assert set(figure.subjects) == changed and figure.value == 5
+
+
+@pytest.mark.slow
+def test_the_photograph_is_named_that_a_veil_stands_before(bed: Bed, tmp_path: Path) -> None:
+    ill = made_ill(bed, "veil", 74, tmp_path / "ill")
+    (figure,) = (figure for figure in ill.inspect().found if figure.name == "veil")
+    assert figure.subjects[0] == behind_veil(bed.model(), 74).name
 
 
 def test_the_record_is_read_as_it_was_written(sound: Inspection) -> None:

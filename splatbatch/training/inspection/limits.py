@@ -39,7 +39,7 @@ TABLE = (
         "stands before the scene in half of all pictures",
         "Photographs of changing exposure or weather make haze: set training.colors, or leave them out.",
     ),
-    Row(  # 0.19, 0.13: floaters are found by their mass, too
+    Row(  # 0.19, 0.94
         *("veil", 0.4, "opacity"),
         "stands before a single camera beyond what stands before the others",
         "Look at the named photographs: something close to the camera, or a wrong pose, made floaters there.",
