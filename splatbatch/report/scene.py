@@ -35,6 +35,8 @@ SEAM_FIGURES = ("photographs", "PSNR dB", "between dB", "colour /255", "depth st
 EVEN = (1.0, 0.01)
 SLIGHT = (2.0, 0.02)
 """Colour offset in 1/255, and depth step: up to here nobody sees a seam; up to here who looks for it does."""
+UNLIKE = 2.0
+"""Times as many Gaussians on one side of a seam, from which on it is named beside a step."""
 DIGITS = 9
 """Of a place: centimetres in UTM, and all that a scene of any unit needs."""
 MOST_PATCHES = 400
@@ -133,6 +135,21 @@ def grade(seam: SeamMeasured) -> Grade:
     if color <= EVEN[0] and abs(depth) <= EVEN[1]:
         return "even"
     return "slight" if color <= SLIGHT[0] and abs(depth) <= SLIGHT[1] else "step"
+
+
+def why_it_steps(seam: SeamMeasured) -> str:
+    """Return what differs between both sides of a seam, in words; empty where nothing does."""
+    color, depth, ratio = seam.color_offset, seam.depth_step, seam.density_ratio
+    found = []
+    if color is not None and color > SLIGHT[0]:
+        found.append(f"colours {color:.1f} of 255 apart")
+    if depth is not None and abs(depth) > SLIGHT[1]:
+        found.append(f"{seam.one if depth > 0 else seam.other} lies {100 * abs(depth):.1f} % of the depth behind")
+    if found and ratio and max(ratio, 1 / ratio) >= UNLIKE:
+        found.append(
+            f"{seam.one if ratio > 1 else seam.other} has {max(ratio, 1 / ratio):.1f} times the Gaussians there"
+        )
+    return ", ".join(found)
 
 
 def place_from_above(values: Iterable[float]) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from splatbatch.failures.advice import IF_NOT, OR_TRY, TRY
 from splatbatch.failures.causes import spelled
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Item, Report, ReportedPatch
+from splatbatch.report.scene import why_it_steps
 from splatbatch.store.obstacles import NOT_MADE
 from splatbatch.store.records.run import DONE
 from splatbatch.tasks.status import INSIST, done_in_words
@@ -135,7 +136,7 @@ def _of_batch(report: Report) -> Iterator[Trouble]:
         yield Trouble("look", f"the audit: {counted(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
     if not scene or not scene.cores:
         return
-    steps = [seam.name for seam in scene.seams if seam.grade == "step"]
+    steps = [f"{seam.name} ({why_it_steps(seam)})" for seam in scene.seams if seam.grade == "step"]
     if scene.is_stale:
         yield Trouble("look", "the scene was merged again since it was measured", "splatbatch evaluate")
     lost = -(scene.evaluation.within.gain_db or 0.0) if scene.evaluation else 0.0

@@ -18,7 +18,7 @@ from splatbatch.files import read_json, write_json
 from splatbatch.report import write_report
 from splatbatch.report.facts import CameraPlace, CoreBox, ReportedPatch, ReportedSeam, SceneMap
 from splatbatch.report.page.scene_section import draw_map
-from splatbatch.report.scene import grade
+from splatbatch.report.scene import grade, why_it_steps
 from splatbatch.scene.partition.record import Partition
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
@@ -137,6 +137,19 @@ def evaluation(quarry: Partition) -> SceneEvaluation:
         SeamMeasured("p0", "p1", Measured(psnr=24.0, num_photos=2), 12, 0.2, 31.0, 4.5, (4.5, 0.0, 0.0), 0.03, 1.1),
     )
     return SceneEvaluation(total=Measured(psnr=25.0, num_photos=4), photos=photos, seams=seams, lacking={NASTY: "x"})
+
+
+@pytest.mark.parametrize(
+    ("color", "depth", "ratio", "said"),
+    [
+        (4.5, 0.03, 1.1, "colours 4.5 of 255 apart, p0 lies 3.0 % of the depth behind"),
+        (0.5, -0.04, 0.3, "p1 lies 4.0 % of the depth behind, p1 has 3.3 times the Gaussians there"),
+        (0.5, 0.01, 3.0, ""),
+    ],
+)
+def test_a_seam_that_steps_says_by_what(color: float, depth: float, ratio: float, said: str) -> None:
+    seam = SeamMeasured("p0", "p1", color_offset=color, depth_step=depth, density_ratio=ratio)
+    assert why_it_steps(seam) == said
 
 
 def test_the_page_shows_the_scene_with_its_seams(quarry: Partition) -> None:
