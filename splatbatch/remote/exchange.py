@@ -131,7 +131,8 @@ def look(url: str, known: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         number = rest.removesuffix(LEFT)
         if number.isdecimal():
             newest[bundle] = max(newest.get(bundle, 0), int(number))
-    over = {*names[CLOSED], *(one.partition(".")[0] for one in names[RESULTS] if one.split(".")[1:2] in _FINAL)}
+    final = [one for one in names[RESULTS] if one.split(".")[1:2] in _FINAL and f"{one}{REFUSED}" not in names[RESULTS]]
+    over = {*names[CLOSED], *(one.partition(".")[0] for one in final if not one.endswith(REFUSED))}
     wanted = [f"{bundle}.{number}" for bundle, number in newest.items()]
     unread = [name for name in wanted if name not in known and name.partition(".")[0] not in over]
     owners = dict(zip(unread, at_once(partial(_owner, store), unread), strict=True))
