@@ -116,10 +116,13 @@ class Travel:
         came, done = self.home.adopt(seen), []
         standing = self.batch.standing()
         for name, outcome in came:
+            if name not in self._waiting:  # a second result, of a task whose splat is home already
+                continue
             if isinstance(standing.decide(name), Skip):
-                done += [name] if self._waiting.pop(name, None) else []
+                done.append(name)
+                del self._waiting[name]
             elif outcome in FINAL:
-                self._waiting.pop(name, None)
+                del self._waiting[name]
         if any(outcome == "damaged" for _, outcome in came):
             self.home.heal(seen, self._waiting.values())
         for bundle, why in self.home.spent(seen).items():

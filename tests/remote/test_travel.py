@@ -140,6 +140,23 @@ def test_two_who_train_the_same_bring_one_splat(home: FakeBatch, place: Site, tm
     assert sorted(path.name for path in home.output.glob("patches/*/accepted/*")) == ["1.json"] * 3
 
 
+def test_a_second_result_of_a_task_that_is_trained_already_does_not_end_the_night(
+    home: FakeBatch, sites: dict[str, Site], tmp_path: Path
+) -> None:
+    place = sites["folder"]
+    url = packed(home, place, "p0")
+    work(home, tmp_path / "far", url)
+    results = forget_results(place, home)
+    work(home, tmp_path / "other", url)
+    adopted(home, url)
+    results()
+    home.change(executor={"store": url})
+    far, ended = worker(home, tmp_path / "third", url, "--idle", "60s"), home.run_apart("train", timeout_s=120)
+    far.terminate()
+    assert (ended.returncode, far.wait(60)) == (0, 75), ended.stderr
+    assert "another splat was accepted meanwhile" in ended.stderr
+
+
 def forget_results(place: Site, home: FakeBatch) -> Any:
     """Hide the claims and results of a store; return what brings the results back."""
     from splatbatch.remote.schemes import open_store
