@@ -18,12 +18,13 @@ from splatbatch.scheduler.work.time_left import MARGIN_S
 
 DOCUMENTS = [one for one in yaml.safe_load_all((ROOT / "configs/engines/kubernetes.yml").read_text()) if one]
 CLAIM, JOB = DOCUMENTS
+[OF_STORE] = yaml.safe_load_all((ROOT / "configs/engines/kubernetes_s3.yml").read_text())
 POD = JOB["spec"]["template"]["spec"]
 [WORKER] = POD["containers"]
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.34"])
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one["kind"])
+@pytest.mark.parametrize("document", [*DOCUMENTS, OF_STORE], ids=lambda one: one["kind"])
 def test_kubernetes_takes_every_document(document: dict[str, Any], version: str) -> None:
     kubernetes_validate.validate(document, version, strict=True)
 
@@ -54,3 +55,15 @@ def test_what_a_pod_runs_is_there() -> None:
     assert {one["name"] for one in POD["volumes"]} == set(mounts)
     assert POD["volumes"][0]["persistentVolumeClaim"]["claimName"] == CLAIM["metadata"]["name"]
     assert "ReadWriteMany" in CLAIM["spec"]["accessModes"]
+
+
+def test_pods_of_a_store_have_its_url_a_scratch_folder_and_credentials_from_a_secret_alone() -> None:
+    pod = OF_STORE["spec"]["template"]["spec"]
+    [worker] = pod["containers"]
+    mounts = {one["mountPath"] for one in worker["volumeMounts"]}
+    assert worker["args"][:2] == ["work", "s3://my-bucket/reef"]
+    assert worker["args"][worker["args"].index("--scratch") + 1] in mounts
+    assert worker["envFrom"] == [{"secretRef": {"name": "reef-s3"}}]
+    assert not any("emptyDir" not in one for one in pod["volumes"])
+    rules = OF_STORE["spec"]["podFailurePolicy"]["rules"]
+    assert [one["action"] for one in rules] == ["Ignore", "Ignore", "FailJob", "FailIndex"]

@@ -122,6 +122,18 @@ def test_hosts_that_share_a_file_system_share_the_batch(batch: FakeBatch, tmp_pa
     assert not (hosts[1].root / "model").exists()
 
 
+@pytest.mark.slow
+def test_hosts_of_a_store_share_nothing_and_send_what_they_train(batch: FakeBatch, tmp_path: Path) -> None:
+    url = f"file://{tmp_path / 'store'}"
+    batch.make("p0", "p1", **QUICK).run_apart("pack", "--to", url)
+    names = ("algo-1", "algo-2")
+    hosts = [Host(batch, tmp_path / name / "ml").lay_out({"store": url, "for": "1h"}, names, name) for name in names]
+    jobs = [one.start() for one in hosts]
+    assert [job.communicate(timeout=120) and job.returncode for job in jobs] == [0, 0]
+    assert len(list((tmp_path / "store/results").glob("*.trained.*"))) >= 2
+    assert not (hosts[0].root / "model").exists()
+
+
 def test_hosts_that_share_nothing_are_refused_where_the_console_shows_it(batch: FakeBatch, host: Host) -> None:
     batch.make("p0", **QUICK)
     assert host.lay_out(hosts=("algo-1", "algo-2")).run()[0] == 5

@@ -41,6 +41,19 @@ def test_what_a_host_is_asked_to_add_reaches_its_worker(batch: FakeBatch) -> Non
     assert [path.parent.name for path in batch.output.glob("patches/*/result.json")] == ["p 0"]
 
 
+def test_workers_of_a_store_need_its_url_alone(batch: FakeBatch, tmp_path: Path) -> None:
+    url = f"file://{tmp_path / 'store'}"
+    batch.make("p0", "p1", **QUICK).run_apart("pack", "--to", url)
+    (batch.folder / "hosts").write_text("one\ntwo\n")
+    command = ["bash", str(SCRIPT), str(batch.folder / "hosts"), url, "--scratch", str(tmp_path / "scratch")]
+    environment = put_programs(batch, batch.folder / "bin")
+    del environment["SPLATBATCH_CONFIG"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    wait_until(lambda: len(list((tmp_path / "store/results").glob("*.trained.*"))) == 2)
+    assert (batch.folder / "bin/homes/one/work-one.log").exists()
+
+
 def test_a_host_that_is_not_reached_is_named_with_sshs_own_words_and_the_others_work(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK)
     ended = call(batch, "gone\none\n")

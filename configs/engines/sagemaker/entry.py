@@ -5,6 +5,8 @@ Read below /opt/ml (SPLATBATCH_ML_ROOT names another place):
   input/data/scene/   channel, may be read-only: splat_config.yml beside all that it names
   input/data/output/  channel, optional: a file system (FSx for Lustre, EFS) mounted rw: the output folder of all hosts
   input/config/       hyperparameters.json: `config`, `for`, `no-verify`; resourceconfig.json: which host of how many
+                      or `store` (s3://bucket/prefix, with `for` and `idle`): then no channel is needed, on any number
+                      of hosts, spot or not; patches come from there and splats go there, by the role of the job
 Written:
   checkpoints/        the output folder where no file system is shared: goes to S3 as it grows, comes back with the job
   model/              the accepted splats and the report, at the end and when the job is stopped
@@ -35,7 +37,7 @@ from splatbatch.errors import ConfigError, ExecutorError, SplatbatchError
 KILLED_AFTER_S = 120.0
 MARGIN_S = 20.0
 FAILURE_BYTES = 1024  # SageMaker shows no more
-KNOWN = ("config", "for", "no-verify")
+KNOWN = ("config", "for", "no-verify", "store", "idle")
 
 
 @dataclass
@@ -61,12 +63,17 @@ class Job:
             raise ConfigError(f"hyperparameter {unknown[0]}: unknown", f"Known are {', '.join(KNOWN)}.")
         resources = _read(root / "input/config/resourceconfig.json")
         job = cls(root, of_us, tuple(resources.get("hosts", ["algo-1"])), resources.get("current_host", "algo-1"))
-        if len(job.hosts) > 1 and not job.shared.is_dir():
+        if len(job.hosts) > 1 and not job.store and not job.shared.is_dir():
             raise ExecutorError(
                 f"{len(job.hosts)} instances share no folder: there is no channel `output`",
-                "Add a channel `output` on FSx for Lustre or EFS with FileSystemAccessMode rw, or ask for one.",
+                "Name a `store` in S3, or a channel `output` on FSx for Lustre or EFS with FileSystemAccessMode rw.",
             )
         return job
+
+    @property
+    def store(self) -> str:
+        """Return the store that patches come from; empty: they are in the channel."""
+        return str(self.parameters.get("store", ""))
 
     @property
     def scene(self) -> Path:
@@ -103,9 +110,12 @@ class Job:
             output.symlink_to(lasting)
         return copy
 
-    def command(self, yaml: Path) -> list[str]:
-        """Return what trains."""
+    def command(self, yaml: Path | None) -> list[str]:
+        """Return what trains; without a YAML what a store holds."""
         for_ = ("--for", str(self.parameters["for"])) if "for" in self.parameters else ()
+        if yaml is None:
+            idle = ("--idle", str(self.parameters["idle"])) if "idle" in self.parameters else ()
+            return ["splatbatch", "work", self.store, *for_, *idle, "--scratch", str(self.root / "scratch")]
         no_verify = ("--no-verify",) if str(self.parameters.get("no-verify", "")).lower() in ("1", "true") else ()
         return ["splatbatch", "work", "--config", str(yaml), *for_, *no_verify]
 
@@ -129,14 +139,14 @@ class Ending:
 
 def run(job: Job, ending: Ending) -> int:
     """Train, hand over what is trained, and return the exit code."""
-    yaml = job.stage()
+    yaml = None if job.store else job.stage()
     worker = subprocess.Popen(job.command(yaml), stderr=subprocess.PIPE, text=True, errors="replace")
     ending.tell = worker.terminate
     if ending.told_at:  # while it started
         worker.terminate()
     said = deque(_passed_on(worker), maxlen=20)
     code = worker.wait()
-    if job.host == job.hosts[0]:
+    if yaml is not None and job.host == job.hosts[0]:
         hand_over(yaml, job.root / "model", ending)
     if code:
         fail(job.root, f"`splatbatch work` ended with exit code {code}. " + "".join(said))
