@@ -19,8 +19,9 @@ import time
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
@@ -54,7 +55,7 @@ MOST_CPU_S = 3600
 """That a call may compute: a file that leads it round in circles ends it, too."""
 PASSED_ON_S = 0.3
 _NOTE_BYTES = 4096
-_PIPE = 3
+_PIPE, _ORDERS = 3, 4
 _OOM_SCORE = "500"
 """Where memory runs out all the same, the kernel ends a reader first: proc(5)."""
 
@@ -222,6 +223,77 @@ class Here(Generic[Item]):
         self._left.clear()
 
 
+class Standing:
+    """A reader that stays, for one call after the other: what these have opened, a connection say, stays open."""
+
+    def __init__(self, hangs_s: float) -> None:
+        """Fork it; `hangs_s`: so long without progress a call counts as hanging."""
+        self._hangs_s = hangs_s
+        there, self._orders = Pipe(duplex=False)
+        self._process = _Process(_obeyed, _orders(), is_low=False, orders=there.fileno())
+        there.close()
+
+    @property
+    def descriptor(self) -> int:
+        """What can be read once there is an answer."""
+        return self._process.pipe
+
+    def begin(self, call: Call[Item], item: Item) -> None:
+        """Have a call made, once the one before has its answer; both travel as pickles, between us alone."""
+        self._process.moves()
+        with contextlib.suppress(OSError):  # it is gone: its answer says so
+            self._orders.send((call, item))
+
+    def look(self) -> Answer | None:
+        """Return what has come of the call, if something has; after a Fault or a Hang it is of no more use."""
+        if found := self._process.answers():
+            return found[0]
+        if self._process.has_ended():
+            return self._process.why_it_died()
+        idle_s = self._process.idle_s()
+        return Hang(self._process.note(), idle_s) if idle_s > self._hangs_s else None
+
+    def end(self) -> None:
+        """End the process; what the kernel holds is abandoned."""
+        self._orders.close()
+        self._process.end()
+
+
+class StandingHere:
+    """Makes each call in our own process, at once."""
+
+    descriptor = None
+
+    def begin(self, call: Call[Item], item: Item) -> None:
+        """Make a call."""
+        self._answer: Answer | None = _rebuilt(_made(call, item))
+
+    def look(self) -> Answer | None:
+        """Return what has come of it, once."""
+        found, self._answer = self._answer, None
+        return found
+
+    def end(self) -> None:
+        """Make no further calls."""
+
+
+def standing(hangs_s: float) -> Standing | StandingHere:
+    """Return a reader that stays, of the usual kind."""
+    return StandingHere() if USUAL is Here else Standing(hangs_s)
+
+
+def _orders() -> Iterator[tuple[Call[Any], Any]]:
+    """Yield what a reader that stays is told, until it is told no more."""
+    with contextlib.suppress(EOFError), Connection(_ORDERS, writable=False) as told:
+        while True:
+            yield told.recv()
+
+
+def _obeyed(order: tuple[Call[Any], Any]) -> Any:
+    call, item = order
+    return call(item)
+
+
 Kind = type[Reader[Any]] | type[Here[Any]]
 USUAL: Kind = Reader
 """What calls are made by, but where a test makes them itself."""
@@ -266,7 +338,7 @@ def answers(reading: Reading[Item], patience: Patience = ENDLESS) -> Iterator[tu
         reading.end()
 
 
-def rest(seconds: float, readings: Sequence[Reading[Any]]) -> None:
+def rest(seconds: float, readings: Sequence[Reading[Any] | Standing | StandingHere]) -> None:
     """Wait for so long, or until one of these has an answer."""
     descriptors = [one for reading in readings if (one := getattr(reading, "descriptor", None)) is not None]
     select.select(descriptors, [], [], seconds)
@@ -284,7 +356,7 @@ def answer(call: Call[Item], item: Item, patience: Patience = ENDLESS) -> Answer
 class _Process:
     """A reader at work, from our side."""
 
-    def __init__(self, call: Call[Item], items: Sequence[Item], *, is_low: bool) -> None:
+    def __init__(self, call: Call[Item], items: Iterable[Item], *, is_low: bool, orders: int | None = None) -> None:
         self.pipe, there = os.pipe2(os.O_CLOEXEC)
         fcntl.fcntl(self.pipe, fcntl.F_SETFL, os.O_NONBLOCK)
         self._page, parent = mmap.mmap(-1, _NOTE_BYTES), os.getpid()
@@ -292,7 +364,7 @@ class _Process:
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if self.pid == 0:
-            _serve(call, items, self._page, lambda: _step_aside(there, parent, is_low=is_low))
+            _serve(call, items, self._page, lambda: _step_aside(there, parent, is_low=is_low, orders=orders))
         os.close(there)
         self._rest = b""
         self._idle, self._is_closed = Idle(self.pid), False
@@ -311,6 +383,10 @@ class _Process:
         if lines:
             self._idle.moves()
         return [_rebuilt(line) for line in lines]
+
+    def moves(self) -> None:
+        """Take in that it begins something: what was before does not count as idle."""
+        self._idle.moves()
 
     def has_ended(self) -> bool:
         """Return whether no more answers will come."""
@@ -374,7 +450,7 @@ def _marks(pid: int) -> tuple[object, ...]:
     return tuple(found)
 
 
-def _serve(call: Call[Item], items: Sequence[Item], page: mmap.mmap, step_aside: Callable[[], None]) -> NoReturn:
+def _serve(call: Call[Item], items: Iterable[Item], page: mmap.mmap, step_aside: Callable[[], None]) -> NoReturn:
     """Be the reader: make the calls, write a line for each, never come back."""
     code = 1
     try:
@@ -390,7 +466,7 @@ def _serve(call: Call[Item], items: Sequence[Item], page: mmap.mmap, step_aside:
         os._exit(code)
 
 
-def _step_aside(there: int, parent: int, *, is_low: bool) -> None:
+def _step_aside(there: int, parent: int, *, is_low: bool, orders: int | None) -> None:
     """Leave everything of the parent's behind: its signals, its files (a lock among them), its memory."""
     die_with_parent(signal.SIGKILL, parent)
     for default in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
@@ -399,8 +475,12 @@ def _step_aside(there: int, parent: int, *, is_low: bool) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
+    if orders is not None:
+        orders = fcntl.fcntl(orders, fcntl.F_DUPFD, _ORDERS)  # out of the way of the pipe
     os.dup2(there, _PIPE)
-    os.closerange(_PIPE + 1, os.sysconf("SC_OPEN_MAX"))
+    if orders is not None:
+        os.dup2(orders, _ORDERS)
+    os.closerange(_PIPE + 1 + (orders is not None), os.sysconf("SC_OPEN_MAX"))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     if is_low:

@@ -112,6 +112,8 @@ class Home:
     def pack(self, tasks: Sequence[Task], *, is_retry: bool) -> dict[str, str]:
         """Have tasks travel; return the bundle of each by its name: one that is there and still right stays.
 
+        So does one that was trained while nobody was here: what came of it is only to be adopted.
+
         Raises:
             SplatbatchError: a file cannot be read, or the store takes nothing.
         """
@@ -125,7 +127,8 @@ class Home:
             bundle = Bundle.from_record(told["bundle"])
             self._send({sha256: path for sha256, path in told["paths"].items() if sha256 not in there})
             there |= told["paths"].keys()
-            old = [name for name in self._open(task.name, seen) if self._is_as(name, bundle)]
+            mine = [name for name, one in self.bundles.items() if one.task == task.name and self._is_as(name, bundle)]
+            old = [name for name in mine if seen.is_open(name) or self.is_trained(name, seen)]
             if old:
                 packed[task.name] = old[0]
             else:
@@ -141,9 +144,8 @@ class Home:
         for name, bundle in self.bundles.items():
             lacking = {piece.sha256 for piece in bundle.pieces} - there
             if lacking and seen.is_open(name) and (task := by_name.get(bundle.task)):
-                found = ask(
-                    partial(_packed, self.name, {task.name: bundle.follows}, bundle.is_retry), task, self.patience
-                )
+                call = partial(_packed, self.name, {task.name: bundle.follows}, bundle.is_retry)
+                found = wall.value_of(reader.answer(call, task, self.patience), "pack")
                 again = {sha256: path for sha256, path in found["paths"].items() if sha256 in lacking}
                 self._send(again)
                 there |= again.keys()
@@ -196,6 +198,11 @@ class Home:
 
     def _open(self, task: str, seen: Seen) -> list[str]:
         return [name for name, one in self.bundles.items() if one.task == task and seen.is_open(name)]
+
+    def is_trained(self, name: str, seen: Seen) -> bool:
+        """Return whether a splat of a bundle lies in the store that is not home yet."""
+        results = set(seen.results.get(name, ())) - self._whole
+        return any(one.split(".")[1] == "trained" for one in results)
 
     def _is_as(self, name: str, bundle: Bundle) -> bool:
         known = self.bundles[name]

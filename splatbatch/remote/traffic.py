@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from splatbatch import reader
 from splatbatch.errors import CutOffError, SplatbatchError
-from splatbatch.reader import Done, Fault, Hang, Patience, Refused, ToldToStop, rest
+from splatbatch.reader import Done, Fault, Hang, Patience, Refused, Standing, StandingHere, ToldToStop, rest
 from splatbatch.remote.schemes import open_store
 from splatbatch.remote.store import Store
 
@@ -21,6 +21,9 @@ MOST_FAULTS = 3
 """Calls in a row that end in what nobody expected: a full disk of ours, say."""
 SAYS_S = 10.0
 POLL_S = 0.05
+MOST_FREE = 3
+"""Readers that wait with their connections for calls to come: of a beat, of what is fetched, of what is sent."""
+_FREE: list[Standing | StandingHere] = []
 _OPEN: dict[str, Store] = {}
 
 
@@ -43,7 +46,7 @@ class Errand(Generic[Item]):
             say: hears that the store does not answer.
         """
         self._call, self._left, self._say = call, list(items), say
-        self._reader: reader.Reading[Item] | None = None
+        self._reader: Standing | StandingHere | None = None
         self._failures, self._not_before, self._said_at = 0, 0.0, time.monotonic()
         self.found: list[tuple[Item, Any]] = []
         """What each call has returned."""
@@ -60,12 +63,16 @@ class Errand(Generic[Item]):
         if self.is_over or time.monotonic() < self._not_before:
             return self.is_over
         if self._reader is None:
-            self._reader = reader.USUAL(self._call, tuple(self._left), HANGS_S)
-        for item, answer in self._reader.look():
-            if not self._take(item, answer):
-                break
-        if self.error or self._not_before > time.monotonic() or self._reader.is_over:
-            self.end()
+            self._reader = _FREE.pop() if _FREE else reader.standing(HANGS_S)
+            self._reader.begin(self._call, self._left[0])
+        while self._reader is not None and (answer := self._reader.look()) is not None:
+            goes_on = self._take(self._left[0], answer)
+            if not goes_on:
+                self.end()  # whatever it has opened is not trusted any more
+            elif self._left:
+                self._reader.begin(self._call, self._left[0])
+            else:
+                self._release()
         return self.is_over
 
     def _take(self, item: Item, answer: reader.Answer) -> bool:
@@ -85,6 +92,13 @@ class Errand(Generic[Item]):
             case _:
                 self.error = SplatbatchError(_words(answer), "Is there room on this disk? Else please report it.")
         return False
+
+    def _release(self) -> None:
+        """Leave the reader, with its connection, to the next."""
+        if self._reader is not None and len(_FREE) < MOST_FREE:
+            _FREE.append(self._reader)
+            self._reader = None
+        self.end()
 
     def end(self) -> None:
         """End the call that is under way."""

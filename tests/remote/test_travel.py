@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +13,6 @@ from process_family import wait_until
 from travelling import QUICK, SHORT, bundles, ends, states, work, worker
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fake_batch import FakeBatch
     from store_sites import Site
 
@@ -116,6 +115,26 @@ def test_a_killed_home_goes_on_where_it_was(home: FakeBatch, place: Site, tmp_pa
     again = home.run_apart("train", timeout_s=90)
     assert (again.returncode, code) == (0, 0), (again.stderr, said)
     assert [one[:3] for one in ends(home)] == [(name, 1, "trained") for name in THREE]
+
+
+def test_what_was_trained_while_home_was_away_is_not_trained_again(
+    home: FakeBatch, place: Site, tmp_path: Path
+) -> None:
+    work(home, tmp_path / "far", packed(home, place))
+    assert "adopt it" in home.run_apart("pack", "--to", place.url).stdout
+    home.change(executor={"store": place.url})
+    assert home.run_apart("train", timeout_s=60).returncode == 0
+    assert [one["results"] for one in bundles(place.url)] == [["trained"]] * 3
+
+
+@pytest.mark.parametrize("place", ["ssh"], indirect=True)
+def test_a_worker_keeps_its_few_connections(home: FakeBatch, place: Site, tmp_path: Path) -> None:
+    """A server may refuse whoever connects anew for every call, and its log names each."""
+    url = packed(home, place)
+    with Path(place.environment["HOME"], "../sshd.log").open() as told:
+        told.seek(0, os.SEEK_END)
+        work(home, tmp_path / "far", url)
+        assert 1 <= told.read().count("Accepted publickey") <= 4
 
 
 def test_what_home_has_changed_meanwhile_is_kept_and_not_accepted(home: FakeBatch, place: Site, tmp_path: Path) -> None:
