@@ -461,7 +461,7 @@ def work_for(url: str, stay: Stay, scratch: Path | None = None) -> int:
     Raises:
         SplatbatchError: the store refuses us, or nothing of it can be trained here.
     """
-    root = scratch or Path(tempfile.gettempdir()) / f"splatbatch-{os.getuid()}"
+    root = scratch.absolute() if scratch else Path(tempfile.gettempdir()) / f"splatbatch-{os.getuid()}"
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         _sweep(root)

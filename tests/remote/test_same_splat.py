@@ -39,7 +39,7 @@ def test_the_quarry_comes_home_as_it_would_have_been_trained_there(tmp_path: Pat
     command(home, "train", "p0")
     command(away, "pack", "p0", "--to", str(tmp_path / "store"))
     far.mkdir()
-    command(far, "work", str(tmp_path / "store"), "--scratch", str(far / "scratch"))
+    command(far, "work", str(tmp_path / "store"), "--scratch", "scratch")
     command(away, "adopt", str(tmp_path / "store"))
     splats = [(folder / "output/patches/p0/splat.ply").read_bytes() for folder in (home, away)]
     assert splats[0] == splats[1]

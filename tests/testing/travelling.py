@@ -35,7 +35,7 @@ def worker(batch: FakeBatch, folder: Path, url: str, *words: str) -> subprocess.
     other = elsewhere(folder, batch)
     environment = {name: value for name, value in other.environment().items() if name != "SPLATBATCH_CONFIG"}
     environment |= {"SPLATBATCH_CACHE": str(folder / "cache"), CONSTANTS: json.dumps(SHORT | other.constants)}
-    command = other.command("work", url, "--scratch", str(folder / "scratch"), *words)
+    command = other.command("work", url, "--scratch", "scratch", *words)  # as one types it: below its own folder
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
     return subprocess.Popen(command, text=True, env=environment, cwd=folder, **pipes)
 
