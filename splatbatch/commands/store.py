@@ -34,6 +34,8 @@ def pack(config: Path | None, names: Sequence[str], url: str, *, verify: bool, a
         for what, which in told.items():
             if which:
                 typer.echo(plain(f"{what}: {spell(which)}"))
+        if done.trained:
+            typer.echo(plain(f"trained in the store: {spell(done.trained)}; adopt it: splatbatch adopt {url}"))
         if done.packed:
             typer.echo(plain(f"train them anywhere: splatbatch work {url}"))
     raise typer.Exit(1 if done.refused else 0)

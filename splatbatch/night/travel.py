@@ -73,6 +73,7 @@ class Travel:
         """
         done: list[str] = []
         try:
+            done += self._take(self.home.look())  # what came while nobody was here is not trained again
             self._pack()
             while self._waiting:
                 seen = self.home.look()
@@ -96,7 +97,10 @@ class Travel:
     def once(self) -> list[str]:
         """Adopt what has come, and wait for nothing; see `follow`."""
         try:
-            return self._take(self.home.look())
+            seen = self.home.look()
+            done = self._take(seen)
+            self._tell(seen)
+            return done
         except ToldToStop:
             return []
         finally:
@@ -153,7 +157,7 @@ class Travel:
         words = in_words(self.home.watch, seen, {name: one.task for name, one in self.home.bundles.items()})
         if words != self._said:
             self._said = words
-            self.ledger.write(WorkersSeen(words))
+            self.ledger.write(WorkersSeen(f"in the store: {words}"))
 
     def _rest(self, seconds: float = LOOK_S) -> None:
         end = time.monotonic() + seconds
@@ -218,6 +222,8 @@ class Packed:
 
     store: str
     packed: tuple[str, ...]
+    trained: tuple[str, ...]
+    """Tasks whose splats lie in the store, to be adopted."""
     waiting: tuple[str, ...]
     """Tasks that need others first, which are to come home before them."""
     fresh: tuple[str, ...]
@@ -245,10 +251,13 @@ def pack(batch: Batch, url: str, *, verify: bool) -> Packed:
         ready = [task for task in todo if not names.intersection(task.kind.needs(task))]
         home = Home(looked.batch, anchored(url, Path.cwd()), ledger, patience, tell)
         packed = home.pack(ready, is_retry=False)
+        seen = home.look() if packed else Seen()
+    trained = tuple(name for name, bundle in packed.items() if home.is_trained(bundle, seen))
     due = {*names, *refused}
     waiting = tuple(task.name for task in todo if task.name not in packed)
     fresh = tuple(name for name in batch.names if name not in due)
-    return Packed(home.url, tuple(packed), waiting, fresh, tuple(refused))
+    still = tuple(name for name in packed if name not in trained)
+    return Packed(home.url, still, trained, waiting, fresh, tuple(refused))
 
 
 def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> Ended:
