@@ -179,7 +179,7 @@ def _patch(folder: Path | os.DirEntry[str], scene: Scene) -> Patch:
     # a Path is made where one is needed, no sooner: of thousands of patches they take longer than the looks at the disk
     sparse = model_folder(os.fspath(folder)) or Path(folder) / MODEL_FOLDERS[0]
     images = scene.images or Path(folder) / "images"
-    name = Path(folder).resolve().name if folder.is_symlink() or folder.name in ("", "..") else folder.name
+    name = Path(folder).resolve().name if folder.name in ("", "..") else folder.name  # a link keeps the name it has
     masks = scene.masks if scene.images else _masks(images, scene.masks)
     return Patch(name, sparse, images, scene.source, masks)
 

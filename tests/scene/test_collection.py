@@ -88,3 +88,12 @@ def test_scenes_in_the_yaml_are_relative_to_it_and_stand_by_themselves(tmp_path:
     path.write_text("scene: {scenes: [a], images: photos, patches: parts}\n")
     with pytest.raises(ConfigError, match=r"scenes stand by themselves.*leave out images, patches"):
         load(path)
+
+
+def test_patches_that_are_links_have_the_names_of_the_links(tmp_path: Path) -> None:
+    """Two links to one folder were two patches of one name, and a traceback."""
+    make(tmp_path / "cut/a")
+    (tmp_path / "patches").mkdir()
+    for name in ("p0", "p1"):
+        (tmp_path / "patches" / name).symlink_to(tmp_path / "cut/a")
+    assert [patch.name for patch in find_patches(Scene(patches=tmp_path / "patches"))] == ["p0", "p1"]
