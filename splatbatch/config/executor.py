@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -54,7 +55,7 @@ def _as_seconds(given: Any) -> Any:
 
 def _as_store(given: str) -> str:
     """See that the URL of a store holds no password, which batch.yaml would show."""
-    if given.partition("://")[1] and "@" in given and ":" in given.partition("://")[2].rpartition("@")[0]:
+    if urlsplit(given).password is not None:
         raise ValueError("holds a password: credentials come from the environment, an ssh agent or ~/.ssh")
     return given
 

@@ -28,8 +28,10 @@ def leave_splat(folder: Folder, num: int, steps: int) -> None:
 
 
 def train(folder: Folder, rest: str, steps: int, num: int = 10) -> int:
-    time.sleep(float(rest or 0))
-    leave_splat(folder, num, steps)
+    """Train: "train 20 70000": for 20 seconds, 70,000 Gaussians."""
+    seconds, _, many = rest.partition(" ")
+    time.sleep(float(seconds or 0))
+    leave_splat(folder, int(many or num), steps)
     say(folder, phase="done", step=steps, max_steps=steps)
     return 0
 

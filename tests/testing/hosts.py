@@ -28,15 +28,16 @@ PATIENT = (
 """No connection is given up; since Linux 6.15 it is also tried once a second, else a host hears late of its cable."""
 
 
-def lack() -> str:
-    """Return what is missing for such hosts; empty if nothing is."""
+def lack(*, shares: bool = True) -> str:
+    """Return what is missing for such hosts; empty if nothing is. `shares`: they mount a folder of the switch."""
     if os.geteuid() != 0:
         return "hosts of their own need root"
-    if missing := [name for name in ("ip", "unshare", "nsenter", "sshfs", "hostname") if not shutil.which(name)]:
+    programs = ("ip", "unshare", "nsenter", "hostname", *(("sshfs",) if shares else ()))
+    if missing := [name for name in programs if not shutil.which(name)]:
         return f"hosts of their own need {', '.join(missing)}"
     if not SFTP_SERVER.exists():
         return f"hosts of their own need {SFTP_SERVER}"
-    if not Path("/dev/fuse").exists():
+    if shares and not Path("/dev/fuse").exists():
         return "hosts of their own need /dev/fuse"
     may = subprocess.run(
         ["unshare", *SPACES, "ip", "link", "add", "br0", "type", "bridge"], capture_output=True, check=False
@@ -81,14 +82,16 @@ class Host:
 class Hosts:
     """Some hosts that share a folder of this machine; a context manager."""
 
-    def __init__(self, folder: Path, number: int, *, lag_s: int = 1) -> None:
+    def __init__(self, folder: Path, number: int, *, lag_s: int = 1, shares: bool = True) -> None:
         """Prepare them.
 
         Args:
             folder: that they share, under the same name on each.
             number: of hosts.
             lag_s: for so long a host may see a folder as it was.
+            shares: they mount the folder; else they share nothing but the network.
         """
+        self._shares = shares
         self.folder, self._number, self._lag_s = folder, number, lag_s
         self._stack = ExitStack()
         self.hosts: list[Host] = []
@@ -99,11 +102,13 @@ class Hosts:
             self._switch.do("ip", "link", "add", "br0", "address", card(0), "type", "bridge")
             self._switch.do("ip", "addr", "add", f"{SERVER}/24", "dev", "br0")
             self._switch.do("ip", "link", "set", "br0", "up")
-            self._serve(stack)
+            if self._shares:
+                self._serve(stack)
             for number in range(1, self._number + 1):
                 self.hosts.append(self._up(f"h{number}", stack))
                 self._plug_in(number)
-                self._mount(self.hosts[-1], stack)
+                if self._shares:
+                    self._mount(self.hosts[-1], stack)
             self._stack = stack.pop_all()
         return self
 
@@ -117,6 +122,16 @@ class Hosts:
     def heal(self, number: int) -> None:
         """Put it back."""
         self._switch.do("ip", "link", "set", f"p{number}", "up")
+
+    def limit(self, number: int, megabits: int) -> None:
+        """Let no more million bits per second through to a host, and as many back."""
+        for host, device in ((self._switch, f"p{number}"), (self.hosts[number - 1], "eth0")):
+            limits = ("rate", f"{megabits}mbit", "burst", "1mb", "latency", "50ms")
+            host.do("tc", "qdisc", "add", "dev", device, "root", "tbf", *limits)
+
+    def within_switch(self) -> list[str]:
+        """Return what begins a command that runs on the switch, which every host reaches as SERVER."""
+        return self._switch.within()
 
     def start(self, number: int, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
         """Start a command on a host."""
