@@ -52,6 +52,12 @@ def test_what_all_photographs_are_wrong_about_is_not() -> None:
     assert not found(seen_from(0, with_block(0.3)), others).any()
 
 
+def test_what_others_are_wrong_about_a_cell_aside_is_not() -> None:
+    """Where a depth is not learned yet, the place in other photographs is off by as much."""
+    others = [seen_from(x, with_block(0.3, left=7 - int(x))) for x in (-1, 1, 2)]
+    assert not found(seen_from(0, with_block(0.3)), others).any()
+
+
 def test_what_fewer_than_two_others_show_is_no_ones_to_judge() -> None:
     assert not found(seen_from(0, with_block(0.3)), [seen_from(1, usual())]).any()
     away = [seen_from(1, usual()), *(seen_from(x, usual()) for x in (100, -100))]
@@ -81,6 +87,7 @@ def plant(images: Path, name: str = "img3.png") -> None:
 
 def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(movers, "CELL_PX", 2)
+    monkeypatch.setattr(movers, "LEAST_STEPS", 0)
     clean, _ = trained(patch, recipe(strategy="default", colors="as_is"), "clean-01")
     assert not any("movers" in said for said in warnings(clean))
     plant(patch.images)
@@ -90,8 +97,16 @@ def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPa
     assert "img3.png" in said
 
 
+def test_in_a_run_of_few_steps_none_are_looked_for(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(movers, "CELL_PX", 2)
+    plant(patch.images)
+    short, _ = trained(patch, recipe(strategy="default", colors="as_is"), "short-01")
+    assert not any("movers" in said for said in warnings(short))
+
+
 def test_a_run_goes_on_without_what_it_had_left_out(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(movers, "CELL_PX", 2)
+    monkeypatch.setattr(movers, "LEAST_STEPS", 0)
     monkeypatch.setattr(movers, "LOOKS", (0.45,))  # before the checkpoint: much is off yet
     monkeypatch.setattr(movers, "TIMES", 1.5)
     plant(patch.images)

@@ -33,14 +33,17 @@ LOOKS = (0.08, 0.2, 0.5, 0.8)
 """Shares of the run after which photographs are compared. The first is early: what is learned first is what most
 photographs show; later a splat may have something before a single camera that shows its mover. With one
 at 0.04 the quarry, which has none, lost 0.05 dB; those of 0.15 to 0.6 alone gave less back (scripts/bench_movers)."""
+LEAST_STEPS = 50
+"""Before, what is compared are the first points: the quarry, which has no movers, seemed to have some."""
 MOST_PIXELS = 40_000
 """Of a picture that is compared."""
 CELL_PX = 4
 """Of that picture, along both sides: a difference is the mean over a cell, so that fine detail is none."""
 LEAST = 0.1
 """Difference of a channel, 0 to 1, from which on something may have stood there."""
-TIMES = 3.0
-"""The difference that others have at the same place."""
+TIMES = 2.0
+"""The difference that others have at the same place: the largest of a cell and those around it, since the depth of what
+is half learned is off by a cell. Three times the cell's own found movers in the quarry, which has none."""
 OTHERS, LEAST_OTHERS = 8, 2
 """Photographs from nearby that are asked, and of which so many must show the place."""
 LEAST_CELLS = 4
@@ -71,7 +74,7 @@ class Movers:
         self, photos: Sequence[Photo], options: RasterOptions, max_steps: int, surroundings: Surroundings = NONE
     ) -> None:
         self._photos, self._options, self._surroundings = photos, options, surroundings
-        self._steps = {round(share * max_steps) for share in LOOKS}
+        self._steps = {step for share in LOOKS if (step := round(share * max_steps)) >= LEAST_STEPS}
         self._cells: dict[str, Tensor] = {}  # by photograph, [h, w] bool, true where something stood
 
     def step_begins(self, step: int, gaussians: Parameters, capacity: int | None = None) -> None:
@@ -189,6 +192,7 @@ class Cells:
         off = torch.full((len(compared), height, width), torch.nan)
         for index, one in enumerate(compared):
             off[index, : one.off.shape[0], : one.off.shape[1]] = one.off
+        off = widened(off)
         centers = torch.stack([one.center for one in compared])
         near = torch.stack([(centers - center).norm(dim=1).argsort(stable=True)[1 : 1 + OTHERS] for center in centers])
         viewmats, Ks = (torch.stack([getattr(one.view, name) for one in compared]) for name in ("viewmat", "K"))
@@ -205,6 +209,11 @@ class Cells:
         is_inside = (local[..., 2] > 0) & (column >= 0) & (row >= 0) & (column < width) & (row < height)
         found = self.off[others[:, None, None], row.clamp(0, height - 1), column.clamp(0, width - 1)]
         return torch.where(is_inside, found, torch.nan)
+
+
+def widened(off: Tensor) -> Tensor:
+    """Return the largest of each cell and those around it, [photographs, h, w]; NaN where a cell does not count."""
+    return torch.where(off.isnan(), torch.nan, max_pool2d(off.nan_to_num(0.0)[None], 3, stride=1, padding=1)[0])
 
 
 def alone(off: Tensor, seen: Tensor) -> Tensor:
