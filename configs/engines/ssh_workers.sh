@@ -13,12 +13,12 @@
 set -euo pipefail
 if [ $# -lt 2 ]; then sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; fi
 hosts=$1 config=$2; shift 2
+[ -r "$hosts" ] || { echo "$hosts: no such file: it lists the hosts, one a line" >&2; exit 2; }
 case $config in
   *://*) folder=. what=("$config") ;;
   *) config=$(realpath "$config") folder=$(dirname "$config") what=(--config "$config")
      [ -r "$config" ] || { echo "$config: no such file: name the YAML of the batch, or a store" >&2; exit 2; } ;;
 esac
-[ -r "$hosts" ] || { echo "$hosts: no such file: it lists the hosts, one a line" >&2; exit 2; }
 mapfile -t names < <(sed 's/#.*//' "$hosts" | awk 'NF {print $1}')
 [ "${#names[@]}" -gt 0 ] || { echo "$hosts: names no host" >&2; exit 2; }
 

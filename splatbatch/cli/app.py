@@ -15,7 +15,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Every day": ("train", "status", "report", "explain", "retry", "view"),
     "Begin": ("demo", "init", "import", "reconstruct", "split", "scene", "doctor"),
     "Before the night": ("verify-dims", "plan", "config"),
-    "Train": ("work", "cancel"),
+    "Train": ("work", "cancel", "pack", "adopt"),
     "Look": ("serve", "compare"),
     "Judge the splats": ("evaluate", "inspect", "plan-capture"),
     "Use the splats": ("accept", "merge", "publish", "clean"),

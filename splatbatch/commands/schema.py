@@ -27,6 +27,7 @@ def printed() -> dict[str, Any]:
     from splatbatch.night.prepare import Import, Verified
     from splatbatch.night.products import Merged, Published
     from splatbatch.night.status import Status
+    from splatbatch.night.travel import Packed, StoreFacts
     from splatbatch.outcome import Diagnosis
     from splatbatch.reconstruction.facts import Reconstructed
     from splatbatch.report.facts import Report
@@ -39,13 +40,14 @@ def printed() -> dict[str, Any]:
 
     return {
         "plan": PlanFacts,
-        "status": Status,
+        "status": Status | StoreFacts,
         "verify-dims": Verified,
         "compare": Attempts | Runs,
         "explain": Explained | Diagnosis,
         "doctor": Examined | Trainers,
         "report": Report,
         "clean": Cleaned,
+        "pack": Packed,
         "import": Import,
         "reconstruct": Reconstructed,
         "split": SplitFacts,

@@ -20,7 +20,7 @@ from typing import Any
 from splatbatch import __version__, reader
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import OutputError, StoreError
-from splatbatch.files import PRIVATE, read_json, write_json
+from splatbatch.files import PRIVATE, write_json
 from splatbatch.plain_text import counted
 from splatbatch.reader import Patience, answers
 from splatbatch.remote import blobs, exchange
@@ -61,13 +61,20 @@ class Arrival(TypedRecord):
     """Its pictures have come, too."""
 
 
+@dataclass(frozen=True)
+class Named(TypedRecord):
+    """home.json: the name by which stores know an output folder."""
+
+    home: str = ""
+
+
 def home_of(output: OutputFolder) -> str:
     """Return the name by which stores know an output folder; it is given one where it has none."""
-    known = str((read_json(output.home) or {}).get("home", ""))
-    if not known:
-        known = uuid.uuid4().hex
-        write_json(output.home, {"home": known})
-    return known
+    known = Named.read(output.home)
+    if known is None or not known.home:
+        known = Named(uuid.uuid4().hex)
+        write_json(output.home, known.to_record())
+    return known.home
 
 
 @dataclass

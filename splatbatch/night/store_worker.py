@@ -19,7 +19,6 @@ from splatbatch import __version__
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SplatbatchError, StoreError, TrainerError
 from splatbatch.failures.causes import spelled
 from splatbatch.failures.retry import ENVIRONMENT
-from splatbatch.files import PRIVATE, read_json, write_json
 from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.telling import say
 from splatbatch.night.elsewhere import AGAIN
@@ -53,7 +52,6 @@ LATER = ("renders", "tb", "inspection")
 """Folders of an attempt that come home after its splat."""
 HERE = frozenset({"cancel", ".ballast", "ahead.json", "result.json", "scene"})
 """What of an attempt's folder stays here: another result.json is made at home, and the photographs are there."""
-WITH_ENVIRONMENT = ("job.json", "watch.json", "go.json")
 
 
 @dataclass(frozen=True)
@@ -512,9 +510,7 @@ def _brought(output: Path, task: str, before: set[int]) -> Iterator[Brought]:
         folder = AttemptFolder(path)
         if folder.number in before or not folder.start.exists():
             continue
-        for name in WITH_ENVIRONMENT:
-            if (record := read_json(path / name)) and record.get("env"):
-                write_json(path / name, record | {"env": {}}, PRIVATE)
+        folder.forget_environments()
         files = (one for one in sorted(path.rglob("*")) if one.is_file() and not one.is_symlink())
         named = ((one.relative_to(path).as_posix(), one) for one in files)
         sent = [(name, one) for name, one in named if name.partition("/")[0] not in HERE]

@@ -218,16 +218,19 @@ def state_of(watch: Watch, seen: Seen, bundle: str) -> str:
 
 @dataclass(frozen=True)
 class Packed:
-    """What was packed."""
+    """`pack --json`: what was packed."""
 
     store: str
     packed: tuple[str, ...]
+    """Tasks whose bundles lie in the store, to be trained."""
     trained: tuple[str, ...]
     """Tasks whose splats lie in the store, to be adopted."""
     waiting: tuple[str, ...]
     """Tasks that need others first, which are to come home before them."""
     fresh: tuple[str, ...]
+    """Tasks that have their splats here."""
     refused: tuple[str, ...]
+    """By the audit; `verify-dims` says why."""
 
 
 def pack(batch: Batch, url: str, *, verify: bool) -> Packed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from splatbatch.files import last_line, read_lines
+from splatbatch.files import PRIVATE, last_line, read_json, read_lines, write_json
 from splatbatch.store.records.attempt import (
     Claimed,
     ExitFacts,
@@ -146,6 +146,12 @@ class AttemptFolder:
     def read_ahead(self) -> Go | None:
         """Return ahead.json; None as long as it may not touch the GPU before its turn."""
         return self._read(self.ahead, Go)
+
+    def forget_environments(self) -> None:
+        """Write its orders anew without values of environment variables: they are of this machine alone."""
+        for path in (self.job, self.watch, self.go):
+            if (record := read_json(path)) and record.get("env"):
+                write_json(path, record | {"env": {}}, PRIVATE)
 
     def read_start(self) -> Start:
         """Return start.json; blank before the start, and for a moment after it."""

@@ -50,7 +50,7 @@ def test_the_process_is_an_attempt_and_its_record_lies_beside_the_splat(quarry: 
     assert job is not None and "splatbatch.training.inspection" in job.argv
     assert told is not None and told.end.code == 0 and attempt.last_progress().phase == "pictures"
     assert found is not None and result is not None and found.splat == result.sha256
-    assert found.grade in "ABCD" and len(found.figures) == 18
+    assert found.grade in "ABCD" and len(found.figures) == 16
 
 
 def test_what_was_inspected_as_it_is_is_not_inspected_again(quarry: Path) -> None:
@@ -298,7 +298,7 @@ def test_the_report_shows_grade_figures_and_advice(quarry: Path) -> None:
     report = json.loads(output.report("json").read_text())
     told = {patch["patch"]: patch["quality"] for patch in report["patches"]}
     assert found is not None and found.found and told["p1"] is None
-    assert told["p0"]["grade"] == found.grade and len(told["p0"]["figures"]) == 18
+    assert told["p0"]["grade"] == found.grade and len(told["p0"]["figures"]) == 16
     assert f"Grade {found.grade}: {GRADES[found.grade]} ({found.found[0].name}" in page and "cells from above" in page
     assert f"p0: grade {found.grade}" in text and found.found[0].advice.split(":")[0] in text
     assert "Certificate" in page and "data:image/webp;base64," in page and "held out" in page

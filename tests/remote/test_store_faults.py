@@ -125,7 +125,7 @@ def test_a_splat_that_is_damaged_in_the_store_is_refused_by_name_and_trained_aga
     assert (states(home)["p0"], [one[3] for one in ends(home)]) == ("trained", [True])
 
 
-@pytest.mark.parametrize("kind", ["s3", "ssh"])
+@pytest.mark.parametrize("kind", [pytest.param("s3", marks=pytest.mark.slow), "ssh"])
 def test_no_secret_lies_in_any_file_log_report_or_process_list(
     home: FakeBatch, sites: dict[str, Site], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
