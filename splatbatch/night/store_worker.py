@@ -39,7 +39,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.batch import Batch
 
-POLL_S = 5.0
+POLL_S = 2.0
 """Between two looks at a store that has nothing for us."""
 REST_S = 0.05
 SEND_S = 100.0

@@ -35,7 +35,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.plan import Skip
 from splatbatch.tasks.task import TRAINING, Task
 
-LOOK_S = 5.0
+LOOK_S = 2.0
 """Between two looks at a store."""
 BEAT_S = 0.05
 PICTURES_S = 30.0
