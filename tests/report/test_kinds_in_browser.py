@@ -161,7 +161,7 @@ def test_on_paper_everything_is_open_and_no_column_is_cut(
     for heading in ("patch state", "attempts notes"):
         assert heading in " ".join(words.split())
     assert words.count("hold-out PSNR, dB") + words.count("No attempt was made.") >= patches - (name == "scene") * 3
-    assert "max_steps: 30000" in words or name == "scene"  # the last fold of the page
+    assert "max_steps: 30000" in words or name in ("scene", "reconstruction")  # the last fold of the page
     assert all(0 <= x <= A4_PT[0] for x, _ in places)
     assert "Filter" not in words and "Copy" not in words
 
