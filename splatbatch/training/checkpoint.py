@@ -29,7 +29,7 @@ from splatbatch.training.progress.health import Finding
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.strategies import Strategy
 
-FORMAT = 4
+FORMAT = 5
 PIXEL_STRIDE = 16
 """Of photographs every 16th pixel, along both axes, tells whether they are the same ones."""
 

@@ -13,7 +13,18 @@ from torch import Tensor
 
 from splatbatch.scene.patches import Patch
 from splatbatch.training.photos import movers
-from splatbatch.training.photos.movers import CELL_PX, Cells, Compared, alone, grown, large, middles
+from splatbatch.training.photos.movers import (
+    CELL_PX,
+    MAYBE,
+    SURE,
+    Cells,
+    Compared,
+    alone,
+    grown,
+    large,
+    middles,
+    pieces_of,
+)
 from splatbatch.training.rendering.view import View
 
 HEIGHT, WIDTH = 12, 16
@@ -38,34 +49,49 @@ def with_block(value: float, left: int = 6) -> Tensor:
     return off
 
 
-def found(one: Compared, others: list[Compared]) -> Tensor:
-    return alone(one.off, Cells.of([one, *others]).seen_from(0, middles(PLANE, one.view)))
+def found(one: Compared, others: list[Compared], evidence: movers.Evidence = SURE) -> Tensor:
+    return alone(one.off, Cells.of([one, *others]).seen_from(0, middles(PLANE, one.view)), evidence)
 
 
 def test_what_one_photograph_alone_shows_is_found() -> None:
-    cells = found(seen_from(0, with_block(0.3)), [seen_from(x, usual()) for x in (-1, 1, 2)])
+    cells = found(seen_from(0, with_block(0.3)), [seen_from(x, usual()) for x in (-2, -1, 1, 2)])
     assert torch.equal(cells, with_block(1.0) == 1)
 
 
 def test_what_all_photographs_are_wrong_about_is_not() -> None:
-    others = [seen_from(x, with_block(0.3, left=6 - int(x))) for x in (-1, 1, 2)]  # the same place, seen from aside
+    others = [seen_from(x, with_block(0.3, left=6 - int(x))) for x in (-2, -1, 1, 2)]  # the same place, seen from aside
     assert not found(seen_from(0, with_block(0.3)), others).any()
 
 
 def test_what_others_are_wrong_about_a_cell_aside_is_not() -> None:
     """Where a depth is not learned yet, the place in other photographs is off by as much."""
-    others = [seen_from(x, with_block(0.3, left=7 - int(x))) for x in (-1, 1, 2)]
+    others = [seen_from(x, with_block(0.3, left=7 - int(x))) for x in (-2, -1, 1, 2)]
     assert not found(seen_from(0, with_block(0.3)), others).any()
 
 
-def test_what_fewer_than_two_others_show_is_no_ones_to_judge() -> None:
-    assert not found(seen_from(0, with_block(0.3)), [seen_from(1, usual())]).any()
-    away = [seen_from(1, usual()), *(seen_from(x, usual()) for x in (100, -100))]
+def test_what_a_third_of_others_are_wrong_about_too_is_not() -> None:
+    """Where a splat is not good yet, no photograph is to blame."""
+    others = [seen_from(x, with_block(0.3 if x > 0 else 0.04, left=6 - int(x))) for x in (-2, -1, -0.5, -1.5, 1, 2)]
+    assert not found(seen_from(0, with_block(0.3)), others).any()
+    assert found(seen_from(0, with_block(0.3)), others, MAYBE).any()
+
+
+def test_only_a_piece_of_which_enough_is_sure_is_a_mover() -> None:
+    maybe, sure = with_block(1.0) == 1, torch.zeros(HEIGHT, WIDTH, dtype=torch.bool)
+    assert not pieces_of(maybe, sure).any()
+    sure[4:6, 6:8] = True
+    assert torch.equal(pieces_of(maybe, sure), maybe)
+    assert not pieces_of(maybe, sure.roll(8, dims=1)).any()
+
+
+def test_what_fewer_than_four_others_show_is_no_ones_to_judge() -> None:
+    assert not found(seen_from(0, with_block(0.3)), [seen_from(x, usual()) for x in (-1, 1, 2)]).any()
+    away = [*(seen_from(x, usual()) for x in (-1, 1, 2)), *(seen_from(x, usual()) for x in (100, -100))]
     assert not found(seen_from(0, with_block(0.3)), away).any()
 
 
 def test_pixels_that_a_mask_hides_judge_nothing() -> None:
-    hidden = [seen_from(x, usual(torch.nan)) for x in (-1, 1, 2)]
+    hidden = [seen_from(x, usual(torch.nan)) for x in (-2, -1, 1, 2)]
     assert not found(seen_from(0, with_block(0.3)), hidden).any()
     assert not large(usual(torch.nan) > 0).any()
 
@@ -87,7 +113,7 @@ def plant(images: Path, name: str = "img3.png") -> None:
 
 def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(movers, "CELL_PX", 2)
-    monkeypatch.setattr(movers, "LEAST_STEPS", 0)
+    monkeypatch.setattr(movers, "LOOKS", (0.8, 0.9))  # of 60 steps: nothing is sure before
     clean, _ = trained(patch, recipe(strategy="default", colors="as_is"), "clean-01")
     assert not any("movers" in said for said in warnings(clean))
     plant(patch.images)
@@ -97,18 +123,12 @@ def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPa
     assert "img3.png" in said
 
 
-def test_in_a_run_of_few_steps_none_are_looked_for(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(movers, "CELL_PX", 2)
-    plant(patch.images)
-    short, _ = trained(patch, recipe(strategy="default", colors="as_is"), "short-01")
-    assert not any("movers" in said for said in warnings(short))
-
-
 def test_a_run_goes_on_without_what_it_had_left_out(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(movers, "CELL_PX", 2)
-    monkeypatch.setattr(movers, "LEAST_STEPS", 0)
-    monkeypatch.setattr(movers, "LOOKS", (0.45,))  # before the checkpoint: much is off yet
+    monkeypatch.setattr(movers, "LOOKS", (0.4, 0.45))  # before the checkpoint: much is off yet
     monkeypatch.setattr(movers, "TIMES", 1.5)
+    monkeypatch.setattr(movers, "SURE", MAYBE)
+    monkeypatch.setattr(movers, "LEAST_CELLS", 1)
     plant(patch.images)
     straight, whole = trained(patch, growing("default"), "straight-01")
     assert any("movers" in said for said in warnings(straight))

@@ -2,7 +2,8 @@
 
 Between steps the training photographs are compared with their renderings, at a small size. Where a photograph differs
 much more than others do at the same place in the scene, something stood there when it was taken. Details that are not
-learned yet, and poses that are off, are wrong in all photographs of a place: so nothing is left out of clean scenes.
+learned yet, and poses that are off, are wrong in more photographs of a place, or another time elsewhere: so it must be
+found twice in a row, against nearly all others. Around what is sure like this, less is enough.
 
 The loss without outliers is RobustNeRF's (Sabour 2023, arXiv 2302.00833); which pixels are outliers is told by other
 photographs here, not by a share that is assumed.
@@ -29,12 +30,9 @@ from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.depth import depth_of, places_of
 
-LOOKS = (0.08, 0.2, 0.5, 0.8)
-"""Shares of the run after which photographs are compared. The first is early: what is learned first is what most
-photographs show; later a splat may have something before a single camera that shows its mover. With one
-at 0.04 the quarry, which has none, lost 0.05 dB; those of 0.15 to 0.6 alone gave less back (scripts/bench_movers)."""
-LEAST_STEPS = 50
-"""Before, what is compared are the first points: the quarry, which has no movers, seemed to have some."""
+LOOKS = (0.04, 0.08, 0.2, 0.5, 0.8)
+"""Shares of the run after which photographs are compared. The first are early: what is learned first is what most
+photographs show; later a splat may have something before a single camera that shows its mover."""
 MOST_PIXELS = 40_000
 """Of a picture that is compared."""
 CELL_PX = 4
@@ -43,11 +41,22 @@ LEAST = 0.1
 """Difference of a channel, 0 to 1, from which on something may have stood there."""
 TIMES = 2.0
 """The difference that others have at the same place: the largest of a cell and those around it, since the depth of what
-is half learned is off by a cell. Three times the cell's own found movers in the quarry, which has none."""
-OTHERS, LEAST_OTHERS = 8, 2
-"""Photographs from nearby that are asked, and of which so many must show the place."""
+is half learned is off by a cell."""
+OTHERS = 8
+"""Photographs from nearby that are asked."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a cell is held against: so many others must show the place, and such a share of them be less off."""
+
+    least_others: int
+    share: float
+
+
+MAYBE, SURE = Evidence(2, 0.5), Evidence(4, 0.75)
 LEAST_CELLS = 4
-"""In one piece: fewer are an edge or a glint."""
+"""In one piece, and sure in it: fewer are an edge or a glint."""
 MOST = 0.4
 """Share of a photograph: where more of it differs, it is no mover."""
 
@@ -74,8 +83,9 @@ class Movers:
         self, photos: Sequence[Photo], options: RasterOptions, max_steps: int, surroundings: Surroundings = NONE
     ) -> None:
         self._photos, self._options, self._surroundings = photos, options, surroundings
-        self._steps = {step for share in LOOKS if (step := round(share * max_steps)) >= LEAST_STEPS}
+        self._steps = {round(share * max_steps) for share in LOOKS}
         self._cells: dict[str, Tensor] = {}  # by photograph, [h, w] bool, true where something stood
+        self._sure: dict[str, Tensor] = {}  # likewise, what was sure at the last look; on the CPU
 
     def step_begins(self, step: int, gaussians: Parameters, capacity: int | None = None) -> None:
         """Compare photographs with what is learned where that is due before this step; see `look`."""
@@ -101,11 +111,14 @@ class Movers:
         off = [large(one.off > LEAST) for one in here]
         suspects = [index for index, is_off in enumerate(off) if is_off.any()]
         places = _fetched([self._places(drawn, compared[index].view, capacity) for index in suspects])
-        self._cells = {}
+        before, self._sure, self._cells = self._sure, {}, {}
         for index, place in zip(suspects, places, strict=True):
-            cells = grown(large(off[index] & alone(here[index].off, cells_of_all.seen_from(index, place))))
+            name, seen = self._photos[index].name, cells_of_all.seen_from(index, place)
+            maybe, sure = (large(off[index] & alone(here[index].off, seen, one)) for one in (MAYBE, SURE))
+            self._sure[name] = sure
+            cells = grown(pieces_of(maybe, sure & before.get(name, torch.zeros_like(sure))))
             if cells.any() and cells.float().mean() <= MOST:
-                self._cells[self._photos[index].name] = cells.to(compared[index].off.device)
+                self._cells[name] = cells.to(compared[index].off.device)
         return None
 
     def without(self, photo: Photo) -> Photo:
@@ -127,11 +140,12 @@ class Movers:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
-        return dict(self._cells)
+        return {"cells": dict(self._cells), "sure": dict(self._sure)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Leave out what a checkpoint says."""
-        self._cells = dict(state)
+        self._cells = dict(state["cells"])
+        self._sure = {name: sure.cpu() for name, sure in state["sure"].items()}
 
     def _compared(self, drawn: Mapping[str, Tensor], photo: Photo, capacity: int | None) -> Compared:
         factor = math.ceil(math.sqrt(photo.view.width * photo.view.height / MOST_PIXELS))
@@ -216,25 +230,31 @@ def widened(off: Tensor) -> Tensor:
     return torch.where(off.isnan(), torch.nan, max_pool2d(off.nan_to_num(0.0)[None], 3, stride=1, padding=1)[0])
 
 
-def alone(off: Tensor, seen: Tensor) -> Tensor:
+def alone(off: Tensor, seen: Tensor, evidence: Evidence) -> Tensor:
     """Return in which cells a photograph is further off than others are at the same places, [h, w] bool.
 
     Args:
         off: [h, w], as `Compared` has it.
         seen: [others, h, w], as `Cells.seen_from` has it.
+        evidence: how many others, and how many of them.
     """
-    if len(seen) < LEAST_OTHERS:
+    if len(seen) < evidence.least_others:
         return torch.zeros_like(off, dtype=torch.bool)
-    is_seen = (~seen.isnan()).sum(dim=0) >= LEAST_OTHERS
-    return is_seen & (off > TIMES * seen.nanmedian(dim=0).values)
+    is_seen = (~seen.isnan()).sum(dim=0) >= evidence.least_others
+    return is_seen & (off > TIMES * seen.nanquantile(evidence.share, dim=0))
 
 
 def large(cells: Tensor) -> Tensor:
     """Return the cells, [h, w] bool, of pieces that are no specks."""
+    return pieces_of(cells, cells)
+
+
+def pieces_of(cells: Tensor, sure: Tensor) -> Tensor:
+    """Return the cells, [h, w] bool, of pieces of which enough cells are sure, [h, w] bool."""
     numbers, num = label(cells.cpu().numpy())
     pieces = torch.from_numpy(numbers).to(cells.device).long()
-    sizes = torch.bincount(pieces.ravel(), minlength=num + 1)
-    return cells & (sizes[pieces] >= LEAST_CELLS)
+    counts = torch.bincount(pieces[sure & cells], minlength=num + 1)
+    return cells & (counts[pieces] >= LEAST_CELLS)
 
 
 def grown(cells: Tensor) -> Tensor:
