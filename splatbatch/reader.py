@@ -21,7 +21,6 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
@@ -55,7 +54,9 @@ MOST_CPU_S = 3600
 """That a call may compute: a file that leads it round in circles ends it, too."""
 PASSED_ON_S = 0.3
 _NOTE_BYTES = 4096
-_PIPE, _ORDERS = 3, 4
+_PIPE = 3
+ORDERS = 4
+"""The descriptor by which a reader is told what else to call; see `remote.resident`."""
 _OOM_SCORE = "500"
 """Where memory runs out all the same, the kernel ends a reader first: proc(5)."""
 
@@ -148,7 +149,7 @@ class Reader(Generic[Item]):
         """
         self._call, self._left, self._is_low = call, deque(items), is_low
         self._hangs_s = HANGS_S if hangs_s is None else hangs_s
-        self._process: _Process | None = None
+        self._process: Process | None = None
         self._hangs = 0
         """Items in a row that hang."""
 
@@ -174,7 +175,7 @@ class Reader(Generic[Item]):
         if self._left and self._process is None and (held := num_abandoned()) >= MOST_ABANDONED:
             return [(self._left.popleft(), Hang(f"{held} files before it", 0.0))]
         if self._left and self._process is None and len(_AT_WORK) < MOST_AT_ONCE:
-            self._process = _Process(self._call, tuple(self._left), is_low=self._is_low)
+            self._process = Process(self._call, tuple(self._left), is_low=self._is_low)
         if self._process is None:
             return []
         found = [(self._left.popleft(), answer) for answer in self._process.answers()]
@@ -223,77 +224,6 @@ class Here(Generic[Item]):
         self._left.clear()
 
 
-class Standing:
-    """A reader that stays, for one call after the other: what these have opened, a connection say, stays open."""
-
-    def __init__(self, hangs_s: float) -> None:
-        """Fork it; `hangs_s`: so long without progress a call counts as hanging."""
-        self._hangs_s = hangs_s
-        there, self._orders = Pipe(duplex=False)
-        self._process = _Process(_obeyed, _orders(), is_low=False, orders=there.fileno())
-        there.close()
-
-    @property
-    def descriptor(self) -> int:
-        """What can be read once there is an answer."""
-        return self._process.pipe
-
-    def begin(self, call: Call[Item], item: Item) -> None:
-        """Have a call made, once the one before has its answer; both travel as pickles, between us alone."""
-        self._process.moves()
-        with contextlib.suppress(OSError):  # it is gone: its answer says so
-            self._orders.send((call, item))
-
-    def look(self) -> Answer | None:
-        """Return what has come of the call, if something has; after a Fault or a Hang it is of no more use."""
-        if found := self._process.answers():
-            return found[0]
-        if self._process.has_ended():
-            return self._process.why_it_died()
-        idle_s = self._process.idle_s()
-        return Hang(self._process.note(), idle_s) if idle_s > self._hangs_s else None
-
-    def end(self) -> None:
-        """End the process; what the kernel holds is abandoned."""
-        self._orders.close()
-        self._process.end()
-
-
-class StandingHere:
-    """Makes each call in our own process, at once."""
-
-    descriptor = None
-
-    def begin(self, call: Call[Item], item: Item) -> None:
-        """Make a call."""
-        self._answer: Answer | None = _rebuilt(_made(call, item))
-
-    def look(self) -> Answer | None:
-        """Return what has come of it, once."""
-        found, self._answer = self._answer, None
-        return found
-
-    def end(self) -> None:
-        """Make no further calls."""
-
-
-def standing(hangs_s: float) -> Standing | StandingHere:
-    """Return a reader that stays, of the usual kind."""
-    return StandingHere() if USUAL is Here else Standing(hangs_s)
-
-
-def _orders() -> Iterator[tuple[Call[Any], Any]]:
-    """Yield what a reader that stays is told, until it is told no more."""
-    with contextlib.suppress(EOFError), Connection(_ORDERS, writable=False) as told:
-        while True:
-            yield told.recv()
-
-
-def _obeyed(order: tuple[Call[Any], Any]) -> Any:
-    call, item = order
-    return call(item)
-
-
 Kind = type[Reader[Any]] | type[Here[Any]]
 USUAL: Kind = Reader
 """What calls are made by, but where a test makes them itself."""
@@ -338,7 +268,7 @@ def answers(reading: Reading[Item], patience: Patience = ENDLESS) -> Iterator[tu
         reading.end()
 
 
-def rest(seconds: float, readings: Sequence[Reading[Any] | Standing | StandingHere]) -> None:
+def rest(seconds: float, readings: Sequence[object]) -> None:
     """Wait for so long, or until one of these has an answer."""
     descriptors = [one for reading in readings if (one := getattr(reading, "descriptor", None)) is not None]
     select.select(descriptors, [], [], seconds)
@@ -353,7 +283,7 @@ def answer(call: Call[Item], item: Item, patience: Patience = ENDLESS) -> Answer
     return next(found for _, found in answers(USUAL(call, [item]), patience))
 
 
-class _Process:
+class Process:
     """A reader at work, from our side."""
 
     def __init__(self, call: Call[Item], items: Iterable[Item], *, is_low: bool, orders: int | None = None) -> None:
@@ -476,10 +406,10 @@ def _step_aside(there: int, parent: int, *, is_low: bool, orders: int | None) ->
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
     if orders is not None:
-        orders = fcntl.fcntl(orders, fcntl.F_DUPFD, _ORDERS)  # out of the way of the pipe
+        orders = fcntl.fcntl(orders, fcntl.F_DUPFD, ORDERS)  # out of the way of the pipe
     os.dup2(there, _PIPE)
     if orders is not None:
-        os.dup2(orders, _ORDERS)
+        os.dup2(orders, ORDERS)
     os.closerange(_PIPE + 1 + (orders is not None), os.sysconf("SC_OPEN_MAX"))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)

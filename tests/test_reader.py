@@ -15,21 +15,7 @@ import pytest
 from splatbatch import reader
 from splatbatch.errors import SceneError
 from splatbatch.files import open_regular
-from splatbatch.reader import (
-    Done,
-    Fault,
-    Hang,
-    Here,
-    Kind,
-    Patience,
-    Reader,
-    Refused,
-    Standing,
-    StandingHere,
-    ToldToStop,
-    answer,
-    answers,
-)  # fmt: skip
+from splatbatch.reader import Done, Fault, Hang, Here, Kind, Patience, Reader, Refused, ToldToStop, answer, answers
 
 KINDS = pytest.mark.parametrize("kind", [Reader, Here])
 
@@ -123,51 +109,3 @@ def test_a_lock_of_the_parent_is_not_held_by_its_reader(tmp_path: Path) -> None:
         assert answer(lambda number: Path(f"/proc/self/fd/{number}").exists(), file) == Done(False)
     finally:
         os.close(file)
-
-
-def asked(standing: Standing | StandingHere, how: str) -> reader.Answer:
-    standing.begin(fails, how)
-    while (found := standing.look()) is None:
-        time.sleep(0.01)
-    return found
-
-
-COUNTED: list[str] = []
-
-
-def counted(how: str) -> list[Any]:
-    COUNTED.append(how)
-    return [os.getpid(), len(COUNTED)]
-
-
-def test_a_reader_that_stays_makes_call_after_call_and_keeps_what_they_have_opened() -> None:
-    standing = Standing(hangs_s=5)
-    found = []
-    for how in "abc":
-        standing.begin(counted, how)
-        while (one := standing.look()) is None:
-            time.sleep(0.01)
-        found.append(one.value)
-    standing.end()
-    assert [number for _, number in found] == [1, 2, 3]
-    assert len({pid for pid, _ in found}) == 1 and found[0][0] != os.getpid()
-
-
-@pytest.mark.parametrize("make", [lambda: Standing(hangs_s=5), StandingHere])
-def test_a_reader_that_stays_answers_as_any(make: Any) -> None:
-    standing = make()
-    assert asked(standing, "a") == Done("A")
-    assert isinstance(asked(standing, "scene"), Refused)
-    assert isinstance(asked(standing, "recursion"), Fault)
-    assert asked(standing, "b") == Done("B")
-    standing.end()
-
-
-def test_a_reader_that_stays_says_that_it_has_died_or_hangs() -> None:
-    died, hung = Standing(hangs_s=5), Standing(hangs_s=0.6)
-    found = asked(died, "dies")
-    assert isinstance(found, Fault) and "SIGKILL" in found.words
-    assert asked(died, "a") == Fault("the reader process is gone", "the reader process is gone")
-    assert isinstance(asked(hung, "hangs"), Hang)
-    died.end()
-    hung.end()

@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from splatbatch import reader
 from splatbatch.errors import CutOffError, SplatbatchError
-from splatbatch.reader import Done, Fault, Hang, Patience, Refused, Standing, StandingHere, ToldToStop, rest
+from splatbatch.reader import Done, Fault, Hang, Patience, Refused, ToldToStop, rest
+from splatbatch.remote.resident import Resident, ResidentHere, resident
 from splatbatch.remote.schemes import open_store
 from splatbatch.remote.store import Store
 
@@ -23,7 +24,7 @@ SAYS_S = 10.0
 POLL_S = 0.05
 MOST_FREE = 3
 """Readers that wait with their connections for calls to come: of a beat, of what is fetched, of what is sent."""
-_FREE: list[Standing | StandingHere] = []
+_FREE: list[Resident | ResidentHere] = []
 _OPEN: dict[str, Store] = {}
 
 
@@ -46,7 +47,7 @@ class Errand(Generic[Item]):
             say: hears that the store does not answer.
         """
         self._call, self._left, self._say = call, list(items), say
-        self._reader: Standing | StandingHere | None = None
+        self._reader: Resident | ResidentHere | None = None
         self._failures, self._not_before, self._said_at = 0, 0.0, time.monotonic()
         self.found: list[tuple[Item, Any]] = []
         """What each call has returned."""
@@ -63,7 +64,7 @@ class Errand(Generic[Item]):
         if self.is_over or time.monotonic() < self._not_before:
             return self.is_over
         if self._reader is None:
-            self._reader = _FREE.pop() if _FREE else reader.standing(HANGS_S)
+            self._reader = _FREE.pop() if _FREE else resident(HANGS_S)
             self._reader.begin(self._call, self._left[0])
         while self._reader is not None and (answer := self._reader.look()) is not None:
             goes_on = self._take(self._left[0], answer)
