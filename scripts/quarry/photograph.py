@@ -12,7 +12,7 @@ from quarry.noise import Floats
 from quarry.terrain import SUN, Terrain
 from quarry.things import Thing
 
-ROWS_AT_ONCE = 48
+RAYS_AT_ONCE = 60_000
 NUM_STEPS = 90
 NOISE = 0.008  # std of a large pixel, of full scale
 HAZE = np.float32([0.55, 0.60, 0.66])
@@ -45,11 +45,14 @@ def take_all(views: list[View], out: Path, seed: int, num_workers: int) -> None:
 def radiance(quarry: Quarry, view: View) -> Floats:
     """Return the large picture [h, w, 3] in linear light."""
     height, width = HEIGHT_PX * OVERSIZE, WIDTH_PX * OVERSIZE
-    picture = np.empty((height, width, 3), np.float32)
-    for top in range(0, height, ROWS_AT_ONCE):
-        rows = slice(top, min(top + ROWS_AT_ONCE, height))
-        picture[rows] = _trace(quarry, view.centre, view.directions(rows)).reshape(-1, width, 3)
-    return picture
+    rays = view.directions(slice(0, height))
+    return colours(quarry, view.centre, rays).reshape(height, width, 3)
+
+
+def colours(quarry: Quarry, centre: Floats, rays: Floats) -> Floats:
+    """Return what rays [k, 3] see, [k, 3] in linear light, some at a time."""
+    parts = np.array_split(rays, -(-len(rays) // RAYS_AT_ONCE))
+    return np.concatenate([_trace(quarry, centre, part) for part in parts])
 
 
 def develop(light: Floats, rng: np.random.Generator) -> np.ndarray:
@@ -79,6 +82,14 @@ def _take(job: tuple[View, Path, int, int]) -> Path:
 
 
 def _trace(quarry: Quarry, centre: Floats, rays: Floats) -> Floats:
+    distance, normals, owner = meet(quarry, centre, rays)
+    light = _shade(quarry, centre + rays * distance[:, None], normals, owner)
+    clear = np.exp(-distance / HAZE_LENGTH_M)[:, None]
+    return light * clear + HAZE * (1 - clear)
+
+
+def meet(quarry: Quarry, centre: Floats, rays: Floats) -> tuple[Floats, Floats, np.ndarray]:
+    """Return how far rays [k, 3] go in metres, the normal where a thing is met [k, 3], and which thing; -1: ground."""
     distance = _march(quarry.land, centre, rays)
     origins = np.broadcast_to(centre, rays.shape)
     owner = np.full(len(rays), -1)
@@ -89,10 +100,7 @@ def _trace(quarry: Quarry, centre: Floats, rays: Floats) -> Floats:
         front = t < distance[near]
         at = near[front]
         distance[at], normals[at], owner[at] = t[front], normal[front], index
-    points = centre + rays * distance[:, None]
-    light = _shade(quarry, points, normals, owner)
-    clear = np.exp(-distance / HAZE_LENGTH_M)[:, None]
-    return light * clear + HAZE * (1 - clear)
+    return distance, normals, owner
 
 
 def _march(land: Terrain, centre: Floats, rays: Floats) -> Floats:
