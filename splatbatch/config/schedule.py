@@ -49,6 +49,8 @@ class Schedule:
     refine_start: int
     refine_stop: int
     refine_every: int
+    full_size_at: int
+    """Step from which on photographs that began small have their full size, at the latest."""
     reset_every: int
     """Opacity resets of `default`, as long as it refines; 0 for none."""
     prune_at: int
@@ -87,6 +89,8 @@ def _mcmc(refinement: Refinement, steps: int, means_gain: float, gain: float) ->
         refine_stop=round(refinement.refine_stop_iter * scale * MCMC_STOP),
         # by the square root: half of the refinements that a proportional shortening would keep
         refine_every=_every(refinement, scale**0.5),
+        # where `default` ends refining: relocating goes on, and needs full pixels
+        full_size_at=round(refinement.refine_stop_iter * scale),
         reset_every=0,
         prune_at=0,
         sh_every=max(1, round(SH_EVERY * scale)),
@@ -105,6 +109,7 @@ def _default(refinement: Refinement, steps: int, means_gain: float, gain: float)
         refine_start=round(refinement.refine_start_iter * kept),
         refine_stop=refine_stop,
         refine_every=_every(refinement, kept),
+        full_size_at=refine_stop,
         # after the last reset the splat needs as long again to refine: runs too short for two intervals have none
         reset_every=reset_every if steps >= WARM_UP_STEPS and 2 * reset_every <= refine_stop else 0,
         # what a short run has it needs: it ends before it has learned all that so many Gaussians can show

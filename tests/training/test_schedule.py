@@ -24,6 +24,7 @@ def test_a_run_of_30000_steps_has_the_fields_own_schedule(strategy: str, refine_
         refine_start=500,
         refine_stop=refine_stop,
         refine_every=100,
+        full_size_at=15_000,
         reset_every=reset_every,
         prune_at=15_000 if strategy == "default" else 0,
         sh_every=1_000,

@@ -1,8 +1,8 @@
 """Coarse to fine: photographs start small and grow to full size over a run, and the number of Gaussians with them.
 
 The idea is DashGaussian's (Chen 2025, arXiv 2503.18402): early in a run a splat holds only low frequencies, so full
-pixels are wasted on it. A size is left once the share of the refining done equals the share of the
-photographs' frequency content that this size can show. Before refining ends they have full size, and keep it.
+pixels are wasted on it. A size is left once it can no longer show enough: when the steps done, as a share of those
+before full size, equal its share of the photographs' frequency content. Half-way they have full size, and keep it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CoarseToFine:
 def plan_sizes(views: Views, recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
     """Return the sizes for photographs and so many first Gaussians; always full size unless it is asked for."""
     content = content_of(views.training, recipe) if views.content is None else views.content
-    return CoarseToFine(stages(content, plan.refine_stop), first, recipe.training.cap(), plan.max_steps)
+    return CoarseToFine(stages(content, plan.full_size_at), first, recipe.training.cap(), plan.max_steps)
 
 
 def content_of(photos: Sequence[Photo], recipe: Recipe) -> dict[int, float]:
@@ -74,10 +74,10 @@ def content_of(photos: Sequence[Photo], recipe: Recipe) -> dict[int, float]:
     return contents(photos) if recipe.training.resolved().coarse_to_fine else {}
 
 
-def stages(content: Mapping[int, float], refine_stop: int) -> tuple[Stage, ...]:
+def stages(content: Mapping[int, float], full_size_at: int) -> tuple[Stage, ...]:
     """Return the stages for the share of frequency content that each factor leaves; coarse sizes first."""
     kept = [factor for factor in sorted(content, reverse=True) if content[factor] >= LEAST_CONTENT]
-    return tuple(Stage(factor, round(refine_stop * min(1.0, content[factor]))) for factor in kept)
+    return tuple(Stage(factor, round(full_size_at * min(1.0, content[factor]))) for factor in kept)
 
 
 def contents(photos: Sequence[Photo]) -> dict[int, float]:
