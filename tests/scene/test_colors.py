@@ -233,6 +233,19 @@ def test_a_scene_of_few_tracks_is_not_decoded(tmp_path: Path, monkeypatch: pytes
     assert "the tracks are too few" in found.problem
 
 
+@pytest.mark.parametrize("num_patches", [1, 3])
+def test_a_photograph_tells_no_more_where_more_patches_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_patches: int
+) -> None:
+    scene = coloured(tmp_path, EVEN | {"01.png": 1.3}, num_points=2400)
+    patches = [replace(scene.patch(), name=f"p{number}") for number in range(num_patches)]
+    monkeypatch.setattr("splatbatch.scene.colors.observations.MOST_EACH", 900)
+    shots = shots_of(patches)
+    assert len(shots) * 450 <= sum(len(shot.points) for shot in shots.values()) <= len(shots) * 900
+    gains = {name: tone.gain[0] for name, tone in solve_tones(patches).tones.items()}
+    assert gains["01.png"] / gains["02.png"] == pytest.approx(1.3, abs=0.01)
+
+
 def test_of_more_tracks_than_memory_should_hold_whole_ones_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

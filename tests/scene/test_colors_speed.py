@@ -60,7 +60,7 @@ def write_model(sparse: Path, seen: list[bytes]) -> None:
 
 
 @pytest.mark.long
-def test_a_million_observations_take_15_seconds_of_two_cores_and_a_gigabyte(tmp_path: Path) -> None:
+def test_a_flight_with_a_million_observations_takes_12_seconds_of_cpu_and_a_gigabyte(tmp_path: Path) -> None:
     patch = write_flight(tmp_path)
     before = os.times()
     found = solve_tones([patch])
@@ -68,8 +68,8 @@ def test_a_million_observations_take_15_seconds_of_two_cores_and_a_gigabyte(tmp_
     seconds = used.user - before.user + used.system - before.system
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{found.num_observations} observations: {seconds:.1f} s of CPU, {peak_mib:.0f} MiB")
-    assert found.num_observations > 990_000
-    # of CPU, both cores together: 11 where nothing else runs, 15 where seven others wait for each core
-    assert (seconds < 18, peak_mib < 1024) == (True, True)
+    assert 400_000 < found.num_observations < 800_000  # no photograph needs all
+    # of CPU, both cores together: 7 where two others wait for each core
+    assert (seconds < 12, peak_mib < 1024) == (True, True)
     gains = [found.tones[f"{number:03d}.jpg"].gain[0] for number in range(4)]
     assert np.array(gains) / gains[0] == pytest.approx(np.array([0.8, 0.9, 1.0, 1.1]) / 0.8, rel=0.01)
