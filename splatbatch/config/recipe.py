@@ -58,8 +58,8 @@ class Training(Section):
     evened where the colours of a track then agree better by a fifth or more. An external trainer is given evened copies
     (JPEG 97, or PNG) for `even` alone."""
     coarse_to_fine: Literal["auto"] | bool = "auto"
-    """Begin with small photographs and few Gaussians, and let both grow over the first half of the run: faster
-    (DashGaussian, 2025); auto: yes."""
+    """Begin with small photographs and few Gaussians, and let both grow over the run: faster (DashGaussian, 2025);
+    auto: with `default`, which it makes better, not with `mcmc`, which it makes worse."""
     border: Literal["auto", "core", "backdrop", "none"] = "auto"
     """Of patches that `split` has cut: `auto`: Gaussians keep to the core and the backdrop lies behind them; `core` and
     `backdrop`: that alone; `none`: neither. For comparisons."""
@@ -106,7 +106,7 @@ class Training(Section):
         """Return the settings with numbers for what the strategy decides."""
         scale = AUTO_SCALE[self.strategy] if self.init_scale == "auto" else self.init_scale
         opacity = AUTO_OPACITY[self.strategy] if self.init_opacity == "auto" else self.init_opacity
-        growing = self.coarse_to_fine is not False
+        growing = self.strategy == "default" if self.coarse_to_fine == "auto" else self.coarse_to_fine
         return self.model_copy(update={"init_scale": scale, "init_opacity": opacity, "coarse_to_fine": growing})
 
 

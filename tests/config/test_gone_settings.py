@@ -82,4 +82,5 @@ def test_coarse_to_fine_that_is_turned_off_or_on_is_another_training() -> None:
         ]
         for strategy in ("default", "mcmc")
     }
-    assert {strategy: len(set(each)) for strategy, each in hashes.items()} == {"default": 3, "mcmc": 3}
+    assert len(set(hashes["default"])) == 3
+    assert hashes["mcmc"][0] == hashes["mcmc"][1] != hashes["mcmc"][2]

@@ -156,7 +156,7 @@ def test_a_tone_takes_no_more_than_three_percent_of_a_step() -> None:
         times[name].append(seconds(*runs[name]))
     best = {name: min(one) for name, one in times.items()}
     print({name: f"{1000 * value:.3f} ms per step" for name, value in best.items()})
-    assert max(best["toned"], best["lit"]) <= 1.03 * best["neutral"]  # 2.4 to 2.8 % on H100 and H200
+    assert max(best["toned"], best["lit"]) <= 1.03 * best["neutral"]  # 2.4 to 2.8 %, H100 and H200
 
 
 def an_unchanging_run(num_coefficients: int | None) -> tuple[GraphedStep, tuple[Photo, ...]]:

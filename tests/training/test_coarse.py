@@ -18,6 +18,7 @@ from splatbatch.training.photos.coarse import (
     CoarseToFine,
     Pyramid,
     Stage,
+    content_of,
     contents,
     plan_sizes,
     shrink,
@@ -66,8 +67,8 @@ def test_more_sparse_points_than_the_cap_do_not_raise_it(stages: tuple[Stage, ..
     assert {sizes.budget(step) for step in range(1000)} == {900}
 
 
-def test_where_it_is_turned_off_every_photograph_is_as_it_is() -> None:
-    settings, photos = recipe(coarse_to_fine=False), [photo(256, 256, 1.0)]
+def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
+    settings, photos = recipe(), [photo(256, 256, 1.0)]
     views = Views(tuple(photos), (), Frame(np.zeros(3), unit=1.0, scene_scale=1.0), (), {})
     sizes = plan_sizes(views, settings, schedule(settings), 10)
     assert sizes.stages == ()
@@ -76,13 +77,19 @@ def test_where_it_is_turned_off_every_photograph_is_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
-def test_unless_told_otherwise_photographs_are_large_by_the_middle_of_a_run(strategy: str) -> None:
+def test_photographs_are_large_by_the_middle_of_a_run(strategy: str) -> None:
     """mcmc refines on to five sixths of a run: photographs that grow as long leave it too few full pixels."""
-    settings, photos = recipe(strategy=strategy, max_steps=6000), [photo(256, 256, 1.0)]
+    settings, photos = recipe(strategy=strategy, max_steps=6000, coarse_to_fine=True), [photo(256, 256, 1.0)]
     views = Views(tuple(photos), (), Frame(np.zeros(3), unit=1.0, scene_scale=1.0), (), {})
     sizes = plan_sizes(views, settings, schedule(settings), 10)
     assert len(sizes.stages) == 3
     assert 2000 < sizes.stages[-1].until <= 3000
+
+
+@pytest.mark.parametrize(("strategy", "shrinks"), [("default", True), ("mcmc", False)])
+def test_unless_told_otherwise_it_is_for_default_alone(strategy: str, *, shrinks: bool) -> None:
+    settings, photos = recipe(strategy=strategy), (photo(256, 256, 1.0),)
+    assert bool(stages(content_of(photos, settings), schedule(settings).full_size_at)) is shrinks
 
 
 def test_too_small_photographs_are_not_shrunk() -> None:
@@ -138,15 +145,15 @@ def test_a_coarse_to_fine_training_is_as_good(patch: Patch, monkeypatch: pytest.
     assert fmean(figures[True]) > fmean(figures[False]) - 1
 
 
-@pytest.mark.slow(but="mcmc")
-@pytest.mark.parametrize("strategy", ["default", "mcmc"])
-def test_unless_told_otherwise_a_training_goes_from_coarse_to_fine(
-    patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str
+@pytest.mark.slow(but="default-True")
+@pytest.mark.parametrize(("strategy", "wanted"), [("default", True), ("mcmc", False)])
+def test_unless_told_otherwise_a_training_is_that_of_its_strategy(
+    patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str, *, wanted: bool
 ) -> None:
     monkeypatch.setattr(coarse, "SMALLEST_PX", 8)
     folders = [
         trained(patch, recipe(strategy=strategy, max_steps=40, coarse_to_fine=one), f"a-{one}")[0]
-        for one in ("auto", True, False)
+        for one in ("auto", wanted, not wanted)
     ]
     unset, same, other = (folder.splat.read_bytes() for folder in folders)
     assert unset == same != other

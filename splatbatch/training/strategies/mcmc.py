@@ -17,10 +17,7 @@ from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.strategies.strategy import Strategy
 
-REGULARISERS = {"opacities": 0.02, "scales": 0.01}
-"""Weights of mean opacity and mean scale in the loss. 3DGS-MCMC (Kheradmand 2024), section 4, and gsplat's preset have
-0.01 for both; with twice that for opacities fewer Gaussians stand before cameras that nothing was trained from
-(docs/benchmarks.md, "What mcmc keeps small")."""
+REGULARISERS = {"opacities": 0.01, "scales": 0.01}  # 3DGS-MCMC (Kheradmand 2024), section 4; gsplat's preset
 STEEPNESS, TRANSPARENT = 100.0, 0.005
 """3DGS-MCMC, equation 9: noise fades out, this steeply, above this opacity."""
 
