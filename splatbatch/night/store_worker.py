@@ -44,6 +44,8 @@ POLL_S = 2.0
 REST_S = 0.05
 SEND_S = 100.0
 """So long what was trained may take to be sent once somebody wants us to end: what a spot machine leaves."""
+CLAIM_S = 10.0
+"""So long a claim that is under way is awaited then: only its answer says whether it is ours, and must be let go."""
 MARGIN_S = 20.0
 """Of our time, beside the grace, for sending."""
 MOST_UNFIT = 2
@@ -143,6 +145,8 @@ class StoreWorker:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{self.token[:6]}"
         self.sign = Sign(self.name, self.token, socket.gethostname(), __version__, time.strftime("%Y-%m-%d %H:%M:%S"))
         self.patience = Patience(self._beat, self._stop, say)
+        self.for_claims = Patience(self._beat, self._stop_claiming, say)
+        self._told_at: float | None = None
         self._end = time.monotonic() + self.stay.for_s if self.stay.for_s is not None else None
         self._beating: Errand[Any] | None = None
         self._next_beat, self._closed = 0.0, ""
@@ -171,7 +175,7 @@ class StoreWorker:
                         break
                     self._rest(POLL_S)
                     continue
-                if not self._holds(bundle):
+                if self._stop() or not self._holds(bundle):
                     self._leave(name, claim)
                     is_over = True
                     break
@@ -203,7 +207,7 @@ class StoreWorker:
             generation = seen.owners[name].generation + 1 if name in seen.owners else 1
             asked = (name, generation, self.name, self.token)
             try:
-                record = ask(partial(exchange.claim, self.url), asked, self.patience)
+                record = ask(partial(exchange.claim, self.url), asked, self.for_claims)
             except StoreError as error:
                 say(error.message)
                 self._not_before[name] = now + 600
@@ -330,11 +334,18 @@ class StoreWorker:
 
     def _leave(self, name: str, claim: str) -> None:
         """Let go of a bundle that our time does not hold."""
-        ask(partial(exchange.note, self.url), (f"{CLAIMS}/{claim}{LEFT}", ""), self.patience)
+        ask(partial(exchange.note, self.url), (f"{CLAIMS}/{claim}{LEFT}", ""), self.for_claims)
 
     def _stop(self) -> str:
         is_up = self._end is not None and time.monotonic() > self._end - MARGIN_S
         return self.interruption.reason() or ("its time is up" if is_up else "")
+
+    def _stop_claiming(self) -> str:
+        """Return why not to wait any longer for a claim, or until one is let go."""
+        why, now = self._stop(), time.monotonic()
+        if why and self._told_at is None:
+            self._told_at = now
+        return why if self._told_at is not None and now - self._told_at > CLAIM_S else ""
 
     def _stop_of_bundle(self) -> str:
         return self._stop() or self._closed

@@ -1,0 +1,51 @@
+"""A worker of a store that is told to stop while its claim is under way."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from fake_batch import FakeBatch
+from store_sites import Site
+from travelling import QUICK, bundles
+
+from splatbatch.night.interruption import Interruption
+from splatbatch.night.store_worker import Stay, StoreWorker
+from splatbatch.remote import exchange
+
+CLAIM = exchange.claim
+
+
+def slow_claim(url: str, asked: tuple[str, int, str, str]) -> dict[str, Any]:
+    """Claim, and be slow to answer."""
+    record = CLAIM(url, asked)
+    Path(os.environ["CLAIMED"]).touch()
+    time.sleep(1.0)
+    return record
+
+
+class AsSoonAs:
+    """Says stop as soon as a file is there."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def reason(self) -> str:
+        return "told to stop" if self._file.exists() else ""
+
+
+def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
+    batch: FakeBatch, sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the task is nobody's, and counts as somebody's."""
+    url = sites["folder"].url
+    batch.make("p0", "p1", **QUICK).run_apart("pack", "--to", url)
+    monkeypatch.setenv("CLAIMED", str(tmp_path / "claimed"))
+    monkeypatch.setattr(exchange, "claim", slow_claim)
+    (scratch := tmp_path / "scratch").mkdir()
+    worker = StoreWorker(url, Stay(), cast("Interruption", AsSoonAs(tmp_path / "claimed")), scratch)
+    assert worker.work() == 75
+    assert sorted((one["state"], one["claims"]) for one in bundles(url)) == [("waiting", 0), ("waiting", 1)]
