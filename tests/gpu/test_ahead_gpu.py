@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from given_card import given_card
 
 pytestmark = [
     pytest.mark.gpu,
@@ -32,7 +33,7 @@ print(took_s)
 
 def test_kernels_are_compiled_without_touching_the_gpu_and_not_again(tmp_path: Path) -> None:
     environment = {**os.environ, "SPLATBATCH_CACHE": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    environment |= {"PATH": "", "CUDA_HOME": "", "CUDA_VISIBLE_DEVICES": first_gpu()}
+    environment |= {"PATH": "", "CUDA_HOME": "", "CUDA_VISIBLE_DEVICES": given_card().uuid}
     done = subprocess.run([sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     took_s = float(done.stdout.splitlines()[-1])
@@ -40,19 +41,14 @@ def test_kernels_are_compiled_without_touching_the_gpu_and_not_again(tmp_path: P
     assert took_s < 30
 
 
-def first_gpu() -> str:
-    from splatbatch.machine import gpu
-
-    return gpu.gpus()[0].uuid
-
-
 def test_a_process_with_its_context_open_holds_less_than_is_allowed_for(tmp_path: Path) -> None:
     code = """
 import json, sys, time
 from pathlib import Path
+from given_card import given_card
 from splatbatch.machine import gpu
 from splatbatch.machine.slots import CONTEXT_MIB
-uuid = gpu.gpus()[0].uuid
+uuid = given_card().uuid
 before = gpu.sample(uuid).used_mib
 import torch
 from splatbatch.config import Recipe

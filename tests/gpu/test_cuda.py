@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from given_card import given_card
 
 from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
@@ -70,13 +71,13 @@ def test_both_rasterisers_have_the_same_gradients(name: str) -> None:
 
 
 def test_nvml_names_every_gpu_and_knows_its_memory() -> None:
-    card = gpu.gpus()[0]
+    card = given_card()
     assert card.uuid.startswith("GPU-")
     assert (gpu.sample(card.uuid).used_mib or 0) <= card.total_mib
 
 
 def test_the_gate_sees_who_holds_the_gpu_and_that_it_is_gone() -> None:
-    card = gpu.gpus()[0]
+    card = given_card()
     before = gpu.sample(card.uuid)
     hold = "import torch; x = torch.empty(1 << 30, dtype=torch.uint8, device='cuda'); print(1, flush=True); input()"
     squatter = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -109,10 +110,10 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     }
     config = folder / "splat_config.yml"
     config.write_text(yaml.safe_dump(settings))
-    before = gpu.sample(gpu.gpus()[0].uuid).used_mib or 0
+    before = gpu.sample(given_card().uuid).used_mib or 0
     patches = ("--patch", "p0", "--patch", "p1@default")  # one of the others tells as much as both
     subprocess.run([sys.executable, "-m", "splatbatch", "train", *patches, "--config", str(config)], check=True)
-    return folder / "output", (gpu.sample(gpu.gpus()[0].uuid).used_mib or 0) - before
+    return folder / "output", (gpu.sample(given_card().uuid).used_mib or 0) - before
 
 
 def patches_of(output: Path, variant: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from fake_batch import FakeBatch
+from given_card import given_card
 from PIL import Image
 from small_patch import paint
 
@@ -40,7 +41,7 @@ def trained(
     """Train p0 on the GPU, with something else than usual in every training process; return result and progress."""
     (batch.folder / "hook").mkdir()
     (batch.folder / "hook/sitecustomize.py").write_text(ONLY_TRAINING + hook)
-    batch.change(training={"max_steps": steps, "device": "cuda"}, executor={"gpus": [0]})
+    batch.change(training={"max_steps": steps, "device": "cuda"}, executor={"gpus": [given_card().index]})
     path = os.pathsep.join([str(batch.folder / "hook"), *sys.path])
     command = [sys.executable, "-m", "splatbatch", "train", "--no-verify", "--config", str(batch.config)]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from given_card import given_card
 
 from splatbatch.config import Recipe
 from splatbatch.config.sections import Scene
@@ -41,11 +42,11 @@ def test_a_prepared_process_holds_nothing_on_the_gpu(tmp_path: Path) -> None:
     scene = Scene.model_validate({"patches": quarry / "patches", "images": quarry / "images"})
     folder = AttemptFolder(tmp_path)
     open_trainer(Recipe()).command(find_patches(scene)[0], folder)
-    before = gpu.sample(gpu.gpus()[0].uuid)
+    before = gpu.sample(given_card().uuid)
     command = [sys.executable, "-c", PREPARE, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stdout.readline().split()[1] == "False"
-        now = gpu.sample(gpu.gpus()[0].uuid)
+        now = gpu.sample(given_card().uuid)
         process.communicate()
     assert now.used_mib == before.used_mib
     assert set(now.processes) <= set(before.processes)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from given_card import given_card
 
 from splatbatch.files import read_lines
 from splatbatch.machine import gpu
@@ -49,9 +50,9 @@ def times(folder: Path, patch: str) -> tuple[float, float, list[str]]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """Train one patch after the other; return where, and how many MiB more than before are in use afterwards."""
-    folder, before = tmp_path_factory.mktemp("standby"), gpu.sample(gpu.gpus()[0].uuid).used_mib or 0
+    folder, before = tmp_path_factory.mktemp("standby"), gpu.sample(given_card().uuid).used_mib or 0
     train(folder, 3000)
-    return folder, (gpu.sample(gpu.gpus()[0].uuid).used_mib or 0) - before
+    return folder, (gpu.sample(given_card().uuid).used_mib or 0) - before
 
 
 def test_a_patch_that_stood_by_begins_soon_after_the_one_before(trained: tuple[Path, int]) -> None:
