@@ -211,7 +211,7 @@ def state_of(watch: Watch, seen: Seen, bundle: str) -> str:
     if bundle in seen.closed:
         return "closed"
     owner = seen.owners.get(bundle)
-    if owner is None or owner.is_left:
+    if owner is None or seen.is_free_of(owner):
         return "waiting"
     return "silent" if watch.is_gone(owner, seen) else "at work"
 

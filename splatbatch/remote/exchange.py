@@ -110,6 +110,11 @@ class Seen:
         """Return what has come of a bundle so far."""
         return [name.split(".")[1] for name in self.results.get(bundle, ())]
 
+    def is_free_of(self, owner: Owner) -> bool:
+        """Return whether whoever has claimed a bundle has let it go, or has said good-bye."""
+        sign = self.signs.get(owner.worker)
+        return owner.is_left or (sign is not None and (sign.has_ended or sign.token != owner.token))
+
     def is_open(self, bundle: str) -> bool:
         """Return whether somebody should still train it."""
         return bundle not in self.closed and not set(FINAL) & set(self.outcomes(bundle))
@@ -200,9 +205,9 @@ class Watch:
 
     def is_gone(self, owner: Owner, seen: Seen) -> bool:
         """Return whether whoever has claimed a bundle is known to be gone, or has let it go."""
-        sign = seen.signs.get(owner.worker)
-        if owner.is_left or (sign is not None and (sign.has_ended or sign.token != owner.token)):
+        if seen.is_free_of(owner):
             return True
+        sign = seen.signs.get(owner.worker)
         if sign is None:  # a claim whose worker never beat
             first = self._moved.setdefault(f"{owner.worker} {owner.token}", (0, time.monotonic()))[1]
             return time.monotonic() - first > SILENCE_S

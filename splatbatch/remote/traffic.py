@@ -22,8 +22,9 @@ MOST_FAULTS = 3
 """Calls in a row that end in what nobody expected: a full disk of ours, say."""
 SAYS_S = 10.0
 POLL_S = 0.05
-MOST_FREE = 3
-"""Readers that wait with their connections for calls to come: of a beat, of what is fetched, of what is sent."""
+MOST_FREE = 5
+"""Readers that wait with their connections for calls to come: as many as are busy at one time. A worker beats, asks,
+fetches ahead, sends a splat and the pictures of the one before."""
 _FREE: list[Resident | ResidentHere] = []
 _OPEN: dict[str, Store] = {}
 

@@ -40,8 +40,8 @@ class AsSoonAs:
 def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
     batch: FakeBatch, sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the task is nobody's, and counts as somebody's."""
-    url = sites["folder"].url
+    """Else whoever looks must find out that its worker is no more."""
+    url = sites["folder"].below("told-to-stop")
     batch.make("p0", "p1", **QUICK).run_apart("pack", "--to", url)
     monkeypatch.setenv("CLAIMED", str(tmp_path / "claimed"))
     monkeypatch.setattr(exchange, "claim", slow_claim)
@@ -49,3 +49,5 @@ def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
     worker = StoreWorker(url, Stay(), cast("Interruption", AsSoonAs(tmp_path / "claimed")), scratch)
     assert worker.work() == 75
     assert sorted((one["state"], one["claims"]) for one in bundles(url)) == [("waiting", 0), ("waiting", 1)]
+    claims = sorted(path.name for path in (Path(url) / exchange.CLAIMS).iterdir())
+    assert len(claims) == 2 and claims[1] == claims[0] + exchange.LEFT

@@ -134,7 +134,7 @@ def test_a_worker_keeps_its_few_connections(home: FakeBatch, place: Site, tmp_pa
     with Path(place.environment["HOME"], "../sshd.log").open() as told:
         told.seek(0, os.SEEK_END)
         work(home, tmp_path / "far", url)
-        assert 1 <= told.read().count("Accepted publickey") <= 4
+        assert 1 <= told.read().count("Accepted publickey") <= 6  # it made 33
 
 
 def test_what_home_has_changed_meanwhile_is_kept_and_not_accepted(home: FakeBatch, place: Site, tmp_path: Path) -> None:
