@@ -149,6 +149,14 @@ class Bench:
         return folder
 
 
+def assign(settings: dict[str, dict[str, Any]], assignments: Sequence[str]) -> None:
+    """Set what `--set SECTION.KEY=JSON` says."""
+    for assignment in assignments:
+        key, _, value = assignment.partition("=")
+        section, _, name = key.partition(".")
+        settings.setdefault(section, {})[name] = json.loads(value)
+
+
 def read_run(name: str, wall_s: float, output: Path) -> Run:
     """Read what a batch has left."""
     results = [record for path in output.glob("patches/*/result.json") if (record := read_json(path))]
