@@ -1,11 +1,14 @@
-"""Where programs of this user keep what they can make again."""
+"""Where programs of this user keep what they can make again, and their scratch folders."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
+from stat import S_ISDIR
 
 MOST_BATCHES = 64
 """Whose caches are kept."""
@@ -19,6 +22,24 @@ def cache_home() -> Path:
 def own_cache() -> Path:
     """Return the folder of what we have read of files, for all commands of this user."""
     return Path(os.environ.get("SPLATBATCH_CACHE") or cache_home() / "splatbatch")
+
+
+def own_scratch() -> Path:
+    """Return a folder on a local disk that this user alone can read and write: $TMPDIR/splatbatch-UID.
+
+    Where that is a link, another user's, or was open to others, it is left alone: a new folder is made each time.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    place = Path(tempfile.gettempdir()) / f"splatbatch-{os.geteuid()}"
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    found = place.lstat()
+    if not S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        return Path(tempfile.mkdtemp(prefix=f"{place.name}-"))
+    place.chmod(0o700)  # earlier versions let others read it
+    return place
 
 
 def cache_of(folder: Path) -> Path:

@@ -8,13 +8,15 @@ SplatbatchError             message, hint, exit_code
 ├── MissingPartError   4    an optional part of the program is not installed (extras: view, notify)
 ├── ExecutorError      5    the executor cannot run here (no such GPU, no Slurm)
 ├── OutputError        6    another run holds the output folder, or it cannot be written or read
-│   └── BusyError      6    somebody else is at it just now
+│   ├── BusyError      6    somebody else is at it just now
+│   └── LaterFormatError 6  a later version wrote a record of it
 └── StoreError         6    a store of bundles refuses us, or holds what it should not
     └── CutOffError    6    it does not answer just now
 """
 
 from __future__ import annotations
 
+import signal
 from typing import ClassVar
 
 
@@ -42,9 +44,10 @@ def first_line(error: BaseException) -> str:
 class Interrupted(BaseException):
     """Somebody wants what goes on to end now; no `Exception`, so that nobody takes it for a mistake."""
 
-    def __init__(self, exit_code: int) -> None:
+    def __init__(self, exit_code: int, message: str = "") -> None:
         super().__init__(exit_code)
         self.exit_code = exit_code
+        self.message = message or f"interrupted ({signal.Signals(exit_code - 128).name})"
 
 
 class ConfigError(SplatbatchError):
@@ -89,6 +92,10 @@ class OutputError(SplatbatchError):
 
 class BusyError(OutputError):
     """Somebody else is at it just now: it can be done once they have ended."""
+
+
+class LaterFormatError(OutputError):
+    """A later version wrote a record of the output folder, and its keys may mean something else."""
 
 
 class StoreError(SplatbatchError):

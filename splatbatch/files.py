@@ -15,13 +15,16 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from io import BufferedReader
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PureWindowsPath
 from stat import S_ISREG
 from typing import Any, BinaryIO
 
+from splatbatch.errors import LaterFormatError
 from splatbatch.json_text import parse, pieces
 
 Record = dict[str, Any]
+FORMAT = 1
+"""Of all records that are written: raised once a key means something else. Those of 0.2.0 name none."""
 MIB = 1 << 20
 PRIVATE = 0o600
 """Mode of files that hold environments: those may hold passwords."""
@@ -37,6 +40,10 @@ LOCAL_DISKS = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs"}
 )
 """File systems of which this machine's kernel knows who locks what."""
+LONGEST_NAME_BYTES, LONGEST_PART_BYTES = 1024, 255
+"""Of a name from elsewhere, and of each part of it between two /."""
+_NO_NAME = re.compile(r"[\x00\ud800-\udc7f\udd00-\udfff]")
+"""What no file system takes: NUL, and halves of characters. Other control characters are odd, and somebody's names."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
 
 
@@ -61,6 +68,30 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o6
             aside.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def fault_of_name(name: str) -> str:
+    """Return what is wrong with a file's name that came from elsewhere, with the name; empty: it stays in its folder.
+
+    From elsewhere are the names in bundles, results, models, imports and folders that were handed over. A name that
+    Windows would take for one outside is refused, too: a store or a disk may be shared with it.
+    """
+    parts, there = name.split("/"), PureWindowsPath(name)
+    if there.anchor or not all(part.strip(". ") for part in (*parts, *there.parts)):
+        why = "leads out of its folder"
+    elif (
+        _NO_NAME.search(name)
+        or _num_bytes(name) > LONGEST_NAME_BYTES
+        or max(map(_num_bytes, parts)) > LONGEST_PART_BYTES
+    ):
+        why = "cannot be a file's name"
+    else:
+        return ""
+    return f"{name!r} {why}" if len(name) <= LONGEST_PART_BYTES else f"{name[:LONGEST_PART_BYTES]!r}… {why}"
+
+
+def _num_bytes(name: str) -> int:
+    return len(name.encode(errors="surrogateescape"))
 
 
 def _say_nothing(path: str) -> None:
@@ -185,9 +216,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, record: Mapping[str, Any], mode: int = 0o666) -> None:
+    """Write a record of ours with the format that it has, whole or not at all; see `write_object`."""
+    write_object(path, {"format": FORMAT, **record}, mode)
+
+
+def write_object(path: Path, found: Mapping[str, object], mode: int = 0o666) -> None:
     """Write one JSON object, whole or not at all; NaN and infinity are refused, since JSON has neither."""
     # piece by piece: the report of thousands of patches is larger as text than as what it says
-    write_whole(path, lambda file: file.writelines(piece.encode() for piece in pieces(record)), mode)
+    write_whole(path, lambda file: file.writelines(piece.encode() for piece in pieces(found)), mode)
 
 
 def read_json(path: Path) -> Record | None:
@@ -197,6 +233,19 @@ def read_json(path: Path) -> Record | None:
     except (OSError, ValueError, MemoryError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def read_record(path: Path) -> Record | None:
+    """Return a record of ours as `read_json` does, without its format.
+
+    Raises:
+        LaterFormatError: a later version wrote it.
+    """
+    record = read_json(path)
+    if record and isinstance(written := record.pop("format", 0), int) and written > FORMAT:
+        message = f"{path}: written by a later version of splatbatch (format {written}; this version reads {FORMAT})"
+        raise LaterFormatError(message, "Install that version, or a newer one: pip install --upgrade splatbatch")
+    return record
 
 
 def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) -> None:
@@ -322,8 +371,9 @@ def free_mib(path: Path) -> int | None:
 
 
 def is_out_of_space(error: BaseException) -> bool:
-    """Return whether a full disk or an exhausted quota is what went wrong."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    """Return whether a full disk or an exhausted quota is what went wrong, or what led to it."""
+    full = (errno.ENOSPC, errno.EDQUOT)
+    return any(isinstance(one, OSError) and one.errno in full for one in (error, error.__cause__))
 
 
 def sweep(folder: Path, *, spares_living: bool = False) -> None:

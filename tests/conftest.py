@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ ONE_WORKER = {
     "tests/training/test_kernel_rendering.py": "kernels",
 }
 """Files whose tests share what a process takes seconds to load or to compile."""
+HANGS_SECONDS = 1200
+"""The slowest test takes half of it on a busy machine; a long one has ten times that."""
 ENGINES = ("slurm", "ray")
 """Those whose site takes long to put up."""
 
@@ -84,6 +87,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()  # thousands of tests are no garbage: looking them through took a tenth of the time of collecting them
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Fail a test that hangs: it would hold up all others until CI is ended. What it waits in is shown."""
+    signal.signal(signal.SIGALRM, _fail_for_hanging)
+    signal.alarm(HANGS_SECONDS * (10 if item.get_closest_marker("long") else 1))
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+
+
+def _fail_for_hanging(*_: object) -> None:
+    pytest.fail("it hangs")
 
 
 def pytest_unconfigure() -> None:
@@ -147,8 +165,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for outcome in ("passed", "failed"):
         for report in terminalreporter.getreports(outcome):
             for name, words in report.user_properties:
-                if name == "did":
-                    terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {words}")
+                if name == "figure":
+                    terminalreporter.write_line(f"figure: {words} ({report.nodeid.rpartition('::')[2]})")
 
 
 @pytest.fixture

@@ -106,8 +106,8 @@ REFUSALS = [
     (fill("images/img3.png", b"no picture"), ["img3.png"]),
     (fill("images/img3.png", b""), ["img3.png", "0 bytes"]),
     (
-        replace(f"{MODEL}/cameras.txt", "PINHOLE 32 24 30 30 16.0 12.0", "OPENCV_FISHEYE 32 24 30 30 16 12 0.1 0 0 0"),
-        ["OPENCV_FISHEYE"],
+        replace(f"{MODEL}/cameras.txt", "PINHOLE 32 24 30 30 16.0 12.0", "FOV 32 24 30 30 16 12 0.9"),
+        ["FOV"],
     ),
     (resize("images/img3.png", (16, 12)), ["16", "32", "24"]),
     (resize("images/img3.png", (24, 32)), ["24", "32"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splatbatch.errors import LaterFormatError
 from splatbatch.fields import mapping, number, text, texts, whole
 from splatbatch.files import (
     Record,
@@ -24,10 +26,12 @@ from splatbatch.files import (
     path_beside,
     read_json,
     read_lines,
+    read_record,
     read_regular,
     read_tail,
     sweep,
     write_json,
+    write_object,
     write_text,
     write_whole,
 )
@@ -49,7 +53,16 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path
 
 def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"ä": [1, 2.5, None]})
-    assert read_json(tmp_path / "a.json") == {"ä": [1, 2.5, None]}
+    assert read_json(tmp_path / "a.json") == {"format": 1, "ä": [1, 2.5, None]}
+    assert read_record(tmp_path / "a.json") == {"ä": [1, 2.5, None]}
+
+
+@pytest.mark.parametrize(("record", "is_read"), [({}, 1), ({"format": 1}, 1), ({"format": "x"}, 1), ({"format": 2}, 0)])
+def test_a_record_is_refused_if_a_later_version_wrote_it(tmp_path: Path, record: Record, is_read: int) -> None:
+    write_object(tmp_path / "a.json", record)
+    refused = contextlib.nullcontext() if is_read else pytest.raises(LaterFormatError, match=r"a\.json.*\(format 2;")
+    with refused:
+        assert read_record(tmp_path / "a.json") == {}
 
 
 @pytest.mark.parametrize(
@@ -62,12 +75,12 @@ def test_a_written_file_is_read_back(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_written_by_lines_is_the_same_json(tmp_path: Path, record: Record) -> None:
-    write_json(tmp_path / "a.json", record)
+    write_object(tmp_path / "a.json", record)
     assert json.loads((tmp_path / "a.json").read_bytes()) == json.loads(json.dumps(record))
 
 
 def test_each_entry_of_a_record_and_each_of_a_list_of_objects_stands_in_a_line_of_its_own(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.json", {"a": 1, "b": "x", "c": {"d": [1, {}]}, "e": [{"f": 1}, {"f": 2}], "g": None})
+    write_object(tmp_path / "a.json", {"a": 1, "b": "x", "c": {"d": [1, {}]}, "e": [{"f": 1}, {"f": 2}], "g": None})
     lines = (tmp_path / "a.json").read_text().splitlines()
     nested = [' "c": {"d": [1, {}]},', ' "e": [', '  {"f": 1},', '  {"f": 2}', " ],"]
     assert lines == ["{", ' "a": 1,', ' "b": "x",', *nested, ' "g": null', "}"]

@@ -113,4 +113,5 @@ def test_fields_of_records_are_parsed_in_store_alone() -> None:
     others |= {"config/sweep/sweep.py", "config/trainers/program_checks.py", "doctor/examination.py"}
     others |= {"tasks/attempt_table.py"}  # settings.json holds a tree of settings, as any version had them
     others |= {"scene/imports/transforms.py"}  # other programs' files
+    others |= {"remote/bundle.py"}  # sections of a YAML that a store brings
     assert {str(path) for path in parsers if path.parts[0] != "store"} == others

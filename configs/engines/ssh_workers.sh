@@ -34,10 +34,14 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 REMOTE
 
+quoted() {  # WORD...: as any shell takes them; %q writes $'...' where a letter is not ASCII, which sh does not know
+  local word; for word; do printf "'%s' " "${word//\'/\'\\\'\'}"; done
+}
+
 start() {  # HOST [WORD...]
   local host=$1 code=0 words; shift
-  words=$(ssh -o BatchMode=yes -o ConnectTimeout=20 "$host" \
-    "sh -s -- $(printf '%q ' "$folder" "work-$host.log" "${SPLATBATCH:-splatbatch}" work "${what[@]}" "$@")" \
+  words=$(ssh -o BatchMode=yes -o ConnectTimeout=20 -- "$host" \
+    "sh -s -- $(quoted "$folder" "work-$host.log" "${SPLATBATCH:-splatbatch}" work "${what[@]}" "$@")" \
     <<<"$there" 2>&1) || code=$?
   case $code in
     0) echo "$host: at work, or nothing was left to do; its words: $folder/work-$host.log there" ;;

@@ -88,8 +88,10 @@ class Run:
 
     @property
     def share_after_the_start(self) -> float:
-        """Return the same from the very first step to the very last."""
-        slots = {one.slot for one in self.trained} or {""}
+        """Return the same from the very first step to the very last; nan where no patch was trained."""
+        slots = {one.slot for one in self.trained}
+        if not slots:
+            return math.nan
         span = max(one.last for one in self.trained) - min(one.first for one in self.trained)
         return sum(one.last - one.first for one in self.trained) / span / len(slots)
 

@@ -107,9 +107,9 @@ class InstantExecutor:
 def measure_in_its_own_process(num: int, folder: Path) -> dict[str, float]:
     """Return the figures of one batch of so many patches; in a process of its own, for its memory."""
     code = f"from batch_bench import scheduler; scheduler.report({num}, {str(folder)!r})"
-    path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2])])
+    path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2]), *sys.path])
     command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": path}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return {str(key): float(value) for key, value in json.loads(said.stdout).items()}
 
 

@@ -61,7 +61,11 @@ def _run(arguments: list[str] | None) -> Any:
     try:
         return app(arguments)
     except Interrupted as told:
-        sys.exit(told.exit_code)
+        _end(told)
+    except SystemExit as end:
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):  # typer's way to end with 130
+            _end(Interrupted(130))
+        raise
     except SplatbatchError as error:
         _end(error)
     except OSError as error:
@@ -76,8 +80,8 @@ def _run(arguments: list[str] | None) -> Any:
         _end(OutputError(message, f"{remedy}, then run again: it goes on where it ended."))
 
 
-def _end(error: SplatbatchError) -> NoReturn:
+def _end(error: SplatbatchError | Interrupted) -> NoReturn:
     terminal.never_block()
-    hint = f"\n  hint: {error.hint}" if error.hint else ""
+    hint = f"\n  hint: {error.hint}" if isinstance(error, SplatbatchError) and error.hint else ""
     typer.echo(plain(f"splatbatch: {error.message}{hint}"), err=True)
     sys.exit(error.exit_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
@@ -125,8 +126,32 @@ def all_named(arguments: Optional[list[str]], options: list[str]) -> list[str]:
     return [*(arguments or []), *options]
 
 
-def the_one(argument: Optional[str], option: str) -> str:
-    """Return the one patch that was named, either way."""
-    if not (name := argument or option):
+def batch_and_patches(
+    config: Optional[Path], arguments: Optional[list[str]], options: list[str] | None = None
+) -> tuple[Optional[Path], list[str]]:
+    """Return the YAML and the patches that were named; a folder that stands first stands for its YAML."""
+    from splatbatch.tasks.batch import named_batch
+
+    chosen, names = named_batch(config, all_named(arguments, options or []))
+    return chosen, [*names]
+
+
+def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
+    """Return the YAML that was named, either way; None: the usual one."""
+    chosen, rest = batch_and_patches(config, [named] if named else [])
+    if not rest:
+        return chosen
+    if config:
+        raise ConfigError(f"{rest[0]}: --config {config} names the batch already", "Name one of the two.")
+    from splatbatch.config import near
+
+    raise ConfigError(f"{rest[0]}: neither a folder of a batch nor its YAML", near(Path(rest[0])))
+
+
+def the_one(names: list[str]) -> str:
+    """Return the one patch that was named."""
+    if not names:
         raise ConfigError("no patch named", "Name one, as p5.")
-    return name
+    if len(names) > 1:
+        raise ConfigError(f"{', '.join(names)}: several patches", "Name one of them.")
+    return names[0]

@@ -7,8 +7,9 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatbatch.cli.app import all_named, app
+from splatbatch.cli.app import all_named, app, batch_and_patches, the_batch
 from splatbatch.commands import options
+from splatbatch.errors import ConfigError
 
 
 @app.command()
@@ -187,7 +188,7 @@ def retry(
     from splatbatch.commands import train
 
     wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
-    train.retry(config, all_named(patches, patch), wish)
+    train.retry(*batch_and_patches(config, patches, patch), wish)
 
 
 @app.command()
@@ -205,6 +206,9 @@ def work(
     scratch: Annotated[
         Optional[Path], typer.Option("--scratch", metavar="DIR", help="Of a store: train here, not below /tmp.")
     ] = None,
+    only_builtin: Annotated[
+        bool, typer.Option("--only-builtin", help="Of a store: run no command that it brings; such patches are left.")
+    ] = False,
 ) -> None:
     """Train beside other workers, on as many machines as see the output folder, or a store; 75: start it again."""
     from splatbatch.commands import train
@@ -212,10 +216,14 @@ def work(
     from splatbatch.scheduler.work.time_left import parse_duration
 
     for_s = parse_duration(for_) if for_ else None
-    if patches and (is_store(patches[0]) or idle or scratch):
+    if only_builtin and not patches:
+        raise ConfigError("work --only-builtin: names no store", "Write: splatbatch work STORE --only-builtin")
+    if patches and (is_store(patches[0]) or idle or scratch or only_builtin):
         from splatbatch.commands import store
+        from splatbatch.night.store_worker import Stay
 
-        return store.work(patches, for_s, parse_duration(idle) if idle else 0.0, scratch)
+        stay = Stay(for_s, parse_duration(idle) if idle else 0.0)
+        return store.work(patches, stay, scratch, only_builtin=only_builtin)
     train.work(config, all_named(patches, patch), for_s, verify=not no_verify)
 
 
@@ -236,14 +244,16 @@ def pack(
 
 @app.command()
 def adopt(
-    url: options.StoreArgument,
+    named: options.AdoptedArguments,
     config: options.ConfigOption = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until nobody trains any of it any more.")] = False,
 ) -> None:
     """Bring home what workers have left in a store; a splat is accepted once, if it is what would be trained here."""
     from splatbatch.commands import store
 
-    store.adopt(config, url, watch=watch)
+    if len(named) > 2:
+        raise ConfigError(f"adopt {' '.join(named)}: more than a folder and a store", "As adopt [FOLDER] STORE.")
+    store.adopt(the_batch(config, named[0] if named[1:] else None), named[-1], watch=watch)
 
 
 @app.command()
@@ -259,11 +269,12 @@ def cancel(
         return store.cancel(patches[0], patches[1:])
     from splatbatch.commands import cancel as cancelling
 
-    cancelling.cancel(config, all_named(patches, patch))
+    cancelling.cancel(*batch_and_patches(config, patches, patch))
 
 
 @app.command()
 def doctor(
+    folder: options.BatchArgument = None,
     config: options.ConfigOption = None,
     json_: options.JsonOption = False,
     warm: Annotated[
@@ -276,6 +287,7 @@ def doctor(
     """Say whether this machine can train, also what a config asks for; and what to do where it cannot."""
     from splatbatch.commands import doctor as examining
 
+    config = the_batch(config, folder)
     if trainers:
         return examining.list_trainers(config, as_json=json_)
     examining.doctor(config, as_json=json_, build=warm)

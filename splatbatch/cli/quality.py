@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatbatch.cli.app import all_named, app
+from splatbatch.cli.app import app, batch_and_patches
 from splatbatch.commands import options
 
 
@@ -38,9 +38,9 @@ def inspect(
     from splatbatch.night.inspection import Closely
 
     if check or file:
-        return inspecting.verify(config, all_named(patches, patch), file, as_json=json_)
+        return inspecting.verify(*batch_and_patches(config, patches, patch), file, as_json=json_)
     wish = Closely(again, measure_drop)
-    inspecting.inspect(config, all_named(patches, patch), wish, as_json=json_)
+    inspecting.inspect(*batch_and_patches(config, patches, patch), wish, as_json=json_)
 
 
 @app.command("plan-capture")
@@ -57,4 +57,4 @@ def plan_capture(
     """Say what to photograph next, so that all that is weakly covered is seen often enough; inspect patches first."""
     from splatbatch.commands import capture
 
-    capture.plan_capture(config, all_named(patches, patch), to, as_json=json_)
+    capture.plan_capture(*batch_and_patches(config, patches, patch), to, as_json=json_)

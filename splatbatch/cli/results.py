@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from splatbatch.cli.app import all_named, app, the_one
+from splatbatch.cli.app import all_named, app, batch_and_patches, the_batch, the_one
 from splatbatch.commands import options
 
 
@@ -38,7 +39,7 @@ def status(
 
 @app.command()
 def explain(
-    name: options.ExplainedArgument = None,
+    names: options.ExplainedArgument = None,
     config: options.ConfigOption = None,
     named: options.OnePatchOption = "",
     json_: options.JsonOption = False,
@@ -52,7 +53,8 @@ def explain(
     """Tell a patch's whole history: attempts, evidence, changes, advice; or what went wrong in a log."""
     from splatbatch.commands import explain as explaining
 
-    asked = explaining.Asked(the_one(name, named), exit_code, as_json=json_)
+    config, chosen = batch_and_patches(config, names, [named] if named else [])
+    asked = explaining.Asked(the_one(chosen), exit_code, as_json=json_)
     if log or follow or attempt:
         return explaining.print_log(config, asked.name, attempt, is_followed=follow)
     explaining.explain(config, asked)
@@ -68,7 +70,10 @@ def compare(
     """Put the attempts at a patch side by side, or the patches of two runs."""
     from splatbatch.commands import compare as comparing
 
-    comparing.compare(config, one, other, as_json=json_)
+    if other and (Path(other).exists() or os.sep in other):
+        return comparing.compare_two(one, other, as_json=json_)
+    config, chosen = batch_and_patches(config, [one, other] if other else [one])
+    comparing.compare(config, the_one(chosen), as_json=json_)
 
 
 @app.command()
@@ -81,23 +86,28 @@ def accept(
     """Make the splat of another attempt the product of its patch; `compare` shows which there are."""
     from splatbatch.commands import accept as accepting
 
-    accepting.accept(config, the_one(patch, named), attempt)
+    config, chosen = batch_and_patches(config, patch, [named] if named else [])
+    accepting.accept(config, the_one(chosen), attempt)
 
 
 @app.command()
-def report(config: options.ConfigOption = None, json_: options.JsonOption = False) -> None:
+def report(
+    folder: options.BatchArgument = None, config: options.ConfigOption = None, json_: options.JsonOption = False
+) -> None:
     """Write report.html, report.md and report.json, and print the report as text."""
     from splatbatch.commands import look
 
-    look.report(config, as_json=json_)
+    look.report(the_batch(config, folder), as_json=json_)
 
 
 @app.command()
-def serve(config: options.ConfigOption = None, port: options.PortOption = 8765) -> None:
+def serve(
+    folder: options.BatchArgument = None, config: options.ConfigOption = None, port: options.PortOption = 8765
+) -> None:
     """Show the report in a browser on this machine while the batch runs, as it is at each moment, until Ctrl-C."""
     from splatbatch.commands import live
 
-    live.serve(config, port)
+    live.serve(the_batch(config, folder), port)
 
 
 @app.command()
@@ -110,7 +120,7 @@ def view(
     """Serve splats in 3D to a browser on this machine, with photographs, until Ctrl-C: patches, or the scene."""
     from splatbatch.commands import view as serving
 
-    serving.serve(config, all_named(names, patch), port)
+    serving.serve(*batch_and_patches(config, names, patch), port)
 
 
 @app.command()
@@ -142,11 +152,12 @@ def publish(
     cut = Cut(sh_degree, min_opacity, in_source_frame=frame == "source")
     film = Film(Path(), *publishing.parse_size(size), frames, fps)
     wanted = publishing.PublishOptions(to or out, formats, force, measure, cut, film)
-    publishing.publish(config, names or [], wanted, as_json=json_)
+    publishing.publish(*batch_and_patches(config, names), wanted, as_json=json_)
 
 
 @app.command()
 def merge(
+    folder: options.BatchArgument = None,
     config: options.ConfigOption = None,
     out: Annotated[
         Optional[Path], typer.Option("--out", metavar="FILE", help="The merged splat; else OUTPUT/scene/splat.ply.")
@@ -166,14 +177,17 @@ def merge(
     from splatbatch.commands.scene import merge as merging
 
     how = {"allow_missing": allow_missing, "clean": clean, "keep_uncleaned": keep_uncleaned}
-    merging.merge(config, out, how, as_json=json_)
+    merging.merge(the_batch(config, folder), out, how, as_json=json_)
 
 
 @app.command()
 def clean(
-    config: options.ConfigOption = None, dry_run: options.DryRunOption = False, json_: options.JsonOption = False
+    folder: options.BatchArgument = None,
+    config: options.ConfigOption = None,
+    dry_run: options.DryRunOption = False,
+    json_: options.JsonOption = False,
 ) -> None:
     """Remove checkpoints, pictures and splats of superseded attempts; never an accepted splat, nor the one before."""
     from splatbatch.commands import clean as cleaning
 
-    cleaning.clean(config, dry_run=dry_run, as_json=json_)
+    cleaning.clean(the_batch(config, folder), dry_run=dry_run, as_json=json_)

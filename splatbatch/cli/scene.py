@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatbatch.cli.app import app
+from splatbatch.cli.app import app, the_batch
 from splatbatch.commands import options
 
 SplatOption = Annotated[
@@ -17,11 +17,16 @@ SplatOption = Annotated[
 
 
 @app.command()
-def evaluate(config: options.ConfigOption = None, splat: SplatOption = None, json_: options.JsonOption = False) -> None:
+def evaluate(
+    folder: options.BatchArgument = None,
+    config: options.ConfigOption = None,
+    splat: SplatOption = None,
+    json_: options.JsonOption = False,
+) -> None:
     """Measure the merged scene on held-out photographs, and where its patches meet."""
     from splatbatch.commands.scene import evaluate as evaluating
 
-    evaluating.evaluate(config, splat, as_json=json_)
+    evaluating.evaluate(the_batch(config, folder), splat, as_json=json_)
 
 
 @app.command()

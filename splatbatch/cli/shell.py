@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from splatbatch.cli.app import app, config_app
+from splatbatch.cli.app import app, batch_and_patches, config_app, the_one
 from splatbatch.commands import options
 
 
@@ -25,7 +25,7 @@ def schema(
 
 @config_app.command("show")
 def config_show(
-    patch: options.ShownPatchArgument = "",
+    patch: options.ShownPatchArgument = None,
     config: options.ConfigOption = None,
     named: options.OnePatchOption = "",
     json_: options.JsonOption = False,
@@ -33,4 +33,5 @@ def config_show(
     """Print the resolved configuration, or what trains one patch."""
     from splatbatch.commands import look
 
-    look.config_show(config, patch or named, as_json=json_)
+    config, chosen = batch_and_patches(config, patch, [named] if named else [])
+    look.config_show(config, the_one(chosen) if chosen else "", as_json=json_)

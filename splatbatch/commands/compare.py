@@ -15,18 +15,24 @@ from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import the_task
 
 
-def compare(config: Path | None, one: str, other: str, *, as_json: bool) -> None:
-    """Print the attempts at the patch `one` or, with two names, two runs side by side.
+def compare_two(one: str, other: str, *, as_json: bool) -> None:
+    """Print two runs side by side.
 
     Raises:
-        ConfigError: a name is neither a patch nor a run.
+        ConfigError: one of them is none.
     """
-    if other:
-        runs = compare_runs(one, other)
-        print_json(runs) if as_json else _show(runs)
-        return
-    batch = open_batch(config, [one])
-    found = attempts_at(batch, the_task(batch.tasks, one))
+    runs = compare_runs(one, other)
+    print_json(runs) if as_json else _show(runs)
+
+
+def compare(config: Path | None, name: str, *, as_json: bool) -> None:
+    """Print the attempts at a patch side by side.
+
+    Raises:
+        ConfigError: there is no such patch.
+    """
+    batch = open_batch(config, [name])
+    found = attempts_at(batch, the_task(batch.tasks, name))
     if as_json:
         print_json(found)
     else:

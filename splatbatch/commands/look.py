@@ -15,8 +15,10 @@ from splatbatch.night.plan import DECISIONS, Plan
 from splatbatch.night.plan import plan as plan_of
 from splatbatch.plain_text import one_line, plain
 from splatbatch.report import to_markdown
+from splatbatch.store.events import UNTIL
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.footprints import tight
+from splatbatch.tasks.plan import GivenUp
 from splatbatch.tasks.settled.every import settled_in_words
 
 
@@ -77,7 +79,9 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
 def _print_plan(found: Plan) -> None:
     batch = found.batch
     for one in found.decisions:
-        typer.echo(one_line(f"{one.patch}: {DECISIONS[type(one)].replace('_', ' ')}: {one.reason}"))
+        typer.echo(
+            one_line(f"{one.patch}: {UNTIL if isinstance(one, GivenUp) else DECISIONS[type(one)]}: {one.reason}")
+        )
     for name, need in found.footprints.items():
         typer.echo(one_line(f"{name} expected: {need.in_words()}"))
     for name, reason in tight(found.footprints, batch.config).items():

@@ -32,8 +32,13 @@ ConfigOption = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="The YAML, or its folder; -: standard input. Else $SPLATBATCH_CONFIG, else splat_config.yml.",
+        help="The YAML, or its folder, which may also stand before patches; -: standard input. "
+        "Else $SPLATBATCH_CONFIG, else splat_config.yml.",
     ),
+]
+BatchArgument = Annotated[
+    Optional[str],
+    typer.Argument(metavar="FOLDER", help="Of the batch, or its YAML; as --config.", show_default=False),
 ]
 PatchOption = Annotated[  # the older way to name patches, taken still
     list[str], typer.Option("--patch", "-p", metavar="NAME", hidden=True)
@@ -43,7 +48,14 @@ WorkedArguments = Annotated[
     Optional[list[str]],
     named("PATCH|STORE", "Only these patches, as p5 p7; or a store: ssh://…, s3://… or its folder."),
 ]
-StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="A folder, ssh://host/path or s3://bucket/prefix.")]
+AdoptedArguments = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[FOLDER] STORE",
+        help="A folder, ssh://host/path or s3://bucket/prefix; before it the folder of the batch.",
+        show_default=False,
+    ),
+]
 ToStoreOption = Annotated[
     str, typer.Option("--to", metavar="STORE", help="A folder, ssh://host/path or s3://bucket/prefix.")
 ]
@@ -62,20 +74,26 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable outpu
 SetOption = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as training.init_scale=0.3.")
 ]
-OnePatchArgument = Annotated[Optional[str], named("PATCH", "Its name, as p5.")]
-ExplainedArgument = Annotated[Optional[str], named("PATCH|LOGFILE", "Its name, as p5; or the log of any training.")]
+OnePatchArgument = Annotated[Optional[list[str]], named("PATCH", "Its name, as p5.")]
+ExplainedArgument = Annotated[
+    Optional[list[str]], named("PATCH|LOGFILE", "Its name, as p5; or the log of any training.")
+]
 OnePatchOption = Annotated[str, typer.Option("--patch", "-p", metavar="NAME", hidden=True, show_default=False)]
-ShownPatchArgument = Annotated[str, named("PATCH", "What trains this patch, as p5.")]
+ShownPatchArgument = Annotated[Optional[list[str]], named("PATCH", "What trains this patch, as p5.")]
 AcceptedOption = Annotated[
     int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as `compare` shows it.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, remove nothing.")]
 RunArgument = Annotated[
     str,
-    typer.Argument(autocompletion=patches_in, metavar="PATCH|RUN", help="A patch, as p5; or an output folder or YAML."),
+    typer.Argument(
+        autocompletion=patches_in,
+        metavar="PATCH|RUN",
+        help="A patch, as p5; or the folder of a batch, its YAML or output folder.",
+    ),
 ]
 OtherRunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="Another output folder or YAML.", show_default=False)
+    str, typer.Argument(metavar="RUN", help="Another run; or a patch of the first.", show_default=False)
 ]
 FixOption = Annotated[str, typer.Option("--fix", metavar="HOW", help="scale or crop: write corrected models to --out.")]
 ColorsOption = Annotated[

@@ -54,8 +54,7 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     batch = open_batch(config, names)
     audit = batch.audit(deep=options.deep, advance=partial(Lines(tell).advance, "verify-dims", unit="models"))
     if options.fix or options.out:
-        _fix(batch, audit, options)
-        return
+        raise typer.Exit(_fix(batch, audit, options))
     frame = FRAME.settle(batch, Todo(batch.tasks, lambda: spans_of([audit])))
     tones = look_at_colors(batch) if options.colors else {}
     if options.as_json:
@@ -73,21 +72,39 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     raise typer.Exit(SceneError.exit_code if is_unlike else audit.exit_code(strict=options.strict))
 
 
-def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> None:
-    """Write a corrected copy of every model and a YAML that trains them; say what changed and what it did."""
+def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> int:
+    """Write a corrected copy of every model and a YAML that trains them; say what changed, and which errors are left.
+
+    Returns:
+        The exit code: 3 where the audit of what was written finds errors.
+
+    Raises:
+        ConfigError: --fix and --out do not fit together.
+    """
     if options.fix not in ("scale", "crop") or options.out is None:
         raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
     how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
-    repaired, config = repair(batch, audit, how, options.out)
+    repaired, config, audited = repair(batch, audit, how, options.out)
+    code = 0 if audited is None or audited.is_well else SceneError.exit_code
     if options.as_json:
-        print_json({"config": str(config) if repaired else None, "repaired": [one.to_record() for one in repaired]})
-        return
+        print_json(
+            {
+                "config": str(config) if repaired else None,
+                "repaired": [one.to_record() for one in repaired],
+                "audit": audited and {"exit_code": audited.code, "said": audited.said},
+            }
+        )
+        return code
     for one in repaired:
         typer.echo(plain(one.in_words()))
-    if repaired:
-        typer.echo(one_line(f"{config}: splatbatch train --config {shlex.quote(str(config))}"))
-    else:
+    if audited is None:
         typer.echo("every photograph fits its camera: nothing to repair, nothing written")
+    elif code:
+        typer.echo(plain(audited.said))
+        typer.echo(one_line(f"{config}: the copies are written, but their audit found errors that are left to mend"))
+    else:
+        typer.echo(one_line(f"{config}: splatbatch train --config {shlex.quote(str(config))}"))
+    return code
 
 
 def init(place: Path, out: Path | None) -> None:

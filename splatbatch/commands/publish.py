@@ -62,7 +62,7 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
         SplatbatchError: some of it could not be written; the rest is there.
     """
     terminal.never_block()
-    batch = open_batch(config)
+    batch = open_batch(config, [name for name in names if name != SCENE]).whole()
     print_warnings(batch.config.warnings)
     if options.cut != WHOLE and "ply" not in options.formats.lower().split(","):
         raise ConfigError("--sh-degree, --min-opacity and --frame cut a PLY", "Add --as ply.")

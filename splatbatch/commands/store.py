@@ -48,12 +48,12 @@ def adopt(config: Path | None, url: str, *, watch: bool) -> None:
     raise typer.Exit(travel.adopt(batch, anchored(url, Path.cwd()), show, watch=watch).exit_code)
 
 
-def work(named: Sequence[str], for_s: float | None, idle_s: float, scratch: Path | None) -> None:
+def work(named: Sequence[str], stay: Stay, scratch: Path | None, *, only_builtin: bool) -> None:
     """Train what a store holds."""
     if len(named) > 1:
         raise ConfigError(f"work {named[0]} {named[1]}: a worker of a store takes what is due", "Name the store alone.")
     terminal.never_block()
-    raise typer.Exit(work_for(anchored(named[0], Path.cwd()), Stay(for_s, idle_s), scratch))
+    raise typer.Exit(work_for(anchored(named[0], Path.cwd()), stay, scratch, only_builtin=only_builtin))
 
 
 def status(url: str, *, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from splatbatch.errors import MissingPartError, SplatbatchError
 from splatbatch.files import open_regular
 from splatbatch.plain_text import one_line
 from splatbatch.publish.page import asset, folder_page
-from splatbatch.publish.source import viewed
+from splatbatch.publish.source import SCENE, viewed
 from splatbatch.publish.together import Together, view_together
 from splatbatch.report.viewer.viewer import HOW, viewer_script
 from splatbatch.tasks.batch import open_batch
@@ -37,7 +37,7 @@ def serve(config: Path | None, names: Sequence[str], port: int) -> None:
         ConfigError: one of them has no splat.
         OutputError: a splat is broken, or not what was accepted; or no port is free.
     """
-    batch = open_batch(config)
+    batch = open_batch(config, [name for name in names if name != SCENE]).whole()
     shown = view_together(viewed(batch, names), batch.config.scene.crs or "")
     if not viewer_script():
         raise MissingPartError("view: the viewer is not built", HOW["viewer"])

@@ -4,7 +4,9 @@ from splatbatch.config.executor import Executor
 from splatbatch.config.load import (
     DEFAULT_CONFIG,
     Config,
+    config_in,
     find_config,
+    has_config,
     json_schema,
     load,
     parse_change,
@@ -22,5 +24,6 @@ from splatbatch.config.yaml.source import near, nearest
 __all__ = [
     "DEFAULT_CONFIG", "NO_OFFSET", "STDIN", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits",
     "Notify", "Offset", "Output", "Recipe", "Retry", "Rung", "Scene", "TaskId", "Tracking", "Training", "Variant",
-    "find_config", "json_schema", "load", "near", "nearest", "parse_change", "placed", "save_moved", "to_yaml",
+    "config_in", "find_config", "has_config", "json_schema", "load", "near", "nearest", "parse_change", "placed",
+    "save_moved", "to_yaml",
 ]  # fmt: skip

@@ -113,10 +113,22 @@ def has_config(path: Path | None) -> bool:
     return bool(path or os.environ.get(CONFIG_VARIABLE)) or Path(DEFAULT_CONFIG).is_file()
 
 
+def config_in(place: Path) -> Path | None:
+    """Return the YAML that a place stands for: itself, that of a folder, or that whose output folder it is."""
+    for own in (place / DEFAULT_CONFIG, place):
+        if own.suffix in (".yml", ".yaml") and os.path.isfile(own):  # noqa: PTH113 - never raises
+            return own
+    above = place.parent / DEFAULT_CONFIG
+    with contextlib.suppress(ConfigError):
+        if os.path.isdir(place) and above.is_file() and load(above).output.folder.resolve() == place.resolve():  # noqa: PTH112
+            return above
+    return None
+
+
 def find_config(path: Path | str | None) -> Path:
     """Return the config a command uses: the given one, else $SPLATBATCH_CONFIG, else splat_config.yml here.
 
-    A folder stands for the splat_config.yml in it.
+    A folder stands for its configuration: see `config_in`.
 
     Raises:
         ConfigError: there is none.
@@ -125,7 +137,7 @@ def find_config(path: Path | str | None) -> Path:
     if chosen == STDIN:
         return chosen
     if not chosen.is_file():
-        if (own := chosen / DEFAULT_CONFIG).is_file():
+        if own := config_in(chosen):
             return own
         hint = "Write one with `splatbatch init DIR`, or name yours with --config FILE (-: standard input)."
         hint = f"{near(chosen)} {hint}" if path else hint

@@ -39,7 +39,7 @@ class Training(Section):
     strategy: Literal["default", "mcmc"] = "mcmc"
     """Densification: `default` (3DGS, Kerbl 2023) or `mcmc` (3DGS-MCMC, Kheradmand 2024)."""
     cap_max: Count = 1_000_000
-    """At most this many Gaussians; "2x": twice as many as the patch has sparse points."""
+    """At most this many Gaussians; "2x": twice as many as the patch has sparse points. More are thinned by voxel."""
     sh_degree: Annotated[int, Field(ge=0, le=3)] = 3
     """Highest degree of the spherical harmonics; the degree rises by one at a time."""
     init_scale: Annotated[Literal["auto"] | Annotated[float, Field(gt=0)], either("a number above 0, or auto")] = "auto"
@@ -159,7 +159,7 @@ class Evaluation(Section):
     """Which photographs are held out, and when the splat is measured on them."""
 
     holdout_every: Annotated[int, Field(ge=0)] = 8
-    """Every n-th photograph, sorted by name, is held out; 0: none."""
+    """Every n-th photograph, sorted by name, is held out, or every n-th frame of a rig; 0: none."""
     holdout_list: FilePath | None = None
     """Text file with one held-out image name per line, instead of every n-th."""
     holdout: Literal["every", "contiguous", "both"] = "every"

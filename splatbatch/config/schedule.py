@@ -39,6 +39,12 @@ SH_EVERY = 1_000
 MCMC_STOP = 25_000 / 15_000  # 3DGS-MCMC refines to 25,000 where 3DGS stops at 15,000
 MOST_MEANS_GAIN = 10.0
 FEWEST_STEPS_BETWEEN_REFINEMENTS = 50
+MOST_PRUNED = 0.65
+"""Of the Gaussians that are removed at once.
+
+One H200, caliterra p0, p1 and p2, 7,000 steps, hold-out PSNR: 32.33 dB and 83,000 Gaussians with 65 % removed in this
+order; by the sum over all photographs 31.74 dB and 84,000; as many as cost 0.5 dB at once by that sum, 31.81 dB and
+116,000; with 3 % removed or less 32.05 dB and 239,000 (mean of five runs, which differ by 0.3)."""
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,8 @@ class Retry(Section):
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 5
     """Attempts per patch and run, the first included."""
     keep: Literal["better", "newer"] = "better"
-    """What `retry` leaves where both splats can be compared: the newer, or the better by hold-out PSNR, that of covered
-    pixels where there are such."""
+    """What `retry` leaves: the newer splat, or the better by hold-out PSNR, on covered pixels where there are such. A
+    measured one gives way only to one that was measured no worse on the same photographs."""
     ladders: Annotated[dict[LadderName, tuple[Rung, ...]], BeforeValidator(_with_default_ladders)] = DEFAULT_LADDERS
     """What is changed, rung by rung, for causes that an unchanged attempt cannot mend; [] for none."""
 

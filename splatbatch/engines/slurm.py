@@ -159,7 +159,7 @@ def options_of(wanted: Wanted, submission: Submission, limit_s: float | None, ow
         "--ntasks=1",
         "--requeue",
         "--open-mode=append",
-        f"--output={submission.path}/%a.log",
+        f"--output={str(submission.path).replace('%', '%%')}/%a.log",
         f"--chdir={wanted.folder}",
     ]
     if wanted.gpus and not any(one.partition("=")[0] in GPU_OPTIONS for one in own):

@@ -28,8 +28,6 @@ class Past:
 
     number: int
     cause: str
-    advice: str
-    """That was given for it."""
     settings: Mapping[str, Any]
     """In force, by their full names."""
 
@@ -54,7 +52,7 @@ class Background:
 def advised(verdict: Diagnosis, background: Background) -> Diagnosis:
     """Return a diagnosis with what to do: the settings that are suspect, what to type, or where to look.
 
-    Nothing is advised that was in force when the patch failed so, or that was advised for such a failure before.
+    No setting is advised that was in force when the patch failed so; a step in words is good for every attempt.
     """
     alike = [one for one in background.past if one.cause == verdict.cause]
     verdict = replace(verdict, advice=_with_steps(verdict, alike, background))
@@ -64,9 +62,9 @@ def advised(verdict: Diagnosis, background: Background) -> Diagnosis:
 
 
 def _with_steps(verdict: Diagnosis, alike: Sequence[Past], background: Background) -> str:
+    if TRY in verdict.advice:  # what helps in this case stands in its signature
+        return verdict.advice
     given = REMEDIES.get(verdict.cause, ())
-    if "(artifact.finished_after_s)" in verdict.advice:  # the program was ended by that, not by limits.stall_s
-        given = (LOG,)
     steps = [typed(step) for step in _left(given, alike, background)]
     if steps or not given:
         return f"{verdict.advice}{TRY if steps else ''}{'; '.join(steps)}"
@@ -74,12 +72,10 @@ def _with_steps(verdict: Diagnosis, alike: Sequence[Past], background: Backgroun
 
 
 def _left(steps: Sequence[Step], alike: Sequence[Past], background: Background) -> Iterator[Step]:
-    """Yield the steps that are left: of settings those that are read, and have not failed; others once."""
-    told = [one.advice for one in alike]
+    """Yield the steps that are left: all in words; of settings those that are read, and have not failed."""
     for step in steps:
         if isinstance(step, str):
-            if not any(for_patch(step, background.patch or "PATCH") in advice for advice in told):
-                yield step
+            yield step
         elif changes := _worth_trying(step, alike, background):
             yield changes
 
@@ -104,21 +100,18 @@ def _is_no_help(key: str, value: Any, settings: Mapping[str, Any]) -> bool:
 
 
 def _where_to_look(verdict: Diagnosis, alike: Sequence[Past], background: Background) -> str:
-    """Return what is left where no setting helps: the line of the log; where that was said, what nobody here can do."""
+    """Return what is left where no setting helps: the line of the log, then what no setting changes."""
     asked = set(_settings_in(REMEDIES.get(verdict.cause, ())))
     unread = background.reads is not None and asked and not asked & background.reads
-    why = (
-        f"{background.trainer or 'The program'} reads {_reads_in_words(background)}; none of that helps here."
-        if unread
-        else ""
-    )
-    if any(for_patch(LOG, background.patch or "PATCH") in one.advice for one in alike):
-        before = spell_some([f"attempt {one.number}" for one in alike])
-        change = f"trainers.{background.trainer}.command, the scene" if unread else "the scene"
-        return f"It failed so in {before}, too; what was advised then is used up. Change {change} or the machine."
     line = next((found[1] for words in verdict.evidence if (found := _LINE.match(words))), "")
     look = f"Look at line {line} of its log" if line else "Look at the end of its log"
-    return f"{why} {look}.{TRY}{LOG}".strip()
+    if unread:
+        reads = f"{background.trainer or 'The program'} reads {_reads_in_words(background)}; none of that helps here."
+        change = f"trainers.{background.trainer}.command, the scene"
+        return f"{reads} {look}, then change {change} or the machine.{TRY}{LOG}"
+    before = spell_some([f"attempt {one.number}" for one in alike])
+    tried = f"It failed so in {before}, too, with every setting that may help. " if before else ""
+    return f"{tried}{look}, then change the scene or the machine.{TRY}{LOG}"
 
 
 def _settings_in(steps: Sequence[Step]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from splatbatch.failures.advice import advised
+from splatbatch.failures.advice import LOG, TRY, advised
 from splatbatch.failures.evidence import CERTAIN, LIKELY, TELLING, WARNED, Case, Evidence, Found
 from splatbatch.failures.exits import (
     DIVERGED,
@@ -54,9 +54,12 @@ def health(case: Case) -> Diagnosis | None:
 
 
 def memory_killer(case: Case) -> Diagnosis | None:
-    """The kernel's count of processes killed for memory settles it."""
+    """The kernel's count of processes killed for memory settles it; where others share it, unless the log does."""
     if not case.seen.oom_killed:
         return None
+    told = _told(case) if case.is_explained and not (case.seen.end is None or signal_of(case.seen.end)) else None
+    if told and told.cause not in OF_A_KILLED_PROCESS:
+        return told
     advice = "Host memory ran out (the kernel killed a process): fewer loader workers, fewer images in memory."
     return diagnosis(case, Meaning("host_oom", "degrade", advice), ("outside the log: the kernel's OOM killer struck",))
 
@@ -64,7 +67,7 @@ def memory_killer(case: Case) -> Diagnosis | None:
 def done(case: Case) -> Diagnosis | None:
     """A program that said it was done, and was ended only then."""
     is_ended = signal_of(case.seen.end) is not None or isinstance(case.seen.end, TimedOut)
-    if not (case.has_finished and is_ended) or isinstance(case.seen.end, Cancelled):
+    if not (case.has_finished and is_ended) or case.log.is_writing or isinstance(case.seen.end, Cancelled):
         return None
     meaning = Meaning("none", "ok", "Training had finished; only after it the program was ended.")
     return diagnosis(case, meaning, [case.log.quote_line(case.log.finished)])
@@ -84,7 +87,7 @@ def our_doing(case: Case) -> Diagnosis | None:
             return diagnosis(case, Meaning("time_limit", "degrade", advice), case.log.last_words())
         case TimedOut(limit="finished", limit_s=limit_s):
             advice = f"The program did not end within {limit_s:g} s (artifact.finished_after_s) after it had left its"
-            advice += " splat, which does not count: ended, and tried once more."
+            advice += f" splat, which does not count: ended, and tried once more.{TRY}{LOG}"
             return diagnosis(case, Meaning("hang", "retry", advice), case.log.last_words())
         case TimedOut(limit_s=limit_s):
             advice = f"Nothing moved for {limit_s:g} s: ended, and tried once more."
@@ -107,6 +110,10 @@ def spoilt_splat(case: Case) -> Diagnosis | None:
     if not why or not case.ended_well:
         return None
     advice = f"The program ended well, but its splat does not count ({why}): tried once more; then check the disk."
+    if not why.startswith(OF_THE_DISK):
+        advice = (
+            f"The program ended well, but its splat does not count ({why}): see what it reads and writes.{TRY}{LOG}"
+        )
     meaning = meaning_of_health(why.partition(":")[0]) or Meaning("incomplete_artifact", "retry", advice)
     return diagnosis(case, meaning, (f"splat: {why}", *case.log.last_words()))
 
@@ -147,6 +154,10 @@ def _unknown(case: Case) -> Diagnosis:
     return diagnosis(case, meaning, (in_words(case.seen.end), *case.log.end_in_full(worst)))
 
 
+OF_THE_DISK = ("missing", "cut", "unreadable", "not found")
+"""Why a splat does not count, if a disk may be to blame."""
+OF_A_KILLED_PROCESS = frozenset({"host_oom", "dataloader_worker_killed", "shm_bus_error", "nccl", "jit_build_failed"})
+"""What a program may say whose loader, compiler or other rank was killed."""
 FROM_OUTSIDE = frozenset({1, 2, 3, 9, 15})
 """Signals that a process gets from others: nothing that it said itself on a plain line led to them."""
 

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from splatbatch.failures import signs
 from splatbatch.failures.advice import Background
+from splatbatch.failures.exits import SIGABRT, SIGKILL, signal_of
 from splatbatch.failures.log import NO_GAP, Gap, Log
 from splatbatch.failures.raised import Raised
 from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
@@ -26,7 +27,8 @@ in another one, in what its program calls an error, in a plain line, in a warnin
 # What a signature says counts by its strength and scope, and by where it stands. The highest wins; of equals the first.
 CERTAIN, TELLING, LIKELY, WARNED = 60, 40, 20, 3
 ECHOED = 8
-"""What a process says of another counts so little, if that one has said itself what it died of."""
+"""So little counts what a process says of another that has said itself what it died of, and what the machine says of
+one that may be ours."""
 MOST_SLOW = 3
 """Once so many signatures of a site took too long, no further one is looked for."""
 WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[Standing, int]] = {
@@ -249,7 +251,11 @@ class Case:
         places = signature.pattern.places(self.log.searched, start)
         matches = (one for one in places if self._holds(signature, one))
         weighed = [Found(signature, one, self._weight(signature, self.log.line_of(one))) for one in matches]
-        return max(weighed, key=lambda one: (one.weight, -one.match.start()), default=None)
+        return max(weighed, key=self._order, default=None)
+
+    def _order(self, one: Found) -> tuple[int, bool, int]:
+        """Return what the best of several places has most of; a line that passes an exception on names nothing."""
+        return one.weight, self.log.line_of(one.match) not in self.log.wrappers, -one.match.start()
 
     def place_of(self, words: Words, start: int) -> re.Match[str] | None:
         """Return where words stand from a place on, outside of exceptions that ended nothing."""
@@ -257,11 +263,36 @@ class Case:
         return next((one for one in places if self.log.line_of(one) not in self.log.aside), None)
 
     def _holds(self, signature: Signature, match: re.Match[str]) -> bool:
-        return signature.judge is None or signature.judge(lower(self.log.lines[self.log.line_of(match)].words))
+        line = self.log.line_of(match)
+        if self._whose(line) == "another's":
+            return False
+        return signature.judge is None or signature.judge(lower(self.log.lines[line].words))
+
+    def _whose(self, line: int) -> Literal["ours", "maybe ours", "another's"]:
+        """Return whose process a line is about: of the machine's lines, which name any, few are ours."""
+        words, end = lower(self.log.lines[line].words), self.seen.end
+        signal = signal_of(end)
+        if not self.log.lines[line].number or end is None or isinstance(end, Lost) or signal == SIGKILL:
+            return "ours"  # the supervisor passes on lines about its own processes alone
+        has_ended_itself = signal in {None, SIGABRT}  # a crash may be what the driver tells of
+        named = (signs.OF_A_PROCESS if has_ended_itself else signs.KILLED_FOR_MEMORY).search(words)
+        if named is None or self._has_told(next(filter(None, reversed(named.groups())))):
+            return "ours"
+        if not signs.OUR_NAMES.search(words):
+            return "another's"
+        return "maybe ours" if has_ended_itself else "ours"
+
+    def _has_told(self, process: str) -> bool:
+        """Return whether the program itself speaks of a process by this number."""
+        told = re.finditer(rf"\bpid\b[^\n]{{0,40}}\b{re.escape(process)}\b", self.log.searched)
+        lines = (lower(self.log.lines[self.log.line_of(one)].words) for one in told)
+        return any(not signs.OF_A_PROCESS.search(words) for words in lines)
 
     def _weight(self, signature: Signature, line: int) -> int:
         scope: Scope = "exception" if signature.strength != "strong" else signature.scope
-        if scope == "echo" and self.is_told_by_another:
+        is_told_elsewhere = self.is_told_by_another if scope == "echo" else self.is_explained
+        is_of_final = self.final is not None and line in self.final.lines
+        if is_told_elsewhere and not is_of_final and (scope == "echo" or self._whose(line) == "maybe ours"):
             return ECHOED
         return WEIGHTS[signature.strength, scope].get(self._standing(line), 0)
 

@@ -17,9 +17,11 @@ class Meaning:
     advice: str
 
 
-SIGABRT = 6
+SIGABRT, SIGKILL = 6, 9
 SIGNALS: dict[int, Meaning] = {
-    1: Meaning("interrupted", "retry", "The session of the run was closed (SIGHUP): run again."),
+    1: Meaning(
+        "interrupted", "retry", "The terminal of the run was closed (SIGHUP): run again, with nohup or in tmux."
+    ),
     2: Meaning("interrupted", "retry", "A person interrupted the run (SIGINT): run again."),
     3: Meaning("interrupted", "retry", "A person interrupted the run (SIGQUIT): run again."),
     4: Meaning(
@@ -33,7 +35,7 @@ SIGNALS: dict[int, Meaning] = {
         "shm_bus_error", "degrade", "Bus error (SIGBUS), most likely /dev/shm is full: use fewer loader workers."
     ),
     8: Meaning("native_abort", "fail", "Compiled code divided by zero (SIGFPE): a fault of the program or its input."),
-    9: Meaning(
+    SIGKILL: Meaning(
         "host_oom", "degrade", "Killed without a word, most likely for host memory: fewer workers, fewer images."
     ),
     11: Meaning(

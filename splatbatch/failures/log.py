@@ -202,6 +202,12 @@ class Log:
         return max(self._marked(signs.FINISHED), default=-1)
 
     @cached_property
+    def is_writing(self) -> bool:
+        """Whether after it was done it began to write something, and has not said that this is there."""
+        begun, written = (max(self._marked(one), default=-1) for one in (signs.STILL_WRITES, signs.HAS_WRITTEN))
+        return begun > self.finished and begun > written
+
+    @cached_property
     def made_all_steps(self) -> bool:
         """Whether it says that the last step was made."""
         return self.finished >= 0 or bool(self._marked(signs.ALL_STEPS_MADE))
@@ -253,6 +259,11 @@ class Log:
     def in_exceptions(self) -> set[int]:
         """The lines of exceptions and panics."""
         return {line for one in self.raised for line in one.lines}
+
+    @cached_property
+    def wrappers(self) -> set[int]:
+        """The lines that only pass on an exception of another process."""
+        return self._marked(signs.WRAPS)
 
     @cached_property
     def errors(self) -> set[int]:

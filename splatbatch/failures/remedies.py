@@ -41,7 +41,7 @@ REMEDIES: Mapping[str, tuple[Step, ...]] = {
     ),
     "missing_colmap": ("splatbatch verify-dims", "in the YAML scene.patches: the folder that holds the patches"),
     "colmap_parse": ("splatbatch verify-dims",),
-    "colmap_failed": ("colmap mapper once more, after colmap exhaustive_matcher",),
+    "colmap_failed": ("splatbatch reconstruct PHOTOS --pairs all",),
     "unsupported_camera_model": (
         "colmap image_undistorter --image_path images --input_path sparse/0 --output_path new",
     ),
@@ -58,7 +58,7 @@ REMEDIES: Mapping[str, tuple[Step, ...]] = {
     "cuda_oom": ({"training.cap_max": 500000}, {"training.resolution": "1/2"}, {"training.images": "host"}),
     "cublas_cudnn_error": ({"training.resolution": "1/2"},),
     "cuda_absurd_alloc": ({"training.kernels": "gsplat"}, "splatbatch doctor"),
-    "cuda_device_assert": ("CUDA_LAUNCH_BLOCKING=1 splatbatch retry PATCH",),
+    "cuda_device_assert": ("splatbatch explain PATCH --log", "splatbatch doctor"),
     "cuda_invalid_configuration": ("splatbatch verify-dims", {"training.init_scale": 0.5}),
     "cuda_illegal_access": ({"training.kernels": "gsplat"}, "dmesg | grep -i xid"),
     "cuda_launch_failure": ("dmesg | grep -i xid", {"training.kernels": "gsplat"}),

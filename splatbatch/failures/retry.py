@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -49,17 +50,35 @@ class Policy:
     patience: float = 1.0
     """Factor on the configured wait: some things need longer to pass."""
     may_repeat: bool = False
-    """True for causes outside the patch (a busy card, a lost node): the same twice proves nothing about the patch."""
+    """True for causes outside the patch that no waiter watches (a lost node): the same twice proves nothing."""
 
+
+@dataclass(frozen=True)
+class Passing:
+    """A fault of the machine that passes by itself. Its attempts count in no cap and stop no batch meanwhile."""
+
+    waiter: str
+    """Who sees that it is over; beside it the waits between attempts grow, which finds what no waiter can see."""
+    patience: float = 1.0
+    """As of a policy."""
+    longest_s: float = 3600.0
+    """A patch waits so long in all, s; then it is given up, and for a cause of all patches the batch is stopped."""
+
+
+PASSING: Mapping[str, Passing] = {
+    "disk_full": Passing("the disk guard, by a trial write each second"),
+    "cuda_busy_or_unavailable": Passing("the gate of the GPU, by NVML, for cooldown.longest_s", patience=3),
+    "io_error": Passing("the next attempt, which reads the same files", patience=1.5),
+    "read_hangs": Passing("the reader that prepares the next attempt, for 60 s each time", patience=6),
+    "download_failed": Passing("the next attempt, which asks the same server", patience=1.5),
+    "process_limit": Passing("the next attempt, which starts a process"),
+}
+"""Where a diagnosis says `retry`: the same cause may have a form that somebody must mend, as a limit of file sizes."""
 
 POLICIES: Mapping[str, Policy] = {
-    "cuda_busy_or_unavailable": Policy(5, patience=3, may_repeat=True),
     "interrupted": Policy(3, patience=6, may_repeat=True),
     "lost": Policy(3, patience=1, may_repeat=True),
-    "io_error": Policy(3, patience=1.5, may_repeat=True),
-    "download_failed": Policy(3, patience=1.5, may_repeat=True),
     "jit_build_race": Policy(3, patience=1.5, may_repeat=True),
-    "read_hangs": Policy(3, patience=6, may_repeat=True),
     "nccl": Policy(3, patience=1.5),
     "gpu_hardware_fault": Policy(1, patience=12),
     "cuda_init_unknown": Policy(1, patience=6),
@@ -146,10 +165,16 @@ def decide(
     last = history[-1].diagnosis
     if last.action == "fail":
         return GiveUp(f"{spelled(last.cause)}: trying again cannot help")
-    if len(history) >= config.max_attempts:
-        return GiveUp(f"{counted(len(history), 'attempt')} failed (retry.max_attempts)")
+    counting = _counting(history) if config.waits else history
+    alike = sum(past.diagnosis.cause == last.cause for past in history)
+    wait_s = _wait_s(last.cause, alike) * (1 + 0.1 * jitter) if config.waits else 0.0
+    if config.waits and passes(last):
+        minutes = f"{PASSING[last.cause].longest_s / 60:.0f} minutes"
+        is_over = history[-1] in counting
+        return GiveUp(f"{spelled(last.cause)}: still there after {minutes} of waiting") if is_over else Again(wait_s)
+    if len(counting) >= config.max_attempts:
+        return GiveUp(f"{counted(len(counting), 'attempt')} failed (retry.max_attempts)")
     policy = POLICIES.get(last.cause, ONCE)
-    wait_s = _wait_s(history, config, policy) * (1 + 0.1 * jitter)
     vain = _why_not_unchanged(history, policy)
     climbing = LADDERS.get(last.cause) in history[-1].rungs
     if last.action == "degrade" or climbing or vain:
@@ -157,6 +182,18 @@ def decide(
         reason = f"{spelled(last.cause)}: no rung is left" if climbing else vain
         return rung or (GiveUp(reason) if reason else Again(wait_s))
     return Again(wait_s)
+
+
+def passes(diagnosis: Diagnosis) -> bool:
+    """Return whether what was diagnosed passes by itself."""
+    return diagnosis.action == "retry" and diagnosis.cause in PASSING
+
+
+def _counting(history: Sequence[Failure]) -> list[Failure]:
+    """Return the failures that count: of what passes by itself none before it was waited for long enough."""
+    passed = Counter(past.diagnosis.cause for past in history if passes(past.diagnosis))
+    over = {cause for cause, num in passed.items() if _waited_s(cause, num - 1) >= PASSING[cause].longest_s}
+    return [past for past in history if past.diagnosis.cause in over or not passes(past.diagnosis)]
 
 
 def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
@@ -167,7 +204,7 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
     """
     seen: dict[str, list[TaskId]] = {}
     for task, history in failures.items():
-        for cause in sorted({failure.diagnosis.cause for failure in history} & ENVIRONMENT):
+        for cause in sorted({failure.diagnosis.cause for failure in _counting(history)} & ENVIRONMENT):
             for other in seen.setdefault(cause, []):
                 if cause not in OF_SETTINGS or _are_unlike(task, other):
                     return f"{spelled(cause)} on {other} and on {task}: it lies in this machine, not in the patches"
@@ -236,9 +273,15 @@ def _changes(rung: Rung, current: Mapping[str, Any]) -> bool:
         return True
 
 
-def _wait_s(history: Sequence[Failure], config: Retry, policy: Policy) -> float:
-    same_cause = sum(past.diagnosis.cause == history[-1].diagnosis.cause for past in history)
-    return 0.0 if not config.waits else min(FIRST_WAIT_S * policy.patience * 2.0 ** (same_cause - 1), LONGEST_WAIT_S)
+def _wait_s(cause: str, number: int) -> float:
+    """Return how long is waited after a failure, the first of its cause having number 1."""
+    patience = (PASSING.get(cause) or POLICIES.get(cause, ONCE)).patience
+    return min(FIRST_WAIT_S * patience * 2.0 ** (number - 1), LONGEST_WAIT_S)
+
+
+def _waited_s(cause: str, num: int) -> float:
+    """Return how long was waited after so many failures of a cause."""
+    return sum(_wait_s(cause, number) for number in range(1, num + 1))
 
 
 def _changed(key: str, value: Any, current: Any) -> Any:

@@ -43,7 +43,8 @@ class Difference:
 class Suspect:
     """Settings that lead to some causes."""
 
-    causes: frozenset[str]
+    causes: frozenset[str] | None
+    """None: all but those that no setting leads to."""
     keys: re.Pattern[str]
     only_grown: bool = False
     """Only a larger value leads there."""
@@ -56,6 +57,7 @@ NUMERICS = frozenset(
     }
 )
 MEMORY = frozenset({"cuda_oom", "cublas_cudnn_error", "cuda_absurd_alloc", "tensor_limit"})
+FROM_OUTSIDE = frozenset({"interrupted", "lost", "disk_full", "gpu_hardware_fault", "cuda_busy_or_unavailable"})
 SUSPECTS = (
     Suspect(NUMERICS, re.compile(r"learning_rates\..*|training\.(init_\w+|strategy|max_steps)|refinement\..*")),
     Suspect(MEMORY, re.compile(r"training\.(cap_max|resolution|images|sh_degree|max_steps)"), only_grown=True),
@@ -69,8 +71,9 @@ SUSPECTS = (
     Suspect(frozenset({"cuda_invalid_device"}), re.compile(r"training\.device")),
     Suspect(
         frozenset({"bad_config", "missing_dependency", "not_started", "program_bug", "unknown", "missing_file"}),
-        re.compile(r"training\.trainer|setting\..*|evaluation\.holdout_list"),
+        re.compile(r"training\.trainer|evaluation\.holdout_list"),
     ),
+    Suspect(None, re.compile(r"setting\..*")),
     Suspect(frozenset({"no_training_cameras"}), re.compile(r"evaluation\.holdout\w*")),
 )
 
@@ -100,7 +103,9 @@ def suspects(found: Sequence[Difference], cause: str) -> tuple[Difference, ...]:
         one
         for one in found
         if any(
-            cause in suspect.causes and suspect.keys.fullmatch(one.key) and (one.grew or not suspect.only_grown)
+            (cause not in FROM_OUTSIDE if suspect.causes is None else cause in suspect.causes)
+            and suspect.keys.fullmatch(one.key)
+            and (one.grew or not suspect.only_grown)
             for suspect in SUSPECTS
         )
     )

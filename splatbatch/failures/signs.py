@@ -108,6 +108,9 @@ SYMPTOMS = Words(
 )
 """Exceptions that only say that something else failed."""
 
+WRAPS = Words(r"^\s+raise \w|\bcaught \w+ in (dataloader|replica|worker|pin memory|process)")
+"""The code of an exception, and what torch writes above that of a worker: they name it less well than its message."""
+
 ECHOES = Words(
     r"\bNCCL|Dist(Backend|Network|Store)Error|\bgloo\b|\bTCPStore\b|store based barrier|collective operation",
     r"Rendezvous\w*Error|SignalException|KeyboardInterrupt|RuntimeError: Socket Timeout|closed by peer",
@@ -124,7 +127,7 @@ TRAINING_STEP = Words(
     r"\b(\d[\d,]*)/[\d,]+ \| Loss: ",  # LichtFeld
     r"\bepoch (\d+)\b[^\n]{0,80}\bloss\b",
     r"\biter(?:ation)?[\s:=#]+(\d[\d,]*)\b",
-    r"\bstep[\s:=#]+(\d[\d,]*)\b",
+    r"\bstep[\s:=#]+(\d[\d,]*)\b(?!\.\d+ on )",  # but for Slurm's "STEP 811203.0 ON gpu-n07"
 )
 
 OF_STEPS = re.compile(r"(\d[\d,]*)/(\d[\d,]*)")
@@ -141,8 +144,28 @@ FINISHED = Words(
 ALL_STEPS_MADE = Words(r"Training progress: 100%", r"\b100%\|[^\n]*\b(\d+)/\1 \[")
 """The last step, after which a program still has to write what it made."""
 
+STILL_WRITES = Words(r"\b(export|sav|writ|convert|compress|bak)ing\b")
+HAS_WRITTEN = Words(r"\b(wrote|written|exported|saved|converted|compressed|baked)\b")
+"""What a program writes after its last step, and that it has."""
+
 WRAPS_UP = Words(r"\b(sav(ed|ing)|wr(ote|iting|itten)|export|early|stop|converged|done|finish|complete|evaluat)")
 """What a program says that ends its steps on purpose."""
+
+KILLED_FOR_MEMORY = Words(
+    r"\bkill(?:ed|ing)? process (\d+)|\boom-kill:[^\n]*\bpid=(\d+)|\boom_reaper: reaped process (\d+)",
+    r"\bearlyoom\S* [^\n]*\bprocess (\d+)|\boomd\S* [^\n]*\bkill(?:ed|ing) (\S+)|invoked (oom)-killer",
+    r"\boom[_ -]kill[^\n]*\bstepid=(\d+\.extern)",
+)
+OF_A_PROCESS = Words(
+    *KILLED_FOR_MEMORY.patterns,
+    r"\bxid( \([^)]*\))?[ :=]+(?:8|1[123]|3[12]|4[3567]|69|94|109)\b[^\n]*\bpid='?(\d+)",
+    r"\bmps server[^\n]*\bclient (\d+)",
+)
+"""Lines of the machine about one process, with its number; it may be any."""
+OUR_NAMES = Words(
+    r"python|\bpt_|\bray\b|train|colmap|glomap|brush|splat|lichtfeld|\bns-\w|cc1plus|nvcc|ptxas|cicc|ninja"
+)
+"""Of processes that may be an attempt's."""
 
 SOUNDS_BAD = Words(
     r"error|exception|traceback|\bfatal\b|\bfail(ed|ure)?\b|\babort(ed)?\b|\bcritical\b|\bpanick?(ed)?\b"

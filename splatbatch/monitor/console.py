@@ -189,7 +189,8 @@ def _attempt_ended(event: AttemptEnded) -> str:
     if event.is_well:
         return f"{who} done in {event.seconds or 0:.0f} s"
     if event.diagnosis:
-        return f"{who} failed: {spelled(event.diagnosis.cause)}: {event.diagnosis.advice}"
+        named = next((f" ({line})" for line in event.diagnosis.evidence if line.startswith("line ")), "")
+        return f"{who} failed: {spelled(event.diagnosis.cause)}{named}: {event.diagnosis.advice}"
     return f"{who} stopped: {event.reason or ''}"
 
 
@@ -207,7 +208,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     ),
     events.AttemptEnded: _attempt_ended,
     events.Retried: lambda event: f"{event.patch}: again in {event.wait_s or 0:.0f} s{with_changes(event)}",
-    events.GaveUp: lambda event: f"{event.patch}: given up: {event.reason}",
+    events.GaveUp: lambda event: f"{event.patch}: {event.in_words()}",
     events.Refused: lambda event: f"{event.patch}: refused: {event.reason}",
     events.Tight: lambda event: f"{event.patch}: {event.reason}",
     events.SlotGivenUp: lambda event: f"{event.slot}: taken out of service: {event.reason}",
@@ -217,8 +218,8 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.Paused: lambda event: f"paused, nothing new is started: {event.reason}",
     events.Resumed: lambda event: f"there is room again after {event.waited_s or 0:.0f} s: going on",
     events.NotifyFailed: lambda event: f"notification failed: {event.reason}",
-    events.StillGivenUp: lambda event: f"{event.patch}: left alone, given up before: {event.reason}",
-    events.Restored: lambda event: f"{event.patch}: splat.ply restored from {event.attempt}",
+    events.StillGivenUp: lambda event: f"{event.patch}: {events.UNTIL}: {event.reason}",
+    events.Restored: lambda event: f"{event.patch}: {event.in_words()}",
     events.Waits: lambda event: f"{event.patch}: waits for {event.path or 'its files'} for {event.seconds or 0:.0f} s",
     events.CancelRequested: lambda event: f"cancelled by {event.by}: {', '.join(event.patches) or 'the whole batch'}",
 }

@@ -47,7 +47,7 @@ def _in_words(event: OfPatch, output: OutputFolder) -> Iterator[str]:
         case Retried():
             yield f"  then: again after {event.wait_s or 0:.0f} s{with_changes(event)}{_witnesses(event)}"
         case GaveUp():
-            yield f"  then: given up: {event.reason}{_witnesses(event)}"
+            yield f"  then: {event.in_words()}{_witnesses(event)}"
         case Accepted() | Restored():
             yield f"{at}  {event.name}: {'' if event.attempt is None else event.attempt}"
         case Refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from splatbatch.errors import ConfigError
 from splatbatch.identity import sha256_of
 from splatbatch.night.night import write_the_report
+from splatbatch.reader import ENDLESS
 from splatbatch.store import results
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.events import Accepted
@@ -13,6 +14,7 @@ from splatbatch.store.ledger import Ledger
 from splatbatch.store.lock import OutputLock
 from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.fingerprints.contents import Contents
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.task import the_task
 
@@ -30,6 +32,9 @@ def accept(batch: Batch, name: str, number: int) -> Result:
         result = _manifest(folder, _attempt(folder, task.name, number), task.name)
         results.pin(folder, result, fingerprint(task.patch, task.recipe))
         Ledger(batch.output.ledger).write(Accepted(task.name, number))
+        contents = Contents(batch)  # else a copy of the photographs would be taken for other ones
+        contents.want(task.name)
+        contents.finish(ENDLESS)
     whole = batch.whole()
     write_the_report(whole, whole.standing())
     return result
@@ -54,8 +59,13 @@ def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Result:
     if left is None and product.attempt == attempt.path.name:
         raise ConfigError(f"accept {name}: attempt {attempt.number} is accepted already")  # by 0.1.0
     hint = f"See `splatbatch compare {name}`, or train it again: splatbatch retry {name}."
-    if left is None or not attempt.splat.exists():
-        raise ConfigError(f"accept {name}: attempt {attempt.number} has no splat that could be accepted", hint)
+    number = f"accept {name}: attempt {attempt.number}"
+    if left is None:
+        raise ConfigError(f"{number}: left no splat that counts: there is no {attempt.result}", hint)
+    if not attempt.splat.exists():
+        raise ConfigError(f"{number}: its splat is gone: there is no {attempt.splat}", hint)
     if sha256_of(attempt.splat) != left.sha256:
-        raise ConfigError(f"accept {name}: the splat of attempt {attempt.number} has changed on disk", hint)
+        raise ConfigError(
+            f"{number}: its splat has changed on disk: {attempt.splat} is not as {attempt.result} says", hint
+        )
     return left

@@ -7,7 +7,7 @@ a signal that ends an inspection or an evaluation raises `Interrupted`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from splatbatch.errors import ConfigError, OutputError
@@ -32,6 +32,7 @@ from splatbatch.store.records.result import Result
 from splatbatch.store.records.run import DONE, Afterwards, MakingSettings
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.evaluation import order
+from splatbatch.tasks.task import Names, listed
 
 __all__ = [
     "Batch",
@@ -101,9 +102,9 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
 
 def publish(  # noqa: PLR0913 - what is left out is as the YAML says
     batch: Batch,
-    names: Sequence[str] = (),
+    names: Names = (),
     to: Path | None = None,
-    formats: str = "",
+    formats: Names = "",
     *,
     forced: bool = False,
     measured: bool = True,
@@ -113,9 +114,9 @@ def publish(  # noqa: PLR0913 - what is left out is as the YAML says
 
     Args:
         batch: whose splats, and what else its YAML says of publishing.
-        names: patches, or "scene"; none for the merged scene, else every patch.
+        names: patches, or "scene", a text for one; none for the merged scene, else every patch.
         to: a folder; None for the one that the YAML names.
-        formats: as "sog,tiles"; empty for those of the YAML.
+        formats: as "sog,tiles", or ["sog", "tiles"]; empty for those of the YAML.
         forced: files of somebody else may be overwritten.
         measured: what compression costs is measured, if the YAML says so.
         cut: what PLYs leave out.
@@ -123,13 +124,14 @@ def publish(  # noqa: PLR0913 - what is left out is as the YAML says
     Raises:
         SplatbatchError: some of it could not be written, or a patch is not trained; the rest is there.
     """
+    names, formats = listed(names), ",".join(listed(formats))
     is_usual = not (names or to or formats or forced)
     PublishWish.of(batch, to, formats, forced=forced)  # for its errors, before anything is begun
     if not names and batch.output.scene.splat.exists():
         names = (SCENE,)
     told = MakingSettings(
         "publish",
-        names=tuple(names),
+        names=names,
         to=str(to.absolute()) if to else "",
         formats=formats,
         forced=forced,

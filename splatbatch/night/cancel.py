@@ -22,9 +22,10 @@ from splatbatch.store.ledger import events
 from splatbatch.store.lock import SILENCE_S, holder, sequence_of
 from splatbatch.store.records.run import Holder, WorkerRecord
 from splatbatch.store.workers import LOCAL, Watcher
-from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.batch import named_batch, open_batch
 from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.task import Names
 
 LOOK_S = 0.1
 ENGINE_PAUSES_S = (1.0, 5.0, 5.0, 10.0, 10.0, 10.0)
@@ -45,13 +46,14 @@ class Ending:
     """How the patches stand that it was about."""
 
 
-def cancel(config: Path | str | None, wanted: Sequence[str]) -> Ending:
+def cancel(config: Path | str | None, wanted: Names = ()) -> Ending:
     """End what runs, and wait until it has ended.
 
     Raises:
         SplatbatchError: it does not end.
     """
-    settings, patches = _opened(config, wanted)
+    config, named = named_batch(config, wanted)
+    settings, patches = _opened(config, named)
     output = OutputFolder(settings.output.folder)
     watcher, crew = Watcher(output), EngineWorkers(settings.executor, output)
     crew.look()

@@ -82,8 +82,8 @@ def compare_runs(one: str, other: str) -> Runs:
 
 def _run(name: str) -> OutputFolder:
     path = Path(name)
-    if path.is_file():
-        return OutputFolder(configuration.load(path).output.folder)
+    if own := path if path.is_file() else configuration.config_in(path):
+        return OutputFolder(configuration.load(own).output.folder)
     if (path / "patches").is_dir():
         return OutputFolder(path)
     raise ConfigError(f"compare {name}: neither an output folder nor a YAML", "Name two of them, or one patch.")

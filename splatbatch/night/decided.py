@@ -240,8 +240,8 @@ def tell_faults(looked: Looked, ledger: Ledger) -> Mapping[str, Outcome]:
 def mend(batch: Batch, ledger: Ledger, patience: Patience) -> None:
     """Bring back accepted products that are gone or were replaced, from the attempts that made them."""
     for name, found in answers(reader.USUAL(partial(upkeep.restore, batch), batch.names), patience):
-        if isinstance(found, Done) and found.value:  # else it stays stale, and is told of when its turn comes
-            ledger.write(Restored(name, found.value))
+        if isinstance(found, Done) and found.value[0]:  # else it stays stale, and is told of when its turn comes
+            ledger.write(Restored(name, *found.value))
 
 
 def note_outdated(looked: Looked, patience: Patience) -> list[str]:

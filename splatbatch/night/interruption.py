@@ -9,6 +9,9 @@ import time
 from types import FrameType
 from typing import Any
 
+from splatbatch.errors import Interrupted
+from splatbatch.reader import ToldToStop
+
 LEAST_S = 2.0
 """So long whoever is to be told of the end gets, also where attempts have used up the grace."""
 
@@ -33,9 +36,11 @@ class Interruption:
             signal.signal(number, self._note)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         for number, known in self._handlers.items():
             signal.signal(number, known or signal.SIG_DFL)
+        if self.signal and isinstance(error, ToldToStop):
+            raise Interrupted(self.exit_code) from error
 
     def reason(self) -> str:
         """Return why to stop; empty to go on."""

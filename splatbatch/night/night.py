@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from splatbatch.errors import SceneError, SplatbatchError
-from splatbatch.files import write_text
+from splatbatch.files import is_out_of_space, write_text
 from splatbatch.monitor.console import ConsoleListener, open_listener
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
@@ -22,9 +25,10 @@ from splatbatch.night.interruption import Budget, Interruption
 from splatbatch.night.status import standing_now
 from splatbatch.outcome import Made, Outcome
 from splatbatch.outcome import Trained as TrainedOutcome
-from splatbatch.reader import Done, Fault, Hang, Patience, Refused, ToldToStop, answer
+from splatbatch.reader import Answer, Done, Fault, Hang, Patience, Refused, ToldToStop, answer
 from splatbatch.report import Now, build, write_facts, write_report
 from splatbatch.report.facts import Item, Report
+from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.single import UNWRITTEN
 from splatbatch.store.claims import Claims
 from splatbatch.store.events import Event, NotifyFailed
@@ -36,6 +40,9 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.contents import Contents
 from splatbatch.tasks.standing import Standing
 from splatbatch.tasks.status import PatchStatus, read_status, summary
+
+AT_ONCE = partial(str, "a full disk")
+"""A reason to stop that is always there: a full disk is not waited for."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,8 @@ class Night:
         shown = whole.standing()
         sinks = Sinks([make(batch, shown) for make in told])
         with open_listener(batch.output, whole.names, shown) as console:
-            yield cls(batch, interruption, show, keep, shown, console, sinks, Contents(batch))
+            yield (night := cls(batch, interruption, show, keep, shown, console, sinks, Contents(batch)))
+            night.finish_ledger()
 
     def open_ledger(self, path: Path, claims: Claims) -> Ledger:
         """Write down what happens from now on; all who listen hear it."""
@@ -162,6 +170,12 @@ class Night:
         with contextlib.suppress(ToldToStop):
             self.contents.finish(patience)
 
+    def finish_ledger(self) -> None:
+        """Write down what a full disk did not take; where somebody wants us to stop, it is not waited for."""
+        with contextlib.suppress(ToldToStop, OSError):
+            patience = Patience(self.keep, self.interruption.reason, tell)
+            when_there_is_room((self.ledger or UNWRITTEN).finish, self.batch.output.path, patience)
+
     def follow(self, run: Run, inspected: Afterwards | None, after: After, alone: Alone) -> Ended:
         """Do what follows; return how all stands, and what came of that.
 
@@ -188,7 +202,8 @@ class Night:
         """Write the report, show how it went, and tell people; console and lock are given back by now."""
         for one in self.made:
             self.show(one)
-        items, names = write_the_report(self.batch.whole(), self.shown), {one.patch for one in ended.requested}
+        items = write_the_report(self.batch.whole(), self.shown, self.interruption.reason)
+        names = {one.patch for one in ended.requested}
         told = {one.words for one in ended.afterwards}
         mine = (one for one in items if names.intersection(one.patches) or not (one.patches or one.what in told))
         self.show(replace(ended, todo=tuple(mine)))
@@ -226,10 +241,15 @@ def tracking(batch: Batch, _: Standing) -> Sink:
     return MlflowSink(batch.config.tracking, batch.output, batch.path.resolve().parent, settings)
 
 
-def write_the_report(batch: Batch, standing: Standing) -> tuple[Item, ...]:
+def write_the_report(batch: Batch, standing: Standing, stop: Callable[[], str] = AT_ONCE) -> tuple[Item, ...]:
     """Write the report, and return what it says is to be done.
 
     That it cannot be written must not hide how the batch went, nor keep anybody from being told.
+
+    Args:
+        batch: that it tells of.
+        standing: of its patches.
+        stop: says why not to wait any longer for room on a full disk.
     """
     names, settings = batch.names, batch.config
     variants = settings.variants.values()
@@ -237,7 +257,7 @@ def write_the_report(batch: Batch, standing: Standing) -> tuple[Item, ...]:
     def write(_: str) -> Any:
         return in_json(write_report(batch.output, names, variants, settings.output.previews_mib, standing).todo)
 
-    match answer(write, ""):
+    match _in_time(partial(answer, write, ""), batch.output.path, Patience(stop=stop, tell=tell)):
         case Refused(error=error):
             words = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         case Fault(words=words, traceback=found):
@@ -250,6 +270,20 @@ def write_the_report(batch: Batch, standing: Standing) -> tuple[Item, ...]:
             return tuple(Item(**{**one, "patches": tuple(one["patches"])}) for one in items)
     tell(f"the report could not be written ({words})")
     return ()
+
+
+def _in_time(write: Callable[[], Answer], folder: Path, patience: Patience) -> Answer:
+    """Return what came of a call in a reader that writes; a full disk is waited for."""
+
+    def written() -> Answer:
+        if isinstance(found := write(), Refused) and is_out_of_space(found.error):
+            raise found.error
+        return found
+
+    try:
+        return when_there_is_room(written, folder, patience)
+    except (ToldToStop, OSError):
+        return Refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def report(batch: Batch) -> Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from splatbatch import config as configuration
 from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import write_text
+from splatbatch.machine.bounded import Bounds, Ended, run_bounded
 from splatbatch.machine.gpu import presence
 from splatbatch.plain_text import counted
 from splatbatch.scene.audit.audit import Audit, Audited
@@ -20,7 +22,7 @@ from splatbatch.scene.template import Kept, config_for
 from splatbatch.store.records.colors import SceneColors
 from splatbatch.store.records.frame import Frame
 from splatbatch.tasks.batch import Batch, FolderNamed, open_batch
-from splatbatch.tasks.task import patches_of
+from splatbatch.tasks.task import Task, of_patches, patches_of
 
 if TYPE_CHECKING:
     from splatbatch.scene.imports.capture import ImportOptions
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from splatbatch.scene.repair import Repaired
 
 Tell = Callable[[str], None]
+AUDIT_S, AUDIT_MIB = 24 * 3600.0, 1 << 20
+"""The audit of a repair takes what the audit before it took: no bounds of its own."""
 
 
 @dataclass(frozen=True)
@@ -173,25 +177,31 @@ def _next_command(place: Path) -> str:
     return f"{place}: {found[0].in_words()}{others}. Next: {command}"
 
 
-def repair(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path) -> tuple[tuple[Repaired, ...], Path]:
+def repair(
+    batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path
+) -> tuple[tuple[Repaired, ...], Path, Ended | None]:
     """Write corrected copies of models that do not fit their photographs, and beside them a YAML that trains them.
 
     Returns:
-        What was corrected, and where the YAML is; without anything to correct nothing is written.
+        What was corrected, where the YAML is, and how a `verify-dims` of that YAML ended, a process that knows nothing
+        but the files. Without anything to correct nothing is written, and nothing run.
 
     Raises:
         SceneError: a model cannot be repaired honestly.
     """
     from splatbatch.scene.repair import fix_models
 
-    repaired = fix_models(audit, patches_of(batch.tasks), batch.config.scene.source, how, out)
+    own = of_patches(batch.tasks)
+    repaired = fix_models(audit, patches_of(own), batch.config.scene.source, how, out)
     config = out / configuration.DEFAULT_CONFIG
-    if repaired:
-        _hand_over(batch, out, config)
-    return repaired, config
+    if not repaired:
+        return (), config, None
+    _hand_over(batch, own, out, config)
+    command = (sys.executable, "-m", "splatbatch", "verify-dims", "--config", str(config.absolute()))
+    return repaired, config, run_bounded(command, Bounds(AUDIT_S, AUDIT_MIB))
 
 
-def _hand_over(batch: Batch, out: Path, config: Path) -> None:
+def _hand_over(batch: Batch, tasks: Sequence[Task], out: Path, config: Path) -> None:
     """Write the YAML of the corrected copies beside them: the batch's own, with their paths."""
     scene = batch.config.scene
     new = {"patches": "."} | ({"source": "source"} if scene.source else {})
@@ -201,4 +211,4 @@ def _hand_over(batch: Batch, out: Path, config: Path) -> None:
         paths["evaluation.holdout_list"] = str(batch.config.evaluation.holdout_list.resolve())
     programs = {name: getattr(program, "working_folder", None) for name, program in batch.config.trainers.items()}
     paths |= {f"trainers.{name}.working_folder": str(folder.resolve()) for name, folder in programs.items() if folder}
-    configuration.save_moved(batch.path, config, new, paths, [task.patch.name for task in batch.tasks])
+    configuration.save_moved(batch.path, config, new, paths, [task.patch.name for task in tasks])

@@ -98,8 +98,7 @@ def make(
         except SplatbatchError as error:
             if not interruption.signal:
                 raise
-            tell(error.message)
-            raise Interrupted(interruption.exit_code) from error
+            raise Interrupted(interruption.exit_code, error.message) from error
 
 
 def made(batch: Batch, told: MakingSettings) -> Making:

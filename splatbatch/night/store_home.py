@@ -6,28 +6,25 @@ which died before it could. Whatever a store or a worker does, a splat is accept
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from splatbatch import __version__, reader
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import OutputError, StoreError
-from splatbatch.files import PRIVATE, write_json
+from splatbatch.files import PRIVATE, fault_of_name, write_json
+from splatbatch.outcome import Lost
 from splatbatch.plain_text import counted
 from splatbatch.reader import Patience, answers
 from splatbatch.remote import blobs, exchange
 from splatbatch.remote.blobs import BLOBS, Fetched, Piece
 from splatbatch.remote.bundle import Bundle, bundle_of
-from splatbatch.remote.exchange import MOST_HANDLINGS, REFUSED, RESULTS, Brought, Returned, Seen, Watch
-from splatbatch.remote.store import is_safe
+from splatbatch.remote.exchange import HERE, MOST_HANDLINGS, REFUSED, RESULTS, Returned, Seen, Watch, is_following
 from splatbatch.remote.traffic import Errand, ask, run, store_at
 from splatbatch.scheduler import wall
 from splatbatch.scheduler.work.adopt import adopt_task
@@ -36,7 +33,7 @@ from splatbatch.store.endings import Endings
 from splatbatch.store.events import AttemptEnded, AttemptStarted
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger, events
-from splatbatch.store.records.attempt import Claimed, JobSpec
+from splatbatch.store.records.attempt import Claimed, ExitFacts, JobSpec
 from splatbatch.store.records.record import TypedRecord
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.plan import PLACES
@@ -93,7 +90,7 @@ class Home:
     strange: set[str] = field(default_factory=set)
     """Those of other homes, and altered ones."""
     refused: list[str] = field(default_factory=list)
-    """Results that were refused, by name, since we began."""
+    """Results, and what came after one, that were refused, by name, since we began."""
 
     def __post_init__(self) -> None:
         self.name = home_of(self.batch.output)
@@ -112,8 +109,10 @@ class Home:
             bundle = Bundle.from_record(record)
             if bundle.home == self.name:
                 self.bundles[name] = bundle
-            else:
-                self.strange.add(name)
+                continue
+            self.strange.add(name)
+            if not record:
+                self.say(f"a bundle in the store was altered, or is gone: {name}: it is left")
         return seen
 
     def pack(self, tasks: Sequence[Task], *, is_retry: bool) -> dict[str, str]:
@@ -176,8 +175,12 @@ class Home:
                 if came[-1][1] == "trained":
                     self.close([bundle_name], "trained")
         for name in seen.later:
-            with contextlib.suppress(StoreError):
+            try:
                 self._adopt_later(name)
+            except StoreError as error:
+                if name not in self.refused:
+                    self.refused.append(name)
+                    self.say(f"what came after a result is refused: {name}: {error.message}")
         return came
 
     def _note(self, one: Arrival) -> None:
@@ -226,7 +229,7 @@ class Home:
         )
         try:
             self._see_sound(name, bundle, returned)
-            place = self._fetched([piece for one in returned.attempts for piece in one.pieces], bundle.task)
+            place = self._fetched(returned.pieces, bundle.task)
         except StoreError as error:
             self._refuse(name, error.message)
             return False
@@ -237,14 +240,15 @@ class Home:
         left = [one for one in returned.attempts if one.number not in self._arrived.get(name, ())]
         ours = 0
         for one in left:
-            folder = _lay(one, place, task.home(self.batch.output).path)
+            folder = AttemptFolder(place / f"{task.name}-{one.number}.{uuid.uuid4().hex}")
             try:
-                job = _as_ours(folder, bundle, returned, task)
+                blobs.lay(one.pieces, place, folder.path, shutil.copyfile)
+                _make_ours(folder, bundle, returned, task)
             except StoreError as error:
                 shutil.rmtree(folder.path)
                 self._refuse(name, error.message)
                 return False
-            write_json(folder.job, job.to_record(), PRIVATE)
+            job = folder.read_job() or JobSpec()
             arrival = Arrival(
                 name, one.number, returned.worker, returned.host, len(returned.attempts), not returned.has_more
             )
@@ -284,8 +288,9 @@ class Home:
             raise StoreError(f"is of another task: {returned.task}")
         if returned.version != __version__:
             raise StoreError(f"is by splatbatch {returned.version}, {__version__} is here")
-        if not all(is_safe(piece.name) for one in returned.attempts for piece in one.pieces):
-            raise StoreError("names files outside of its attempts")
+        for piece in returned.pieces:
+            if piece.name.partition("/")[0] in HERE:
+                raise StoreError(f"{piece.name!r} is none of the files that a worker sends")
 
     def _fetched(self, pieces: Sequence[Piece], task: str) -> Path:
         """Fetch blobs; return the folder in which they lie under their hashes.
@@ -326,9 +331,12 @@ class Home:
             return
         place = f"{exchange.LATER}/{name}"
         returned = Returned.from_record(ask(partial(exchange.read_result, self.url), place, self.patience))
+        for piece in returned.pieces:
+            if not is_following(piece):
+                raise StoreError(f"{piece.name!r} lies in none of {', '.join(exchange.FOLLOWING)}")
         for one in returned.attempts:
-            if (folder := mine.get(one.number)) and all(is_safe(piece.name) for piece in one.pieces):
-                _lay_in(one.pieces, self._fetched(one.pieces, returned.task), folder.path)
+            if folder := mine.get(one.number):
+                blobs.lay(one.pieces, self._fetched(one.pieces, returned.task), folder.path, shutil.copyfile)
         self._awaited.discard(result)
         for folder in mine.values():
             arrival = Arrival.read(folder.brought) or Arrival()
@@ -357,29 +365,18 @@ def _packed(home: str, follows: dict[str, int], is_retry: bool, task: Task) -> d
     return {"bundle": bundle.to_record(), "paths": paths}
 
 
-def _lay(brought: Brought, place: Path, home: Path) -> AttemptFolder:
-    """Return a folder with the files of an attempt, not in its place yet."""
-    folder = place / f"{home.name}-{brought.number}.{uuid.uuid4().hex}"
-    folder.mkdir()
-    _lay_in(brought.pieces, place, folder)
-    return AttemptFolder(folder)
+def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: Returned, task: Task) -> None:
+    """Write the orders of an attempt as home would have given them, and what is of home alone.
 
-
-def _lay_in(pieces: Iterable[Piece], place: Path, folder: Path) -> None:
-    for piece in pieces:
-        target = folder / piece.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        shutil.copyfile(place / piece.sha256, target)
-        os.utime(target, ns=(time.time_ns(), piece.mtime_ns))
-
-
-def _as_ours(folder: AttemptFolder, bundle: Bundle, returned: Returned, task: Task) -> JobSpec:
-    """Return the orders of an attempt as home would have given them.
+    That is the model's place, and that nothing of it can run here: whatever a worker wrote, no process is looked for.
 
     Raises:
-        StoreError: they were others: it trained something else.
+        StoreError: they were others, and it trained something else; or its splat is looked for outside of its folder.
     """
+    watch = folder.read_watch()
+    for name in watch.globs() if watch else ():
+        if fault_of_name(PurePath(name).as_posix()):
+            raise StoreError(f"{folder.watch.name} names {name}, which lies outside of its attempt")
     job = folder.read_job() or JobSpec()
     then, asked = job.depends_on, bundle.depends_on
     models = [key for key in asked.files if key.startswith("sparse/")]
@@ -388,7 +385,11 @@ def _as_ours(folder: AttemptFolder, bundle: Bundle, returned: Returned, task: Ta
         raise StoreError("was trained from something else than its bundle")
     claim = Claimed(returned.worker, 0, bundle.follows)
     depends_on, changes = replace(asked, effective=then.effective), {**_since(bundle, task), **job.changes}
-    return replace(job, depends_on=depends_on, claim=claim, env={}, is_retry=bundle.is_retry, changes=changes)
+    job = replace(job, depends_on=depends_on, claim=claim, env={}, is_retry=bundle.is_retry, changes=changes)
+    write_json(folder.job, job.to_record(), PRIVATE)
+    folder.place_model(task.patch.sparse)
+    if not folder.has_ended():
+        write_json(folder.exit, ExitFacts(Lost(f"{returned.worker} has not told how it ended")).to_record())
 
 
 def _since(bundle: Bundle, task: Task) -> dict[str, Any]:

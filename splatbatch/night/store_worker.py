@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import socket
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -16,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch import __version__
+from splatbatch.caches import own_scratch
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SplatbatchError, StoreError, TrainerError
 from splatbatch.failures.causes import spelled
-from splatbatch.failures.retry import ENVIRONMENT
+from splatbatch.failures.retry import ENVIRONMENT, PASSING
+from splatbatch.files import MOST_FILES, TooManyFiles, find_files
 from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.telling import say
 from splatbatch.night.elsewhere import AGAIN
@@ -29,9 +30,8 @@ from splatbatch.processes import start_ticks
 from splatbatch.reader import Patience, ToldToStop
 from splatbatch.remote import blobs, exchange
 from splatbatch.remote.blobs import Fetched, Piece
-from splatbatch.remote.bundle import Bundle, open_bundle
-from splatbatch.remote.exchange import CLAIMS, LEFT, RESULTS, Brought, Returned, Seen, Sign, Watch
-from splatbatch.remote.store import is_safe
+from splatbatch.remote.bundle import Bundle, open_bundle, why_left
+from splatbatch.remote.exchange import CLAIMS, HERE, LEFT, RESULTS, Brought, Returned, Seen, Sign, Watch, is_following
 from splatbatch.remote.traffic import Errand, ask, run, store_at
 from splatbatch.scheduler import session
 from splatbatch.scheduler.rounds import Rounds
@@ -50,10 +50,6 @@ MARGIN_S = 20.0
 """Of our time, beside the grace, for sending."""
 MOST_UNFIT = 2
 """So many bundles in a row that this machine cannot train: it takes no more."""
-LATER = ("renders", "tb", "inspection")
-"""Folders of an attempt that come home after its splat."""
-HERE = frozenset({"cancel", ".ballast", "ahead.json", "result.json", "scene"})
-"""What of an attempt's folder stays here: another result.json is made at home, and the photographs are there."""
 
 
 @dataclass(frozen=True)
@@ -105,17 +101,17 @@ class Sending:
             self.under_way.end()
 
     def _all(self) -> Iterator[Errand[Any]]:
-        first, every = "", [piece for one in self.returned.attempts for piece in one.pieces]
+        first = ""
         for is_later in (False, True):
             attempts = [
-                replace(one, pieces=tuple(piece for piece in one.pieces if _is_later(piece) == is_later))
+                replace(one, pieces=tuple(piece for piece in one.pieces if is_following(piece) == is_later))
                 for one in self.returned.attempts
             ]
             if is_later and not any(one.pieces for one in attempts):
                 break
             files = [(self._path(one, piece), piece.sha256) for one in attempts for piece in one.pieces]
             yield Errand(partial(blobs.put, self.url), blobs.groups(files), say)
-            has_more = not is_later and any(map(_is_later, every))
+            has_more = not is_later and any(map(is_following, self.returned.pieces))
             told = replace(self.returned, attempts=tuple(attempts), has_more=has_more), first
             yield Errand(partial(exchange.put_result, self.url), [told], say)
             first = self._last.found[0][1]
@@ -135,6 +131,8 @@ class StoreWorker:
     stay: Stay
     interruption: Interruption
     scratch: Path
+    only_builtin: bool = False
+    """It leaves bundles that bring commands to others."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     watch: Watch = field(default_factory=Watch)
     sending: list[Sending] = field(default_factory=list)
@@ -170,8 +168,10 @@ class StoreWorker:
                 seen = self.watch.take(ask(partial(exchange.look, self.url), self.watch.owners, self.patience))
                 bundle, name, claim = self._claimed(seen)
                 if bundle is None:
-                    is_waiting = any(map(seen.is_open, seen.bundles)) if not self.stay.idle_s else True
-                    if not is_waiting or (self.stay.idle_s and time.monotonic() - idle_since > self.stay.idle_s):
+                    is_waiting = any(seen.is_open(one) and self._fits(one) for one in seen.bundles)
+                    if idle_s := self.stay.idle_s:
+                        is_waiting = time.monotonic() - idle_since <= idle_s
+                    if not is_waiting:
                         break
                     self._rest(POLL_S)
                     continue
@@ -205,7 +205,7 @@ class StoreWorker:
         due = self.watch.due(seen, self.name, unfit)
         for name in sorted(due, key=lambda one: one != self._ahead.name):
             generation = seen.owners[name].generation + 1 if name in seen.owners else 1
-            asked = (name, generation, self.name, self.token)
+            asked = (name, generation, self.name, self.token, self.only_builtin)
             try:
                 record = ask(partial(exchange.claim, self.url), asked, self.for_claims)
             except StoreError as error:
@@ -213,12 +213,16 @@ class StoreWorker:
                 self._not_before[name] = now + 600
                 continue
             bundle = Bundle.from_record(record)
-            if record and bundle.version != __version__:
-                say(f"{bundle.task}: was packed by splatbatch {bundle.version}, {__version__} is here: it is left")
+            if record and (why := why_left(bundle, only_builtin=self.only_builtin)):
+                say(why)
                 self._not_before[name] = float("inf")
             elif record:
                 return bundle, name, f"{name}.{generation}"
         return None, "", ""
+
+    def _fits(self, name: str) -> bool:
+        """Return whether a bundle may yet be trained here: those that another worker holds may come back."""
+        return self._not_before.get(name) != float("inf")
 
     def _holds(self, bundle: Bundle) -> bool:
         """Return whether our time holds a training; one that nobody can tell of is begun."""
@@ -267,11 +271,12 @@ class StoreWorker:
                 self.trained.append(returned.task)
                 return replace(returned, outcome="trained")
             case Failed(diagnosis=why):
-                words = one_line(f"{spelled(why.cause)}: {why.advice}")
-                if why.cause in ENVIRONMENT:
-                    self._not_before[returned.bundle] = float("inf")
-                    return replace(returned, outcome="unfit", why=words)
                 self.failed.append(returned.task)
+                words = one_line(f"{spelled(why.cause)}: {why.advice}")
+                if why.cause in ENVIRONMENT or why.cause in PASSING:  # waited for in vain, here
+                    self._not_before[returned.bundle] = float("inf")
+                    say(f"{returned.task}: is left to other machines: {words}")
+                    return replace(returned, outcome="unfit", why=words)
                 return replace(returned, outcome="failed", why=words)
         return returned
 
@@ -297,13 +302,7 @@ class StoreWorker:
                 say(f"{bundle.task}: {names[bad[0]]} is damaged in the store, or gone: home puts it anew")
                 run(Errand(partial(_delete, self.url), [blobs.blob(one) for one in found.damaged], say), self.patience)
                 return f"{names[bad[0]]} is damaged in the store, or gone"
-        for piece in bundle.pieces:
-            if not is_safe(piece.name):
-                raise StoreError(f"{bundle.task}: its bundle names files outside of it: it is refused")
-            target = folder / "scene" / piece.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.unlink(missing_ok=True)
-            target.hardlink_to(place / piece.sha256)
+        blobs.lay(bundle.pieces, place, folder / "scene")
         return ""
 
     def _resumed(self, bundle: Bundle, name: str, seen: Seen, batch: Batch) -> set[int]:
@@ -326,9 +325,7 @@ class StoreWorker:
         found = Fetched.from_record(told)
         if found.damaged or found.absent:
             return False
-        folder.mkdir(parents=True)
-        for piece in pieces:
-            (folder / piece.name).hardlink_to(place / piece.sha256)
+        blobs.lay(pieces, place, folder)
         AttemptFolder(folder).cancel.touch()  # it was another's, and has ended
         return True
 
@@ -450,7 +447,7 @@ class _Ahead:
             return
         yield Errand(partial(exchange.read_manifest, worker.url), due[:1], say)
         bundle = Bundle.from_record(self._last.found[0][1])
-        if bundle.version != __version__:
+        if why_left(bundle, only_builtin=worker.only_builtin):
             return
         self.name = due[0]
         wanted = {piece.sha256: piece.num_bytes for piece in bundle.pieces}
@@ -459,26 +456,27 @@ class _Ahead:
         )
 
 
-def work_for(url: str, stay: Stay, scratch: Path | None = None) -> int:
+def work_for(url: str, stay: Stay, scratch: Path | None = None, *, only_builtin: bool = False) -> int:
     """Train what a store holds; return the exit code: 0 nothing is due, 1 something failed here, 75 start it again.
 
     Args:
         url: of the store.
         stay: how long.
         scratch: where bundles are trained; None: below the folder for temporary files.
+        only_builtin: bundles that bring commands are left to others.
 
     Raises:
         SplatbatchError: the store refuses us, or nothing of it can be trained here.
     """
-    root = scratch.absolute() if scratch else Path(tempfile.gettempdir()) / f"splatbatch-{os.getuid()}"
     try:
+        root = scratch.absolute() if scratch else own_scratch()
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         _sweep(root)
     except OSError as error:
-        raise OutputError(f"--scratch {root}: cannot be written ({error.strerror})") from error
+        raise OutputError(f"--scratch {scratch or error.filename}: cannot be written ({error.strerror})") from error
     with Interruption() as interruption:
         mine = root / f"worker-{os.getpid()}-{start_ticks(os.getpid())}-{socket.gethostname()}"
-        worker = StoreWorker(url, stay, interruption, mine)
+        worker = StoreWorker(url, stay, interruption, mine, only_builtin)
         mine.mkdir()
         code = worker.work()
     say(f"{len(worker.trained)} trained here{f', {len(worker.failed)} failed' if worker.failed else ''}")
@@ -507,23 +505,25 @@ def _attempt(number: int) -> str:
     return f"attempt-{number:02d}"
 
 
-def _is_later(piece: Piece) -> bool:
-    return piece.name.partition("/")[0] in LATER
-
-
 def _delete(url: str, name: str) -> None:
     store_at(url).delete(name)
 
 
 def _brought(output: Path, task: str, before: set[int]) -> Iterator[Brought]:
-    """Yield the attempts that were made here, with all their files but what stays; no values of environments."""
+    """Yield the attempts that were made here, with all their files but what stays; no values of environments.
+
+    A link goes only where it leads to the splat, or to what must lie beside it: as a copy, once that was found good.
+    """
     for path in sorted((output / "patches" / task).glob("attempt-*")):
         folder = AttemptFolder(path)
         if folder.number in before or not folder.start.exists():
             continue
         folder.forget_environments()
-        files = (one for one in sorted(path.rglob("*")) if one.is_file() and not one.is_symlink())
-        named = ((one.relative_to(path).as_posix(), one) for one in files)
+        files = {one for one in path.rglob("*") if one.is_file() and not one.is_symlink()}
+        if (watch := folder.read_watch()) and folder.result.exists():
+            with contextlib.suppress(TooManyFiles):
+                files |= {*find_files(folder.output, watch.globs(), MOST_FILES)}
+        named = ((one.relative_to(path).as_posix(), one) for one in sorted(files))
         sent = [(name, one) for name, one in named if name.partition("/")[0] not in HERE]
         yield Brought(folder.number, tuple(_piece(name, one) for name, one in sent))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from splatbatch.night.travel import Travel
 from splatbatch.outcome import Failed, Outcome
 from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler import session
+from splatbatch.scheduler.disk_guard import Written, when_there_is_room
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.scheduler.work.adopt import adopt, adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
@@ -69,10 +70,9 @@ def train(batch: Batch, wish: Wish = USUAL, show: Show = lambda made: None, afte
 
 
 def _train_here(batch: Batch, wish: Wish, show: Show, after: After) -> Ended:
-    batch.output.create()
     with Interruption() as interruption:
         with (
-            held(batch.output, batch.terms, tell) as ours,
+            begun(batch, interruption, partial(held, batch.output, batch.terms, tell)) as ours,
             Night.open(batch, interruption, show, (metrics, tracking, people), ours.beat) as night,
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
@@ -89,6 +89,25 @@ def _train_here(batch: Batch, wish: Wish, show: Show, after: After) -> Ended:
             look_anew(batch.whole(), night.shown)
             ended = night.follow(run, inspected, after, partial(without_workers, batch.output, ours, tell))
         return night.end(ended)
+
+
+@contextmanager
+def begun(
+    batch: Batch, interruption: Interruption, hold: Callable[[], AbstractContextManager[Written]]
+) -> Iterator[Written]:
+    """Make the output folder and hold it; a full disk is waited for.
+
+    Raises:
+        OutputError: it cannot be made, or somebody else holds it.
+        ToldToStop: somebody does not want to wait.
+    """
+
+    def hold_it() -> Written:
+        batch.output.create()
+        return stack.enter_context(hold())
+
+    with ExitStack() as stack:
+        yield when_there_is_room(hold_it, batch.output.path, Patience(stop=interruption.reason, tell=tell))
 
 
 @dataclass
@@ -115,7 +134,7 @@ class Worker:
         """Settle what an earlier run has left, and train; what could not be collected trains nothing anew."""
         batch = self.night.batch
         try:
-            faults = adopt(batch, self.ledger, self.patience)
+            faults = self._when_there_is_room(partial(adopt, batch, self.ledger, self.patience))
             mend(batch, self.ledger, self.patience)
         except ToldToStop as told:
             return Run(stopped=str(told))
@@ -143,12 +162,7 @@ class Worker:
     def _round(self, batch: Batch) -> Run:
         """Decide, and train what is to be trained."""
         try:
-            with self.prepared(batch) as (opened, before):
-                looking = Looking(self.wish, self.patience)
-                looked = looking.settle(looking.look(opened))
-                outdated = note_outdated(looked, self.patience)
-                self.night.show_anew(self.patience)
-                settle_standing(looked.batch, looked.standing, self.patience)
+            looked, before, outdated = self._when_there_is_room(partial(self._decide, batch))
         except ToldToStop as told:
             return Run(stopped=str(told))
         if self.is_alone:  # of several workers each would
@@ -179,6 +193,19 @@ class Worker:
         self.is_over |= claiming.is_over
         fresh = planning.fresh(looked.decisions)
         return Run((*fresh, *claiming.trained_elsewhere), outcomes, self.stop(), claiming.outdated(fresh))
+
+    def _decide(self, batch: Batch) -> tuple[Looked, Snapshot, list[str]]:
+        """Decide what is to be trained; return also how far it was before, and what was fresh and is stale now."""
+        with self.prepared(batch) as (opened, before):
+            looking = Looking(self.wish, self.patience)
+            looked = looking.settle(looking.look(opened))
+            outdated = note_outdated(looked, self.patience)
+            self.night.show_anew(self.patience)
+            settle_standing(looked.batch, looked.standing, self.patience)
+        return looked, before, outdated
+
+    def _when_there_is_room(self, write: Callable[[], Written]) -> Written:
+        return when_there_is_room(write, self.night.batch.output.path, self.patience)
 
     def run_tasks(self, todo: Batch, rounds: Rounds, claiming: Claiming) -> Mapping[str, Outcome]:
         """Train what was decided on, or have it travel; return what came of each that was tried here."""

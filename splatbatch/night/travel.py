@@ -327,7 +327,7 @@ def status_of(url: str) -> StoreFacts:
         owner = seen.owners.get(name, exchange.Owner())
         sign = seen.signs.get(owner.worker)
         step = sign.step if sign and sign.bundle == name else None
-        state = state_of(watch, seen, name)
+        state = state_of(watch, seen, name) if home else "altered"
         is_at_work = state in ("at work", "silent")
         facts = (owner.worker if is_at_work else "", step, max_steps, owner.generation, tuple(seen.outcomes(name)))
         found.append(BundleFacts(task, home, state, *facts))

@@ -25,7 +25,7 @@ from splatbatch.night.elsewhere import AGAIN
 from splatbatch.night.inspection import not_inspected, wanted_by
 from splatbatch.night.interruption import Interruption
 from splatbatch.night.night import Ended, Night, metrics, write_the_report
-from splatbatch.night.training import Worker
+from splatbatch.night.training import Worker, begun
 from splatbatch.reader import Patience, ToldToStop
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
@@ -61,11 +61,10 @@ def work(batch: Batch, for_s: float | None, wish: Wish, show: Show, reopen: Call
     Raises:
         ExecutorError: others train into the folder by another YAML or version.
     """
-    batch.output.create()
     watcher = Watcher(batch.output)
     _see_terms_asked(os.environ.get(TERMS, ""), batch.terms, batch.path)
     with Interruption() as interruption:
-        with Presence(batch.output, terms=batch.terms) as presence:
+        with begun(batch, interruption, partial(Presence, batch.output, terms=batch.terms)) as presence:
             see_same_terms(watcher, presence.record, presence.beat, say)
             claims, left = Claims(batch.output, presence, watcher.is_gone), Left.of(batch)
             told = (partial(metrics, worker=presence.name),)
@@ -109,7 +108,7 @@ def _follow(trained: Trained) -> None:
         tell(f"others are at work: the last of them {what}")
         return
     afterwards = follow(trained, not_inspected(whole, "workers do not inspect"), publish_as_asked)
-    write_the_report(whole, whole.standing())
+    write_the_report(whole, whole.standing(), trained.interruption.reason)
     for one in afterwards:
         trained.show(one)
 

@@ -17,7 +17,7 @@ from splatbatch.publish.source import Part
 from splatbatch.publish.tiles.glb import decode, half_turned
 from splatbatch.publish.tiles.tree import halved
 from splatbatch.publish.tool import Tool
-from splatbatch.splats import read_header, write_splat
+from splatbatch.splats import mode_comments, read_header, write_splat
 from splatbatch.splats.export import WHOLE, Cut, cut_to
 
 LEAST_IN_LEVEL, MOST_LEVELS = 8_192, 6
@@ -105,7 +105,8 @@ def convert(job: Job, tool: Tool | None) -> Written:
                 _compress(job)
                 notes: tuple[str, ...] = ()
             case "sog":
-                write_sog(job.aside, read_part(_turned(job, tool)))
+                is_antialiased = read_header(job.part.path).antialiased is True
+                write_sog(job.aside, read_part(_turned(job, tool)), is_antialiased=is_antialiased)
                 notes = ()
             case "tool":
                 notes = _by_tool(job, _needed(tool))
@@ -137,8 +138,14 @@ def _compress(job: Job) -> None:
     length = np.maximum(np.linalg.norm(found.quats, axis=1, keepdims=True), 1e-12)
     columns = (found.means, found.scales, found.quats / length, found.opacities, found.sh0)
     rest = found.shN if found.shN.shape[1] else None
+    said = "".join(f"comment {line}\n" for line in _mode_of(job.part)).encode()
     packed = gsply.compress_to_bytes(*(np.ascontiguousarray(one, dtype=np.float32) for one in columns), shN=rest)
-    write_whole(job.aside, lambda file: file.write(packed))
+    write_whole(job.aside, lambda file: file.write(packed.replace(b"element", said + b"element", 1)))
+
+
+def _mode_of(part: Part) -> tuple[str, ...]:
+    """Return the header's line that says how a part is drawn."""
+    return mode_comments(read_header(part.path).antialiased)
 
 
 def _turned(job: Job, tool: Tool | None) -> Part:
@@ -204,7 +211,7 @@ def as_file(part: Part, work: Path) -> Path:
         return part.path.absolute()
     target = work / "part.ply"
     if not target.exists():
-        write_splat(target, read_part(part), None)
+        write_splat(target, read_part(part), None, comments=_mode_of(part))
     return target
 
 
@@ -229,7 +236,7 @@ def _levels_of(part: Part, whole: str, stem: Path) -> list[str]:
             break
         level = halved(level)
         path = stem.with_name(f"{stem.name}-{number}.ply")
-        write_splat(path, level, None)
+        write_splat(path, level, None, comments=_mode_of(part))
         found += [str(path), "-l", str(number)]
     return found
 

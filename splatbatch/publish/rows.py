@@ -14,25 +14,23 @@ from splatbatch.files import MIB, open_regular, sync_folder, write_whole
 from splatbatch.machine.slots import available_mib
 from splatbatch.publish.source import Part
 from splatbatch.splats.ply import (
-    HIGHEST_DEGREE,
     FloatArray,
     Gaussians,
     columns_of,
     degree_of,
     encode_header,
+    mode_comments,
+    names_at,
     offset_comments,
-    property_names,
     read_header,
 )
 
-WIDEST_DEGREE = 3
-"""Of the colours that other programs know."""
 AT_ONCE = 5
 """Times a part's size in memory that making something of it takes."""
 
 
 def read_part(part: Part) -> Gaussians:
-    """Return the Gaussians of a part, with harmonics that other programs know.
+    """Return the Gaussians of a part.
 
     Raises:
         ValueError: the file is no splat, or cut.
@@ -52,23 +50,21 @@ def read_part(part: Part) -> Gaussians:
         raise ValueError(f"cut: it ends before Gaussian {part.start + part.num_gaussians} of {header.num_gaussians}")
     take = columns_of(table, header)
     num = (degree_of(header) + 1) ** 2 - 1
-    kept = min(num, (WIDEST_DEGREE + 1) ** 2 - 1)
-    rest = [f"f_rest_{channel * num + index}" for index in range(kept) for channel in range(3)]
+    rest = [f"f_rest_{channel * num + index}" for index in range(num) for channel in range(3)]
     return Gaussians(
         means=take("x", "y", "z"),
         scales=take("scale_0", "scale_1", "scale_2"),
         quats=take("rot_0", "rot_1", "rot_2", "rot_3"),
         opacities=take("opacity")[:, 0],
         sh0=take("f_dc_0", "f_dc_1", "f_dc_2"),
-        shN=take(*rest).reshape(len(table), kept, 3) if rest else np.zeros((len(table), 0, 3), np.float32),
+        shN=take(*rest).reshape(len(table), num, 3) if rest else np.zeros((len(table), 0, 3), np.float32),
     )
 
 
 def is_whole(part: Part) -> bool:
     """Return whether a part is all that its file holds, as other programs read it."""
     header = read_header(part.path)
-    has_own_order = header.properties == property_names(sum(one.startswith("f_rest_") for one in header.properties))
-    return part.num_gaussians == header.num_gaussians and has_own_order and degree_of(header) < HIGHEST_DEGREE
+    return part.num_gaussians == header.num_gaussians and header.properties == names_at(degree_of(header))
 
 
 def copy_part(part: Part, target: Path) -> None:
@@ -81,7 +77,8 @@ def copy_part(part: Part, target: Path) -> None:
     header = read_header(part.path)
     width = 4 * len(header.properties)
     step = [] if header.step is None else [f"splatbatch step {header.step}"]
-    head = encode_header(part.num_gaussians, header.properties, [*step, *offset_comments(header.offset)])
+    said = [*step, *offset_comments(header.offset), *mode_comments(header.antialiased)]
+    head = encode_header(part.num_gaussians, header.properties, said)
 
     def write(file: BinaryIO) -> None:
         file.write(head)

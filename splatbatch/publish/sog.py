@@ -45,7 +45,7 @@ AT_ONCE = 1 << 14
 """Rows that are compared with all centres at once."""
 
 
-def write_sog(path: Path, gaussians: Gaussians) -> None:
+def write_sog(path: Path, gaussians: Gaussians, *, is_antialiased: bool = False) -> None:
     """Write Gaussians as a .sog file, along a curve through space, so that neighbours are packed together.
 
     Raises:
@@ -56,6 +56,7 @@ def write_sog(path: Path, gaussians: Gaussians) -> None:
         "version": 2,
         "asset": {"generator": f"splatbatch {__version__}"},
         "count": len(ordered),
+        **({"model": "antialiased"} if is_antialiased else {}),  # as splat-transform 3.7 writes and reads it
     }
     pictures: dict[str, bytes] = {}
 

@@ -14,7 +14,7 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Floats, Image
 from splatbatch.scene.frame import shifted_image
 from splatbatch.scene.photos.folders import Folders, Found, stored_photographs
-from splatbatch.scene.photos.headers import opened_photograph
+from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.ply import read_header
 from splatbatch.splats.preview import rotated
@@ -153,7 +153,7 @@ def _top_of(file: str) -> Color | None:
     try:
         with opened_photograph(file) as picture:
             picture.draft("RGB", (SIZE_PX, SIZE_PX))
-            pixels = np.asarray(picture.convert("RGB"), dtype=np.float64) / 255
+            pixels = np.asarray(pixels_of(picture), dtype=np.float64) / 255
     except (OSError, ValueError, SyntaxError):
         return None
     red, green, blue = np.median(pixels[: max(1, int(TOP * len(pixels)))].reshape(-1, 3), axis=0).tolist()

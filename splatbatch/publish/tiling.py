@@ -12,7 +12,6 @@ from splatbatch.config import Offset
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.identity import hash_of
 from splatbatch.publish.formats import TILES
-from splatbatch.publish.rows import WIDEST_DEGREE
 from splatbatch.publish.source import SCENE, Part, Published
 from splatbatch.publish.tiles.geodesy import Ground, on_globe, upright
 from splatbatch.publish.tiles.glb import leaves
@@ -70,7 +69,7 @@ def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
         bytes_before=sum(4 * len(splat.header.properties) * part.num_gaussians for splat, part in parts.values()),
         num_gaussians=sum(one.num_gaussians for one in tiled.values()),
         notes=() if place.crs else (NOWHERE,),
-        tiles=replace(placed, sh_degree=max(map(_degree, splats)), patches=tiled, losses=losses),
+        tiles=replace(placed, sh_degree=max(splat.header.sh_degree for splat in splats), patches=tiled, losses=losses),
     )
 
 
@@ -90,7 +89,7 @@ def write_back(splat: Published, place: Place, tiles: TilesRecord, target: Path)
     roots = [place.folder / part.name / tiles.patches[part.name].key / ROOT for part in splat.parts_with_any()]
     pieces = (piece for root in roots for piece in leaves(root, ground, offset))
     try:
-        write_pieces(target, splat.num_gaussians, _degree(splat), pieces)
+        write_pieces(target, splat.num_gaussians, splat.header.sh_degree, pieces)
     except (OSError, ValueError, KeyError) as error:
         raise OutputError(
             f"{splat.name}: its tiles do not read back ({error})", "Publish again with --force."
@@ -103,17 +102,13 @@ def _parts(splats: Sequence[Published]) -> dict[str, tuple[Published, Part]]:
     return {part.name: (splat, part) for splat in whole for part in splat.parts}
 
 
-def _degree(splat: Published) -> int:
-    return min(splat.header.sh_degree, WIDEST_DEGREE)
-
-
 def _see_one_degree(splats: Mapping[str, Published], known: TilesRecord) -> None:
     """See that all patches of a tileset have colours of one degree: CesiumJS draws others in wrong colours.
 
     Raises:
         OutputError: they have not.
     """
-    degrees = {name: _degree(splat) for name, splat in splats.items()}
+    degrees = {name: splat.header.sh_degree for name, splat in splats.items()}
     if known.sh_degree is not None and set(known.patches) - set(degrees):
         degrees["tiles that are there"] = known.sh_degree
     if len(set(degrees.values())) > 1:

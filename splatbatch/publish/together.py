@@ -14,8 +14,8 @@ from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.frame import shifted_image
 from splatbatch.scene.photos.folders import Folders, Found, stored_photographs
 from splatbatch.splats.export import Source
-from splatbatch.splats.merge import Columns, read_rows
-from splatbatch.splats.ply import degree_of, encode_header, names_at, read_header
+from splatbatch.splats.merge import Columns, common_mode, read_rows
+from splatbatch.splats.ply import degree_of, encode_header, mode_comments, names_at, read_header
 
 MOST_PHOTOS = 2000
 """To choose from, spread over all."""
@@ -34,6 +34,14 @@ class Together:
         """Return how many there are."""
         return sum(splat.num_gaussians for splat in self.splats)
 
+    def mode(self) -> bool | None:
+        """Return whether they are drawn antialiased.
+
+        Raises:
+            OutputError: some are, and others are not.
+        """
+        return common_mode([splat.name for splat in self.splats], [splat.header for splat in self.splats])
+
     def ply(self) -> tuple[int, Iterator[bytes]]:
         """Return the size of one PLY file of all, and its pieces; colours of a lower degree are filled up with zeros.
 
@@ -43,7 +51,7 @@ class Together:
         headers = [read_header(splat.path) for splat in self.splats]
         degree = max(degree_of(header) for header in headers)
         names = names_at(degree)
-        head = encode_header(self.num_gaussians, names)
+        head = encode_header(self.num_gaussians, names, mode_comments(self.mode()))
 
         def pieces() -> Iterator[bytes]:
             yield head
@@ -59,7 +67,7 @@ def view_together(splats: Sequence[Published], crs: str) -> Together:
     """Return what is shown of splats in one frame.
 
     Raises:
-        OutputError: they lie in several frames.
+        OutputError: they lie in several frames, or some are drawn antialiased and others not.
         ConfigError: the CRS is none, or the scene lies outside its area.
     """
     if len({splat.offset for splat in splats}) > 1:
@@ -68,7 +76,9 @@ def view_together(splats: Sequence[Published], crs: str) -> Together:
     parts = tuple(part for splat in splats for part in splat.parts)
     photos, files = _photos(splats)
     facts = facts_of(first, crs, parts)
-    return Together(tuple(splats), replace(facts, photos=photos, is_as_trained=True), files)
+    found = Together(tuple(splats), replace(facts, photos=photos, is_as_trained=True), files)
+    found.mode()  # for its error, before a browser asks
+    return found
 
 
 def _joined(splats: Sequence[Published]) -> Published:

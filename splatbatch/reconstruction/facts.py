@@ -10,6 +10,8 @@ from splatbatch.store.records.record import TypedRecord
 
 OURS = "reconstruction.json"
 """Beside sparse/ and images/: what was made, and by which plan."""
+COPIES = "images"
+"""Where the photographs lie without distortion."""
 MOST_NAMED = 12
 VERTICAL = "EXIF altitudes have no vertical datum, so that no scene.crs is written."
 
@@ -114,7 +116,7 @@ def see_place(out: Path) -> None:
     Raises:
         OutputError: something does.
     """
-    for name in ("sparse", "images"):
+    for name in ("sparse", COPIES):
         if (out / name).exists() and not (out / OURS).exists():
             message = f"{out / name} is there already, and no reconstruction of ours"
             raise OutputError(message, "Name another folder with --out.")

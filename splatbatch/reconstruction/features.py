@@ -11,7 +11,8 @@ import numpy as np
 from splatbatch.files import write_json
 from splatbatch.outcome import Killed
 from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database
-from splatbatch.scene.photos.headers import opened_photograph
+from splatbatch.scene.photos.headers import opened_photograph, pixels_of
+from splatbatch.scene.photos.pixels import undecodable
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.record import TypedRecord
 
@@ -45,13 +46,18 @@ def make(work: Work) -> dict[str, Any]:
     options.sift.max_num_features = int(changes.get("features", plan.wanted.features))
     work.product.mkdir(exist_ok=True)
     looks = dict[str, dict[str, float]]()
+    numbers = dict(zip((one.name for one in plan.photographs), plan.numbers, strict=True))
     with work.scratch() as scratch:
-        path = scratch / DATABASE
+        path, linked = scratch / DATABASE, work.linked(scratch)
         open_database(path, plan, chunk).close()
         for names in _batches(wanted, alone, 2 * work.threads):
             write_json(work.folder.path / READING, Reading(tuple(names)).to_record())
-            pycolmap.extract_features(path, work.images, names, extraction_options=options, device=device(options))
-            looks |= {name: look(work, name) for name in names}
+            left_out |= damaged(work, names)
+            whole = [name for name in names if name not in left_out]
+            if whole:  # of none, COLMAP takes all
+                asked = [numbers[name] for name in whole]
+                pycolmap.extract_features(path, linked, asked, extraction_options=options, device=device(options))
+            looks |= {name: look(work, name) for name in whole}
             work.tell("features", len(looks), len(wanted))
         (work.folder.path / READING).unlink(missing_ok=True)
         with pycolmap.Database.open(path) as database:
@@ -61,9 +67,7 @@ def make(work: Work) -> dict[str, Any]:
                 if name in looks:
                     looks[name]["features"] = number
                 if not number:
-                    left_out.setdefault(
-                        name, "no feature was found in it" if looks.get(name) else "it cannot be decoded"
-                    )
+                    left_out.setdefault(name, "no feature was found in it")
         shutil.move(path, work.product / DATABASE)
     return {"photographs": looks, "left_out": left_out, "features": options.sift.max_num_features}
 
@@ -79,16 +83,20 @@ def suspects_of(folder: AttemptFolder) -> list[list[str]]:
     return found
 
 
+def damaged(work: Work, names: list[str]) -> dict[str, str]:
+    """Return the photographs that cannot be decoded whole, and why: COLMAP takes what is missing for grey."""
+    paths = {str(work.images / name): name for name in names}
+    again = "copy the photograph again; the original may be whole"
+    return {paths[one.path]: f"cannot be read: {one.what}: {again}" for one in undecodable(paths, work.threads)}
+
+
 def look(work: Work, name: str) -> dict[str, float]:
-    """Return how sharp a photograph is, how bright, and what share of it is black or white; empty if it is damaged."""
-    try:
-        with opened_photograph(work.images / name) as image:
-            image.draft("L", (LOOKED_AT_PX, LOOKED_AT_PX))
-            grey = image.convert("L")
-            grey.thumbnail((LOOKED_AT_PX, LOOKED_AT_PX))
-            values = np.asarray(grey, np.float32)
-    except Exception:  # noqa: BLE001 - Pillow raises whatever the bytes lead it to
-        return {}
+    """Return how sharp a photograph is, how bright, and what share of it is black or white."""
+    with opened_photograph(work.images / name) as image:
+        image.draft("L", (LOOKED_AT_PX, LOOKED_AT_PX))
+        grey = pixels_of(image, "L")
+        grey.thumbnail((LOOKED_AT_PX, LOOKED_AT_PX))
+        values = np.asarray(grey, np.float32)
     edges = 4 * values[1:-1, 1:-1] - values[:-2, 1:-1] - values[2:, 1:-1] - values[1:-1, :-2] - values[1:-1, 2:]
     clipped = float(((values <= 2) | (values >= 253)).mean())
     return {

@@ -55,11 +55,19 @@ class Georeference:
         return pycolmap.Sim3d(self.scale, pycolmap.Rotation3d(self.rotation), self.translation)
 
 
+def neighbouring(places: Floats) -> Floats:
+    """Return positions [n, 3] by longitudes within 180 degrees of the first one: those across the date line go on."""
+    turned = places.copy()
+    turned[:, 1] -= 360 * np.round((places[:, 1] - places[:1, 1]) / 360)
+    return turned
+
+
 def in_east_north_up(places: Floats) -> tuple[Floats, tuple[float, float, float]]:
     """Return positions [n, 3] in metres about the middle of latitudes, longitudes and altitudes, and that middle."""
     import pycolmap
 
-    latitude, longitude, altitude = (float(one) for one in np.median(places, axis=0))
+    latitude, longitude, altitude = (float(one) for one in np.median(neighbouring(places), axis=0))
+    longitude -= 360 * round(longitude / 360)
     transform = pycolmap.GPSTransform(pycolmap.GPSTransformEllipsoid.WGS84)
     found = np.asarray(transform.ellipsoid_to_enu(places, latitude, longitude, altitude), np.float64)
     return found, (latitude, longitude, altitude)

@@ -42,6 +42,7 @@ def make(work: Work) -> dict[str, Any]:
     relaxed = int(work.told.changes.get("relaxed", 0))
     with work.scratch() as scratch:
         database = merged(work, scratch)
+        work.linked(scratch)
         if not any(made.facts.get("verified") for _, made in work.made("matching")):
             raise SceneError(NO_MATCH, "Do they show one place, and overlap by half? Name --pairs all for few of them.")
         is_global = work.plan.mapper == "global"
@@ -115,7 +116,7 @@ class Growing:
         for one in self.snapshots.iterdir():
             if one not in sealed:
                 shutil.rmtree(one)  # cut off while it was written
-        names = [one.name for one in self.work.plan.photographs]
+        names = self.work.plan.numbers
         sizes = {one: pycolmap.Reconstruction(one).num_reg_images() for one in sorted(sealed)}
         if not sizes:
             return apart(self.grow(names))
@@ -141,7 +142,12 @@ class Growing:
             self.work.tell("mapping", min(num, of), of)
 
         found = pycolmap.incremental_mapping(
-            self.database, self.work.images, out, self.options(names), input_path=start, next_image_callback=another
+            self.database,
+            self.scratch / "images",
+            out,
+            self.options(names),
+            input_path=start,
+            next_image_callback=another,
         )
         return [*found.values()]
 
@@ -184,4 +190,4 @@ def _globally(work: Work, database: Path, scratch: Path) -> list[pycolmap.Recons
     options.num_threads = options.mapper.num_threads = work.threads
     options.random_seed = options.mapper.random_seed = work.plan.wanted.seed
     work.tell("mapping", 0, len(work.plan.photographs))
-    return [*pycolmap.global_mapping(database, work.images, out, options).values()]
+    return [*pycolmap.global_mapping(database, scratch / "images", out, options).values()]

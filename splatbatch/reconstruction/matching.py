@@ -49,8 +49,7 @@ def make(work: Work) -> dict[str, Any]:
         pairing.match_list_path = listed
         for start in range(0, len(pairs), AT_ONCE):
             block = pairs[start : start + AT_ONCE]
-            names = (f"{plan.photographs[a].name} {plan.photographs[b].name}\n" for a, b in block)
-            listed.write_text("".join(names))
+            listed.write_text("".join(f"{plan.numbers[a]} {plan.numbers[b]}\n" for a, b in block))
             pycolmap.match_image_pairs(path, options, pairing, verification, device(options))
             work.tell("matching", start + len(block), len(pairs))
         verified = len([*two_views(path)])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splatbatch.files import write_json
-from splatbatch.reconstruction.facts import OURS
+from splatbatch.reconstruction.facts import OURS, Reconstructed
 from splatbatch.reconstruction.georeference import Georeference, Views, georeference
 from splatbatch.reconstruction.plan import Plan
 from splatbatch.reconstruction.registration import facts_of
@@ -30,7 +31,9 @@ def make(work: Work) -> dict[str, Any]:
     out, plan = Path(work.told.out), work.plan
     components = sorted(work.of("mapping").iterdir(), key=lambda one: int(one.name))
     models = [pycolmap.Reconstruction(one) for one in components]
-    best = models[0]
+    best, names = models[0], [one.name for one in plan.photographs]
+    for one in models:
+        rename(one, names)
     with work.scratch() as scratch:
         if plan.wanted.rig:
             as_rig(plan, best, scratch)
@@ -40,16 +43,25 @@ def make(work: Work) -> dict[str, Any]:
         made = scratch / "undistorted"
         distorted = scratch / "distorted"
         distorted.mkdir()
+        rename(best, plan.numbers)
         best.write(distorted)
         work.tell("undistortion", 0, best.num_reg_images())
-        undistort(distorted, work.images, made, work.threads)
+        undistort(distorted, work.linked(scratch), made, work.threads)
         work.tell("undistortion", best.num_reg_images(), best.num_reg_images())
         straight = pycolmap.Reconstruction(made / "sparse")
         straight.update_point_3d_errors()
-        _put(straight, made / "images", out, facts.to_record())
+        rename(straight, names)
+        photographs = {names[one - 1]: made / "images" / plan.numbers[one - 1] for one in straight.reg_image_ids()}
+        _put(straight, photographs, out, facts)
     work.product.mkdir(exist_ok=True)
     write_json(work.product / OURS, facts.to_record())
     return {"registered": facts.registered, "given": facts.given}
+
+
+def rename(model: pycolmap.Reconstruction, names: Sequence[str]) -> None:
+    """Give the images of a model other names, by their ids."""
+    for number in [*model.images]:
+        model.image(number).name = names[number - 1]
 
 
 def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
@@ -75,18 +87,23 @@ def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
             bare.write(out / "images" / name)
 
 
-def _put(model: pycolmap.Reconstruction, images: Path, out: Path, facts: dict[str, Any]) -> None:
-    """Put a model and its photographs in place of those of an earlier run, each folder whole."""
+def _put(model: pycolmap.Reconstruction, images: Mapping[str, Path], out: Path, facts: Reconstructed) -> None:
+    """Put a model and its photographs in place of those of an earlier run, each folder whole.
+
+    What says that they are ours comes first: whoever is cut off in between may begin again.
+    """
     aside = out / ".new"
     shutil.rmtree(aside, ignore_errors=True)
     (aside / "sparse" / "0").mkdir(parents=True)
     model.write(aside / "sparse" / "0")
-    shutil.copytree(images, aside / "images")
+    for photograph, path in images.items():
+        (aside / "images" / photograph).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, aside / "images" / photograph)
+    write_json(out / OURS, facts.to_record())
     for name in ("sparse", "images"):
         if (out / name).is_dir():
             (out / name).rename(aside / f"old-{name}")
         (aside / name).rename(out / name)
-    write_json(out / OURS, facts)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -115,6 +132,9 @@ def as_rig(plan: Plan, model: pycolmap.Reconstruction, scratch: Path) -> None:
         for place, folder in enumerate(plan.wanted.rig)
     ]
     database = open_database(scratch / DATABASE, plan, range(len(plan.photographs)))
+    for image in database.read_all_images():
+        image.name = plan.photographs[image.image_id - 1].name
+        database.update_image(image)
     pycolmap.apply_rig_config([config], database, model)
     database.close()
     options = pycolmap.BundleAdjustmentOptions()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError, SceneError
-from splatbatch.files import open_regular
+from splatbatch.identity import FileFacts
 from splatbatch.plain_text import counted, spell_some
+from splatbatch.reconstruction.facts import COPIES, OURS, Reconstructed
+from splatbatch.reconstruction.georeference import neighbouring
 from splatbatch.reconstruction.plan import FEW, Camera, Photograph, Plan, Wanted
+from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.patches import natural_key
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.headers import THREADS, opened_photograph
@@ -26,7 +28,6 @@ from splatbatch.scene.photos.headers import THREADS, opened_photograph
 Floats = NDArray[np.float64]
 RAW = frozenset({".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"})
 HEIF = frozenset({".heic", ".heif", ".avif"})
-HEAD_BYTES = 1 << 16
 FULL_FRAME_MM = hypot(36.0, 24.0)
 UNKNOWN_FOCAL = 1.2
 """Of the longer side, where EXIF tells no focal length: COLMAP's default."""
@@ -45,7 +46,7 @@ class Header:
     """What a file says of itself."""
 
     name: str
-    head: str
+    sha256: str
     width: int
     height: int
     device: str
@@ -62,14 +63,17 @@ def survey(images: Path, wanted: Wanted) -> Plan:
         SceneError: there is nothing to reconstruct; the message says what lies there instead.
         ConfigError: the folders of the rig do not fit.
     """
-    names, left_out = _listed(images)
+    if not images.is_dir():
+        raise SceneError(f"{images}: no such folder", "Name the folder of the photographs.")
+    names, left_out, said = _listed(images)
     with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(lambda name: _read(images, name), names))
+        facts = FileFacts()
+        found = list(pool.map(lambda name: _read(images, name, facts), names))
     headers = [one for one in found if isinstance(one, Header)]
     left_out |= {name: one for name, one in zip(names, found, strict=True) if isinstance(one, str)}
     if len(headers) < 3:
         raise SceneError(
-            _too_few(images, len(headers), left_out), "At least three photographs that overlap are needed."
+            _too_few(images, len(headers), left_out, said), "At least three photographs that overlap are needed."
         )
     _see_rig(wanted.rig, headers)
     places, notes = checked_places([one.place for one in headers], [one.name for one in headers])
@@ -78,9 +82,9 @@ def survey(images: Path, wanted: Wanted) -> Plan:
     if len(cameras) > 1:
         spelled = spell_some((f"{one.what} ({numbers.count(place + 1)})" for place, one in enumerate(cameras)), 6)
         notes.append(f"{len(cameras)} cameras: {spelled}")
-    notes += _copies(headers)
+    notes += [*_copies(headers), *said]
     photographs = tuple(
-        Photograph(one.name, number, one.head, place)
+        Photograph(one.name, number, one.sha256, place)
         for one, number, place in zip(headers, numbers, places, strict=True)
     )
     pairing, why = _pairing(photographs, wanted)
@@ -99,41 +103,54 @@ def survey(images: Path, wanted: Wanted) -> Plan:
     )
 
 
-def _listed(images: Path) -> tuple[list[str], dict[str, str]]:
-    """Return the photographs below a folder, in natural order, and what else looks like one, with what to do."""
-    names, left_out = [], {}
-    if not images.is_dir():
-        raise SceneError(f"{images}: no such folder", "Name the folder of the photographs.")
+def _listed(images: Path) -> tuple[list[str], dict[str, str], list[str]]:
+    """Return the photographs below a folder, in natural order, what else looks like one, with what to do, and notes.
+
+    The copies without distortion that an earlier reconstruction has written are no photographs: its record tells.
+    """
+    names, left_out, hidden, notes = [], {}, [], []
     for folder, below, files in os.walk(images):
+        record = Reconstructed.read(Path(folder) / OURS) if OURS in files and COPIES in below else None
+        if record and record.key:
+            below.remove(COPIES)
+            notes.append(f"{Path(folder) / COPIES}: left out: copies of photographs, by an earlier reconstruction")
         below[:] = sorted(one for one in below if not one.startswith("."))
         for file in files:
-            path = Path(folder) / file
-            name, suffix = path.relative_to(images).as_posix(), path.suffix.lower()
+            name = (Path(folder) / file).relative_to(images).as_posix()
             if file.startswith("."):
-                continue
-            if suffix in RAW:
-                left_out[name] = "RAW: develop it to JPEG first, as with `darktable-cli` or `dcraw -c`"
-            elif suffix in HEIF:
-                left_out[name] = (
-                    "HEIC: convert it to JPEG first, as with `heif-convert` or `magick mogrify -format jpg`"
-                )
-            elif suffix in PHOTOGRAPHS:
+                hidden += [name] if Path(file).suffix.lower() in PHOTOGRAPHS else []
+            elif why := _why_not(name):
+                left_out[shown(name)] = why
+            elif Path(file).suffix.lower() in PHOTOGRAPHS:
                 names.append(name)
-    return sorted(names, key=natural_key), left_out
+    if hidden:
+        notes.append(f"{counted(len(hidden), 'hidden file')} left out ({spell_some(sorted(hidden))})")
+    return sorted(names, key=natural_key), left_out, notes
 
 
-def _too_few(images: Path, num: int, left_out: dict[str, str]) -> str:
-    said = spell_some((f"{name}: {why}" for name, why in sorted(left_out.items())), 2, "; ")
+def _why_not(name: str) -> str:
+    """Return why a file whose name looks like a photograph's cannot be used, and the remedy; else nothing."""
+    suffix = Path(name).suffix.lower()
+    if suffix in RAW:
+        return "RAW: develop it to JPEG first, as with `darktable-cli` or `dcraw -c`"
+    if suffix in HEIF:
+        return "HEIC: convert it to JPEG first, as with `heif-convert` or `magick mogrify -format jpg`"
+    if suffix not in PHOTOGRAPHS and Path(name.rstrip(" .")).suffix.lower() in PHOTOGRAPHS:
+        return "its name ends in a blank or a dot: rename it"
+    if suffix in PHOTOGRAPHS and name.encode(errors="ignore").decode() != name:
+        return "its name is no UTF-8: rename it"
+    return ""
+
+
+def _too_few(images: Path, num: int, left_out: dict[str, str], notes: list[str]) -> str:
+    said = spell_some([*(f"{name}: {why}" for name, why in sorted(left_out.items())), *notes], 2, "; ")
     return f"{images}: {counted(num, 'photograph')} that can be used" + (f"; {said}" if said else "")
 
 
-def _read(images: Path, name: str) -> Header | str:
-    """Return what a file says of itself, or why it cannot be used."""
+def _read(images: Path, name: str, facts: FileFacts) -> Header | str:
+    """Return the header of a file, or why it cannot be used."""
     path = images / name
     try:
-        with open_regular(path) as file:
-            head = hashlib.sha256(file.read(HEAD_BYTES))
-            head.update(str(os.fstat(file.fileno()).st_size).encode())
         with opened_photograph(path) as image:
             width, height = image.size
             exif = image.getexif()
@@ -145,7 +162,7 @@ def _read(images: Path, name: str) -> Header | str:
     focal_mm = _number(detail.get(37386))
     place, odd = _place(gps)
     note = "; ".join(f"{name}: {one}" for one in (note, odd) if one)
-    return Header(name, head.hexdigest()[:32], width, height, device.strip("\0 "), focal_mm, focal_px, place, note)
+    return Header(name, facts.sha256(str(path)), width, height, device.strip("\0 "), focal_mm, focal_px, place, note)
 
 
 def _number(value: Any) -> float | None:
@@ -198,7 +215,7 @@ Place = tuple[float, float, float]
 
 def in_meters(places: Sequence[Place]) -> Floats:
     """Return positions [n, 3] in metres east, north and up of their median; good for some tens of kilometres."""
-    array = np.array(places, np.float64).reshape(-1, 3)
+    array = neighbouring(np.array(places, np.float64).reshape(-1, 3))
     middle = np.median(array, axis=0)
     scale = np.array([METERS_PER_DEGREE, METERS_PER_DEGREE * cos(radians(float(middle[0])))])
     north_east = (array[:, :2] - middle[:2]) * scale
@@ -227,7 +244,7 @@ def checked_places(places: Sequence[Place | None], names: Sequence[str]) -> tupl
 def _copies(headers: Sequence[Header]) -> list[str]:
     """Say which photographs are the same as another: the camera has not moved between them."""
     first: dict[str, str] = {}
-    copies = [one.name for one in headers if first.setdefault(one.head, one.name) != one.name]
+    copies = [one.name for one in headers if first.setdefault(one.sha256, one.name) != one.name]
     return [f"{counted(len(copies), 'photograph')} the same as another ({spell_some(copies)})"] if copies else []
 
 

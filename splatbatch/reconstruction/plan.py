@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.identity import hash_of
+from splatbatch.scene.photos.numbers import numbers_of
 from splatbatch.store.records.record import TypedRecord
 
-VERSION = 1
+VERSION = 2
 """Raise it when a stage makes something else of the same photographs: all is then made anew."""
 CHUNKS = 6
 """Of few photographs, or pairs: so that several workers share them. Of many a chunk is as large as below."""
@@ -35,8 +36,8 @@ class Photograph(TypedRecord):
     """Below the folder of photographs, with slashes."""
     camera: int = 0
     """Number of its camera, from 1."""
-    head: str = ""
-    """Hash of its size and of its first 64 KiB."""
+    sha256: str = ""
+    """Of its content."""
     place: tuple[float, float, float] | None = None
     """Latitude, longitude in degrees (WGS 84), and altitude in metres above whatever its camera takes for zero."""
 
@@ -94,6 +95,11 @@ class Plan(TypedRecord):
         """Return a hash of what decides the result: the folder may be moved."""
         told = self.to_record()
         return hash_of([VERSION, [told[name] for name in ("photographs", "cameras", "wanted", "pairing", "mapper")]])
+
+    @cached_property
+    def numbers(self) -> list[str]:
+        """Return the name of each photograph in databases and models of COLMAP, until the model is told."""
+        return numbers_of(one.name for one in self.photographs)
 
     @property
     def num_pairs(self) -> int:
@@ -155,7 +161,7 @@ def stages(plan: Plan) -> tuple[Stage, ...]:
         told = [plan.photographs[place].to_record() for place in chunk]
         seen = [plan.cameras[camera - 1].to_record() for camera in sorted({one["camera"] for one in told})]
         key = hash_of(
-            [VERSION, "features", wanted.features, chunk.start, [[one["name"], one["head"]] for one in told], seen]
+            [VERSION, "features", wanted.features, chunk.start, [[one["name"], one["sha256"]] for one in told], seen]
         )
         features.append(Stage(_numbered("features", number, len(chunks)), "features", number, (), key))
     names = tuple(one.name for one in features)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,10 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from splatbatch.caches import own_scratch
 from splatbatch.errors import SceneError
 from splatbatch.files import append_line
 from splatbatch.identity import short_hash
 from splatbatch.reconstruction.plan import Made, Plan, StageSettings, product_of, record_of, stages
+from splatbatch.scene.photos.numbers import link_numbers
 from splatbatch.store.attempt_folder import AttemptFolder
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ class Work:
         """What it makes goes there, and is put in place once it is whole."""
         return self.folder.path / "product"
 
+    def linked(self, scratch: Path) -> Path:
+        """Return a folder of the photographs under their numbers."""
+        link_numbers([self.images / one.name for one in self.plan.photographs], scratch / "images")
+        return scratch / "images"
+
     def of(self, stage: str) -> Path:
         """Return the product of another stage."""
         return product_of(Path(self.told.products), stage)
@@ -73,9 +79,9 @@ class Work:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """Give a folder on a local disk; what an attempt that was killed has left there goes first."""
-        home = Path(tempfile.gettempdir()) / f"splatbatch-{os.getuid()}" / short_hash(str(self.folder.path.parent))
+        home = own_scratch() / short_hash(str(self.folder.path.parent))
         shutil.rmtree(home, ignore_errors=True)
-        home.mkdir(parents=True, mode=0o700)
+        home.mkdir(mode=0o700)
         try:
             yield home
         finally:
@@ -109,7 +115,7 @@ def device(options: Any) -> Any:
 
 
 def open_database(path: Path, plan: Plan, places: Iterable[int]) -> pycolmap.Database:
-    """Return a new database of some photographs; an image's id is its place in the plan + 1, wherever it is."""
+    """Return a new database of some photographs; an image's id is its place in the plan + 1, its name is its number."""
     import pycolmap
 
     path.unlink(missing_ok=True)
@@ -127,7 +133,7 @@ def open_database(path: Path, plan: Plan, places: Iterable[int]) -> pycolmap.Dat
             database.write_rig(rig, True)
         for place in chosen:
             one = plan.photographs[place]
-            image = pycolmap.Image(name=one.name, camera_id=one.camera, image_id=place + 1)
+            image = pycolmap.Image(name=plan.numbers[place], camera_id=one.camera, image_id=place + 1)
             database.write_image(image, True)
             frame = pycolmap.Frame()
             frame.frame_id, frame.rig_id = place + 1, one.camera

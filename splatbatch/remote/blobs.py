@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from splatbatch.files import open_regular
+from splatbatch.errors import StoreError
+from splatbatch.files import fault_of_name, is_out_of_space, open_regular
 from splatbatch.remote.store import PIECE_BYTES, Store
 from splatbatch.remote.traffic import store_at
 from splatbatch.store.records.record import TypedRecord
@@ -23,6 +27,7 @@ GROUP = 32
 """Files of one call."""
 TRIES = 3
 """So often a blob is fetched that is not what its name says; then it is damaged in the store itself."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -95,6 +100,8 @@ def fetch(url: str, folder: str, pieces: Sequence[tuple[str, int]]) -> dict[str,
 
 def _fetch_one(store: Store, folder: Path, sha256: str, num_bytes: int) -> tuple[int, str]:
     """Return how often a blob came with other contents, and what is wrong with it in the end."""
+    if not _SHA256.fullmatch(sha256):  # it would be a path
+        return 0, "absent"
     target, part = folder / sha256, folder / f".{sha256}.part"
     if target.exists() and hash_of_file(target) == sha256:
         return 0, ""
@@ -115,6 +122,38 @@ def _fetch_one(store: Store, folder: Path, sha256: str, num_bytes: int) -> tuple
             return number, ""
         part.unlink(missing_ok=True)
     return TRIES + 1, "damaged"
+
+
+def lay(pieces: Iterable[Piece], place: Path, folder: Path, put: Callable[[Path, Path], object] = os.link) -> None:
+    """Give blobs that were fetched their names in a folder; nothing else gets into it.
+
+    Args:
+        pieces: the files, by name and hash.
+        place: where their blobs lie by their hashes.
+        folder: is made if it is not there; a file of the same name is replaced.
+        put: makes a file of a blob: a second name, or a copy.
+
+    Raises:
+        StoreError: a name leads out of the folder, or cannot be a file's there.
+        OSError: the disk is full.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for piece in pieces:
+        if why := fault_of_name(piece.name):
+            raise StoreError(why)
+        target = folder / piece.name
+        if any(above.is_symlink() for above in target.parents[: piece.name.count("/")]):
+            raise StoreError(f"{piece.name!r} leads through a link")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            put(place / piece.sha256, target)
+            if piece.mtime_ns:
+                os.utime(target, ns=(time.time_ns(), piece.mtime_ns))
+        except (OSError, ValueError) as error:
+            if is_out_of_space(error):
+                raise
+            raise StoreError(f"{piece.name!r} cannot be a file here ({error})") from error
 
 
 def _size(path: Path) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import shlex
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -16,15 +18,17 @@ from splatbatch import __version__
 from splatbatch.config import Config, TaskId
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError, SceneError, StoreError
-from splatbatch.files import write_json
+from splatbatch.fields import mapping, texts
+from splatbatch.files import fault_of_name, write_json
 from splatbatch.identity import FileFacts
 from splatbatch.json_text import parse
 from splatbatch.remote.blobs import Piece
-from splatbatch.remote.store import is_safe
+from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colors.tone import Tone
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.partition.border import Border
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
+from splatbatch.scene.photos.folders import see_name
 from splatbatch.store.folders import RESULT, SPLAT, PatchFolder
 from splatbatch.store.records.colors import tones_from_record, tones_to_record
 from splatbatch.store.records.fingerprint import ORIGIN, Fingerprint, Place, is_content
@@ -38,6 +42,8 @@ _KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": l
 """Of values of environment variables, as a YAML has them."""
 TRAVELLING = (*RECIPE_SECTIONS, "retry", "limits")
 """Sections of the YAML that a worker trains by; the others are matters of home, or of the worker's own machine."""
+MOST_SHOWN = 200
+"""Characters of a command."""
 SOURCE, BACKDROP = "source", "backdrop"
 """Folders of a bundle beside sparse, images and masks."""
 
@@ -114,6 +120,8 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
     """
     depends_on, facts = task.kind.depends_on(task), FileFacts()
     paths = dict(_files_of(task, depends_on))
+    for name in paths:
+        see_name(name, task.name)
     contents = {name: facts.sha256(path) for name, path in paths.items()}
     if lacking := [paths[name] for name, sha256 in contents.items() if not sha256]:
         raise SceneError(f"{task.name}: {lacking[0]}: cannot be read", "Mend it, or see `splatbatch verify-dims`.")
@@ -169,7 +177,11 @@ def _settings_of(task: Task) -> dict[str, Any]:
     found |= {name: getattr(config, name).model_dump(mode="json") for name in ("retry", "limits")}
     if recipe.program:
         kinds = {name: type(value).__name__ for name, value in recipe.program.env.items()}
-        found["trainers"] = {recipe.training.trainer: recipe.program.model_dump(mode="json") | {"env": kinds}}
+        told = recipe.program.model_dump(mode="json") | {"env": kinds}
+        place, user = recipe.program.working_folder, Path("~").expanduser()
+        if place and place.is_relative_to(user):  # the worker's user has another home
+            told["working_folder"] = str("~" / place.relative_to(user))
+        found["trainers"] = {recipe.training.trainer: told}
     return found
 
 
@@ -186,6 +198,24 @@ def _see_same(bundle: Bundle, task: Task) -> None:
         raise ConfigError(f"{task.name}: its settings cannot travel", "Please report it, with the YAML.")
 
 
+def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
+    """Return the sentence by which a worker leaves a bundle, whatever its machine has; empty: it may train it.
+
+    Args:
+        bundle: its manifest; all who may write into the store may have written it.
+        only_builtin: the worker runs no command that the store brings, as an external trainer's.
+    """
+    if bundle.version != __version__:
+        return f"{bundle.task}: was packed by splatbatch {bundle.version}, {__version__} is here: it is left"
+    if why := fault_of_name(bundle.task):
+        return f"a bundle's patch: {why}: it is left to others"
+    for name, told in mapping(bundle.settings.get("trainers")).items() if only_builtin else ():
+        command = shlex.join(texts(mapping(told).get("command")))[:MOST_SHOWN]
+        refused = f"trainers.{name}.command: --only-builtin runs no command of the store: {command!r}"
+        return f"{bundle.task}: {refused}: it is left to others"
+    return ""
+
+
 def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
     """Return a batch of the one task that has travelled here, of which nothing is to be decided any more.
 
@@ -196,10 +226,9 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
 
     Raises:
         ConfigError: it is trained by a program that asks for a variable that is not set here.
-        StoreError: its manifest names what is no file of a bundle.
+        StoreError: the settings of its manifest are none, or its model names photographs outside of the bundle.
     """
-    if not all(is_safe(one.name) for one in bundle.pieces):
-        raise StoreError(f"{bundle.task}: its bundle names files outside of it: it is refused")
+    _see_names(bundle, scene / "sparse")
     names = {one.name for one in bundle.pieces}
     behind = _backdrop(bundle, scene) if f"{BACKDROP}/{SPLAT}" in names else None
     patch = Patch(
@@ -214,10 +243,17 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         behind=behind,
         is_whole=bundle.is_whole,
         held_out=bundle.held_out,
+        by_name=not bundle.depends_on.holdout,
     )
     setup = _setup_of(bundle, scene, output, os.environ)
     task = Task(TaskId(bundle.patch, bundle.variant), patch, setup, setup, setup)
     return Batch(setup.config, (task,), path=output / "bundle.yml", every=(task,))
+
+
+def _see_names(bundle: Bundle, sparse: Path) -> None:
+    with contextlib.suppress(SceneError):  # a broken model fails as at home
+        if why := next(filter(None, (fault_of_name(image.name) for image in read_images(sparse))), ""):
+            raise StoreError(f"{bundle.task}: its model: {why}: it is refused")
 
 
 def _backdrop(bundle: Bundle, scene: Path) -> Path:
@@ -230,9 +266,9 @@ def _backdrop(bundle: Bundle, scene: Path) -> Path:
 
 def _setup_of(bundle: Bundle, scene: Path, output: Path, environment: Mapping[str, str]) -> Setup:
     sections = {name: bundle.settings.get(name, {}) for name in TRAVELLING}
-    programs = {name: dict(told) for name, told in bundle.settings.get("trainers", {}).items()}
+    programs = {name: mapping(told) for name, told in mapping(bundle.settings.get("trainers")).items()}
     for name, told in programs.items():
-        kinds = told.get("env", {})
+        kinds = mapping(told.get("env"))
         for variable in kinds:
             if variable not in environment:
                 hint = "Values of trainers.*.env do not travel: they may be passwords. Set them where the worker runs."

@@ -7,23 +7,29 @@ read back. Training twice is waste; accepting twice cannot happen, since only ho
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from splatbatch import __version__
-from splatbatch.errors import StoreError
-from splatbatch.files import MOST_JSON_BYTES
+from splatbatch.errors import CutOffError, StoreError
+from splatbatch.files import MIB, MOST_JSON_BYTES
 from splatbatch.json_text import parse
 from splatbatch.remote.blobs import Piece, at_once
-from splatbatch.remote.bundle import Bundle, sealed, unsealed
+from splatbatch.remote.bundle import Bundle, sealed, unsealed, why_left
 from splatbatch.remote.store import Store, read_whole
 from splatbatch.remote.traffic import store_at
 from splatbatch.store.records.record import TypedRecord
 
 BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS = "bundles", "claims", "closed", "results", "later", "workers"
+_BUNDLE = re.compile(r"[0-9a-f]{32}")
+"""Of all that may lie in bundles/, the name of a bundle."""
+FOLLOWING = ("renders", "tb", "inspection")
+"""Folders of an attempt that come home after its splat; nothing else does."""
+HERE = frozenset({"cancel", ".ballast", "ahead.json", "result.json", "scene"})
+"""What of an attempt's folder stays with its worker: home makes a result.json of its own, and has the photographs."""
 LEFT = ".left"
 """Suffix of the name that an owner adds to its claim when it lets the task go."""
 REFUSED = ".refused"
@@ -81,6 +87,11 @@ class Returned(TypedRecord):
     has_more: bool = False
     """Pictures follow."""
 
+    @property
+    def pieces(self) -> list[Piece]:
+        """The files of all attempts."""
+        return [piece for one in self.attempts for piece in one.pieces]
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -130,6 +141,7 @@ def look(url: str, known: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     store = store_at(url)
     folders = (BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS)
     names = dict(zip(folders, at_once(store.names, folders), strict=True))
+    names[BUNDLES] = {name: size for name, size in names[BUNDLES].items() if _BUNDLE.fullmatch(name)}
     newest: dict[str, int] = {}
     for name in names[CLAIMS]:
         bundle, _, rest = name.partition(".")
@@ -161,7 +173,7 @@ def _sign(store: Store, name: str) -> dict[str, Any]:
 def _json_in(store: Store, name: str) -> dict[str, Any]:
     """Return a small JSON object that may go, or be torn, at any moment."""
     try:
-        found = parse(read_whole(store, name, MOST_JSON_BYTES))
+        found = parse(read_whole(store, name, MIB))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -223,21 +235,26 @@ class Watch:
         return owner is None or (owner.generation < MOST_HANDLINGS and self.is_gone(owner, seen))
 
 
-def claim(url: str, asked: tuple[str, int, str, str]) -> dict[str, Any]:
+def is_following(piece: Piece) -> bool:
+    """Return whether a file of an attempt comes home after its splat."""
+    return piece.name.partition("/")[0] in FOLLOWING
+
+
+def claim(url: str, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
     """Claim a bundle; return its manifest, or nothing where another has it. A reader does this.
 
-    One of another version is returned, and not claimed.
+    One that is left to others is returned, and not claimed.
 
     Args:
         url: of the store.
-        asked: the bundle, the generation of the claim, the worker and its token.
+        asked: the bundle, the generation of the claim, the worker, its token, and whether it runs no commands.
 
     Raises:
         StoreError: the manifest was altered.
     """
-    bundle, generation, worker, token = asked
+    bundle, generation, worker, token, only_builtin = asked
     record = read_manifest(url, bundle)
-    if record.get("version") != __version__:
+    if why_left(Bundle.from_record(record), only_builtin=only_builtin):
         return record
     store, name = store_at(url), f"{bundle}.{generation}"
     store.create(f"{CLAIMS}/{name}", json.dumps({"worker": worker, "token": token}).encode())
@@ -258,12 +275,18 @@ def read_manifest(url: str, bundle: str) -> dict[str, Any]:
 
 
 def outline(url: str, bundle: str) -> tuple[str, str, int]:
-    """Return task, home and steps of a bundle, empty where its manifest was altered. A reader does this."""
+    """Return task, home and steps of a bundle; of one that was altered its name alone. A reader does this.
+
+    Raises:
+        CutOffError: the store does not answer.
+    """
     try:
         found = Bundle.from_record(read_manifest(url, bundle))
+    except CutOffError:
+        raise
     except StoreError:
-        return "", "", 0
-    return found.task, found.home, found.max_steps
+        found = Bundle()
+    return found.task or bundle, found.home, found.max_steps
 
 
 def read_result(url: str, place: str) -> dict[str, Any]:

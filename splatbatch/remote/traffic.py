@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from splatbatch import reader
 from splatbatch.errors import CutOffError, SplatbatchError
+from splatbatch.files import is_out_of_space
 from splatbatch.reader import Done, Fault, Hang, Patience, Refused, ToldToStop, rest
 from splatbatch.remote.resident import Resident, ResidentHere, resident
 from splatbatch.remote.schemes import open_store
@@ -88,6 +89,8 @@ class Errand(Generic[Item]):
             case Refused(error=SplatbatchError() as error) if not isinstance(error, CutOffError):
                 self.error = error
             case Refused(error=CutOffError()) | Hang():
+                self._wait(answer)
+            case Refused(error=error) if is_out_of_space(error):  # of this machine's disk
                 self._wait(answer)
             case _ if self._failures + 1 < MOST_FAULTS:
                 self._wait(answer)

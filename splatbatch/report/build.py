@@ -103,7 +103,7 @@ def _with(attempt: Attempt, event: OfAttempt) -> Attempt:
             )
         case events.GaveUp():
             between = event.trained_in_between or ()
-            return replace(attempt, next=Next("gave_up", reason=event.reason, trained_in_between=between))
+            return replace(attempt, next=Next("gave_up", reason=event.in_words(), trained_in_between=between))
 
 
 def _as_its_folder_says(attempt: Attempt, folder: AttemptFolder, product: Result) -> Attempt:

@@ -33,7 +33,7 @@ class Next:
     decision: Literal["retry", "gave_up"]
     wait_s: float | None = None
     reason: str = ""
-    """Why it was given up."""
+    """Until when it was given up, and why."""
     changes: dict[str, Any] = field(default_factory=dict)
     """Settings of the next attempt that differ from the config."""
     trained_in_between: tuple[str, ...] = ()

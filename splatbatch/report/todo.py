@@ -13,6 +13,7 @@ from splatbatch.report.facts import Item, Report, ReportedPatch
 from splatbatch.report.scene import why_it_steps
 from splatbatch.store.obstacles import NOT_MADE
 from splatbatch.store.records.run import DONE
+from splatbatch.store.retention import ACCEPT
 from splatbatch.tasks.status import INSIST, done_in_words
 
 MOST_NAMED = 12
@@ -111,19 +112,19 @@ def _next_step(patch: ReportedPatch) -> str:
         return retry
     if not patch.given_up:
         return "splatbatch train PATCH"
-    return next((step for step in steps if step.startswith("splatbatch explain ")), "splatbatch retry PATCH")
+    return next((step for step in steps if step.startswith("splatbatch explain ")), "splatbatch explain PATCH")
 
 
 def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
     """Yield what is odd about a patch that is trained and fresh."""
     last = patch.attempts[-1] if patch.attempts else None
-    if last and last.choice and not last.is_kept:
-        yield Trouble("look", f"attempt {last.number}: {last.choice}", "splatbatch compare PATCH")
-    elif last and "`splatbatch accept" in last.choice and not is_running:
-        said, _, command = last.choice.partition(": `")
-        number = command.partition("--attempt ")[2].partition("`")[0]
-        yield Trouble("look", said, f"splatbatch accept PATCH --attempt {number}")
-    if odd := (*patch.outliers, *patch.warnings):
+    said, _, command = last.choice.partition(f": {ACCEPT}") if last else ("", "", "")
+    number = command.partition("--attempt ")[2].partition("`")[0]
+    is_done = any(one.is_kept and number == str(one.number) for one in patch.attempts)
+    if last and said and not is_done and not (last.is_kept and (is_running or not command)):
+        offered = f"accept PATCH --attempt {number}" if command and not is_running else "compare PATCH"
+        yield Trouble("look", said if last.is_kept else f"attempt {last.number}: {said}", f"splatbatch {offered}")
+    if odd := (*patch.outliers, *(one for one in patch.warnings if ACCEPT not in one)):
         yield Trouble("look", "; ".join(odd), "splatbatch explain PATCH")
 
 

@@ -169,7 +169,7 @@ def why_tight(need: Footprint, card_mib: int) -> str:
 
 def expected_gaussians(recipe: Recipe, num_points: int) -> int:
     """Return how many Gaussians there are at most: no more than the cap, and `mcmc` adds 5 % per refinement."""
-    cap = max(num_points, recipe.training.cap(num_points))
+    cap = recipe.training.cap(num_points)
     if recipe.training.strategy != "mcmc":
         return cap
     plan = schedule(recipe)

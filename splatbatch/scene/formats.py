@@ -16,7 +16,7 @@ _HEAD = 4096
 """Bytes of a file that are looked at."""
 _MOST_LOOKED_INTO = 20
 """Files of one pattern whose beginning is read."""
-_COLMAP = "Reconstruct it with COLMAP (colmap automatic_reconstructor), or write a transforms.json of its poses."
+_COLMAP = "Make a model of its photographs (splatbatch reconstruct PHOTOS), or write a transforms.json of its poses."
 _TRAINED = "It needs no training: name the photographs and the COLMAP model that it was made from."
 _PHOTOS = tuple(f"{above}*{suffix}" for above in ("", "*/", "*/*/") for suffix in sorted(PHOTOGRAPHS))
 
@@ -125,7 +125,7 @@ FORMATS = (
     Format(
         "a photograph without a pose",
         _PHOTOS,
-        "Reconstruct the photographs first: colmap automatic_reconstructor --workspace_path DIR --image_path {photos}",
+        "Reconstruct the photographs first: splatbatch reconstruct {photos}",
     ),
     Format("a trained splat", ("*.splat", "*.ksplat", "*.spz", "*.sog"), _TRAINED),
     Format("a trained splat", ("*.ply", "*/*/*.ply"), _TRAINED, (b"f_dc_0",)),

@@ -6,7 +6,7 @@ staircase. The offset is subtracted from float64, when a model is read, and neve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from splatbatch.scene.colmap.types import Floats, Image, centers_of
 
 FINEST = 100
 """Steps of float32 that the distance between neighbouring points should have at least."""
+MILLIMETRE = 0.001
+"""The largest step of float32 where an offset is taken off: such coordinates are those of a map, in metres."""
 FAR = 4
 """Times its own half width a scene must lie from the origin before an offset gains anything: two bits."""
 TAILS = (0.1, 99.9)
@@ -40,10 +42,23 @@ class Span:
 
     def loses(self, offset: Offset = NO_OFFSET) -> bool:
         """Return whether float32 is too coarse for these points once the offset is taken off."""
-        if self.spacing is None:
-            return False
-        reach, half = _reach(self, offset), max(np.subtract(self.high, self.low)) / 2
-        return reach > FAR * half and float(np.spacing(np.float32(reach))) * FINEST > self.spacing
+        return self.spacing is not None and self._outgrows(offset, self.spacing)
+
+    def is_coarse(self, offset: Offset) -> bool:
+        """Return whether a splat with this offset loses the millimetre, where its points lie close enough to tell."""
+        return self.step(offset) > MILLIMETRE and self._outgrows(offset, self.spacing or 0.0)
+
+    def step(self, offset: Offset) -> float:
+        """Return the step of float32 at the largest coordinate once the offset is taken off."""
+        return float(np.spacing(np.float32(_reach(self, offset))))
+
+    def middle(self) -> Offset:
+        """Return the middle of its box, in whole units."""
+        return _as_offset(np.round(np.add(self.low, self.high) / 2) + 0.0)  # no -0
+
+    def _outgrows(self, offset: Offset, spacing: float) -> bool:
+        half = max(np.subtract(self.high, self.low)) / 2
+        return _reach(self, offset) > FAR * half and self.step(offset) * FINEST > spacing
 
 
 def span_of(model: Reconstruction) -> Span | None:
@@ -71,7 +86,29 @@ def offset_for(spans: Collection[Span]) -> Offset:
         return NO_OFFSET
     low = np.min([span.low for span in spans], axis=0)
     high = np.max([span.high for span in spans], axis=0)
-    return _as_offset(np.round((low + high) / 2) + 0.0)  # no -0
+    return Span(_as_offset(low), _as_offset(high)).middle()
+
+
+def shared_offset(spans: Mapping[str, Span], kept: Offset | None = None) -> tuple[Offset, tuple[str, ...]]:
+    """Return the offset that patches share, and the names of those that are too far from the others for it.
+
+    Where one offset cannot serve all, it is chosen for those that the kept one serves, else for those about the median.
+
+    Args:
+        spans: where the patches lie, at least one.
+        kept: the offset that splats have already, if there are any.
+    """
+    whole = offset_for(spans.values())
+    if not any(span.is_coarse(whole) for span in spans.values()):
+        return whole, ()
+    middles = np.array([span.middle() for span in spans.values()])
+    center = middles[np.argmin(np.linalg.norm(middles - np.median(middles, axis=0), axis=1))]
+    places = [*([] if kept is None else [kept]), _as_offset(center)]
+    groups = ((place, [name for name in spans if not spans[name].is_coarse(place)]) for place in places)
+    place, near = next(group for group in groups if group[1])
+    middle = offset_for([spans[name] for name in near])
+    is_served = place != kept and not any(spans[name].is_coarse(middle) for name in near)
+    return middle if is_served else place, tuple(name for name in spans if name not in near)
 
 
 def shifted(model: Reconstruction, offset: Offset) -> Reconstruction:

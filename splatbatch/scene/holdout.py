@@ -1,10 +1,16 @@
-"""Which photographs are held out: chosen on the source scene, so that one is test in every patch or in none."""
+"""Which photographs are held out: chosen on the source scene, so that one is test in every patch or in none.
+
+All photographs of a frame (see `scene.moments`) are held out together: beside the right eye of a stereo rig the left
+one's photograph is no test.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +18,13 @@ import numpy as np
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB, read_regular
+from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.reconstruction import read_images
+from splatbatch.scene.colmap.rigs import rigs_of
 from splatbatch.scene.colmap.sightings import Mask, Sightings
 from splatbatch.scene.colmap.types import Floats, Image, centers_of
-from splatbatch.scene.partition.record import Partition
+from splatbatch.scene.moments import Frames, frames_of
+from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.scene.patches import Patch, model_folder
 
 EVERY = 8
@@ -23,6 +32,8 @@ MOST_LIST_BYTES = 64 * MIB
 """Of a list of names, one a line."""
 PIECE = 0.1
 """Of the photographs of a scene that no split has cut, that are held out side by side."""
+MOST_SHARE, MOST_TIMES = 0.25, 1.5
+"""Of the photographs that whole frames may take, or times what was asked for; beyond that single ones are held out."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,8 @@ class HoldOut:
     """The others."""
     contiguous: frozenset[str]
     """Held out in one piece, by who wants that instead."""
+    words: str
+    """About their frames; empty where each photograph was taken alone."""
 
     def is_test(self, sightings: Sightings) -> Mask:
         """Return which photographs [I] are held out one way or the other."""
@@ -43,19 +56,67 @@ class HoldOut:
 
 
 def hold_out(sightings: Sightings, share: float, seed: int, before: Partition | None) -> HoldOut:
-    """Return what is held out: every 8th of the photographs that no partition knows yet, and a block if asked for.
+    """Return what is held out: every 8th of the frames that no partition knows yet, and a block if asked for.
 
-    A photograph that was test stays so, and one that was trained on never becomes test.
+    A photograph that was test stays so, and one that was trained on never becomes test. One that is added to a frame
+    goes with those that are known: it is test if all of them are.
     """
-    names = [image.name for image in sightings.images]
+    names, frames = [image.name for image in sightings.images], frames_of(sightings.images, rigs_of(sightings.folder))
     known_test, known_train = (before.test, before.train) if before else (frozenset[str](), frozenset[str]())
-    new = sorted(set(names) - known_test - known_train)
-    test = known_test | frozenset(new[::EVERY])
-    train = known_train | (frozenset(new) - test)
-    centers = sightings.centers()
-    if before and before.contiguous:
-        return HoldOut(test, train, before.contiguous | _joining(names, centers, before.contiguous, frozenset(new)))
-    return HoldOut(test, train, block(names, centers, share, seed))
+    known, centers = known_test | known_train, sightings.centers()
+    test = known_test | every_nth_frame([frame for frame in frames if known.isdisjoint(frame)], EVERY)
+    test |= _with_twins(frames, known_test) - _with_twins(frames, known_train)
+    train, new = known_train | (frozenset(names) - test), frozenset(names) - known
+    if before and (piece := before.contiguous):
+        piece |= _with_twins(frames, piece | _joining(names, centers, piece, new)) & new
+    else:
+        piece = _with_twins(frames, block(names, centers, share, seed))
+    return HoldOut(test, train, piece, in_words(frames, test))
+
+
+def in_words(frames: Frames, held_out: Collection[str]) -> str:
+    """Say how many photographs are held out, of how many frames; empty where each was taken alone."""
+    whole = [frame for frame in frames if {*frame}.issubset(held_out)]
+    num, num_whole = (len({*chain(*these)}.intersection(held_out)) for these in (frames, whole))
+    said = f"{num} of {counted(sum(map(len, frames)), 'photograph')} are held out"
+    if num > num_whole:
+        beside = "a photograph of the same moment is trained on, so that their PSNR flatters"
+        return f"{said}; beside {num - num_whole} of them {beside}"
+    return f"{said}: {counted(len(whole), 'frame')}, so that no stereo twin is trained on" if num > len(whole) else ""
+
+
+def scene_in_words(patch: Patch, evaluation: Evaluation) -> str:
+    """Say how many photographs of the scene that a patch is of are held out, as `in_words` does.
+
+    Of a scene that cannot be read nothing is said: the audit reports that.
+    """
+    with contextlib.suppress(SceneError):
+        sparse = read_partition(patch.partition).source if patch.partition else _source_of(patch)
+        images = read_images(sparse)
+        frames = _frames(sparse, images, by_name=False)
+        return in_words(frames, choose_holdout(replace(patch, sparse=sparse), evaluation, images))
+    return ""
+
+
+def every_nth_frame(frames: Iterable[Sequence[str]], n: int) -> frozenset[str]:
+    """Return the photographs of every n-th frame, the first included; none for n = 0.
+
+    Of frames of unlike sizes it is the next one whenever fewer than every n-th photograph is held out so far. So they
+    are never fewer than every n-th, and the same where each frame is one photograph. Where few large frames would take
+    more than `MOST_SHARE` of all photographs, it is every n-th photograph, whatever its frame: one moment of a rig of
+    40 cameras would be all or nothing.
+    """
+    held, names = list[str](), list[str]()
+    for frame in frames:
+        names += frame
+        held += frame if len(held) * n < len(names) and n else ()
+    is_too_many = n and len(held) > max(MOST_SHARE, MOST_TIMES / n) * len(names)
+    return frozenset(sorted(names)[::n] if is_too_many else held)
+
+
+def _with_twins(frames: Iterable[Sequence[str]], names: Collection[str]) -> frozenset[str]:
+    """Return all photographs of the frames that some photographs are of."""
+    return frozenset(name for frame in frames if not {*frame}.isdisjoint(names) for name in frame)
 
 
 def block(names: Sequence[str], centers: Floats, share: float, seed: int) -> frozenset[str]:
@@ -88,7 +149,7 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
     Raises:
         SceneError: a model or the hold-out list cannot be read.
     """
-    names = sorted(image.name for image in (read_images(patch.sparse) if images is None else images))
+    images = [*(read_images(patch.sparse) if images is None else images)]
     if patch.held_out is not None:
         chosen = frozenset(patch.held_out)
     elif evaluation.holdout_list is not None:
@@ -96,9 +157,10 @@ def choose_holdout(patch: Patch, evaluation: Evaluation, images: Iterable[Image]
     elif patch.partition is not None or evaluation.holdout == "contiguous":
         chosen = _of_partition(patch, evaluation)
     else:
-        known = names if patch.source is None else _source_names(_source_of(patch))
-        chosen = every_nth(known, evaluation.holdout_every) | in_one_piece(patch, evaluation)
-    return tuple(name for name in names if name in chosen)
+        own, source = (patch.sparse, images, patch.by_name), (_source_of(patch), patch.by_name)
+        frames = _frames(*own) if patch.source is None else _frames_of_source(*source)
+        chosen = every_nth_frame(frames, evaluation.holdout_every) | in_one_piece(patch, evaluation)
+    return tuple(sorted(image.name for image in images if image.name in chosen))
 
 
 def in_one_piece(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
@@ -111,7 +173,7 @@ def in_one_piece(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
         return frozenset()
     if patch.partition is not None:
         return _of_partition(patch, evaluation.model_copy(update={"holdout": "contiguous"}))
-    return _side_by_side(_source_of(patch))
+    return _side_by_side(_source_of(patch), patch.by_name)
 
 
 def _source_of(patch: Patch) -> Path:
@@ -120,10 +182,11 @@ def _source_of(patch: Patch) -> Path:
 
 
 @cache
-def _side_by_side(sparse: Path) -> frozenset[str]:
+def _side_by_side(sparse: Path, by_name: bool) -> frozenset[str]:
     """Return a tenth of a scene's photographs, around one that is not at its edge; always the same ones."""
     images = sorted(read_images(sparse), key=lambda image: image.name)
-    return block([image.name for image in images], centers_of(images), PIECE, 0)
+    piece = block([image.name for image in images], centers_of(images), PIECE, 0)
+    return _with_twins(_frames(sparse, images, by_name), piece)
 
 
 def _of_partition(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
@@ -132,8 +195,6 @@ def _of_partition(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
     Raises:
         SceneError: it cannot be read, or has no block of photographs where one is asked for.
     """
-    from splatbatch.scene.partition.record import read_partition
-
     partition = read_partition(patch.partition) if patch.partition else None
     every = partition.test if partition is not None and evaluation.holdout_every else frozenset()
     if partition is not None and evaluation.holdout == "every":
@@ -147,15 +208,15 @@ def _of_partition(patch: Patch, evaluation: Evaluation) -> frozenset[str]:
     return partition.contiguous | (every if evaluation.holdout == "both" else frozenset())
 
 
+def _frames(sparse: Path, images: Sequence[Image], by_name: bool) -> Frames:
+    names = sorted(image.name for image in images)
+    return tuple((name,) for name in names) if by_name else frames_of(images, rigs_of(sparse))
+
+
 @cache
-def _source_names(sparse: Path) -> tuple[str, ...]:
-    """Return the image names of the source: read once, though every patch asks."""
-    return tuple(image.name for image in read_images(sparse))
-
-
-def every_nth(names: Iterable[str], n: int) -> frozenset[str]:
-    """Return every n-th name, the first included, in sorted order; none for n = 0."""
-    return frozenset(sorted(names)[::n] if n else ())
+def _frames_of_source(sparse: Path, by_name: bool) -> Frames:
+    """Return the frames of the source: read once, though every patch asks."""
+    return _frames(sparse, read_images(sparse), by_name)
 
 
 def check_lists(trained: Iterable[tuple[Patch, Evaluation]]) -> None:
@@ -177,9 +238,10 @@ def _needs_a_block(patch: Patch, evaluation: Evaluation) -> bool:
 def _listed(evaluation: Evaluation) -> frozenset[str]:
     path = evaluation.holdout_list
     try:
-        lines = read_regular(path, MOST_LIST_BYTES).decode().splitlines() if path else []
+        lines = read_regular(path, MOST_LIST_BYTES).decode().split("\n") if path else []
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         hint = "Write one image name per line, or leave it out for every n-th photograph."
         raise SceneError(f"evaluation.holdout_list: {path}: cannot be read ({reason})", hint) from error
-    return frozenset(line.strip() for line in lines if line.strip())
+    # a name may begin with a blank, and hold what else Unicode takes for the end of a line
+    return frozenset(one for line in lines for one in (line.removesuffix("\r"), line.strip()) if one)

@@ -59,6 +59,8 @@ class Patch:
     """It is the whole scene, trained coarsely to be drawn behind its patches."""
     held_out: tuple[str, ...] | None = None
     """As chosen where its source, partition or list lies: it was brought here without them; None: chosen here."""
+    by_name: bool = False
+    """Photographs are held out one by one, as its batch's records say; else all of a frame together."""
 
     @property
     def is_evened(self) -> bool:

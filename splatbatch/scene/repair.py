@@ -72,9 +72,9 @@ _OF_GEOMETRY = frozenset(
     }
 )  # fmt: skip
 BLOCKING = _OF_GEOMETRY | {
-    "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed",
+    "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed", "lens_mix",
 }  # fmt: skip
-"""Errors of an original that no change of sizes mends."""
+"""Errors of an original that no change of sizes mends. `lens_mix` among them: to other lenses another K seems right."""
 _OF_PICTURES = frozenset({"other_pictures", "displaced", "lens_mix"})
 """Errors of photographs: a copy that they do not fit is none, whether its original had them or not."""
 _NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
@@ -480,14 +480,15 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Plan]:
     if reasons:
         raise SceneError(
             "cannot be repaired honestly, nothing was written:\n  " + "\n  ".join(reasons),
-            "Mend these first, or leave the patch out with --patch.",
+            "Mend these first, or name the other patches alone: splatbatch verify-dims PATCH --fix HOW.",
         )
     return plans
 
 
 def _link_photographs(patch: Patch, aside: Path) -> None:
     """Let the copies find photographs and masks as the models do: beside one model, or beside all of them."""
-    is_own = patch.images.resolve().parent in patch.sparse.resolve().parents[:2]
+    # as they are named, not where links lead: images/ of a patch is looked for beside its copy
+    is_own = patch.images.absolute().parent in patch.sparse.absolute().parents[:2]
     place = aside / patch.name if is_own else aside
     beside = [patch.images.with_name(f"{patch.images.name}{end}") for end in ("", "_2", "_4", "_8")]
     for path in [*beside, *([patch.masks] if patch.masks else [])]:

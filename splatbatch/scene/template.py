@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.config import NO_OFFSET, Offset
+from splatbatch.config.yaml.source import quote
+from splatbatch.plain_text import one_line
 from splatbatch.scene.finder import Layout
 from splatbatch.scene.patches import spell
 
@@ -68,7 +69,7 @@ def config_for(found: Layout, base: Path, *, has_gpu: bool, kept: Kept | None = 
     """Return the YAML of a scene; `base` is the folder that it will lie in."""
     names = [patch.name for patch in found.patches]
     return TEMPLATE.format(
-        found=f"{len(names)} found: {spell(names)}" if len(names) > 1 else f"one scene: {names[0]}",
+        found=one_line(f"{len(names)} found: {spell(names)}" if len(names) > 1 else f"one scene: {names[0]}"),
         patches=_relative(found.root, base),
         images=f"  images: {_relative(found.images, base)}\n" if found.images else "",
         device=DEVICES[has_gpu],
@@ -80,7 +81,7 @@ def config_for(found: Layout, base: Path, *, has_gpu: bool, kept: Kept | None = 
 
 def _offset(kept: Kept) -> str:
     """Return the lines about where the scene lies; empty for one around its origin without a coordinate system."""
-    crs = f"  # coordinate system: {' '.join(kept.crs.split())[:_LONGEST_COMMENT]}\n" if kept.crs else ""
+    crs = f"  # coordinate system: {one_line(kept.crs)[:_LONGEST_COMMENT]}\n" if kept.crs else ""
     if kept.offset == NO_OFFSET:
         return crs
     numbers = ", ".join(f"{value:.15g}" for value in kept.offset)
@@ -90,9 +91,9 @@ def _offset(kept: Kept) -> str:
 def _holdout(kept: Kept) -> str:
     if not kept.holdout:
         return _HOLDOUT_EVERY
-    return f"  holdout_list: {json.dumps(kept.holdout)}  # the test and val photographs of the source"
+    return f"  holdout_list: {quote(kept.holdout)}  # the test and val photographs of the source"
 
 
 def _relative(path: Path, base: Path) -> str:
     """Return a path as the YAML writes it: quoted, so that a folder named 2024 or true stays a name."""
-    return json.dumps(os.path.relpath(path.resolve(), base), ensure_ascii=False)
+    return quote(os.path.relpath(path.resolve(), base))

@@ -1,21 +1,31 @@
-"""The gate in front of the whole batch: nothing starts while the disk or shared memory is short."""
+"""The gate in front of the whole batch: nothing starts, and what cannot be written waits, while room is short."""
 
 from __future__ import annotations
 
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from splatbatch.config import Limits
-from splatbatch.files import MIB, SHARED_MEMORY, free_mib, write_whole
+from splatbatch.errors import SplatbatchError
+from splatbatch.failures.retry import PASSING
+from splatbatch.files import MIB, SHARED_MEMORY, free_mib, is_out_of_space, write_whole
 from splatbatch.outcome import Diagnosis
+from splatbatch.plain_text import clock
+from splatbatch.reader import Patience, ToldToStop
 from splatbatch.store.events import Paused, Resumed
 from splatbatch.store.ledger import Ledger
+
+Written = TypeVar("Written")
 
 SHARED_MEMORY_MIB = 64
 """What data loaders need at the very least."""
 LOOK_S = 1.0
-PAUSE_S = 3600.0
-"""So long the patches that wait for room wait, then they are given up: whoever clears a disk at night has an hour."""
+DISK_FULL = "disk_full"
+PAUSE_S = PASSING[DISK_FULL].longest_s
+"""So long a batch waits for room, then what waits is given up: somebody who clears a disk at night has an hour."""
 PROBE_BYTES = 1 << 20
 
 
@@ -56,18 +66,18 @@ class DiskGuard:
     def diagnosis(self) -> Diagnosis:
         """Return why the patches that still wait are not trained."""
         advice = "Free space on the disk of output.folder, then run again."
-        return Diagnosis("disk_full", "fail", advice, (self.reason,), "start")
+        return Diagnosis(DISK_FULL, "fail", advice, (self.reason,), "start")
 
     def _note(self, now: float, reason: str) -> None:
         if reason and not self.reason:
             self._shut_at = now
-            self._ledger.write(Paused(reason))
+            self._ledger.write(Paused(f"{reason}; without room it stops after {clock(PAUSE_S)}"))
         elif self.reason and not reason:
             self._ledger.write(Resumed(round(now - self._shut_at, 1)))
         self.reason = reason
 
     def _what_is_short(self) -> str:
-        if self._failed_write and not self._trial_succeeds():
+        if self._failed_write and not takes_writes(self._folder):
             return self._failed_write
         self._failed_write = ""
         wanted = self._limits.free_disk_mib
@@ -76,14 +86,51 @@ class DiskGuard:
             return f"{free} MiB free on the disk of {self._folder}, wanted {wanted} (limits.free_disk_mib)"
         return _shared_memory_is_short() if wanted else ""
 
-    def _trial_succeeds(self) -> bool:
-        probe = self._folder / ".room"
+
+def takes_writes(folder: Path) -> bool:
+    """Return whether a trial write succeeds, which is how a quota is seen."""
+    probe = folder / ".room"
+    try:
+        write_whole(probe, lambda file: file.write(bytes(PROBE_BYTES)))
+        probe.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def when_there_is_room(write: Callable[[], Written], folder: Path, patience: Patience) -> Written:
+    """Return what a call returns that writes; on a full disk it is made again once there is room, for an hour at most.
+
+    Args:
+        write: may be made again, however far it came.
+        folder: on the disk that may be full.
+        patience: what is done meanwhile.
+
+    Raises:
+        ToldToStop: somebody wants us to stop meanwhile.
+        SplatbatchError, OSError: what the call raises, also where there is no room within the hour.
+    """
+    give_up_at = 0.0
+    while True:
         try:
-            write_whole(probe, lambda file: file.write(bytes(PROBE_BYTES)))
-            probe.unlink()
-        except OSError:
-            return False
-        return True
+            return write()
+        except (SplatbatchError, OSError) as error:
+            now = time.monotonic()
+            give_up_at = give_up_at or now + PAUSE_S
+            if not is_out_of_space(error) or now > give_up_at:
+                raise
+            _obey(patience)
+            patience.tell(f"paused until there is room on the disk of {folder} ({error})")
+        time.sleep(LOOK_S)
+        while not takes_writes(folder) and time.monotonic() <= give_up_at:
+            patience.beat()
+            _obey(patience)
+            time.sleep(LOOK_S)
+
+
+def _obey(patience: Patience) -> None:
+    if reason := patience.stop():
+        raise ToldToStop(reason)
 
 
 def _shared_memory_is_short() -> str:

@@ -13,7 +13,7 @@ from splatbatch.files import Record
 from splatbatch.identity import FileFacts
 from splatbatch.outcome import Exit, Made, Outcome, Trained, outcome_from_record, outcome_to_record
 from splatbatch.scheduler import judge
-from splatbatch.store import best, results
+from splatbatch.store import results, retention
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.events import AttemptEnded
 from splatbatch.store.folders import PatchFolder
@@ -89,7 +89,7 @@ def _failures_before(attempt: Attempt, home: PatchFolder) -> Iterator[Past]:
     for event in events(OutputFolder(home.path.parent.parent), AttemptEnded):
         if event.patch == attempt.patch and event.attempt in folders and event.diagnosis and event.outcome == "failed":
             settings = folders[event.attempt].read_settings().as_given()
-            yield Past(event.attempt, event.diagnosis.cause, event.diagnosis.advice, settings)
+            yield Past(event.attempt, event.diagnosis.cause, settings)
 
 
 def collected(record: Record) -> Collected:
@@ -112,20 +112,24 @@ def _take_in(ending: Ending, trained: Trained, facts: AttemptFacts) -> dict[str,
     new = results.keep(attempt, trained, facts)
     if not rules.counts():
         return {"accepted": False}
-    accepted = folder.read_result()
-    files = FileFacts()
-    if accepted and results.why_not_the_splat(folder, accepted, "content", files):
-        accepted = None
-    differ = best.other_files(accepted, new, rules.place, files if rules.place else None) if accepted else ()
-    choice = best.choose(new, accepted, best.Rules(attempt.is_retry, rules.keeps_better), differ)
-    before, follows = accepted.attempt if accepted else "", attempt.claim.follows
-    if choice.takes_new:
+    accepted, files, follows = folder.read_result(), FileFacts(), attempt.claim.follows
+    whole, _ = results.splats_in(folder, accepted, files, new.attempt)
+    choice = retention.decide(
+        whole,
+        accepted,
+        new,
+        is_retry=attempt.is_retry,
+        keeps_better=rules.keeps_better,
+        differ=partial(retention.other_files, place=rules.place, facts=files if rules.place else None),
+    )
+    takes_new = choice.product is new
+    if takes_new:
         if not results.accept(folder, attempt.folder, new, follows):
             return {"accepted": False, "choice": "another splat was accepted meanwhile"}
-        results.forget_superseded(folder, attempt.folder.path.name, before)
-    elif accepted:
-        results.pin(folder, accepted, attempt.depends_on, follows)
+        results.forget_superseded(folder, new.attempt, accepted.attempt if accepted else "")
+    elif choice.product:
+        results.pin(folder, choice.product, attempt.depends_on, follows)
     said = {"choice": choice.words} if choice.words else {}
     if (early := new.metrics.early_stopping) and (words := early.in_words()):
         said["ended_early"] = words
-    return {"accepted": choice.takes_new, **said}
+    return {"accepted": takes_new, **said}

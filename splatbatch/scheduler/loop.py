@@ -19,7 +19,7 @@ from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Traine
 from splatbatch.reader import Reading
 from splatbatch.scheduler import judge, wall
 from splatbatch.scheduler.cancel import Cancellations
-from splatbatch.scheduler.disk_guard import DiskGuard
+from splatbatch.scheduler.disk_guard import DISK_FULL, DiskGuard
 from splatbatch.scheduler.finalize import Collected, Ending, Rules, collect, collected, write_down
 from splatbatch.scheduler.launch import Launcher, Unfit
 from splatbatch.scheduler.pacer import Waiting
@@ -234,7 +234,7 @@ class Runner:
             self._ledger.write(Refused(running.task.name, unfit.reason, unfit.inputs))
             self._retries.leave([running.task])
         except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
-            if isinstance(error, OSError) and is_out_of_space(error):
+            if is_out_of_space(error):
                 self._launcher.discard(running)
             self._not_begun(running.task, error)
         leave(running)
@@ -242,7 +242,7 @@ class Runner:
 
     def _not_begun(self, task: Task, error: Exception) -> None:
         """Put a task back that a full disk does not let begin; any other error is its own."""
-        if isinstance(error, OSError) and is_out_of_space(error):
+        if is_out_of_space(error):
             self._queue.put_back(task)
             self._room.shut(self._clock.now(), str(error))
         else:
@@ -336,7 +336,7 @@ class Runner:
                 return False
             self._judge(running, one.end, collected(wall.value_of(found[0][1], wall.COLLECT)))
         except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
-            if not (isinstance(error, OSError) and is_out_of_space(error)):
+            if not is_out_of_space(error):
                 self._fail_at_the_door(running.task, error, wall.COLLECT)
                 return True
             self._room.shut(now, str(error))
@@ -358,7 +358,7 @@ class Runner:
             self._memory.note(running)
         self._standbys.judged(running, end)
         if isinstance(outcome, Failed):
-            if (cause := outcome.diagnosis.cause) == "disk_full":
+            if (cause := outcome.diagnosis.cause) == DISK_FULL:
                 self._room.shut(self._clock.now(), f"disk full at {task.name}")
             if cause == "cuda_oom" and running.num_company:
                 self._packer.ran_out_of_memory(1 + running.num_company)
@@ -392,7 +392,7 @@ class Runner:
     def _stop_all(self, reason: str) -> None:
         """End what runs, wait for its records, and write them down; a reader that hangs is not waited for."""
         self._waiting()
-        ask_to_end(self._executor, self._running)
+        ask_to_end(self._executor, self._running, reason)
         give_up_at = self._clock.now() + self._patience_s
         while self._running or self._collecting or self._standbys:
             if not self._running and not self._standbys:  # what is only read is waited for no longer than a training

@@ -178,22 +178,19 @@ class RetryHandling:
                 queue.put_last(task, self._clock.now() + wait_s)
                 self._ledger.write(Retried(name, round(wait_s, 1), ladder, changes, tuple(witnesses)))
             case retry.GiveUp(reason=reason):
-                key = self._key(task, attempt, reason)
+                key = self._key(task, attempt)
                 self._ledger.write(GaveUp(name, reason, tuple(witnesses), **key))
 
     def _why_stop(self) -> str:
         own = {key: one.failures for key, one in self._histories.items()}
         return retry.why_stop_batch({**self.claimer.failures(), **own})
 
-    def _key(self, task: Task, attempt: Attempt | None, reason: str) -> dict[str, Any]:
+    def _key(self, task: Task, attempt: Attempt | None) -> dict[str, Any]:
         """Return what must change before a task is tried again; nothing if another night may do."""
-        diagnosis = self._history(task).failures[-1].diagnosis
-        if attempt is None or task.kind is not TRAINING or not given_up.is_for_good(diagnosis, reason):
+        cause = self._history(task).failures[-1].diagnosis.cause
+        if attempt is None or task.kind is not TRAINING or cause in given_up.OF_MACHINE:
             return {}
-        return {
-            "key": given_up.key_of(task.asked.without_deadline.recipe, attempt.depends_on.files),
-            "cause": diagnosis.cause,
-        }
+        return {"key": given_up.key_of(task.asked, attempt.depends_on.files), "cause": cause}
 
     def _take_rung(self, task: Task, again: retry.Again, current: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
         """Change a task's settings, or the number of slots, as a rung says; return the task and what was changed.

@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from splatbatch.reader import Patience
 from splatbatch.scheduler.pacer import Pacer
 from splatbatch.scheduler.queue import Claimer, NobodyElse
+from splatbatch.store.events import Awaited
+from splatbatch.store.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -29,3 +32,11 @@ class Rounds:
     """Keeps the batch to its deadline; None: it has none."""
     audited: Mapping[str, str] = field(default_factory=dict)
     """State of the files of each task when they were audited."""
+
+    def patience(self, ledger: Ledger) -> Patience:
+        """Return what room is awaited with; the ledger hears of it."""
+
+        def tell(words: str) -> None:
+            ledger.write(Awaited(words))
+
+        return Patience(self.beat, self.stop, tell)

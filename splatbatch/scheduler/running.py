@@ -87,11 +87,11 @@ def leave(running: Running) -> None:
     running.preparing = None
 
 
-def ask_to_end(executor: Executor, attempts: Mapping[Key, Running]) -> None:
-    """Ask attempts to end."""
+def ask_to_end(executor: Executor, attempts: Mapping[Key, Running], reason: str = "") -> None:
+    """Ask attempts to end; the reason is what their records will say, instead of our signal's name."""
     for running in attempts.values():
         with contextlib.suppress(OSError):  # a full disk: the signal below says the same
-            running.attempt.folder.cancel.touch()
+            running.attempt.folder.cancel.write_text(reason, encoding="utf-8")
     executor.cancel(handles_of(attempts))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from splatbatch import config as configuration
@@ -19,6 +20,7 @@ from splatbatch.reader import Done, Patience, ToldToStop, answers
 from splatbatch.scene import footprint
 from splatbatch.scene.footprint import Extent, Footprint
 from splatbatch.scene.patches import Patch
+from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.loop import Runner
 from splatbatch.scheduler.pacer import pacer_of
 from splatbatch.scheduler.rounds import Rounds
@@ -46,7 +48,9 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
     check_place(batch, outlook)
     unwell = preflight(batch.config, recipes, expected)
     with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
-        write_text(batch.output.config, configuration.to_yaml(batch.config))
+        with contextlib.suppress(ToldToStop):  # the first round stops
+            text, patience = configuration.to_yaml(batch.config), rounds.patience(ledger)
+            when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, patience)
         slots = tuple(slot.name for slot in executor.slots())
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes), batch.noun))
         choice = batch.record(DEADLINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Mapping, Sequence
 
@@ -11,8 +12,10 @@ from splatbatch.errors import ConfigError, ExecutorError, OutputError, SceneErro
 from splatbatch.failures.causes import spelled
 from splatbatch.files import read_tail
 from splatbatch.machine.local import LocalExecutor
-from splatbatch.outcome import Diagnosis, Exited, Failed, Outcome, Stopped
+from splatbatch.outcome import Diagnosis, Exited, Failed, Made, Outcome, Stopped
 from splatbatch.plain_text import one_line
+from splatbatch.reader import ToldToStop
+from splatbatch.scheduler.disk_guard import DISK_FULL, when_there_is_room
 from splatbatch.scheduler.loop import Runner
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -82,8 +85,17 @@ def make_all(
     # the loop alone packs: an executor would start MPS first, which takes as long as two inspections
     packed = config.executor.model_copy(update={"patches_per_gpu": at_once})
     with contextlib.closing(_executor(config, tasks[0].kind)) as executor:
-        runner = Runner(config.model_copy(update={"limits": limits, "executor": packed}), executor, ledger)
-        outcomes = runner.run(tasks, rounds)
+        packing, outcomes = config.model_copy(update={"limits": limits, "executor": packed}), dict[str, Outcome]()
+
+        def make_left() -> None:
+            left = [task for task in tasks if not isinstance(outcomes.get(task.name), Made)]
+            outcomes.update(Runner(packing, executor, ledger).run(left, rounds))
+            ends = (one.diagnosis for one in outcomes.values() if isinstance(one, Failed))
+            if ledger is not UNWRITTEN and any(why.cause == DISK_FULL for why in ends):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output.path))
+
+        with contextlib.suppress(ToldToStop, OSError):  # the outcomes say so
+            when_there_is_room(make_left, output.path, rounds.patience(ledger))
     found = dict[str, AttemptFolder | SplatbatchError]()
     for task in tasks:
         made, begins = task.home(output).attempts(), f"{verb}: " if (verb := verbs[task.name]) else ""
@@ -99,7 +111,7 @@ def _came_of(
         case Failed(diagnosis=why):
             return _failure(begins, attempts[before:], why)
         case Stopped(reason=by):
-            return SplatbatchError(f"{begins}stopped ({by}); nothing was made", "Run it again.")
+            return SplatbatchError(f"{begins}stopped ({by})", "Run it again: what is whole by now stays.")
         case _:
             return attempts[-1]
 

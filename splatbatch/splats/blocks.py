@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splatbatch.files import open_regular
-from splatbatch.splats.ply import FloatArray, SplatHeader, property_names, read_header
+from splatbatch.splats.ply import FloatArray, SplatHeader, degree_of, names_at, read_header
 
 ROWS_AT_ONCE = 1 << 16
 SAMPLED_CHUNKS, SAMPLED_ROWS = 256, 256
@@ -86,8 +86,7 @@ def index_blocks(path: Path, most: int = MOST_PER_BLOCK) -> Blocks:
         OSError: it cannot be read.
     """
     header = read_header(path)
-    num_rest = sum(name.startswith("f_rest_") for name in header.properties)
-    columns = property_names(num_rest)
+    columns = names_at(degree_of(header))
     sample = _sample(path, header)
     depth = max(0, int(np.ceil(np.log2(max(1, header.num_gaussians) / most))))
     cuts = cut_in_halves(sample, depth)

@@ -107,7 +107,8 @@ def cut_to(target: Path, name: str, gaussians: ply.Gaussians, header: ply.SplatH
     left, offset = apply(cut, gaussians), header.offset
     if cut.in_source_frame:
         left, offset = in_source_frame(name, left, offset), NO_OFFSET
-    ply.write_splat(target, left, header.step, header.planned, (f"{EXPORTED} {name}", *ply.offset_comments(offset)))
+    said = (f"{EXPORTED} {name}", *ply.offset_comments(offset), *ply.mode_comments(header.antialiased))
+    ply.write_splat(target, left, header.step, header.planned, said)
 
 
 def in_source_frame(name: str, gaussians: ply.Gaussians, offset: Offset) -> ply.Gaussians:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, open_regular, write_whole
-from splatbatch.plain_text import counted, spell_place
+from splatbatch.plain_text import counted, spell_place, spell_some
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats import ply
@@ -236,15 +236,15 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, advance: A
         advance: hears how many Gaussians were read.
 
     Raises:
-        OutputError: a splat cannot be read, is not whole or sound, lies in another frame, has nothing in its region; or
-            the file cannot be written.
+        OutputError: a splat cannot be read, is not whole or sound, lies in another frame, has nothing in its region;
+            some are drawn antialiased and others not; or the file cannot be written.
     """
     headers = [header_of(part.source, offset) for part in parts]
-    degree = max(map(ply.degree_of, headers))
+    degree, mode = max(map(ply.degree_of, headers)), common_mode([part.source.name for part in parts], headers)
     found: list[Written] = []
 
     def write(file: BinaryIO) -> None:
-        file.write(_header(0, degree, offset, len(parts)))
+        file.write(_header(0, degree, offset, len(parts), mode))
         total = sum(header.num_gaussians for header in headers)
         for part, header in zip(parts, headers, strict=True):
             start = sum(one.num_gaussians for one in found)
@@ -252,7 +252,7 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, advance: A
             written = _write(part, header, degree, file, lambda done: advance(read + done, total))  # noqa: B023 - called at once
             found.append(replace(written, start=start))
         file.seek(0)
-        file.write(_header(sum(one.num_gaussians for one in found), degree, offset, len(parts)))
+        file.write(_header(sum(one.num_gaussians for one in found), degree, offset, len(parts), mode))
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -261,6 +261,22 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, advance: A
         hint = "Free space, or see to its permissions; what was there is there still."
         raise OutputError(f"{target}: cannot be written ({error.strerror or error})", hint) from error
     return Merged(tuple(found), degree)
+
+
+def common_mode(names: Sequence[str], headers: Sequence[ply.SplatHeader]) -> bool | None:
+    """Return whether splats are drawn antialiased; those whose files do not say so are taken to be as the others.
+
+    Raises:
+        OutputError: some are, and others are not.
+    """
+    named = list(zip(names, headers, strict=True))
+    with_it, without = ([name for name, header in named if header.antialiased is one] for one in (True, False))
+    if with_it and without:
+        said = f"{spell_some(with_it)} with training.antialiased: true, {spell_some(without)} with false"
+        fewer = with_it if len(with_it) < len(without) else without
+        hint = f"Set one for all in the YAML, then: splatbatch train {' '.join(fewer)}."
+        raise OutputError(f"splats that were trained differently cannot be drawn as one: {said}", hint)
+    return bool(with_it) if with_it or without else None
 
 
 def _write(part: Part, header: ply.SplatHeader, degree: int, file: BinaryIO, advance: Callable[[int], None]) -> Written:
@@ -295,10 +311,15 @@ def _write(part: Part, header: ply.SplatHeader, degree: int, file: BinaryIO, adv
     return Written(part.source.name, 0, num_left, header.num_gaussians, dict(removed), digest.hexdigest())
 
 
-def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int) -> bytes:
+def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int, mode: bool | None) -> bytes:
     """Return the header of a merged splat: of the same length whatever the number of Gaussians is."""
     filler = "-" * (MOST_DIGITS - len(str(num_gaussians)))
-    comments = (f"{MERGED} {counted(num_parts, 'part')}", *ply.offset_comments(offset), filler)
+    comments = (
+        f"{MERGED} {counted(num_parts, 'part')}",
+        *ply.offset_comments(offset),
+        *ply.mode_comments(mode),
+        filler,
+    )
     return ply.encode_header(num_gaussians, ply.names_at(degree), comments)
 
 

@@ -21,12 +21,13 @@ from splatbatch.files import open_regular, write_whole
 
 FloatArray = npt.NDArray[np.float32]
 MOST_HEADER_BYTES = 65536
-HIGHEST_DEGREE = 4
-"""Of spherical harmonics; beyond it no program writes any."""
+HIGHEST_DEGREE = 3
+"""Of spherical harmonics: what our renderers draw and other programs know."""
 CHANNELS = 3
 LARGEST_COORDINATE = 1e18
 """Of a Gaussian: beyond it a squared distance is infinite in float32, and nothing can be computed with the splat."""
 _OFFSET = re.compile(r"^comment splatbatch offset (\S+) (\S+) (\S+)$", re.MULTILINE)
+_MODE = re.compile(r"^comment (?:splatrendermode: (default|mip)|antialiased ([01]))\s*$", re.MULTILINE | re.IGNORECASE)
 _STEP = re.compile(r"^comment splatbatch step (\d+)(?: of (\d+), stopped early)?$", re.MULTILINE)
 
 
@@ -62,6 +63,8 @@ class SplatHeader:
     """The step it was to be trained to: more than `step` if its quality gained nothing any more."""
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """What was taken off the world's coordinates: add it to x, y and z for COLMAP's own."""
+    antialiased: bool | None = None
+    """Whether it was trained to be drawn antialiased (Mip-Splatting, Yu 2024); None where the writer does not say."""
 
     @property
     def file_bytes(self) -> int:
@@ -101,7 +104,8 @@ def degree_of(header: SplatHeader) -> int:
     """Return the degree of the harmonics that a splat has: whoever reads, checks, merges or publishes one asks here.
 
     Raises:
-        ValueError: properties that every splat has are missing, or the harmonics are those of no degree.
+        ValueError: properties that every splat has are missing; the harmonics are those of no degree, or of one that
+            is not drawn.
     """
     names = set(header.properties)
     if len(names) < len(header.properties):
@@ -110,10 +114,12 @@ def degree_of(header: SplatHeader) -> int:
     if missing := set(names_at(0)) - names:
         raise ValueError(f"property {min(missing)} is missing")
     rest = {name for name in names if name.startswith("f_rest_")}
-    for degree in range(HIGHEST_DEGREE + 1):
-        if rest == set(names_at(degree)) - set(names_at(0)):
-            return degree
-    raise ValueError(f"{len(rest)} properties f_rest are the harmonics of no degree from 0 to {HIGHEST_DEGREE}")
+    degree = header.sh_degree
+    if rest != set(names_at(degree)) - set(names_at(0)):
+        raise ValueError(f"{len(rest)} properties f_rest are the harmonics of no degree")
+    if degree > HIGHEST_DEGREE:
+        raise ValueError(f"harmonics of degree {degree} are not drawn here: train with degree {HIGHEST_DEGREE} at most")
+    return degree
 
 
 def write_splat(
@@ -188,6 +194,11 @@ def offset_comments(offset: Sequence[float]) -> tuple[str, ...]:
     return (f"splatbatch offset {' '.join(f'{value!r}' for value in offset)}",) if any(offset) else ()
 
 
+def mode_comments(antialiased: bool | None) -> tuple[str, ...]:
+    """Return the header's line that says how a splat is drawn, as Brush writes and splat-transform reads it."""
+    return () if antialiased is None else (f"SplatRenderMode: {'mip' if antialiased else 'default'}",)
+
+
 def read_header(path: Path) -> SplatHeader:
     """Read the header of a splat file.
 
@@ -207,7 +218,7 @@ def read_header(path: Path) -> SplatHeader:
     properties = [line for line in lines if line[:1] == ["property"]]
     if [line[1:2] for line in elements] != [["vertex"]] or any(line[1:2] != ["float"] for line in properties):
         raise ValueError("not a list of vertices with float properties")
-    step = _STEP.search(text)
+    step, modes = _STEP.search(text), _MODE.findall(text)
     return SplatHeader(
         num_gaussians=_count(elements[0]),
         properties=tuple(line[-1] for line in properties),
@@ -215,6 +226,7 @@ def read_header(path: Path) -> SplatHeader:
         step=int(step[1]) if step else None,
         planned=int(step[2] or step[1]) if step else None,
         offset=_offset(text),
+        antialiased="".join(modes[-1]).lower() in {"mip", "1"} if modes else None,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from splatbatch.files import PRIVATE, last_line, read_json, read_lines, write_json
+from splatbatch.files import PRIVATE, last_line, read_json, read_lines, write_object
 from splatbatch.store.records.attempt import (
     Claimed,
     ExitFacts,
@@ -151,7 +151,12 @@ class AttemptFolder:
         """Write its orders anew without values of environment variables: they are of this machine alone."""
         for path in (self.job, self.watch, self.go):
             if (record := read_json(path)) and record.get("env"):
-                write_json(path, record | {"env": {}}, PRIVATE)
+                write_object(path, record | {"env": {}}, PRIVATE)
+
+    def place_model(self, sparse: Path) -> None:
+        """Write into settings.json where the model lies on this machine, if it says where at all."""
+        if (record := read_json(self.settings)) and "sparse" in record:
+            write_object(self.settings, record | {"sparse": str(sparse)})
 
     def read_start(self) -> Start:
         """Return start.json; blank before the start, and for a moment after it."""
@@ -224,7 +229,11 @@ class AttemptFolder:
         return GpuSample.from_record(last_line(self.gpu_samples))
 
     def _read(self, path: Path, kind: type[Kind]) -> Kind | None:
-        return kind.read(path)
+        record = read_json(path)
+        if record is None:
+            return None
+        record.pop("format", None)  # whatever it is: the program that ran there may have written the file
+        return kind.from_record(record)
 
     def _read_lines(self, path: Path, kind: type[Kind]) -> Sequence[Kind]:
         return [kind.from_record(record) for record in read_lines(path)]

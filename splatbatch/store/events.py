@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Literal, cast
 
@@ -58,6 +59,13 @@ class Event(TypedRecord):
         return default is MISSING or getattr(self, name) != default
 
 
+RENAMED = {
+    r"\bsplatbatch logs ([^\s;,]+)": r"splatbatch explain \1 --log",
+    r"\bsplatbatch trainers\b": "splatbatch doctor --trainers",
+}
+"""What advice of 0.2.0 names, and what it is today."""
+
+
 def event_of(record: dict[str, Any]) -> Event | None:
     """Return the event of a line; None of a kind that nobody here knows."""
     kind = KINDS.get(text(record.get("event")))
@@ -69,6 +77,8 @@ def _diagnosis(value: object) -> Diagnosis | None:
     if not said:
         return None
     cause, advice, phase = (text(said.get(key)) for key in ("cause", "advice", "phase"))
+    for then, now in RENAMED.items():
+        advice = re.sub(then, now, advice)
     return Diagnosis(cause, cast("Action", text(said.get("action"))), advice, texts(said.get("evidence")), phase)
 
 
@@ -186,6 +196,9 @@ class Retried(Event, event="retry"):
     """Patches that show that the GPU is not to blame."""
 
 
+UNTIL = "given up until its settings, inputs, program or machine change"
+
+
 @dataclass(frozen=True)
 class GaveUp(Event, event="gave_up"):
     """A patch is not tried again."""
@@ -196,6 +209,10 @@ class GaveUp(Event, event="gave_up"):
     key: dict[str, Any] | None = None
     """What must change before it is worth another try; None: another night may do."""
     cause: str = ""
+
+    def in_words(self) -> str:
+        """Return for how long it is given up, and why."""
+        return f"{UNTIL if self.key else 'given up in this run, the next `train` tries it again'}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -216,10 +233,18 @@ class Accepted(Event, event="accepted"):
 
 @dataclass(frozen=True)
 class Restored(Event, event="restored"):
-    """A product that was gone came back from an attempt."""
+    """A product that was gone came back from an attempt, or another splat took its place."""
 
     patch: str
     attempt: str
+    instead_of: str = ""
+    """The attempt whose splat is damaged; empty: it is that of the same one."""
+
+    def in_words(self) -> str:
+        """Return what was done."""
+        if not self.instead_of:
+            return f"splat.ply restored from {self.attempt}"
+        return f"the splat of {self.instead_of} is damaged: {self.attempt}, the best of the others, takes its place"
 
 
 @dataclass(frozen=True)

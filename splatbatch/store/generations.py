@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from splatbatch.files import MOST_JSON_BYTES, Record, read_json, read_regular, write_json
+from splatbatch.files import MOST_JSON_BYTES, Record, read_json, read_regular, write_object
 
 
 def made_once(source: Path, target: Path) -> bool:
@@ -100,7 +100,7 @@ class Generations:
         """Say that nobody holds it any more; the file stays, for the highest number must never come again."""
         if self._mine:
             with contextlib.suppress(OSError):
-                write_json(self._mine, FREE)
+                write_object(self._mine, FREE)
             self._mine = None
 
     def _record(self, number: int) -> Record | None:
@@ -127,7 +127,7 @@ class Generations:
 def _made(path: Path, record: Record) -> bool:
     """Make a file that nobody else has made, its content in it from the first moment on where link(2) is to be had."""
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # containers may share host name and process number
-    write_json(aside, record)
+    write_object(aside, record)
     try:
         return made_once(aside, path)
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -69,6 +71,16 @@ class Ledger:
                 raise OutputError(f"{self._path}: cannot be written ({error.strerror})", UNWRITABLE_HINT) from error
             del self._unwritten[0]
         return True
+
+    def finish(self) -> None:
+        """Write what could not be written so far.
+
+        Raises:
+            OSError: the disk is full still.
+            OutputError: see `write`.
+        """
+        if not self.flush():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
 
 def lines(output: OutputFolder) -> Iterator[Record]:

@@ -54,7 +54,11 @@ class OutputLock:
         if locked is None and (other := self._generations.take(self._identity(), _lives)) is not None:
             os.close(self._descriptor)
             raise _held(self._path, other)
-        self.beat()
+        try:
+            self.beat()
+        except OSError:
+            os.close(self._descriptor)
+            raise
         return self
 
     def _lock_from_the_living(self) -> bool | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from splatbatch import __version__
-from splatbatch.files import Record, link_whole, sync_folder, write_json
+from splatbatch.files import MOST_FILES, Record, TooManyFiles, find_files, link_whole, sync_folder, write_json
 from splatbatch.identity import (
     FileFact,
     FileFacts,
@@ -193,11 +194,11 @@ def _is_known_for_damaged(folder: PatchFolder, result: Result, now: FileFact) ->
     return bool(found.sha256) and found.sha256 == result.sha256 and found.fact[:2] == now[:2]
 
 
-def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts) -> Verdict | None:
-    """Compare splat.ply with what result.json speaks of; None where an earlier version wrote down too little."""
+def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: Path | None = None) -> Verdict | None:
+    """Compare splat.ply, or another file of it, with what a manifest says; None where that says too little (0.1.0)."""
     if result.splat is None:
         return None
-    path = folder.splat_of(result)
+    path = path or folder.splat_of(result)
     if not _is_known_for_damaged(folder, result, facts.of(str(path))):
         verdict = compare(path, result.splat.fact, facts)
         known = facts.known(str(path)) if verdict == "same" and facts.reads else ""
@@ -260,8 +261,35 @@ def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:
     return ""
 
 
+def splats_in(
+    folder: PatchFolder, product: Result | None, facts: FileFacts, new: str = ""
+) -> tuple[list[Result], list[Result]]:
+    """Return the manifests of all splats of a patch that are there: of those that are whole, and of the others.
+
+    Args:
+        folder: of the patch.
+        product: its manifest.
+        facts: what is known of files.
+        new: the attempt that is left out, since its manifest was just written.
+    """
+    whole, damaged = dict[str, Result](), list[Result]()
+    for attempt in folder.attempts():
+        left = attempt.read_result() if attempt.path.name != new else None
+        if left is None or left.attempt != attempt.path.name or not attempt.splat.exists():
+            continue
+        if compare_splat(folder, left, facts, attempt.splat) == "same":
+            whole[left.attempt] = (
+                product if product and product.attempt == left.attempt and product.sha256 == left.sha256 else left
+            )
+        else:
+            damaged.append(left)
+    if product and not why_not_the_splat(folder, product, "content", facts):
+        whole[product.attempt] = product
+    return list(whole.values()), damaged
+
+
 def restore(folder: PatchFolder) -> str:
-    """Mend a product whose splat or manifest is gone or was replaced, from the attempt that made it.
+    """Mend a product whose splat or manifest is gone or was replaced: from its attempt, or else by the next best.
 
     Returns:
         The name of the attempt; empty if nothing had to be mended, or nothing fits.
@@ -281,24 +309,55 @@ def restore(folder: PatchFolder) -> str:
         if left.sha256 and sha256_of(attempt.splat) == left.sha256:
             put_up(folder, result or left)
             return attempt.path.name
-    return ""
+    best = retention.decide(splats_in(folder, result, FileFacts())[0], result).product
+    if best is None or sha256_of(folder.path / best.attempt / SPLAT) != best.sha256:
+        return ""
+    return best.attempt if accept(folder, AttemptFolder(folder.path / best.attempt), best) else ""
 
 
 def forget_superseded(folder: PatchFolder, *kept: str) -> None:
-    """Remove the splats of attempts that are not named: neither accepted, nor before, nor the latest, nor the best.
+    """Remove the splats of attempts that are not named and that `retention.decide` lets go.
 
     Nor one that may still become the next record, or that its worker has not judged yet, nor what is accepted by now:
     we may have slept since we were told.
     """
     newest = folder.newest_accepted()
     product = Result.read(folder.accepted(newest)) or Result()
-    spared = (*kept, product.attempt, retention.better_attempt(folder, product))
+    spared, left = {*kept, product.attempt}, list[AttemptFolder]()
     for attempt in folder.attempts():
         if attempt.path.name in spared or not attempt.splat.exists():
             continue
         follows = (attempt.read_job() or JobSpec()).claim.follows  # None of one by an earlier version
         if follows is None or (follows < newest and attempt.result.exists()):
-            retention.remove(retention.splat_files(attempt))
+            left.append(attempt)
+        else:
+            spared.add(attempt.path.name)
+    if not left:
+        return
+    whole, damaged = splats_in(folder, folder.read_result(), FileFacts())
+    found = retention.decide(whole, product, damaged=damaged, spared=spared).kept
+    for attempt in left:
+        if attempt.path.name not in found:
+            remove(names_of_splat(attempt))
+
+
+def names_of_splat(attempt: AttemptFolder) -> Iterator[Path]:
+    """Yield every name that an attempt has for its splat: a program of its own left it under another one."""
+    if not attempt.splat.exists():
+        return
+    number = attempt.splat.stat().st_ino
+    yield attempt.splat
+    with contextlib.suppress(OSError, TooManyFiles):
+        yield from [path for path in find_files(attempt.output, ["**/*"], MOST_FILES) if path.stat().st_ino == number]
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove files and folders; what is gone already is no error."""
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def batch_name(output: OutputFolder) -> str:

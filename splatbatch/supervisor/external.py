@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from splatbatch.files import MOST_FILES, Record, TooManyFiles, append_line, find_files, open_regular
 from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
-from splatbatch.store.records.attempt import Finish, Progress, Watch
+from splatbatch.store.records.attempt import RECORDS_PER_RUN, Finish, Progress, Watch
 from splatbatch.supervisor.job import Job
 from splatbatch.supervisor.log import BoundedLog
 
 if TYPE_CHECKING:
+    from splatbatch.store.attempt_folder import AttemptFolder
     from splatbatch.store.records.attempt import Progress
 
 INTERVAL_S = 1.0
@@ -28,6 +29,7 @@ MOST_BYTES = 1 << 15
 """What is read of a second's talk: its end."""
 LINE_CHARS = 1000
 WHOLE = ("step", "num_gaussians")
+NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 OF_EVERY_STEP = {"step", "loss", "num_gaussians"}
 _LINE_ENDS = re.compile(r"[\r\n]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -55,6 +57,8 @@ class LogProgress:
         self._step = 0
         self.steps = self._steps_told = StepsHeard()
         self._news: Record = {}
+        self._next_of_curve = max_steps / RECORDS_PER_RUN
+        self._is_finite = True
         self._written_at = float("-inf")
 
     def hear(self, data: bytes) -> None:
@@ -92,15 +96,24 @@ class LogProgress:
         if not lines or not self._patterns:
             return
         text = _COLOURS.sub("", lines.decode("utf-8", errors="replace"))
-        found: Record = {}
+        found, curve = Record(), list[Record]()
         try:
             with time_limit():
                 for line in _LINE_ENDS.split(text):
                     found |= self._figures_of(line[:LINE_CHARS])
+                    if "loss" in found and found.get("step", 0) >= self._next_of_curve:
+                        self._next_of_curve = found["step"] + self._max_steps / RECORDS_PER_RUN
+                        curve.append(found)
+                        found = {}
         except TooSlow:
             self._patterns = {}
             self.steps = self.steps.without_knowing_more()
             self._write(phase="train", warning="progress: a regular expression took too long and was given up")
+        for one in curve[:-1]:  # when each was said is not known: they would make a pace of no time
+            self._write(phase="train", t=None, seconds=None, **one)
+        if curve:
+            self._news |= curve[-1]
+            self._tell()
         self._news |= found
 
     def _tell(self) -> None:
@@ -110,10 +123,13 @@ class LogProgress:
             self._news = {}
 
     def _figures_of(self, line: str) -> Record:
-        matches = ((name, list(pattern.finditer(line))[-1:]) for name, pattern in self._patterns.items())
-        figures = {name: _number(match[0][1], whole=name in WHOLE) for name, match in matches if match}
+        matches = {name: list(pattern.finditer(line))[-1:] for name, pattern in self._patterns.items()}
+        figures: Record = {name: _number(match[0][1], whole=name in WHOLE) for name, match in matches.items() if match}
         if (step := figures.get("step")) is not None:
             self.steps = self.steps.then(int(step))
+        if self._is_finite and (told := matches.get("loss")) and NOT_FINITE.fullmatch(told[0][1] or ""):
+            self._is_finite = False
+            figures["health"] = f"nan_loss: loss {told[0][1]} at step {self.steps.highest}"
         return {name: value for name, value in figures.items() if value is not None}
 
     def _write(self, **figures: object) -> None:
@@ -206,24 +222,24 @@ def time_limit(seconds: float = BUDGET_S) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def what_follows(job: Job, end: Exit) -> Job | None:
+def what_follows(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
     """Return the job of the second command, or None if there is none or nothing for it to work on."""
     watch = job.watch
     if watch is None or watch.then is None or isinstance(end, Cancelled | NotStarted):
         return None
-    artifacts = Artifacts.of(watch.finish)
+    artifacts = Artifacts.of(folder, watch.finish)
     try:
         return job.then(watch, watch.then) if artifacts and artifacts.all_there() else None
     except (TooSlow, TooManyFiles):  # the parent says so when it looks for the splat
         return None
 
 
-def what_measures(job: Job, end: Exit) -> Job | None:
+def what_measures(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
     """Return the job that measures the splat that the program has left; None where nobody does, or there is none."""
     watch = job.watch
     if watch is None or not watch.measure or isinstance(end, Cancelled | NotStarted):
         return None
-    artifacts = Artifacts.of(watch.final())
+    artifacts = Artifacts.of(folder, watch.final())
     try:
         product = artifacts.newest() if artifacts and artifacts.all_there() else None
     except (TooSlow, TooManyFiles):  # the parent says so when it looks for the splat
@@ -234,17 +250,17 @@ def what_measures(job: Job, end: Exit) -> Job | None:
 class ExternalWatch:
     """Reads progress from the log, and notices a program that is done but does not end."""
 
-    def __init__(self, progress: Path, watch: Watch | None) -> None:
+    def __init__(self, folder: AttemptFolder, watch: Watch | None) -> None:
         self._progress: LogProgress | None = None
         self._finish: FinishWatch | None = None
         self._max_steps = watch.max_steps if watch else 0
         if watch is None:
             return
-        self._progress = LogProgress(progress, watch.progress, watch.max_steps)
+        self._progress = LogProgress(folder.progress, watch.progress, watch.max_steps)
         with suppress(OSError):
             self._progress.enter(watch.phase)
         finish = watch.finish
-        awaited = Artifacts.of(replace(finish, files=(*finish.files, *finish.awaited)))
+        awaited = Artifacts.of(folder, replace(finish, files=(*finish.files, *finish.awaited)))
         if awaited and watch.finished_after_s > 0:
             self._finish = FinishWatch(awaited, watch.finished_after_s)
 
@@ -306,11 +322,11 @@ class Artifacts:
     """Globs of further files; those from an earlier step do not count."""
 
     @staticmethod
-    def of(finish: Finish) -> Artifacts | None:
-        """Return what watch.json says should be left; None if it does not say where and from which step."""
-        if not finish.folder or finish.last_step is None:
+    def of(folder: AttemptFolder, finish: Finish) -> Artifacts | None:
+        """Return what watch.json says should be left in an attempt; None if it does not say from which step."""
+        if finish.last_step is None:
             return None
-        return Artifacts(Path(finish.folder), finish.products, finish.step, finish.last_step, finish.files)
+        return Artifacts(folder.output, finish.products, finish.step, finish.last_step, finish.files)
 
     def newest(self) -> Product | None:
         """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file.

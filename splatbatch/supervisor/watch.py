@@ -38,7 +38,7 @@ LONGEST_STALL_LOOK_S = 10.0
 TICK_S = 0.05
 PIPE_BYTES = 1 << 20  # pipe(7): what anybody may ask for
 UNKILLABLE_S = 60.0  # what outlives its SIGKILL for so long hangs in a driver: its end is told without it
-TELL_S = 60.0  # how long a full disk may keep the end from being written down
+TELL_S = 3600.0  # how long a full disk may keep the end from being written down: as long as a batch waits for room
 IDLE_SHARE = 0.01
 """Who uses less than this share of one CPU does nothing: an idle viewer wakes up now and then."""
 
@@ -102,10 +102,10 @@ def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopRequest) -> None:
 def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor, spare: Spare | None) -> Exit:
     """Run the command, then the one that makes a splat of what it left, if it left all it should; then measure that."""
     end = _run(folder, job, stop, host, spare)
-    then = external.what_follows(job, end)
+    then = external.what_follows(folder, job, end)
     after = _run(folder, then, stop, host) if then else Exited(0)
     end = end if after == Exited(0) else after
-    if measuring := external.what_measures(job, end):
+    if measuring := external.what_measures(folder, job, end):
         _run(folder, measuring, stop, host)  # how this ends says nothing of the splat
     return end
 
@@ -132,7 +132,7 @@ def _start(
     me = os.getpid()
     argv = job.spec.argv
     env = {**os.environ, **job.spec.env, processes.MARKER: job.spec.key or str(folder.path)}
-    cwd = (job.watch and job.watch.cwd) or folder.path
+    cwd = folder.path / ((job.watch and job.watch.cwd) or "")
     if spare and spare.begin(argv, env, Path(cwd), output, job.group):
         return spare
     if spare:
@@ -178,7 +178,7 @@ class _Watch:
     def __post_init__(self) -> None:
         self.limits = self.job.spec.limits
         self.stall = Watchdog(self.folder.progress, self.process.pid)
-        self.external = external.ExternalWatch(self.folder.progress, self.job.watch)
+        self.external = external.ExternalWatch(self.folder, self.job.watch)
         self.secrets = Secrets(self.job.watch)
         self.timers = self._timers()
 
@@ -233,10 +233,11 @@ class _Watch:
             processes.end_orphans(self.process.pid)
 
     def _reason_to_end(self, age_s: float) -> Exit | None:
-        if self.stop.by:
-            return Cancelled(self.stop.by)
-        if self.folder.cancel.exists():
-            return Cancelled("cancel file")
+        if self.stop.by or self.folder.cancel.exists():
+            why = self.stop.by or "cancel file"
+            with suppress(OSError):
+                why = self.folder.cancel.read_text(encoding="utf-8", errors="replace") or why
+            return Cancelled(why)
         if self.job.spec.standby:
             return None
         wall_s, stall_s = self.limits.wall_s, self.limits.stall_s

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
@@ -28,7 +28,7 @@ from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.settled.every import NOT_SETTLED, Records, known_now, known_records, under_records
 from splatbatch.tasks.settled.holdout import HOLDOUT
 from splatbatch.tasks.settled.settled import Settled
-from splatbatch.tasks.task import Task, only, patches_of, select, tasks_of, under
+from splatbatch.tasks.task import Names, Task, listed, only, patches_of, select, tasks_of, under
 from splatbatch.terminal import Advance, unheard
 
 if TYPE_CHECKING:
@@ -166,13 +166,18 @@ class Batch:
         self, rules: TrainerRules, tasks: Sequence[Task], *, deep: bool = False, advance: Advance = unheard
     ) -> Audit:
         from splatbatch.scene.audit.audit import Extent, audit_patches
+        from splatbatch.scene.audit.findings import Sink
+        from splatbatch.tasks.settled.frame import REMEDY, far_apart, spans_of
 
         cache = self.output.audit_cache if self.output.path.is_dir() else None
         evaluations = {task.patch.name: task.asked.recipe.evaluation for task in tasks}
         extent = Extent(cache=cache, evaluations=evaluations)
         if deep:
             extent = replace(extent, groups=None)
-        return audit_patches(patches_of(tasks), self.config.scene.source, rules, extent, advance)
+        audit = audit_patches(patches_of(tasks), self.config.scene.source, rules, extent, advance)
+        apart = far_apart(self, spans_of([audit])).items()
+        found = [Sink(name, rules).note("far_apart", "points", told, REMEDY) for name, told in apart]
+        return replace(audit, findings=(*audit.findings, *found))
 
     def record(self, thing: Settled[Kind]) -> Kind | None:
         """Return what is settled of something; None as long as nothing is."""
@@ -224,22 +229,49 @@ class FolderNamed(ConfigError):
     """A folder was named in place of a patch; `own` is where its YAML lies, or would."""
 
     def __init__(self, folder: Path, own: Path, hint: str) -> None:
-        super().__init__(f"{folder}: a folder, not the name of a patch", hint)
+        what = "a folder, not the name of a patch" if own.is_file() else f"a folder without {own.name}"
+        super().__init__(f"{folder}: {what}", hint)
         self.folder, self.own = folder, own
+
+
+def named_batch(path: Path | str | None, names: Names) -> tuple[Path | None, tuple[str, ...]]:
+    """Return the YAML and the patches that a user names; the YAML is None where the usual one is meant.
+
+    A folder, its YAML or its output folder that stands first names the batch. A patch of the usual batch goes first.
+
+    Raises:
+        FolderNamed: a folder without a YAML is named.
+        ConfigError: a name is no text.
+    """
+    path, names = Path(path) if path else None, listed(names)
+    first = Path(names[0]) if names else None
+    if path or first is None or not ((own := configuration.config_in(first)) or is_folder(first)):
+        return path, names
+    if configuration.has_config(None):
+        with contextlib.suppress(SplatbatchError):  # of a batch that is not meant
+            every = _opened(None, (), {}, ()).every
+            if not _unknown(every, [_of_folder(names[0], patches_of(every))]):
+                return None, names
+    if own is None:
+        told = _folder_named(first)
+        if not told.own.is_file():
+            raise told
+        own = told.own
+    return own, names[1:]
 
 
 def open_batch(
     path: Path | str | None = None,
-    names: Sequence[str] = (),
+    names: Names = (),
     changes: Mapping[str, Any] | None = None,
-    conditions: Sequence[str] = (),
+    conditions: Names = (),
 ) -> Batch:
     """Load the config, find its tasks and see that everything it says of them holds.
 
     Args:
-        path: of the YAML; None for the usual one.
-        names: of the patches that are meant, with or without a variant of the sweep; none for all. A folder that
-            stands first stands for the YAML in it.
+        path: of the YAML, or its folder; None for the usual one.
+        names: of the patches that are meant, with or without a variant of the sweep; none for all, a text for one.
+            What stands first may name the batch: see `named_batch`.
         changes: settings that differ from the YAML.
         conditions: of the patches that are meant, as "variant=base".
 
@@ -248,19 +280,17 @@ def open_batch(
         SceneError: there are no patches.
         FolderNamed: a folder without a YAML is named.
     """
+    chosen, patches = named_batch(path, names)
+    return _opened(chosen, patches, changes or {}, listed(conditions))
+
+
+def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, Any], conditions: Sequence[str]) -> Batch:
     try:
-        return _opened(path, names, changes, conditions)
-    except FolderNamed as named:
-        if path is not None or Path(names[0]) != named.folder or not named.own.is_file():
-            raise
-        return _opened(named.own, names[1:], changes, conditions)
-
-
-def _opened(
-    path: Path | str | None, names: Sequence[str], changes: Mapping[str, Any] | None, conditions: Sequence[str]
-) -> Batch:
-    with _or_a_folder(names, "there is no folder of that name"):
         file = configuration.find_config(path)
+    except ConfigError as error:
+        if path or not names:
+            raise
+        raise ConfigError(f"{error.message}; {names[0]}: there is no folder of that name", error.hint) from error
     config = configuration.load(file)
     try:
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
@@ -275,10 +305,10 @@ def _opened(
             raise ConfigError(message, configuration.nearest(name, known))
     records = known_records(config, output)
     every = under_records(without_idle(tasks_of(config, patches)), records)
-    with _or_a_folder(name for name in names if name not in known):
-        named = select(every, names)
-    chosen = under(changes or {}, only(named, conditions))
-    batch = Batch(config, chosen, dict(changes or {}), file, every, records)
+    if folder := next((Path(name) for name in _unknown(every, names) if is_folder(Path(name))), None):
+        raise _folder_named(folder)
+    chosen = under(changes, only(select(every, names), conditions))
+    batch = Batch(config, chosen, dict(changes), file, every, records)
     batch.recipes()  # for its errors
     _see_read(batch)
     if config.failures:
@@ -286,6 +316,12 @@ def _opened(
 
         own(config.failures)  # for its errors
     return batch
+
+
+def _unknown(tasks: Iterable[Task], names: Sequence[str]) -> list[str]:
+    """Return the names that are neither those of tasks nor of their patches."""
+    known = {name for task in tasks for name in (task.name, task.patch.name)}
+    return [name for name in names if name not in known]
 
 
 def _see_read(batch: Batch) -> None:
@@ -312,27 +348,6 @@ def _of_folder(name: str, patches: Sequence[Patch]) -> str:
     home = folder.resolve()
     mine = (one.name for one in patches if one.name == home.name and one.sparse.resolve().is_relative_to(home))
     return next(mine, name)
-
-
-@contextlib.contextmanager
-def _or_a_folder(names: Iterable[str], if_none: str = "") -> Iterator[None]:
-    """Say of a folder that was named where patches are that it is one, and what to do with it.
-
-    `if_none` is what is said of the first name where no folder was named.
-
-    Raises:
-        FolderNamed: one is.
-        ConfigError: there is no configuration, or no such patch.
-    """
-    try:
-        yield
-    except ConfigError as error:
-        folder = next((Path(name) for name in names if is_folder(Path(name))), None)
-        if folder is None and if_none and (first := next(iter(names), "")):
-            raise ConfigError(f"{error.message}; {first}: {if_none}", error.hint) from error
-        if folder is None:
-            raise
-        raise _folder_named(folder) from error
 
 
 def _folder_named(folder: Path) -> FolderNamed:

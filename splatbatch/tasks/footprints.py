@@ -46,6 +46,7 @@ def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = meas
             if sparse not in extents:  # variants of a sweep share it
                 extents[sparse] = measure(task.patch)
             extent = _as_trained(task, extents[sparse], num_behind)
+            recipe = recipe.settled(extents[sparse].num_points)
             found[task.name] = estimate(recipe.on("cpu") if is_cpu else recipe, extent, card_mib)
     return found
 
@@ -56,7 +57,8 @@ def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
         if task.patch.is_whole:
             with contextlib.suppress(SceneError):
                 recipe, whole = task.asked.recipe, measure(task.patch)
-                return expected_gaussians(recipe, thinned(whole, recipe.training.cap(whole.num_points)).num_points)
+                cap = recipe.training.cap(whole.num_points)
+                return expected_gaussians(recipe.settled(whole.num_points), thinned(whole, cap).num_points)
     folder = next((task.patch.behind for task in tasks if task.patch.behind), None)
     result = PatchFolder(folder).read_result() if folder else None
     return (result.num_gaussians if result else 0) or 0

@@ -1,45 +1,41 @@
-"""Patches that have failed for good: left alone until settings, inputs, trainer, version of ours or machine change.
+"""Patches that are given up: left alone until their settings, inputs, program or machine change.
 
-What lies in the machine (driver, disk, a dependency), and what was lost with it, is tried once more by each `train`.
+What lies in the machine (driver, disk, a dependency), and what was lost with it, ends a run alone: each `train` tries
+it once more, since nothing tells when it is mended.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
-from splatbatch.failures.retry import ENVIRONMENT, POLICIES
+from splatbatch.failures.retry import ENVIRONMENT, PASSING, POLICIES
 from splatbatch.files import Record
 from splatbatch.identity import FileFact, file_fact, short_hash
-from splatbatch.outcome import Diagnosis
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import state_of
+from splatbatch.tasks.task import Setup
 
 OF_PATCH_OR_SETTINGS = frozenset({"bad_config"})
 """Causes that stop a batch when two patches have them, and yet lie in the settings of a patch."""
 OF_MACHINE = (
     ENVIRONMENT
     | POLICIES.keys()
-    | {"shm_bus_error", "dataloader_worker_killed", "process_limit", "port_in_use", "fd_limit"}
-    | {"jit_lock_stale", "corrupt_cache", "program_bug", "native_abort"}
+    | PASSING.keys()
+    | {"shm_bus_error", "dataloader_worker_killed", "port_in_use", "fd_limit"}
+    | {"jit_lock_stale", "corrupt_cache"}
 ) - OF_PATCH_OR_SETTINGS
 """Causes outside the patch and its settings: tomorrow they may be gone."""
 
 
-def is_for_good(diagnosis: Diagnosis, reason: str) -> bool:
-    """Return whether what a patch was given up for would happen again: it lies in the patch or in its settings.
-
-    A mere limit on attempts proves nothing.
-    """
-    return diagnosis.cause not in OF_MACHINE and "retry.max_attempts" not in reason
-
-
-def key_of(recipe: Recipe, files: Mapping[str, FileFact]) -> Record:
-    """Return what must change before the patch is worth another try; recipe with the changes it was trained under."""
+def key_of(setup: Setup, files: Mapping[str, FileFact]) -> Record:
+    """Return what must change before the patch is worth another try; setup with the changes it was trained under."""
+    recipe = setup.without_deadline.recipe
     return {
-        "settings": recipe_hash(recipe),
+        "settings": f"{recipe_hash(recipe)} {setup.config.retry.max_attempts}",
         "inputs": state_of(files),
         "trainer": _trainer(recipe),
         "machine": machine(),
@@ -56,8 +52,9 @@ def machine() -> str:
 
 
 def _trainer(recipe: Recipe) -> str:
-    """Return which program trains, so that a new build of it is another one."""
+    """Return which program trains, so that a new build of it, or of a script that it runs, is another one."""
     if recipe.program is None:
         return recipe.training.trainer
-    path = shutil.which(recipe.program.command[0]) or recipe.program.command[0]
-    return f"{path} {short_hash(repr(file_fact(path)[:2]))}"
+    first, *others = recipe.program.command
+    paths = [shutil.which(first) or first, *(word for word in others if Path(word).is_file())]
+    return f"{paths[0]} {short_hash(repr([file_fact(path)[:2] for path in paths]))}"

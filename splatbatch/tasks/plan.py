@@ -73,7 +73,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class GivenUp:
-    """Training it as it is has failed for good: it is left alone until its settings, inputs or machine change."""
+    """It has failed for good: it is left alone until its settings, inputs, program or machine change."""
 
     patch: str
     reason: str

@@ -338,7 +338,7 @@ class Standing:
             return found.given_up if event.t == found.given_up_at else event.reason
         if self._given_up_now.get(name, (None, ""))[0] is not event:
             task = self._tasks[name]
-            is_same = event.key == given_up.key_of(task.today.without_deadline.recipe, self._inputs(task).files)
+            is_same = event.key == given_up.key_of(task.today, self._inputs(task).files)
             self._given_up_now[name] = (event, event.reason if is_same else "")
         return self._given_up_now[name][1]
 

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from splatbatch.errors import LaterFormatError
 from splatbatch.failures.causes import spelled
 from splatbatch.machine.orphans import has_died
 from splatbatch.reader import fault_of
 from splatbatch.scene.patches import natural_key, spell
 from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.store.endings import Endings
-from splatbatch.store.events import AttemptEnded, Noun, Refused
+from splatbatch.store.events import UNTIL, AttemptEnded, Noun, Refused
 from splatbatch.store.folders import latest_number, never_went
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.obstacles import INTERNAL_FAULT
 from splatbatch.store.records.attempt import JobSpec, Progress
 from splatbatch.store.records.result import Result
+from splatbatch.store.retention import ACCEPT
 from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide
 from splatbatch.tasks.product import Missing
 from splatbatch.tasks.tally import WORDS, tally
@@ -34,7 +36,7 @@ MADE: tuple[State, ...] = ("trained", "done")
 """What the tasks are for is there and fresh: the splat of a patch, the product of a stage."""
 MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", *MADE)
 WITH_SPLAT = ("trained", "stale")
-INSIST = " (Given up until its settings, inputs or machine change; `splatbatch retry {patch}` insists.)"
+INSIST = f" (It is {UNTIL}; `splatbatch retry {{patch}}` insists.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class PatchStatus:
     steps_per_s: float | None = None
     eta_s: float | None = None
     given_up: bool = False
-    """It failed for good: `train` leaves it alone until its settings, inputs or machine change."""
+    """It failed for good: `train` leaves it alone until its settings, inputs, program or machine change."""
     unverified: bool = False
     """An earlier version accepted the splat, and wrote down no hashes to check it against."""
     gpu_used_mib: int | None = None
@@ -134,6 +136,8 @@ def _walled(name: str, look: Callable[[], PatchStatus]) -> PatchStatus:
     """Return how a patch stands; whatever goes wrong over its files is a failure of it, and the others are shown."""
     try:
         return look()
+    except LaterFormatError:
+        raise  # no patch can be told from the others by what cannot be understood
     except Exception as error:  # noqa: BLE001 - its files may be whatever they are
         return PatchStatus(name, "failed", cause=INTERNAL_FAULT, advice=fault_of(error).words)
 
@@ -199,7 +203,8 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
     condition, ended = standing.condition(name), None if endings.went_well(name) else endings.last(name)
     match decide(name, condition, standing.refusal(name)):
         case Skip():
-            warnings = _of_a_later_failure(ended, condition.result or Result())
+            result = condition.result or Result()
+            warnings = _of_a_later_failure(ended, result) + _of_a_choice(endings.last(name), result)
             warnings += (f"{UNCOMPARED}: `splatbatch plan` compares them",) if condition.uncompared else ()
             state: State = "trained" if standing.noun(name) == "patch" else "done"
             return PatchStatus(name, state, unverified=condition.unverified, warnings=warnings)
@@ -222,6 +227,13 @@ def _of_a_later_failure(ended: AttemptEnded | Refused | None, result: Result) ->
         return ()
     why = f": {spelled(ended.cause)}" if ended.cause else ""
     return (f"attempt {ended.attempt or 0} {ended.outcome}{why}; the splat of {result.attempt} is kept",)
+
+
+def _of_a_choice(ended: AttemptEnded | Refused | None, result: Result) -> tuple[str, ...]:
+    """Say which other splat somebody may want to accept, until that is done."""
+    if not isinstance(ended, AttemptEnded) or ACCEPT not in ended.choice:
+        return ()
+    return () if f"--attempt {result.number}`" in ended.choice else (f"attempt {ended.attempt or 0}: {ended.choice}",)
 
 
 def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:

@@ -335,6 +335,24 @@ def of_patches(tasks: Iterable[Task]) -> tuple[Task, ...]:
     return tuple(task for task in tasks if not task.patch.is_whole)
 
 
+Names = str | Iterable[str]
+"""What functions of the Python API take as names: several, or a text for one."""
+
+
+def listed(names: Names) -> tuple[str, ...]:
+    """Return names as a tuple; a text is one name.
+
+    Raises:
+        ConfigError: they are no names.
+    """
+    if isinstance(names, str):
+        return (names,)
+    found = tuple(names) if isinstance(names, Iterable) else (names,)
+    if wrong := [one for one in found if not isinstance(one, str)]:
+        raise ConfigError(f"{wrong[0]!r}: should be a text, or a list of texts", 'As "p0", or ["p0", "p1"].')
+    return found
+
+
 def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:
     """Return the tasks that were named on the command line, by their own name or by their patch's; without one all.
 

@@ -10,9 +10,14 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.inputs import differences, inputs_of, places
 
 
-def restore(batch: Batch, name: str) -> str:
-    """Bring back an accepted product that is gone or was replaced; return the attempt that made it, or nothing."""
-    return results.restore(batch.output.patch(name))
+def restore(batch: Batch, name: str) -> tuple[str, str]:
+    """Bring back an accepted product that is gone or was replaced; return its attempt and, if another, that of before.
+
+    Both are empty where nothing was to be done, or nothing fits.
+    """
+    folder = batch.output.patch(name)
+    before, found = (folder.read_result() or Result()).attempt, results.restore(folder)
+    return found, before if found and found != before else ""
 
 
 def refresh(batch: Batch, name: str) -> None:

@@ -15,6 +15,7 @@ from splatbatch.outcome import Rejected, Splat
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.splats import check_splat
+from splatbatch.store import retention
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.colors import as_photographed
@@ -22,8 +23,6 @@ from splatbatch.store.records.metrics import EarlierSplat, Metrics, TrainingSett
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 """What gsplat's rasteriser takes."""
-UNDISTORTED_MODELS = frozenset({"SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
-"""What our loader undistorts; others must be undistorted first."""
 
 
 class BuiltinTrainer:
@@ -37,15 +36,19 @@ class BuiltinTrainer:
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Write settings.json and return the command of the training process."""
         settings = settings_for(self._recipe, patch, folder.task)
-        resume, earlier = self._checkpoint_before(folder), earlier_splat(PatchFolder(folder.path.parent))
-        settings = dataclasses.replace(settings, resume=resume, earlier=earlier)
+        resume = self._checkpoint_before(folder, settings.holdout)
+        settings = dataclasses.replace(settings, resume=resume, earlier=earlier_splat(PatchFolder(folder.path.parent)))
         write_json(folder.settings, settings.to_record())
         return (sys.executable, "-m", "splatbatch.training", str(folder.path))
 
-    def _checkpoint_before(self, folder: AttemptFolder) -> str | None:
-        """Return the checkpoint of the latest earlier attempt with the same settings; the child checks the rest."""
+    def _checkpoint_before(self, folder: AttemptFolder, holdout: tuple[str, ...]) -> str | None:
+        """Return the checkpoint of the latest earlier attempt with the same settings; the child checks the rest.
+
+        One that was trained on what is held out by now is none.
+        """
         for earlier in sorted(folder.earlier(), key=lambda attempt: -attempt.number):
-            if earlier.checkpoint.exists() and _decisive(earlier) == self._recipe.decisive():
+            is_same = _decisive(earlier) == self._recipe.decisive() and earlier.read_settings().holdout == holdout
+            if earlier.checkpoint.exists() and is_same:
                 return str(earlier.checkpoint)
         return None
 
@@ -63,7 +66,7 @@ def earlier_splat(folder: PatchFolder) -> EarlierSplat:
     if result is None or not result.sha256:
         return EarlierSplat()
     metrics, resolution = result.metrics, result.metrics.resolution
-    largest = resolution.largest if resolution else None
+    largest = resolution.largest if resolution and retention.is_measured(result) else None
     return EarlierSplat(str(folder.splat_of(result)), result.sha256, metrics.covered.hash, largest)
 
 

@@ -22,11 +22,13 @@ from splatbatch.scene.colors.evened import write_evened
 from splatbatch.scene.frame import write_shifted
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
-from splatbatch.splats import check_splat
+from splatbatch.splats import check_splat, health
+from splatbatch.store import retention
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.attempt import Finish, JobSpec, Progress, Then, Watch
-from splatbatch.store.records.metrics import TrainingSettings
+from splatbatch.store.records.metrics import BY_ITSELF, Figures, TrainingSettings
+from splatbatch.store.records.result import Result
 from splatbatch.store.results import whose_splat
 from splatbatch.supervisor.external import Artifacts, TooSlow
 from splatbatch.supervisor.job import GPU_PLACE
@@ -75,11 +77,17 @@ class ExternalTrainer:
         return argv
 
     def _measuring(self, patch: Patch, folder: AttemptFolder, settings: TrainingSettings) -> TrainingSettings | None:
-        """Return what our own evaluation of its splat is told; None where there is none, or nothing is held out."""
-        if not self._program.metrics.evaluate or not settings.holdout:
+        """Return what our own evaluation of its splat is told; None where there is none, or nothing is held out.
+
+        The program is given all photographs, whatever the settings hold out: where they hold out none, its splat is
+        measured as the accepted one was.
+        """
+        home = PatchFolder(folder.path.parent)
+        names = settings.holdout or tuple(sorted(retention.held_out(home.read_result() or Result()) or ()))
+        if not self._program.metrics.evaluate or not names:
             return None
-        told = dataclasses.replace(settings_for(self._recipe, patch, folder.task), backdrop="", backdrop_sha256="")
-        return dataclasses.replace(told, earlier=earlier_splat(PatchFolder(folder.path.parent)))
+        told = settings_for(self._recipe, patch, folder.task)
+        return dataclasses.replace(told, backdrop="", backdrop_sha256="", holdout=names, earlier=earlier_splat(home))
 
     def _held_out(self, patch: Patch) -> tuple[str, ...]:
         """Return what the settings hold out: whether the program does is its own matter."""
@@ -106,9 +114,9 @@ class ExternalTrainer:
         watch = folder.read_watch()
         if watch is None:
             return Rejected("missing")
-        artifacts = Artifacts.of(watch.final())
+        artifacts = Artifacts.of(folder, watch.final())
         if artifacts is None:
-            return Rejected(f"{folder.watch.name} does not say where it lies")
+            return Rejected(f"{folder.watch.name} does not say which step is the last")
         product = artifacts.newest()
         if product is None:
             return Rejected("missing")
@@ -123,11 +131,17 @@ class ExternalTrainer:
         if reason := self._why_not_trusted(folder, artifacts) or self._why_not_last(folder, artifacts, splat, words):
             return Rejected(reason)
         is_believed = words.heard.highest is None and not artifacts.name_last_step()
-        figures = read_measures(self._program.metrics, artifacts, watch.metrics, folder.read_progress())
-        max_steps, warnings = self._recipe.training.max_steps, (SILENT,) if is_believed else ()
-        return dataclasses.replace(
-            splat, step=max_steps, metrics=_as_measured(folder, splat, figures), warnings=warnings
+        lines = folder.read_progress()
+        figures = read_measures(self._program.metrics, artifacts, watch.metrics, lines)
+        final, believed = figures.get("final", {}), Figures.from_record(figures.get("final"))
+        doubted = {name: final.pop(name) for name in [*final] if getattr(believed, name) is None}
+        warnings = (
+            *([SILENT] if is_believed else []),
+            *(f"the program's own {name} of {value:,g} is not believed" for name, value in doubted.items()),
+            *judge_log(lines, self._recipe.training.max_steps),
         )
+        measured = _as_measured(folder, splat, figures if final else {})
+        return dataclasses.replace(splat, step=self._recipe.training.max_steps, metrics=measured, warnings=warnings)
 
     def _why_not_trusted(self, folder: AttemptFolder, artifacts: Artifacts) -> str:
         if not artifacts.all_there():
@@ -162,7 +176,6 @@ class ExternalTrainer:
         program, artifact = self._program, self._program.artifact
         metrics = _globs([program.metrics.file] if program.metrics.file else [], values)
         product = Finish(
-            folder=str(folder.output),
             products=_globs(artifact.ply, values),
             step=artifact.step,
             last_step=self._recipe.training.max_steps - 1 + artifact.first_step,
@@ -174,7 +187,7 @@ class ExternalTrainer:
         literal = {name: fill(in_words(value), defaultdict(str)) for name, value in program.env.items()}
         settings = [in_words(value) for value in self._recipe.as_given().values()]
         return Watch(
-            cwd=str(program.working_folder or folder.output),
+            cwd=str(program.working_folder or folder.output.relative_to(folder.path)),
             env=env,
             shown=shown_anyway(literal, env, (*settings, *_filled(program.command, values), *values.values())),
             progress=program.progress.model_dump() | program.metrics.log,
@@ -190,7 +203,7 @@ class ExternalTrainer:
 def _as_measured(folder: AttemptFolder, splat: Splat, by_itself: Record) -> Record:
     """Return the figures of our own evaluation, with those of the program beside them; these alone without one."""
     measured = folder.read_metrics()
-    if measured is None or not measured.measured_by or measured.splat != str(splat.path):
+    if measured is None or not measured.measured_by or folder.path / measured.splat != splat.path:
         return by_itself
     return {**measured.to_record(), "by_itself": by_itself.get("final", {})}
 
@@ -249,6 +262,18 @@ def _globs(globs: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(fill(one, escaped) for one in globs)
 
 
+def judge_log(lines: Sequence[Progress], max_steps: int) -> tuple[str, ...]:
+    """Return what the rules of health find in the log of a program; a count of Gaussians holds until the next."""
+    num = next((line.num_gaussians for line in lines if line.num_gaussians is not None), 1)
+    history = list[health.Figures]()
+    for line in lines:
+        num = num if line.num_gaussians is None else line.num_gaussians
+        if line.step is not None and line.loss is not None:
+            history.append(health.Figures(line.step, line.loss, num))
+    found = health.judge(history, health.Expectations(max_steps))
+    return (*(line.health for line in lines if line.health), *map(str, found))
+
+
 def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str], lines: Iterable[Progress]) -> Record:
     """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out."""
     figures = _from_log(measures, lines)
@@ -257,7 +282,7 @@ def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str]
         tree = _tree(newest.path)
         found = {name: _figure(_at(tree, keys.split("."))) for name, keys in measures.keys.items()}
         figures |= {name: value for name, value in found.items() if value is not None}
-    return {"final": figures, "measured_by": "the program itself"} if figures else {}
+    return {"final": figures, "measured_by": BY_ITSELF} if figures else {}
 
 
 def _from_log(measures: Measures, lines: Iterable[Progress]) -> dict[str, float]:

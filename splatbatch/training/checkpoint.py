@@ -19,13 +19,13 @@ from torch.nn import Parameter
 
 from splatbatch.config import Recipe
 from splatbatch.files import write_whole
+from splatbatch.splats.health import Finding
 from splatbatch.training.ending import StopRequest
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.photos.movers import Movers
 from splatbatch.training.photos.views import Views
-from splatbatch.training.progress.health import Finding
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.strategies import Strategy
 

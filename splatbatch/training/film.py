@@ -22,7 +22,7 @@ from splatbatch.store.records.evaluation import FilmSettings
 from splatbatch.training.ending import exit_code_of
 from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, View, drawn_as
 from splatbatch.training.scene.photographs import usual_unit
 from splatbatch.training.scene.store import Standpoint, Store
 from splatbatch.training.session import open_device
@@ -94,7 +94,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
         store = Store(index_blocks(Path(settings.splat)), device, MOST_HELD)
     except (OSError, ValueError) as error:
         raise SceneError(f"{settings.splat}: cannot be read ({error})") from error
-    options = RasterOptions.of(recipe, store.blocks.header.sh_degree)
+    options = RasterOptions.of(drawn_as(recipe, store.blocks.header))
     calibration, unit = _calibration(camera, settings).to(device), usual_unit([images])
     drawn_at: list[float] = []
     began = time.monotonic()

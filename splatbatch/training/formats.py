@@ -23,11 +23,12 @@ from splatbatch.scene.frame import shifted
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.evaluation import ComparisonSettings
+from splatbatch.store.records.metrics import MOST_PSNR_DB
 from splatbatch.training.ending import exit_code_of
-from splatbatch.training.loss import MOST_PSNR_DB, masked, psnr
+from splatbatch.training.loss import masked, psnr
 from splatbatch.training.photos.views import Folders, Photo
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions
+from splatbatch.training.rendering.view import RasterOptions, drawn_as
 from splatbatch.training.scene.photographs import Photographs, Shot, usual_unit
 from splatbatch.training.scene.store import Store
 from splatbatch.training.session import open_device
@@ -54,6 +55,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     photographs = Photographs(model, folders, recipe.training, names)
     stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}
+    recipe = drawn_as(recipe, stores[ORIGINAL].blocks.header)  # not each as it says: some formats cannot
     unit = usual_unit([model.images])
     found: dict[str, list[Figures]] = {name: [] for name in stores}
     for shot in photographs.shots(names, unit, device, tone_in(settings)):

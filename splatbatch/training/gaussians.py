@@ -23,6 +23,10 @@ AT_ONCE = 1 << 16  # points per query: distances and indices of all of them at o
 FEWEST_FOR_THREADS = 1 << 12
 """Points of a query: of fewer one thread finds the neighbours sooner than others start. Where one of scipy's threads
 dies before it begins (Python 3.11, being traced), what it was to find is left unwritten, and nothing is raised."""
+MOST_VOXELS = 1 << 21
+"""Along a side: 63 bits number them all."""
+NEARLY, ROUNDS = 0.98, 24
+"""Of the most; the search for the size of voxels ends there, or after so many tries."""
 SMALLEST_SHARE = 1e-3
 """Of the median distance, below which none is taken seriously: points as good as equal would become invisible dots."""
 
@@ -39,19 +43,46 @@ def first_values(points: Points, frame: Frame, training: Training) -> dict[str, 
     """
     means = (points.xyz - frame.center) / frame.unit
     num, num_sh = len(means), (training.sh_degree + 1) ** 2
-    settled = training.resolved()
-    scale, opacity = float(settled.init_scale), float(settled.init_opacity)
-    scales = np.log(np.maximum(neighbour_distance(means) * scale, SMALLEST_SCALE))
+    opacity = float(training.resolved().init_opacity)
     generator = torch.Generator().manual_seed(training.seed)
     values = {
         "means": torch.from_numpy(means),
-        "scales": torch.from_numpy(scales)[:, None].repeat(1, 3),
+        "scales": _first_scales(means, training),
         "quats": torch.rand(num, 4, generator=generator),
         "opacities": torch.full((num,), math.log(opacity / (1 - opacity))),
         "sh0": torch.from_numpy((points.rgb / 255 - 0.5) / SH_C0)[:, None],
         "shN": torch.zeros(num, num_sh - 1, 3),
     }
     return {name: value.float() for name, value in values.items()}
+
+
+def thinned(first: Mapping[str, Tensor], most: int, training: Training) -> dict[str, Tensor]:
+    """Return at most so many first values, one in a voxel, each as large as the distance to those that are left.
+
+    Voxels are as small as that allows. Of each the first value is kept, so that the same points give the same.
+    """
+    means = first["means"].double().numpy()
+    low, side = means.min(axis=0), max(float(np.ptp(means, axis=0).max()), SMALLEST_SCALE)
+    few, many, rows = 1.0, float(MOST_VOXELS), np.zeros(1, np.int64)  # voxels along a side: too few, and too many
+    for _ in range(ROUNDS):
+        num = math.sqrt(few * many)
+        x, y, z = ((means - low) * (num / side)).astype(np.int64).T
+        found = np.unique((x * MOST_VOXELS + y) * MOST_VOXELS + z, return_index=True)[1]
+        if len(found) > most:
+            many = num
+        else:
+            few, rows = num, found
+            if len(found) >= NEARLY * most:
+                break
+    values = chosen(first, torch.from_numpy(np.sort(rows)))
+    return values | {"scales": _first_scales(values["means"].double().numpy(), training).float()}
+
+
+def _first_scales(means: Floats, training: Training) -> Tensor:
+    """Return logarithms of the first scales [N, 3] of means [N, 3]."""
+    scale = float(training.resolved().init_scale)
+    scales = np.log(np.maximum(neighbour_distance(means) * scale, SMALLEST_SCALE))
+    return torch.from_numpy(scales)[:, None].repeat(1, 3)
 
 
 def to_parameters(values: Mapping[str, Tensor], device: torch.device) -> Parameters:

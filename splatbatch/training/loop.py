@@ -9,6 +9,7 @@ import torch
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule, schedule
+from splatbatch.splats.health import Expectations
 from splatbatch.training.checkpoint import Changing, Checkpoints
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.evaluation.evaluate import Evaluator
@@ -17,7 +18,6 @@ from splatbatch.training.optim import Optimizers, make_optimizers
 from splatbatch.training.photos.coarse import Pyramid, plan_sizes
 from splatbatch.training.photos.movers import Movers
 from splatbatch.training.photos.views import Photo, Views, prefetch
-from splatbatch.training.progress.health import Expectations
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step

@@ -29,9 +29,6 @@ too dark where clipped bytes count in full, 0.016 where they count a tenth on bo
 instead of 0.1, 0.014 and 0.015."""
 
 
-MOST_PSNR_DB = 100.0  # equal images have an infinite PSNR, which JSON cannot hold
-
-
 @dataclass(frozen=True)
 class Target:
     """A photo with the part of SSIM that depends on it alone: worth keeping on CPU, where photos come again."""

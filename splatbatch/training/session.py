@@ -17,20 +17,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from splatbatch.config import NO_OFFSET, Offset, Recipe
+from splatbatch.config import NO_OFFSET, Offset, Recipe, Training
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, estimate, extent_of
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.photos.folders import stored_photographs
-from splatbatch.splats import offset_comments, read_splat, write_splat
+from splatbatch.scene.photos.undistort import load_lenses
+from splatbatch.splats import mode_comments, offset_comments, read_splat, write_splat
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import EarlierSplat, TrainingSettings
 from splatbatch.training import cuda
 from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.cover import covered
+from splatbatch.training.border.cover import covered, num_covering
 from splatbatch.training.border.surroundings import as_trained, surroundings_of, why_alone
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.ahead import Compiling, for_training
@@ -38,7 +39,7 @@ from splatbatch.training.ending import StopRequest
 from splatbatch.training.evaluation.covered import covered_of
 from splatbatch.training.evaluation.evaluate import Evaluator, SplatFiles
 from splatbatch.training.evaluation.pictures import picture_views
-from splatbatch.training.gaussians import chosen, export, first_values, from_splat, to_parameters
+from splatbatch.training.gaussians import chosen, export, first_values, from_splat, thinned, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of
 from splatbatch.training.photos.repeats import find_repeats
@@ -116,6 +117,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress, *, h
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
     reconstruction = as_trained(shifted(whole, settings.offset), settings, training)
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    load_lenses(reconstruction.cameras.values())
     with ThreadPoolExecutor(max_workers=1) as beside:  # while all else is read, which waits for the disk
         covering = beside.submit(covered_of, settings, whole)
         views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
@@ -136,8 +138,8 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress, *, h
         num_behind=views.surroundings.num_behind,
     )
     resume = Path(settings.resume) if settings.resume else None
-    settled = recipe.settled(extent.num_points)
-    gaussians = covered(gaussians, views.surroundings.cover, settled.training.cap())
+    settled = recipe.settled(len(whole.points) if settings.is_backdrop else extent.num_points)
+    gaussians = _within_cap(gaussians, views.surroundings.cover, settled.training, progress)
     who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
     opening.join()
     of_settings = (settings.offset, resume, settings.earlier)
@@ -173,6 +175,19 @@ def _within_reach(first: dict[str, Tensor], views: Views, settings: TrainingSett
     return chosen(first, ~outside)
 
 
+def _within_cap(
+    first: dict[str, Tensor], cover: Mapping[str, Tensor], training: Training, progress: Progress
+) -> dict[str, Tensor]:
+    """Return the first values that the cap has room for, beside what covers the ground; what is left out is said."""
+    num, cap = len(first["means"]), training.cap()
+    room = max(1, cap - num_covering(cover, cap))
+    if num > room:
+        first = thinned(first, room, training)
+        left = f"{num:,} sparse points were thinned to {len(first['means']):,} by voxel"
+        progress.warn(f"{left}: training.cap_max is {cap:,}")
+    return covered(first, cover, cap)
+
+
 def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> None:
     """Train what was prepared, on the device of the settings, and write metrics, pictures and, last, the splat.
 
@@ -201,7 +216,8 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
     progress.phase("eval")
     scene.surroundings.hold_back(gaussians)
     with aside(folder.splat) as written:
-        write_splat(written, export(gaussians, scene.frame), step, planned, offset_comments(prepared.offset))
+        said = (*offset_comments(prepared.offset), *mode_comments(recipe.training.antialiased))
+        write_splat(written, export(gaussians, scene.frame), step, planned, said)
         gaussians = from_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
         evaluator.measure_earlier(prepared.earlier, _files_of(scene, prepared, device).figures)

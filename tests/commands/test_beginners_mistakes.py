@@ -43,10 +43,10 @@ def test_a_model_without_points_gets_the_command_that_finds_some(reef: MadeScene
     assert finding.kind == "missing_model" and "splatbatch import reef/sparse/0 NEW" in finding.remedy
 
 
-def test_photographs_without_a_model_get_the_command_of_colmap(reef: MadeScene) -> None:
+def test_photographs_without_a_model_get_the_command_that_makes_one(reef: MadeScene) -> None:
     reef.sparse.rename("elsewhere")
-    assert "colmap automatic_reconstructor" in told(invoke("init", "reef"), 3)
-    assert "--image_path reef/images" in told(invoke("import", "reef", "new"), 3)
+    assert "splatbatch reconstruct" in told(invoke("init", "reef"), 3)
+    assert "splatbatch reconstruct reef/images" in told(invoke("import", "reef", "new"), 3)
 
 
 def test_init_of_a_file_says_what_the_file_is(reef: MadeScene) -> None:
@@ -112,3 +112,8 @@ def test_a_wrong_source_is_said_before_a_wrong_target(reef: MadeScene, command: 
     Path("full/patches").mkdir(parents=True)
     Path("full/patches/x").touch()
     assert told(invoke(*command.format("reff").split()), 3).count("splatbatch: reff: no such")
+
+
+def test_what_lies_around_a_path_is_told_only_where_that_helps(reef: MadeScene) -> None:
+    assert "Did you mean" not in told(invoke("clean", "--config", str(Path.cwd())), 2)
+    assert "/ holds" not in told(invoke("serve", "--config", "/nonexistent"), 2)

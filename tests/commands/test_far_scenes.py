@@ -56,14 +56,14 @@ def frame(batch: FakeBatch) -> dict[str, object]:
 
 
 def test_a_batch_in_utm_is_trained_around_its_own_middle(trained: FakeBatch) -> None:
-    assert frame(trained) == {"offset": MIDDLE, "scenes": {}}
+    assert frame(trained) == {"format": 1, "offset": MIDDLE, "scenes": {}}
     assert [trained.result(patch)["offset"] for patch in ("p0", "p1")] == [MIDDLE, MIDDLE]
 
 
 def test_a_local_batch_says_nothing_of_offsets(batch: FakeBatch) -> None:
     batch.make("p0")
     said = invoke("train", batch=batch)
-    assert frame(batch) == {"offset": [0.0, 0.0, 0.0], "scenes": {}}
+    assert frame(batch) == {"format": 1, "offset": [0.0, 0.0, 0.0], "scenes": {}}
     assert "offset" not in batch.result("p0")
     assert "add (" not in said.out + (batch.output / "report.md").read_text()
 
@@ -199,3 +199,39 @@ def test_an_external_program_is_given_a_copy_without_the_offset(far: FakeBatch) 
     staged = next(attempt.rglob("images.txt")).parent
     assert np.abs(read_reconstruction(staged).points.xyz).max() < 10
     assert str(staged) in (attempt / "train.log").read_text()
+
+
+@pytest.fixture
+def apart(batch: FakeBatch) -> FakeBatch:
+    """Return a batch of which one patch lies in UTM, the others about their origin."""
+    batch.make("p0", "p1", "p2")
+    move(sparse(batch, "p1"))
+    return batch
+
+
+def test_patches_too_far_apart_for_one_offset_are_refused(apart: FakeBatch) -> None:
+    said = invoke("verify-dims", "--json", batch=apart)
+    [found] = [one for one in json.loads(said.out)["findings"] if one["kind"] == "far_apart"]
+    assert (said.code, found["patch"]) == (3, "p1")
+    assert "lies 4,527,693 units from p0" in found["message"] and "output.folder of its own" in found["remedy"]
+
+
+@pytest.mark.slow
+def test_patches_that_share_an_offset_are_trained_without_the_one_that_is_too_far(apart: FakeBatch) -> None:
+    invoke("train", batch=apart)
+    assert [one["patch"] for one in apart.events("attempt_started")] == ["p0", "p2"]
+    assert frame(apart)["offset"] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("options", [(), ("--no-verify",)])
+def test_a_patch_named_alone_does_not_move_the_frame_of_the_others(apart: FakeBatch, options: tuple[str, ...]) -> None:
+    assert invoke("train", "-p", "p0", batch=apart).code == 0
+    said = invoke("train", "-p", "p1", *options, batch=apart)
+    assert said.code == 3 and "p1" in said.err and "one coordinate system" in said.err + str(apart.events("refused"))
+    assert frame(apart)["offset"] == [0.0, 0.0, 0.0]
+
+
+def test_an_offset_of_the_yaml_that_serves_one_patch_alone_is_refused_for_the_other(apart: FakeBatch) -> None:
+    apart.change(scene={"images": "images", "offset": list(UTM)})
+    said = invoke("verify-dims", "p0", batch=apart)
+    assert said.code == 3 and "units from the offset (500000, 4500000, 100)" in " ".join(said.out.split())

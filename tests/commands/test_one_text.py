@@ -38,9 +38,8 @@ def words_of(batch: FakeBatch, *command: str) -> str:
 def test_every_command_names_the_cause_in_plain_words_with_its_code(failed: FakeBatch) -> None:
     advice = json.loads((failed.folder / "told").read_text())["patches"][0]["advice"]
     assert f"p0: failed: {WHY}. {advice}" in words_of(failed, "status")
-    assert f"failed: {WHY} in phase" in words_of(failed, "explain", "p0") and advice in words_of(
-        failed, "explain", "p0"
-    )
+    assert f"failed: {WHY} in phase" in words_of(failed, "explain", "p0")
+    assert advice.partition(" (It is given up")[0] in words_of(failed, "explain", "p0")
     assert f"now: failed: {WHY}" in words_of(failed, "explain", "p0")
     report = words_of(failed, "report")
     assert f"p0: {WHY}: {advice.partition(' Try: ')[0]}" in report and f"**{WHY}**" in report

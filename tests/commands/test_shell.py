@@ -156,7 +156,7 @@ def test_every_cause_is_called_something() -> None:
 def test_a_cause_is_told_in_words(batch: FakeBatch) -> None:
     batch.make("p1").script(p1=["exit 1 ModuleNotFoundError: No module named 'x'"])
     said = invoke("train", batch=batch)
-    assert "p1: attempt 1 failed: a package is missing (missing_dependency): " in said.err
+    assert "p1: attempt 1 failed: a package is missing (missing_dependency) (line 1: ModuleNotFoundError" in said.err
     assert "to do: p1: a package is missing (missing_dependency): " in said.out
     assert "failed (a package is missing)" in invoke("status", batch=batch).out
     assert "failed: a package is missing (missing_dependency) in phase" in invoke("explain", "p1", batch=batch).out

@@ -70,11 +70,12 @@ def test_two_workers_share_a_batch_and_each_task_is_trained_once(batch: FakeBatc
 @pytest.mark.slow
 def test_the_last_of_several_workers_publishes(batch: FakeBatch) -> None:
     batch.make("p0", "p1", publish={"formats": ["ply"], "folder": "site", "measure": False}, **QUICK)
-    batch.script(p1=["train 12"])
+    batch.script(p1=["await go"])
     with working(batch, "p1") as slow:
         ended = batch.run_apart("work", "p0")
         assert ended.returncode == 0 and "others are at work: the last of them publishes" in ended.stderr
         assert not (batch.folder / "site").exists()
+        (batch.folder / "go").touch()
         said, complaints = slow.communicate(timeout=120)
         assert slow.returncode == 0 and "not published" not in complaints, complaints
     assert sorted(path.name for path in (batch.folder / "site").iterdir()) == ["p0.ply", "p1.ply", "publish.json"]
@@ -382,3 +383,8 @@ def test_a_worker_leaves_a_record_that_says_it_has_ended(batch: FakeBatch) -> No
     with Presence(output) as presence:
         assert not json.loads(presence.path.read_text())["has_ended"]
     assert json.loads(presence.path.read_text())["has_ended"]
+
+
+def test_only_builtin_is_of_a_store_and_never_passed_over(batch: FakeBatch) -> None:
+    ended = batch.make("p0", **QUICK).run("work", "--only-builtin")
+    assert (ended.returncode, "work --only-builtin: names no store" in ended.stderr) == (2, True), ended.stderr

@@ -14,6 +14,7 @@ from written_yaml import mistakes, write
 
 from splatbatch.config import Config, load, nearest
 from splatbatch.config.yaml import bounded
+from splatbatch.config.yaml.source import parse_value, quote
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -161,3 +162,10 @@ def test_what_reads_or_writes_the_configuration_again_needs_a_file(
     ended = invoke(*arguments, "-c", "-", batch=batch)
     assert (ended.code, "standard input" in ended.err) == (2, True), ended.err
     bounded.standard_input.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "text", ["a\x7fb", "a\x85b", "a\u2028b", "two\nlines", 'it\'s "so": #1', "\U0001f600", "true", ""]
+)
+def test_a_text_that_is_quoted_is_read_back_as_it_is(text: str) -> None:
+    assert parse_value(f"{quote(text)}  # so") == text

@@ -70,7 +70,7 @@ def test_the_blocks_of_every_other_page_end_as_they_say(page: Path, after_the_pa
 
 def test_what_is_not_run_says_why(record_property: pytest.RecordProperty) -> None:
     left_out = [block for block in ALL if block.not_run]
-    record_property("did", f"{len(ALL)} shell blocks in the documents, {len(left_out)} not run, each with its reason")
+    record_property("figure", f"{len(ALL)} shell blocks, {len(left_out)} not run, each with its reason")
     print(*(f"{block.page}:{block.line}: not run: {block.not_run}" for block in left_out), sep="\n")
     assert all(len(block.not_run) > 15 for block in left_out)
     assert len(left_out) < len(ALL) / 2

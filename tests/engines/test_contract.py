@@ -147,12 +147,14 @@ def has_claimed(batch: FakeBatch, worker: str, patch: str) -> bool:
     return bool(claims) and json.loads(claims[-1].read_text())["worker"] == worker
 
 
-@pytest.mark.slow
-def test_200_tasks_are_each_accepted_once(tmp_path: Any, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("num", [pytest.param(40, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)])
+def test_tasks_by_the_hundred_are_each_accepted_once(
+    tmp_path: Any, site: Site, monkeypatch: pytest.MonkeyPatch, num: int
+) -> None:
     monkeypatch.setenv("FAKE_TRAINER_INSTANT", "1")
-    batch = make(tmp_path, 200)
+    batch = make(tmp_path, num)
     batch.change(executor=site.executor)
     ended = batch.run_apart("train", timeout_s=200)
-    assert (ended.returncode, "200 of 200 patches trained" in ended.stdout) == (0, True), ended.stderr[-2000:]
-    assert faults_of(batch, 200) == []
+    assert (ended.returncode, f"{num} of {num} patches trained" in ended.stdout) == (0, True), ended.stderr[-2000:]
+    assert faults_of(batch, num) == []
     see_nothing_left(batch, site)

@@ -13,12 +13,13 @@ from process_family import left_of
 from sites import LocalSite, at_work, wait_for
 
 from splatbatch.config import load
-from splatbatch.engines.engine import JOB, TERMS
-from splatbatch.engines.slurm import cleaned
+from splatbatch.engines.engine import JOB, TERMS, Wanted
+from splatbatch.engines.slurm import cleaned, options_of
 from splatbatch.errors import ConfigError
 from splatbatch.store.events import AttemptEnded
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Tail
+from splatbatch.store.submissions import Submission
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -45,6 +46,12 @@ def test_settings_that_fit_no_engine_are_mistakes_of_the_yaml(tmp_path: Path, ex
         load(tmp_path / "splat_config.yml")
     assert words in told.value.message
     assert "line 1" in told.value.message
+
+
+def test_a_folder_with_a_percent_sign_is_no_pattern_of_sbatch(tmp_path: Path) -> None:
+    submission = Submission(tmp_path / "50%j")
+    options = options_of(Wanted(1, 0, ("true",), {}, tmp_path, 1.0), submission, None, ())
+    assert f"--output={tmp_path}/50%%j/%a.log" in options
 
 
 def test_options_of_sbatch_are_read_as_people_write_them(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_1000_tasks_on_12_workers_of_3_nodes_cost_the_parent_little_and_slurm_le
     wall_s, cpu_s, num_calls = time.monotonic() - began, used.ru_utime + used.ru_stime, len(calls.read_text().split())
     nodes = {read_json(path)["host"] for path in batch.output.glob("workers/*.json")}  # type: ignore[index]
     cost = f"{wall_s:.0f} s, parent {cpu_s:.1f} s of CPU, {num_calls} calls of Slurm"
-    record_property("did", f"{cost}, {counts(batch, NUM_TASKS)}, on {nodes}")
+    record_property("figure", f"{cost}, {counts(batch, NUM_TASKS)}, on {nodes}")
     assert (parent.returncode, f"{NUM_TASKS} of {NUM_TASKS} patches trained" in out) == (0, True), err[-2000:]
     assert wait_for(lambda: site.jobs() == [])
     assert faults_of(batch, NUM_TASKS) == []

@@ -41,6 +41,15 @@ def test_what_a_host_is_asked_to_add_reaches_its_worker(batch: FakeBatch) -> Non
     assert [path.parent.name for path in batch.output.glob("patches/*/result.json")] == ["p 0"]
 
 
+def test_a_word_that_is_not_ascii_reaches_its_worker_in_any_locale(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch.make("it's gr\u00fcn", "p1", **QUICK)
+    monkeypatch.setenv("LC_ALL", "C")
+    assert call(batch, "one", "it's gr\u00fcn").returncode == 0
+    wait_until(lambda: [path.parent.name for path in batch.output.glob("patches/*/result.json")] == ["it's gr\u00fcn"])
+
+
 def test_workers_of_a_store_need_its_url_alone(batch: FakeBatch, tmp_path: Path) -> None:
     url = f"file://{tmp_path / 'store'}"
     batch.make("p0", "p1", **QUICK).run_apart("pack", "--to", url)

@@ -40,6 +40,12 @@ def test_a_setting_that_leads_to_the_cause_is_the_first_suspect(
     assert found.evidence[-1] == f"settings: {difference.in_words()}"
 
 
+@pytest.mark.parametrize("log", [OOM, "step 9 loss nan\n", "Segmentation fault (core dumped)\n", "nothing known\n"])
+def test_a_setting_of_a_program_is_a_suspect_of_whatever_it_dies_of(log: str) -> None:
+    found = diagnose(seen(Difference("setting.scale", 9, 2), log=log))
+    assert "--set setting.scale=2" in found.advice
+
+
 @pytest.mark.parametrize(
     "difference", [RATE, Difference("training.cap_max", 1000, 1_000_000), Difference("training.seed", 7, 42)]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from dataclasses import replace
@@ -20,9 +21,9 @@ from splatbatch.publish.convert import CLUSTERED, Job, Rung, convert
 from splatbatch.publish.formats import FORMATS
 from splatbatch.publish.source import Part
 from splatbatch.publish.stage import Stage
-from splatbatch.publish.tiles.glb import decode
+from splatbatch.publish.tiles.glb import decode, pack
 from splatbatch.publish.tool import Tool
-from splatbatch.splats import Gaussians, read_splat, write_splat
+from splatbatch.splats import Gaussians, mode_comments, read_header, read_splat, write_splat
 from splatbatch.splats.ply import covariances
 from splatbatch.splats.preview import rotated
 
@@ -99,6 +100,24 @@ def test_sog_and_compressed_ply_come_back_where_they_were(splat: Part, tool: Too
             own = back.sh0.argmax(axis=1) == which
             assert own.sum() == len(back) // 3
             assert np.abs(back.means[own][:, 3 - sum(((0, 1), (1, 2), (2, 0))[which])]).max() < 0.01
+
+
+@pytest.mark.parametrize("is_antialiased", [True, False])
+@pytest.mark.parametrize("kind", ["ply", "compressed", "sog", "spz", "streamed"])
+def test_how_a_splat_is_drawn_goes_with_it(tool: Tool, tmp_path: Path, kind: str, is_antialiased: bool) -> None:
+    if kind == "compressed":
+        pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
+    path, one = tmp_path / "a.ply", letters(degree=1)
+    write_splat(path, one, 1, comments=mode_comments(is_antialiased))
+    made = job(Part("p0", path, 0, len(one), ""), kind, tmp_path)
+    found = convert(made, tool).decoded or made.aside
+    assert bool(read_header(found).antialiased) is is_antialiased
+
+
+@pytest.mark.parametrize("is_antialiased", [True, False])
+def test_a_tile_says_how_it_is_drawn(is_antialiased: bool) -> None:
+    packed = pack(letters(), is_antialiased=is_antialiased)
+    assert gzip.decompress(packed)[14] == is_antialiased  # the byte of flags, whose first bit it is
 
 
 def test_one_gaussian_without_direction_comes_back(tool: Tool, tmp_path: Path) -> None:

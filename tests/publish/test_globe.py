@@ -112,7 +112,7 @@ def test_the_quarry_stands_where_it_is_to_the_pixel(
     keep(picture, "cesium", site)
     keep(wanted, "rendered", site)
     assert wanted.max(axis=2).mean() > 0.2  # something is to be seen
-    record_property("did", f"PSNR {psnr(picture, wanted):.1f} dB")
+    record_property("figure", f"PSNR {psnr(picture, wanted):.1f} dB")
     assert psnr(picture, wanted) >= LEAST_PSNR
     assert {url.split("/")[2] for url in shown.requests if url.startswith("http")} == {shown.address.split("/")[2]}
 
@@ -130,7 +130,8 @@ def test_tiles_of_several_levels_are_drawn_together(
         shown.look(eye, axes, FOV_RAD)
         picture, num, tiles = shown.shot(), shown.page.evaluate("drawn()"), shown.page.evaluate("shown()")
         keep(picture, "levels", small)
-        record_property("did", f"{num} Gaussians in {len(tiles)} tiles, PSNR {psnr(picture, rendered(splat)):.1f} dB")
+        quality = psnr(picture, rendered(splat))
+        record_property("figure", f"{num} Gaussians in {len(tiles)} tiles, PSNR {quality:.1f} dB")
         assert len({len(Path(one).stem) for one in tiles}) > 1 and num < len(read_splat(splat))
         assert psnr(picture, rendered(splat)) >= 22
 
@@ -154,7 +155,7 @@ def test_tiles_elsewhere_would_be_noticed(shown: Globe, splat: Path, change: str
     before = shown.shot(len(read_splat(splat)))
     shown.page.evaluate("(matrix) => move(matrix)", about(middle[0], turn, move))
     picture = shown.shot(len(read_splat(splat)), other_than=before)
-    record_property("did", f"PSNR {psnr(picture, rendered(splat)):.1f} dB")
+    record_property("figure", f"PSNR {psnr(picture, rendered(splat)):.1f} dB")
     assert psnr(picture, rendered(splat)) < LEAST_PSNR
 
 

@@ -123,7 +123,7 @@ def test_tiles_of_patches_are_measured_patch_by_patch_and_again_once_they_change
 
 
 def test_tiles_that_do_not_read_back_are_told_of(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glb, "pack", lambda gaussians: pack(gaussians)[:-30])
+    monkeypatch.setattr(glb, "pack", lambda gaussians, **options: pack(gaussians, **options)[:-30])
     ended = publish(batch, "p0", "--as", "tiles")
     assert ended.code == 6 and "p0: its tiles do not read back (not an SPZ file" in " ".join(ended.err.split())
     assert record(batch)["outputs"]["tiles"]["psnr"] is None

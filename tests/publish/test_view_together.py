@@ -133,7 +133,7 @@ def test_a_photograph_is_shown_beside_what_the_splat_shows_of_it(
         wanted = rendered(batch, name, size)
         Image.fromarray((255 * wanted).astype(np.uint8)).save(artifacts_folder(tmp_path) / "view-wanted.png")
         quality = float(-10 * np.log10(np.square(shown - wanted).mean()))
-        record_property("did", f"PSNR {quality:.1f} dB")
+        record_property("figure", f"PSNR {quality:.1f} dB")
         assert quality > 22
     finally:
         process.kill()

@@ -7,7 +7,7 @@ import pycolmap
 import pytest
 from numpy.typing import NDArray
 
-from splatbatch.reconstruction.georeference import Georeference, Views, georeference
+from splatbatch.reconstruction.georeference import Georeference, Views, georeference, in_east_north_up
 
 ORIGIN = (46.5, 8.25, 900.0)
 RANDOM = np.random.default_rng(3)
@@ -63,3 +63,10 @@ def test_positions_in_a_line_fix_no_frame() -> None:
 
 def test_two_positions_fix_no_frame() -> None:
     assert found(true=TRUE[:2]) is None
+
+
+def test_photographs_on_both_sides_of_the_date_line_are_neighbours() -> None:
+    where, (_, longitude, _) = in_east_north_up(
+        np.array([[-16.8, 179.9999, 0], [-16.8, -179.9998, 0], [-16.8, -180, 0]])
+    )
+    assert np.abs(where[:, :2]).max() < 25 and abs(longitude) > 179.99

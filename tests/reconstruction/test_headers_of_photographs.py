@@ -13,7 +13,9 @@ from geotagged import QUARRY, geotagged, quarry, tag
 
 from splatbatch import files, reader
 from splatbatch.errors import ConfigError, SceneError
+from splatbatch.files import write_json
 from splatbatch.night import reconstruct as night_of
+from splatbatch.reconstruction.facts import OURS, Reconstructed
 from splatbatch.reconstruction.photographs import checked_places, survey
 from splatbatch.reconstruction.plan import Plan, Wanted
 
@@ -77,6 +79,37 @@ def test_a_file_that_is_no_photograph_is_named(tmp_path: Path) -> None:
     assert "cannot be read" in planned(tmp_path).left_out["cut.jpg"]
 
 
+def test_a_photograph_that_changes_behind_its_first_64_kib_is_another(tmp_path: Path) -> None:
+    quarry(tmp_path, FIRST)
+    photograph = tmp_path / FIRST[0]
+    photograph.write_bytes((whole := photograph.read_bytes()) + bytes(100_000))
+    before = planned(tmp_path).key
+    photograph.write_bytes(whole + bytes(99_999) + b"1")
+    assert planned(tmp_path).key != before
+
+
+@pytest.mark.parametrize("name", ["late.jpg ", "late.jpg.", os.fsdecode(b"gr\xfcn.jpg")])
+def test_a_name_that_cannot_be_kept_is_refused_by_that_name(tmp_path: Path, name: str) -> None:
+    (quarry(tmp_path, FIRST) / name).write_bytes(SOURCE.read_bytes())
+    (told,) = planned(tmp_path).left_out.items()
+    assert told[0] == name.replace("\udcfc", "\\udcfc") and told[1].endswith("rename it")
+
+
+def test_a_hidden_photograph_is_named(tmp_path: Path) -> None:
+    (quarry(tmp_path, FIRST) / "..jpg").write_bytes(SOURCE.read_bytes())
+    assert "1 hidden file left out (..jpg)" in planned(tmp_path).notes
+
+
+@pytest.mark.parametrize("out", ["", "deep/out"])
+def test_copies_by_an_earlier_reconstruction_are_no_photographs(tmp_path: Path, out: str) -> None:
+    quarry(tmp_path, FIRST)
+    quarry(tmp_path / out / "images", FIRST[:2])
+    assert len(planned(tmp_path).photographs) == 6  # photographs of somebody, in a folder of that name
+    write_json(tmp_path / out / OURS, Reconstructed(key="1").to_record())
+    plan = planned(tmp_path)
+    assert len(plan.photographs) == 4 and str(tmp_path / out / "images") in plan.notes[-1]
+
+
 def test_a_pipe_among_photographs_is_refused_and_never_waited_for(tmp_path: Path) -> None:
     os.mkfifo(quarry(tmp_path, FIRST) / "pipe.jpg")
     assert "no regular file" in planned(tmp_path).left_out["pipe.jpg"]
@@ -138,6 +171,7 @@ NEAR: Places = [(46.5 + step * 1e-4, 8.0, 500.0) for step in range(20)]
         ([*NEAR[:10], *((47.5 + step * 1e-4, 8.0, 500.0) for step in range(10))], 20, "two places?"),
         ([HERE, None, None], 0, "only one or two"),
         ([None] * 5, 0, ""),
+        ([(-16.8, 180 - 1e-4 * step, 5.0) for step in range(10)] + [(-16.8, 1e-4 - 180, 5.0)], 11, ""),
     ],
 )
 def test_positions_that_cannot_be_meant_are_not_used(places: Places, kept: int, said: str) -> None:

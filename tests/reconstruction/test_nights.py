@@ -117,7 +117,7 @@ CRASHES = """
 import pycolmap, os, signal
 usual = pycolmap.extract_features
 def crashing(path, images, names, **more):
-    if "left/0003.jpg" in names:
+    if "0000002.jpg" in names:
         os.kill(os.getpid(), signal.SIGSEGV)
     usual(path, images, names, **more)
 pycolmap.extract_features = crashing
@@ -135,6 +135,16 @@ def test_a_photograph_that_crashes_the_decoder_is_found_and_left_out(
     ended = reconstruct(images, out := tmp_path / "out")
     assert ended.code == 0 and told(out)["registered"] == 7
     assert told(out)["missing"] == {"left/0003.jpg": "decoding it crashed the process"}
+
+
+@pytest.mark.slow
+def test_a_photograph_that_is_cut_off_is_left_out_by_name(tmp_path: Path) -> None:
+    quarry(images := tmp_path / "photos", NAMES)
+    cut = images / NAMES[3]
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    ended = reconstruct(images, out := tmp_path / "out")
+    assert ended.code == 0 and told(out)["registered"] == 7 and not (out / "images" / NAMES[3]).exists()
+    assert "cannot be read: image file is truncated" in told(out)["missing"][NAMES[3]]  # type: ignore[index]
 
 
 def test_a_model_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_folder_that_was_moved_makes_nothing_anew() -> None:
 
 
 def test_another_photograph_makes_its_chunk_anew_and_what_follows() -> None:
-    others = (*PLAN.photographs[:99], replace(PLAN.photographs[99], head="other"))
+    others = (*PLAN.photographs[:99], replace(PLAN.photographs[99], sha256="other"))
     found = changed(replace(PLAN, photographs=others))
     assert [name for name in sorted(found) if name.startswith("features")] == ["features-6"]
     assert {"pairs", "matching-1", "mapping", "model"} <= found

@@ -127,7 +127,7 @@ def test_thirty_kills_and_ten_cuts_lose_nothing_and_accept_nothing_twice(
     took = f"{time.monotonic() - began:.0f} s"
     words = f"{sum(night.killed.values())} SIGKILLs {dict(night.killed)}, {cuts} cuts, {took}: {found}"
     print(words)
-    record_property("did", words)
+    record_property("figure", words)
     assert (sum(night.killed.values()), cuts, found["trained"]) == (KILLS, CUTS, TASKS), words
     assert (found["accepted"], found["accepted twice"], found["attempts without an end"]) == (TASKS, 0, 0), words
     assert found["trained twice"] <= cuts, words  # waste: a worker that is cut off counts as gone

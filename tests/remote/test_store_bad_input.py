@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 import late_clock
 import pytest
+import trainer_kinds
 from travelling import QUICK, SHORT, bundles, elsewhere, ends, files_below, states, work, worker
+
+from splatbatch import __version__
+from splatbatch.errors import StoreError
+from splatbatch.remote import exchange
+from splatbatch.remote.bundle import Bundle, why_left
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -28,13 +34,67 @@ def home(batch: FakeBatch) -> FakeBatch:
 def test_a_worker_of_another_version_leaves_what_is_packed_and_says_so(home: FakeBatch, tmp_path: Path) -> None:
     url = str(tmp_path / "store")
     home.run_apart("pack", "--to", url)
-    home.constants |= {
-        f"splatbatch.{module}.__version__": "9.9" for module in ("night.store_worker", "remote.exchange")
-    }
+    home.constants |= {f"splatbatch.{module}.__version__": "9.9" for module in ("night.store_worker", "remote.bundle")}
     far = worker(home, tmp_path / "far", url, "--idle", "2s")
     said, _ = far.communicate(timeout=60)
     assert (far.returncode, said.count("was packed by splatbatch")) == (0, 2), said
     assert [one["state"] for one in bundles(url)] == ["waiting"] * 2
+
+
+def test_a_worker_of_builtin_trainers_leaves_what_brings_a_command_unclaimed(batch: FakeBatch, tmp_path: Path) -> None:
+    url, external = str(tmp_path / "store"), {"training": {"trainer": "beside"}}
+    batch.make(*TWO, constants=SHORT, trainers={"beside": trainer_kinds.argv()}, patches={"p0": external}, **QUICK)
+    batch.run_apart("pack", "--to", url)
+    code, said = work(batch, tmp_path / "far", url, "--only-builtin")
+    refused = "p0: trainers.beside.command: --only-builtin runs no command of the store: "
+    assert (code, said.count(refused), said.count("external_program.py")) == (0, 1, 1), said
+    told = {one["task"]: (one["state"], one["claims"]) for one in bundles(url)}
+    assert told == {"p0": ("waiting", 0), "p1": ("trained", 1)}
+
+
+@pytest.mark.parametrize("trainers", [["x"], "x", 1, None, {}])
+def test_trainers_of_a_forged_bundle_that_are_none_bring_no_command(trainers: object) -> None:
+    bundle = Bundle.from_record({"patch": "p0", "version": __version__, "settings": {"trainers": trainers}})
+    assert why_left(bundle, only_builtin=True) == ""
+
+
+@pytest.mark.parametrize("told", [{"command": ["rm", "-r", "a b"]}, {"command": "rm"}, {"artifact": {}}, None, []])
+def test_any_trainer_of_a_bundle_is_a_command_that_the_store_brings(told: object) -> None:
+    bundle = Bundle.from_record({"patch": "p0", "version": __version__, "settings": {"trainers": {"odd": told}}})
+    assert why_left(bundle, only_builtin=False) == ""
+    assert why_left(bundle, only_builtin=True).startswith(
+        "p0: trainers.odd.command: --only-builtin runs no command of the store: "
+    )
+
+
+def test_stray_files_among_bundles_are_none_and_one_that_is_broken_fails_alone(home: FakeBatch, tmp_path: Path) -> None:
+    url, broken = str(tmp_path / "store"), "0123456789abcdef" * 2
+    home.run_apart("pack", "--to", url)
+    with (tmp_path / "store/bundles/disk.img").open("wb") as stray:
+        stray.truncate(300 << 20)
+    (tmp_path / "store/bundles" / broken).write_bytes(b"{}")
+    assert sorted((one["task"], one["state"]) for one in bundles(url)) == [
+        (broken, "altered"), *((name, "waiting") for name in TWO)
+    ]  # fmt: skip
+    adopted = home.run_apart("adopt", url)
+    assert f"a bundle in the store was altered, or is gone: {broken}: it is left" in adopted.stdout + adopted.stderr
+    assert "in the store: 2 waiting" in adopted.stdout + adopted.stderr
+
+
+def test_of_a_bundle_that_is_too_large_no_more_is_read_than_could_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, num_read = "f" * 32, list[int]()
+    (tmp_path / "bundles").mkdir()
+    with (tmp_path / "bundles" / name).open("wb") as large:
+        large.truncate(300 << 20)
+    monkeypatch.setattr(exchange, "MOST_JSON_BYTES", 10 << 20)
+    whole = exchange.read_whole
+    monkeypatch.setattr(exchange, "read_whole", lambda *told: num_read.append(len(found := whole(*told))) or found)
+    assert exchange.outline(str(tmp_path), name) == (name, "", 0)
+    with pytest.raises(StoreError, match=f"{name}: was altered"):
+        exchange.read_manifest(str(tmp_path), name)
+    assert max(num_read) < 15 << 20
 
 
 def test_two_homes_of_one_store_take_home_their_own(home: FakeBatch, tmp_path: Path) -> None:
@@ -81,15 +141,15 @@ def test_a_store_that_fills_up_is_said_and_shows_nothing_half_written(home: Fake
     assert not files_below(store)
 
 
-@pytest.mark.slow
-def test_two_hundred_tasks_come_home_once(batch: FakeBatch, place: Site, tmp_path: Path) -> None:
-    names = [f"p{number:03d}" for number in range(200)]
+@pytest.mark.parametrize("num", [pytest.param(40, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)])
+def test_tasks_by_the_hundred_come_home_once(batch: FakeBatch, place: Site, tmp_path: Path, num: int) -> None:
+    names = [f"p{number:03d}" for number in range(num)]
     batch.make(*names, constants=SHORT, **QUICK).change(executor={"store": place.url})
     parent = batch.start("train")
-    workers = [worker(batch, tmp_path / name, place.url, "--idle", "60s") for name in ("far", "other")]
+    workers = [worker(batch, tmp_path / name, place.url, "--idle", "600s") for name in ("far", "other")]
     out, err = parent.communicate(timeout=600)
     for one in workers:
         one.terminate()
         one.communicate(timeout=60)
-    assert (parent.returncode, "200 of 200 patches trained" in out) == (0, True), err
+    assert (parent.returncode, f"{num} of {num} patches trained" in out) == (0, True), err
     assert sorted(patch for patch, _, outcome, accepted in ends(batch) if outcome == "trained" and accepted) == names

@@ -98,7 +98,7 @@ def test_a_photograph_that_is_damaged_in_the_store_is_told_and_put_there_anew(ho
     home.run_apart("pack", "--to", url)
     photograph = blobs.hash_of_file(home.folder / "images" / "img3.png")
     flip(tmp_path / "store/blobs" / photograph, random.Random(1))
-    far = worker(home, tmp_path / "far", url, "--idle", "60s")
+    far = worker(home, tmp_path / "far", url, "--idle", "600s")
     wait_until(lambda: list((tmp_path / "store/results").glob("*.damaged.*")))
     ended = home.run_apart("train", timeout_s=120)
     far.terminate()
@@ -135,7 +135,7 @@ def test_no_secret_lies_in_any_file_log_report_or_process_list(
     secret = SECRET if kind == "s3" else (Path(site.environment["HOME"]) / ".ssh/id_ed25519").read_text().split("\n")[2]
     url = site.below(f"secret-{time.time_ns()}")
     home.change(executor={"store": url})
-    parent, far = home.start("train"), worker(home, tmp_path / "far", url, "--idle", "60s")
+    parent, far = home.start("train"), worker(home, tmp_path / "far", url, "--idle", "600s")
     lists = []
     while parent.poll() is None:
         lists.append(b"".join(_command_lines()))
@@ -174,5 +174,5 @@ def test_four_bundles_are_as_large_as_their_distinct_files(
     models = {path.read_bytes() for path in files_below(scene / "patches")
               if path.stem in ("cameras", "images", "points3D", "rigs", "frames")}  # fmt: skip
     distinct = sum((scene / "images" / name).stat().st_size for name in used) + sum(map(len, models))
-    record_property("did", f"{in_store} bytes in the store, {distinct} distinct: {in_store / distinct:.4f}")
+    record_property("figure", f"{in_store} bytes in the store, {distinct} distinct: {in_store / distinct:.4f}")
     assert in_store <= 1.1 * distinct

@@ -19,7 +19,7 @@ from splatbatch.remote import exchange
 CLAIM = exchange.claim
 
 
-def slow_claim(url: str, asked: tuple[str, int, str, str]) -> dict[str, Any]:
+def slow_claim(url: str, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
     """Claim, and be slow to answer."""
     record = CLAIM(url, asked)
     Path(os.environ["CLAIMED"]).touch()
@@ -51,3 +51,15 @@ def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
     assert sorted((one["state"], one["claims"]) for one in bundles(url)) == [("waiting", 0), ("waiting", 1)]
     claims = sorted(path.name for path in (Path(url) / exchange.CLAIMS).iterdir())
     assert len(claims) == 2 and claims[1] == claims[0] + exchange.LEFT
+
+
+def test_a_worker_leaves_to_others_what_its_machine_cannot_train_and_ends(
+    batch: FakeBatch, sites: dict[str, Site]
+) -> None:
+    url = sites["folder"].below("lacks-a-package")
+    batch.make("p0", "p1", **QUICK).script(p1=["exit 1 ModuleNotFoundError: No module named 'x'"])
+    batch.run_apart("pack", "--to", url)
+    ended = batch.run_apart("work", url)
+    assert ended.returncode == 1, ended.stderr
+    assert "p1: is left to other machines: a package is missing (missing_dependency)" in ended.stderr
+    assert sorted((one["task"], one["state"]) for one in bundles(url)) == [("p0", "trained"), ("p1", "waiting")]

@@ -10,8 +10,8 @@ import pytest
 from store_sites import Site
 
 from splatbatch.errors import ConfigError, CutOffError, MissingPartError, StoreError
+from splatbatch.files import fault_of_name
 from splatbatch.remote.schemes import anchored, open_store
-from splatbatch.remote.store import is_safe
 
 BIG = os.urandom(9 << 20)
 
@@ -110,6 +110,6 @@ def test_a_missing_library_is_told_with_the_line_that_installs_it(monkeypatch: p
 def test_only_a_folder_is_anchored_and_names_lead_nowhere_outside(tmp_path: Path) -> None:
     assert anchored("store", tmp_path) == str(tmp_path / "store")
     assert anchored("s3://reef/night", tmp_path) == "s3://reef/night"
-    assert [is_safe(one) for one in ("images/left/a.jpg", "../a", "a/../../b", "/etc/a", "a//b")] == [
+    assert [not fault_of_name(one) for one in ("images/left/a.jpg", "../a", "a/../../b", "/etc/a", "a//b")] == [
         True, False, False, False, False,
     ]  # fmt: skip

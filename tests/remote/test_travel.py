@@ -49,7 +49,7 @@ def test_outcomes_are_those_of_a_night_at_home(home: FakeBatch, place: Site, tmp
 def test_train_packs_waits_adopts_and_reports(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     home.change(executor={"store": place.url})
     parent = home.start("train")
-    far = worker(home, tmp_path / "far", place.url, "--idle", "60s")
+    far = worker(home, tmp_path / "far", place.url, "--idle", "600s")
     out, err = parent.communicate(timeout=90)
     far.terminate()
     assert (parent.returncode, "3 of 3 patches trained" in out) == (0, True), err
@@ -106,9 +106,10 @@ def test_cancel_at_a_store_reaches_its_worker(home: FakeBatch, place: Site, tmp_
 
 
 def test_a_killed_home_goes_on_where_it_was(home: FakeBatch, place: Site, tmp_path: Path) -> None:
+    packed(home, place)  # a worker finds them however slow home begins
     home.change(executor={"store": place.url})
     parent = home.start("train")
-    code, said = work(home, tmp_path / "far", place.url, "--idle", "8s")
+    code, said = work(home, tmp_path / "far", place.url)
     wait_until(lambda: list(home.output.glob("patches/*/attempt-*/brought.json")))
     parent.kill()
     parent.communicate()
@@ -170,7 +171,7 @@ def test_a_second_result_of_a_task_that_is_trained_already_does_not_end_the_nigh
     adopted(home, url)
     results()
     home.change(executor={"store": url})
-    far, ended = worker(home, tmp_path / "third", url, "--idle", "60s"), home.run_apart("train", timeout_s=120)
+    far, ended = worker(home, tmp_path / "third", url, "--idle", "600s"), home.run_apart("train", timeout_s=120)
     far.terminate()
     assert (ended.returncode, far.wait(60)) == (0, 75), ended.stderr
     assert "another splat was accepted meanwhile" in ended.stderr

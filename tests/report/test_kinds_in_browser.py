@@ -16,6 +16,8 @@ from report_kinds import written as report_of
 pytestmark = pytest.mark.slow
 A4_PT = (595, 842)
 MOST_TABLES = 8
+IN_CI = ("hostile", "night", "scene")
+"""Kinds that CI opens: together they have all that a page can hold. The long tests open every kind."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Kind]:
     return Written()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[name if name in IN_CI else pytest.param(name, marks=pytest.mark.long) for name in KINDS])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from made_output import NASTY, MadeOutput, night, pictures
 from report_kinds import green
+from slowness import slowness
 
 from splatbatch.report import write_report
 from splatbatch.report.charts.curves import MOST_POINTS, Chart, Curve, draw, thin
@@ -99,7 +100,7 @@ def test_so_is_one_with_pictures_of_all_nine_and_the_viewer(tmp_path: Path) -> N
         "PSNR 6.2 dB under the median",
         "CUDA out of memory. Tried to allocate 2.10 GiB",
         "Then again after 10.0 s with training.images=host",
-        "Then given up: nan_loss twice at the same place",
+        "Then given up in this run, the next `train` tries it again: nan_loss twice at the same place",
         "p6 trained in between: the GPU is not to blame",
         "IMG_0031.JPG: 4000 x 3000, its camera says 3000 x 4000.",
         "hold-out PSNR, dB",
@@ -239,9 +240,12 @@ print((time.process_time() - started) / 15)
 @pytest.mark.slow
 def test_a_page_of_many_patches_is_quickly_made(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", COSTS, tmp_path]  # a process of its own: nobody counts its lines
+    command, before = (
+        [sys.executable, "-c", COSTS, tmp_path],
+        slowness(),
+    )  # a process of its own: its lines are not counted
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert float(said.stdout) < 0.05  # s of CPU time per patch; 0.017 on two idle cores
+    assert float(said.stdout) < 0.05 * max(before, slowness())  # s of CPU time per patch; 0.017 on two idle cores
 
 
 def test_pictures_are_left_out_when_the_page_is_full(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_each_state_has_a_command_that_ends_it() -> None:
     assert commands({"patch": "p2", "state": "stale", "cause": "settings have changed"}) == ["splatbatch train p2"]
     assert commands({"patch": "p3", "state": "failed", "cause": "unknown"}) == ["splatbatch train p3"]
     given_up = {"patch": "p3", "state": "failed", "cause": "unknown", "given_up": True}
-    assert commands(given_up) == ["splatbatch retry p3"]
+    assert commands(given_up) == ["splatbatch explain p3"]
     out_of_memory = {
         "patch": "p4",
         "state": "failed",
@@ -116,6 +116,15 @@ def test_a_splat_that_was_replaced_by_a_worse_one_can_be_had_back() -> None:
     back = "8.1 dB worse than attempt 1, which was trained otherwise: `splatbatch accept p6 --attempt 1` brings it back"
     attempt = Attempt(2, choice=back, is_kept=True)
     assert commands({"patch": "p6", "state": "trained", "attempts": (attempt,)}) == ["splatbatch accept p6 --attempt 1"]
+
+
+def test_a_splat_that_could_not_be_compared_can_be_taken_until_it_is() -> None:
+    said = "cannot be compared with attempt 1 (20.73 dB): attempt 2 has no hold-out PSNR: kept attempt 1"
+    later = Attempt(2, choice=f"{said}: `splatbatch accept p6 --attempt 2` takes it all the same")
+    (item,) = facts({"patch": "p6", "state": "trained", "attempts": (Attempt(1, is_kept=True), later)}).todo
+    assert (item.kind, item.what, item.command) == ("look", f"attempt 2: {said}", "splatbatch accept p6 --attempt 2")
+    taken = (Attempt(1), replace(later, is_kept=True))
+    assert facts({"patch": "p6", "state": "trained", "attempts": taken}).todo == ()
 
 
 def test_kernels_that_the_first_patch_compiles_make_it_no_outlier(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from splatbatch.config import Evaluation
 from splatbatch.scene import holdout
 from splatbatch.scene.audit.audit import Audit, Extent, audit_patches
 from splatbatch.scene.audit.table import render
+from splatbatch.scene.colmap.types import Image
+from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos import headers
 from splatbatch.store.records.record import in_json
 
@@ -45,6 +47,14 @@ def held_out(scene: MadeScene, num: int) -> Evaluation:
     names = scene.root / "held-out.txt"
     names.write_text("\n".join(image.name for image in scene.images[:num]))
     return Evaluation(holdout_list=names)
+
+
+def test_a_list_holds_out_names_with_odd_blanks(tmp_path: Path) -> None:
+    names = [" lead.jpg", "next\x85line.jpg", "usual.jpg"]
+    (tmp_path / "list.txt").write_bytes("\r\n".join([*names[:2], "  usual.jpg "]).encode())
+    images = [Image(number, name, 1, (1, 0, 0, 0), (0, 0, 0)) for number, name in enumerate(names)]
+    patch = Patch("p0", tmp_path, tmp_path)
+    assert holdout.choose_holdout(patch, Evaluation(holdout_list=tmp_path / "list.txt"), images) == tuple(sorted(names))
 
 
 def test_what_is_left_to_train_from_is_counted_by_the_list_that_holds_out(scene: MadeScene) -> None:

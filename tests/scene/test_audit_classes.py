@@ -131,9 +131,15 @@ def sibling(*left_out: str, extra: str = "") -> Callable[[MadeScene], object]:
     return spoil
 
 
+def rename_all(scene: MadeScene) -> None:
+    for path in scene.photographs.iterdir():
+        path.rename(path.with_name(f"DJI_{path.name}"))
+
+
 EXIF_6 = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:1234"
 SOUND = (86.0, 86.0, 48.0, 36.0)
+UNREGISTERED = frozenset({"unregistered"})
 MIXED, FEW = frozenset({"mixed_sizes"}), frozenset({"few_pixels_off"})
 CASES = [
     Case("scaled", "03.jpg", "images_4, a quarter", resize_all(24, 18)),
@@ -152,6 +158,7 @@ CASES = [
     Case("no_image_folder", "images", "no such folder", lambda scene: shutil.rmtree(scene.photographs)),
     Case("missing_image", "03.jpg", "no such file", lambda scene: (scene.photographs / "03.jpg").unlink()),
     Case("missing_image", "01.png", "there is 01.jpg", with_image(0, name="01.png")),
+    Case("missing_image", "images", "8 images of the model have no file, as 01.jpg", rename_all, besides=UNREGISTERED),
     Case("wrong_case", "01.JPG", "is called 01.jpg", with_image(0, name="01.JPG")),
     Case("empty_image", "03.jpg", "0 bytes", photo("03.jpg", b"")),
     Case("truncated_image", "03.jpg", "truncated", photo("03.jpg", cut=40)),
@@ -162,6 +169,7 @@ CASES = [
     Case("unreadable_image", "03.jpg", "not a regular file", pipe),
     Case("cmyk", "03.jpg", "CMYK", lambda scene: scene.photograph("03.jpg", (WIDTH, HEIGHT), "CMYK")),
     Case("sixteen_bit", "a.png", "more than 8 bits", repaint("a.png", "I;16"), "warning"),
+    Case("unreadable_image", "a.tif", "do not say what is white", repaint("a.tif", "F")),
     Case("sixteen_bit", "a.tif", "more than 8 bits", repaint("a.tif", "I;16"), "warning"),
     Case("alpha", "a.png", "alpha channel", repaint("a.png", "RGBA"), "warning"),
     Case("alpha", "a.webp", "alpha channel", repaint("a.webp", "RGBA", lossless=True), "warning"),
@@ -229,7 +237,7 @@ def test_the_table_above_leaves_no_class_out() -> None:
         "blank", "blurred", "mask_values", "mask_share", "mask_names", "out_of_view", "pairs_disagree", "rigs_differ",
     }  # test_beside.py, test_content.py, test_untracked.py, test_stereo_rig.py  # fmt: skip
     elsewhere |= {kind for fault in FAULTS for kind in fault.kinds} | {"flat_angles", "wrong_k", "reprojection"}
-    elsewhere |= {"internal_fault"}  # tests/scheduler/test_wall.py
+    elsewhere |= {"internal_fault", "far_apart"}  # tests/scheduler/test_wall.py, tests/commands/test_far_scenes.py
     assert set(KINDS) == {case.kind for case in CASES} | elsewhere
 
 

@@ -12,7 +12,16 @@ from far_away import UTM, move
 
 from splatbatch.config import NO_OFFSET
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.frame import Span, offset_for, read_shifted, shifted, span_between, span_of, write_shifted
+from splatbatch.scene.frame import (
+    Span,
+    offset_for,
+    read_shifted,
+    shared_offset,
+    shifted,
+    span_between,
+    span_of,
+    write_shifted,
+)
 
 MODEL = QUARRY / "sparse/0"
 
@@ -106,3 +115,34 @@ def test_a_copy_for_other_programs_lies_where_the_offset_puts_it(far: Path, tmp_
     order = [np.argsort(model.points.ids) for model in (copy, near)]
     assert np.abs(copy.points.xyz[order[0]] - near.points.xyz[order[1]]).max() < 2e-9
     assert [image.name for image in copy.images] == [image.name for image in near.images]
+
+
+def test_patches_that_lie_together_share_one_offset_and_none_is_too_far() -> None:
+    spans = {"p0": cube(500_000), "p1": cube(500_100)}
+    assert shared_offset(spans) == (offset_for(spans.values()), ())
+
+
+@pytest.mark.parametrize(
+    ("middles", "apart"),
+    [((0, 500_000), ("p1",)), ((500_000, 0, 500_100), ("p1",)), ((0, 5, 90, 4e6), ("p3",)), ((0, 100_000), ("p1",))],
+)
+def test_patches_that_would_lose_the_millimetre_are_too_far_apart(middles: list[float], apart: tuple[str]) -> None:
+    spans = {f"p{number}": cube(middle) for number, middle in enumerate(middles)}
+    offset, found = shared_offset(spans)
+    assert found == apart
+    assert not any(span.is_coarse(offset) for name, span in spans.items() if name not in apart)
+
+
+def test_a_patch_that_is_added_far_away_does_not_move_the_others() -> None:
+    spans = {"p0": cube(500_000), "p1": cube(0), "p2": cube(10)}
+    assert shared_offset(spans, (500_000.0,) * 3) == ((500_000,) * 3, ("p1", "p2"))
+
+
+def test_a_long_scene_keeps_the_millimetre_with_one_offset() -> None:
+    spans = {f"p{number}": cube(500_000 + 3_000 * number) for number in range(10)}
+    assert shared_offset(spans)[1] == ()
+
+
+def test_coarse_points_have_coarse_steps() -> None:
+    country = span_between(np.random.default_rng(1).uniform(-3e3, 3e3, (1000, 3)) + 4e4, np.zeros((0, 3)))
+    assert country and country.step(NO_OFFSET) > 0.001 and not country.is_coarse(NO_OFFSET)

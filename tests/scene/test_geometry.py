@@ -65,7 +65,7 @@ def test_faults_are_found_and_rightly_named(
         audit = spoilt.audit()
         if not is_named(fault, audit):
             wrong[name, fault.name] = [f"{one.kind}: {one.message}" for one in audit.findings]
-    record_property("did", f"{len(faults)} faults, {len(faults) - len(wrong)} named; misses {sorted(wrong)}")
+    record_property("figure", f"{len(faults)} faults, {len(faults) - len(wrong)} named; misses {sorted(wrong)}")
     assert len(faults) >= 50 // step
     assert set(wrong) == {miss for miss in MISSES if miss in {(name, fault.name) for fault in faults}}, wrong
 
@@ -165,7 +165,7 @@ def test_faults_of_further_scenes_are_named_but_for_one_in_fifty(
         fault.spoil(spoilt)
         if not is_named(fault, spoilt.audit()):
             misses.append(fault.name)
-    record_property("did", f"{len(faults)} faults, {len(faults) - len(misses)} named; misses {misses}")
+    record_property("figure", f"{len(faults)} faults, {len(faults) - len(misses)} named; misses {misses}")
     assert len(misses) <= 0.02 * len(faults)
 
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,29 @@ def test_flipped_bytes_never_raise(tmp_path: Path, kind: str) -> None:
         for _ in range(3):
             spoilt[rng.randrange(min(len(spoilt), 200))] = rng.randrange(256)
         assert isinstance(header(tmp_path, bytes(spoilt)), Photo | Unreadable)
+
+
+OPEN_A_TIFF = """
+import sys, threading
+from PIL import Image
+from splatbatch.scene.photos.headers import opened_photograph
+
+class Formats(list):
+    def copy(self):
+        other = threading.Thread(target=Image.init)
+        other.start()
+        other.join()
+        return super().copy()
+
+Image.preinit()
+Image.ID = Formats(Image.ID)
+with opened_photograph(sys.argv[1]) as image:
+    print(image.format)
+"""
+
+
+def test_a_tiff_is_read_while_another_thread_registers_its_reader(tmp_path: Path) -> None:
+    (tmp_path / "a.tif").write_bytes(encoded("RGB", "TIFF"))
+    command = [sys.executable, "-c", OPEN_A_TIFF, str(tmp_path / "a.tif")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("TIFF\n", "")

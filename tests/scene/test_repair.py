@@ -218,3 +218,21 @@ def test_a_real_scene_keeps_its_reprojection_error(caliterra: Path, tmp_path: Pa
     assert fixed.before.num_observations == fixed.after.num_observations > 20_000
     assert f"{fixed.before.mean_px:.4g} px before, {fixed.after.mean_px:.4g} px after" in fixed.in_words()
     assert fixed.after.mean_px / fixed.before.mean_px == pytest.approx(995 / 320, rel=0.01)
+
+
+@pytest.mark.parametrize("is_relative", [True, False])
+@pytest.mark.parametrize("shared", [False, True])
+def test_copies_find_photographs_that_are_a_link(
+    scene: MadeScene, tmp_path: Path, is_relative: bool, shared: bool
+) -> None:
+    resize(scene, 48, 36)
+    home = scene.sparse.parents[1]
+    images = (home.parent if shared else home) / "images"
+    scene.photographs.rename(tmp_path / "elsewhere")
+    target = os.path.relpath(tmp_path / "elsewhere", images.parent) if is_relative else tmp_path / "elsewhere"
+    images.symlink_to(target, target_is_directory=True)
+    patch = replace(scene.patch(), images=images)
+    audit = audit_patches([patch], None, EVERY_MODEL)
+    write_copies(plan_models(audit, [patch], "scale"), tmp_path / "out", tmp_path / "out")
+    there = tmp_path / ("out/images" if shared else "out/p0/images")
+    assert sorted(path.name for path in there.iterdir()) == sorted(image.name for image in scene.images)

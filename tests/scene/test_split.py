@@ -182,7 +182,7 @@ def test_what_no_split_has_cut_can_hold_out_a_tenth_side_by_side_beside_every_ei
     (uncut,) = find_patches(Scene(patches=scene))
     images = read_images(uncut.sparse)
     every, piece = set(choose_holdout(uncut, Evaluation())), in_one_piece(uncut, Evaluation(holdout="both"))
-    assert len(piece) == round(0.1 * len(images)) > 1
+    assert len(piece) == 4  # a tenth of 32, in whole frames of the rig
     assert set(choose_holdout(uncut, Evaluation(holdout="both"))) == every | piece
     centers = {image.name: image.center() for image in images}
     middle = np.mean([centers[name] for name in piece], axis=0)
@@ -519,7 +519,7 @@ def test_a_tenth_of_a_vast_scene_is_cut_in_a_tenth_of_the_memory(tmp_path: Path)
 def test_a_vast_scene_is_cut_within_a_minute(tmp_path: Path, record_property):
     vast_scene.write(vast_scene.flight(5000, 5_000_000), tmp_path)
     cpu_s, peak_mib, num_patches = spent(tmp_path, 600)
-    record_property("did", f"{num_patches} patches, {cpu_s:.0f} s of CPU, {peak_mib:,.0f} MiB")
+    record_property("figure", f"{num_patches} patches, {cpu_s:.0f} s of CPU, {peak_mib:,.0f} MiB")
     assert num_patches >= 12
     assert cpu_s <= 120  # of two cores, for a minute
     assert peak_mib <= 4096

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pycolmap
 import pytest
+from dots import middle_of_light
+from PIL import Image as Pillow
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten, undistorted_rays
 from splatbatch.scene.repair import rescaled
 from splatbatch.scene.reprojection import project
+from splatbatch.training.photos.decode import Source, decode
 
 BARREL = Camera(1, "SIMPLE_RADIAL", 400, 300, (320.0, 203.5, 148.25, -0.12))
 PINCUSHION = Camera(1, "RADIAL", 400, 300, (320.0, 203.5, 148.25, 0.1, 0.05))
 DRONE = Camera(1, "OPENCV", 400, 300, (322.0, 318.0, 203.5, 148.25, -0.11, 0.06, 0.002, -0.001))
 FULL = Camera(1, "FULL_OPENCV", 400, 300, (322.0, 318, 203.5, 148.25, -0.1, 0.02, 1e-3, -1e-3, 0.01, 0.02, 0.01, 0.001))
-CAMERAS = [BARREL, PINCUSHION, DRONE, FULL]
+REEF = (202.0, 198.0, 203.5, 148.25)
+FISHEYES = [
+    Camera(1, "SIMPLE_FISHEYE", 400, 300, (200.0, 203.5, 148.25)),
+    Camera(1, "FISHEYE", 400, 300, REEF),
+    Camera(1, "SIMPLE_RADIAL_FISHEYE", 400, 300, (200.0, 203.5, 148.25, 0.02)),
+    Camera(1, "RADIAL_FISHEYE", 400, 300, (200.0, 203.5, 148.25, 0.02, -0.004)),
+    Camera(1, "OPENCV_FISHEYE", 400, 300, (*REEF, 0.03, 0.005, -0.002, 0.0003)),
+    Camera(1, "THIN_PRISM_FISHEYE", 400, 300, (*REEF, 0.03, 0.005, 1e-3, -1e-3, -2e-3, 3e-4, 1e-3, -1e-3)),
+    Camera(1, "RAD_TAN_THIN_PRISM_FISHEYE", 400, 300, (*REEF, 0.03, 5e-3, 0, 0, 0, 0, 1e-3, -1e-3, 1e-3, 0, -1e-3, 0)),
+]
+CAMERAS = [BARREL, PINCUSHION, DRONE, FULL, *FISHEYES]
+
+
+def equidistant(degrees: float) -> Camera:
+    """Return a fisheye of 400 x 300 pixels that sees so many degrees from corner to corner."""
+    return Camera(1, "SIMPLE_FISHEYE", 400, 300, (250 / np.deg2rad(degrees / 2), 200.0, 150.0))
 
 
 def theirs(camera: Camera) -> pycolmap.Camera:
@@ -57,6 +78,38 @@ def test_the_middle_keeps_its_scale(camera: Camera) -> None:
     assert (camera.cy - straight.cy).is_integer()
 
 
+@pytest.mark.parametrize("degrees", [92, 122, 145, 175])
+def test_a_fisheye_is_cut_where_the_pinhole_would_stretch_it_fourfold(
+    degrees: float, record_property: Callable[[str, object], None]
+) -> None:
+    straight = straighten(equidistant(degrees))
+    width, height = (2 * np.rad2deg(np.arctan(side / 2 / straight.fx)) for side in (straight.width, straight.height))
+    record_property("figure", f"{degrees} degrees across the corners: {width:.0f} x {height:.0f} are trained")
+    assert width == pytest.approx(min(0.8 * degrees, 120), abs=0.5)
+    assert height == pytest.approx(0.6 * degrees, abs=0.5)
+
+
+@pytest.mark.parametrize("camera", FISHEYES, ids=lambda camera: camera.model)
+def test_a_fisheye_is_undistorted_as_by_colmap(
+    tmp_path: Path, camera: Camera, record_property: Callable[[str, object], None]
+) -> None:
+    """A dot on every ray of a grid lies in both undistorted photographs where the same ray falls."""
+    rays = np.array([[x, y, 1.0] for x in (-0.7, -0.3, 0.1, 0.6) for y in (-0.5, -0.1, 0.4)])
+    u, v = np.meshgrid(np.arange(400) + 0.5, np.arange(300) + 0.5)
+    light = sum(np.exp(-((u - x) ** 2 + (v - y) ** 2) / 8) for x, y in project(camera, rays))
+    dots = np.repeat((250 * light)[..., None], 3, axis=2).astype(np.uint8)
+    options = pycolmap.UndistortCameraOptions()
+    picture, reference = pycolmap.undistort_image(options, pycolmap.Bitmap.from_array(dots), theirs(camera))
+    Pillow.fromarray(dots).save(tmp_path / "dots.png")
+    ours = decode(Source(tmp_path / "dots.png", camera, 1))
+    off = [
+        middle_of_light(ours.pixels, one) - one - (middle_of_light(picture.to_array(), other) - other)
+        for one, other in zip(project(ours.camera, rays), reference.img_from_cam(rays), strict=True)
+    ]
+    record_property("figure", f"{camera.model}: at most {np.abs(off).max():.3f} px from COLMAP's")
+    assert np.abs(off).max() < 0.1
+
+
 def test_a_barrel_photograph_grows_and_a_pincushion_one_shrinks() -> None:
     assert straighten(BARREL).width > 400 > straighten(PINCUSHION).width
 
@@ -72,7 +125,9 @@ def test_a_lens_without_distortion_is_a_pinhole_as_it_is(model: str, params: tup
 
 
 @pytest.mark.parametrize(("camera", "why"), [
-    (Camera(1, "OPENCV_FISHEYE", 400, 300, (200.0, 200, 200, 150, 0, 0, 0, 0)), "OPENCV_FISHEYE is not supported"),
+    (Camera(1, "FOV", 400, 300, (200.0, 200, 200, 150, 0.9)), "FOV is not supported"),
+    (equidistant(183), "sees 180 degrees or more, or folds over, inside the photograph"),
+    (Camera(1, "OPENCV_FISHEYE", 400, 300, (200.0, 200, 200, 150, -0.5, 0, 0, 0)), "or folds over, inside"),
     (Camera(1, "SIMPLE_RADIAL", 400, 300, (150.0, 200, 150, -0.3)), "folds over"),
     (Camera(1, "SIMPLE_RADIAL", 400, 300, (150.0, 200, 150, 3.0)), "too strong a distortion"),
 ])  # fmt: skip

@@ -62,10 +62,10 @@ def test_a_setting_lets_the_newer_win(trained: FakeBatch) -> None:
     assert kept(trained) == "attempt-02"
 
 
-def test_what_cannot_be_compared_is_replaced_aloud(trained: FakeBatch) -> None:
+def test_what_cannot_be_compared_stays_an_attempt_aloud(trained: FakeBatch) -> None:
     ended = retry(trained, "--set", "evaluation.holdout_every=4", "--set", "training.resolution=1/2")
-    assert "they cannot be compared" in ended.stderr
-    assert kept(trained) == "attempt-02"
+    assert "cannot be compared with attempt 1 (24.60 dB): measured at 1/2" in ended.stderr
+    assert kept(trained) == "attempt-01"
 
 
 def test_a_train_forced_by_settings_takes_the_new_splat_and_warns_when_it_is_worse(trained: FakeBatch) -> None:
@@ -89,7 +89,7 @@ def test_accept_goes_back_and_forward_and_an_unchanged_yaml_leaves_it_so(trained
 
 def test_accept_names_what_cannot_be_accepted(trained: FakeBatch) -> None:
     (trained.output / "patches/p0/attempt-01/splat.ply").unlink()
-    for number, words in (("1", "no splat that could be accepted"), ("7", "no attempt 7 (there are: 1)")):
+    for number, words in (("1", "its splat is gone"), ("7", "no attempt 7 (there are: 1)")):
         ended = trained.run("accept", "p0", "--attempt", number)
         assert (ended.returncode, words in ended.stderr) == (2, True)
 
@@ -176,6 +176,50 @@ def test_all_but_the_accepted_splat_and_the_one_before_can_be_cleaned_away(train
     assert left == ["attempt-01/splat.ply", "attempt-03/splat.ply", "splat.ply"]
     assert not (patch / "attempt-02/checkpoint.pt").exists()
     assert not (patch / "attempt-02/renders").exists()
+
+
+def test_two_retries_without_a_figure_leave_the_measured_splat_and_say_how_to_take_them(trained: FakeBatch) -> None:
+    trained.script(p0=["measure 24.6", "train", "measure nan", "measure 99999"])
+    for number, seed in ((2, 1), (3, 2), (4, 3)):
+        said = retry(trained, "--set", f"training.seed={seed}").stderr
+        assert f"cannot be compared with attempt 1 (24.60 dB): attempt {number} has no hold-out PSNR" in said
+        assert f"kept attempt 1: `splatbatch accept p0 --attempt {number}` takes it all the same" in said
+    assert kept(trained) == "attempt-01"
+    report = json.loads((trained.output / "report.json").read_text())
+    assert [one["command"].partition(" -c")[0] for one in report["todo"]] == ["splatbatch accept p0 --attempt 4"]
+    assert "attempt 4: cannot be compared with attempt 1" in trained.run("status").stdout
+
+
+def test_a_splat_that_was_trained_on_the_held_out_photographs_replaces_none(trained: FakeBatch) -> None:
+    trained.script(p0=["measure 24.6", "measure 40", "measure 41"])
+    for every in (0, 5):
+        said = retry(trained, "--set", f"evaluation.holdout_every={every}").stderr
+        assert "was trained on photographs that attempt 1 holds out: kept attempt 1" in said
+    assert kept(trained) == "attempt-01"
+    assert trained.run("accept", "p0", "--attempt", "2").returncode == 0
+    assert kept(trained) == "attempt-02"
+
+
+def test_the_best_of_the_other_splats_takes_the_place_of_one_that_was_tampered_with(trained: FakeBatch) -> None:
+    trained.script(p0=["measure 24.6", "measure 25.0"])
+    retry(trained, *SET)
+    splat = trained.output / "patches/p0/attempt-02/splat.ply"
+    splat.write_bytes(bytes(splat.stat().st_size))
+    said = trained.run("train").stderr
+    assert "p0: the splat of attempt-02 is damaged: attempt-01, the best of the others, takes its place" in said
+    assert (kept(trained), len(trained.events("attempt_started"))) == ("attempt-01", 3)
+
+
+def test_accept_says_what_an_attempt_lacks(trained: FakeBatch) -> None:
+    trained.script(p0=["measure 24.6", "exit 1 lost", "measure 25.0"])
+    retry(trained, "--force")
+    patch = trained.output / "patches/p0"
+    (patch / "attempt-03/splat.ply").write_bytes(b"ply")
+    (patch / "attempt-01/splat.ply").unlink()
+    said = {number: trained.run("accept", "p0", "--attempt", str(number)).stderr for number in (1, 2, 3)}
+    assert "attempt 1: its splat is gone: " in said[1] and "attempt-01/splat.ply" in said[1]
+    assert "attempt 2: left no splat" in said[2]
+    assert "attempt 3: its splat has changed on disk" in said[3]
 
 
 def touch(batch: FakeBatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,7 @@ def test_who_waits_for_room_in_vain_is_told_so(batch: FakeBatch) -> None:
     done = batch.make("p0", "p1", limits={"free_disk_mib": 1 << 40}, constants=pause(0.3)).run("train")
     assert done.returncode == 1
     assert "p0, p1: the disk is full (disk_full): Free space" in done.stdout
+    assert "(limits.free_disk_mib); without room it stops after 0:00:00" in done.stderr
     assert [event["event"] for event in batch.events()].count("paused") == 1
     assert batch.events("attempt_started") == []
 
@@ -91,12 +93,26 @@ def test_a_disk_that_stays_full_is_given_up_and_what_was_trained_is_adopted(batc
     assert batch.result("p0")["attempt"] == "attempt-01"
 
 
-def test_a_start_on_a_full_disk_is_refused_in_words(batch: FakeBatch, small_disk: Path) -> None:
+def test_a_start_on_a_disk_that_stays_full_is_refused_in_words(batch: FakeBatch, small_disk: Path) -> None:
     fill(small_disk / "filler")
-    done = batch.make("p0", limits=NOT_LOOKED_AT).run("train")
+    done = batch.make("p0", limits=NOT_LOOKED_AT, constants=pause(1)).run("train")
     assert done.returncode == 6
+    assert "paused until there is room on the disk of" in done.stderr
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_start_on_a_full_disk_waits_for_room_and_obeys(batch: FakeBatch, small_disk: Path) -> None:
+    fill(small_disk / "filler")
+    process = batch.make("p0", limits=NOT_LOOKED_AT).start("train")
+    until(process, "paused until there is room")
+    process.send_signal(signal.SIGTERM)
+    assert (process.wait(timeout=30), batch.events() if batch.ledger.exists() else []) == (143, [])
+    process = batch.start("train")
+    until(process, "paused until there is room")
+    (small_disk / "filler").unlink()
+    process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(small_disk: Path) -> None:

@@ -46,7 +46,7 @@ def test_kills_and_stops_at_random_moments_cost_nothing_but_the_attempts_that_ra
     tmp_path: Path, kills: int, record_property: Say
 ) -> None:
     figures = kill_test(tmp_path, kills=kills, seed=SEED)
-    record_property("did", figures.in_words())
+    record_property("figure", figures.in_words())
     assert figures.faults == [], figures.in_words()
     assert sum(figures.kills.values()) == kills
     assert figures.reads > 100
@@ -66,7 +66,7 @@ def test_a_kill_at_each_event_of_the_ledger_loses_nothing(
     tmp_path: Path, events: int, target: str, record_property: Say
 ) -> None:
     figures = kills_at_events(tmp_path, range(1, events + 1), target)
-    record_property("did", figures.in_words())
+    record_property("figure", figures.in_words())
     assert figures.faults == []
     assert len(figures.missed) < (1 if target.startswith("parent") else 5)
 
@@ -77,7 +77,7 @@ def test_a_kill_at_each_event_of_the_ledger_loses_nothing(
 def test_of_two_parents_at_one_instant_one_works_and_the_other_exits_6(
     tmp_path: Path, number: int, record_property: Say
 ) -> None:
-    record_property("did", f"{number} races")
+    record_property("figure", f"{number} races")
     assert races(tmp_path, number) == {(0, 6): number}
 
 

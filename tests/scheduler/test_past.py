@@ -85,7 +85,7 @@ def test_what_we_have_told_ourselves_is_not_counted_twice_and_one_alone_follows_
     [
         ("cuda_driver_mismatch", "", True),
         ("cuda_driver_mismatch", "far-away", False),
-        ("disk_full", "far-away", True),
+        ("output_unwritable", "far-away", True),
         ("nan_loss", "", False),
     ],
 )

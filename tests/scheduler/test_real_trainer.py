@@ -106,4 +106,5 @@ def test_what_a_worker_told_to_stop_has_trained_another_host_does_not_train_agai
     assert (resumed["attempt"], host) == ("attempt-01", "far-b")
     assert resumed["step"] >= told_at > 0
     assert gone_s < 30
-    record_property("did", f"told at step {told_at}, gone {gone_s:.1f} s later, goes on elsewhere at {resumed['step']}")
+    then = f"goes on elsewhere at {resumed['step']}"
+    record_property("figure", f"told at step {told_at}, gone {gone_s:.1f} s later, {then}")

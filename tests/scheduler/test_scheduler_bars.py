@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from fake_batch import ROOT
+from slowness import slowness
 
 from splatbatch.files import write_json
 from splatbatch.report.facts import ReportedPatch
@@ -24,29 +26,39 @@ PARTS = ("plan_cpu_ms", "run_cpu_ms", "report_cpu_ms")
 
 
 @pytest.fixture(scope="module")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what one patch and many patches cost."""
-    folder = tmp_path_factory.mktemp("bars")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, float], dict[str, float], float]:
+    """Return what one patch and many patches cost, and how slow the machine was."""
+    folder, before = tmp_path_factory.mktemp("bars"), slowness()
     one, many = (scheduler.measure_in_its_own_process(number, folder) for number in (1, MANY))
-    return one, many
+    return one, many, max(before, slowness())
 
 
 @pytest.mark.slow
-def test_a_patch_costs_the_parent_a_few_milliseconds(figures: tuple[dict[str, float], dict[str, float]]) -> None:
-    one, many = figures
+def test_a_patch_costs_the_parent_a_few_milliseconds(figures: tuple[dict[str, float], dict[str, float], float]) -> None:
+    one, many, slower = figures
     beyond_the_first = (MANY * sum(many[part] for part in PARTS) - sum(one[part] for part in PARTS)) / (MANY - 1)
-    assert beyond_the_first <= 30, "about 10 on a quiet machine; three times that beside other tests"
+    assert beyond_the_first <= 20 * slower, "about 10 on a quiet machine"
 
 
 @pytest.mark.slow
-def test_a_patch_costs_the_parent_a_few_kibibytes(figures: tuple[dict[str, float], dict[str, float]]) -> None:
-    one, many = figures
+def test_a_patch_costs_the_parent_a_few_kibibytes(figures: tuple[dict[str, float], dict[str, float], float]) -> None:
+    one, many, _ = figures
     assert many["mib"] - one["mib"] <= 6
 
 
 @pytest.mark.slow
-def test_the_status_is_there_at_once(figures: tuple[dict[str, float], dict[str, float]]) -> None:
-    assert figures[1]["status_cpu_s"] <= 2.5, "about 0.8 on a quiet machine; three times that beside other tests"
+def test_the_status_is_there_at_once(figures: tuple[dict[str, float], dict[str, float], float]) -> None:
+    assert figures[1]["status_cpu_s"] <= 1.6 * figures[2], "about 0.8 on a quiet machine"
+
+
+@pytest.mark.slow
+def test_a_bench_finds_packages_that_only_pythonpath_names(tmp_path: Path) -> None:
+    """As on a machine whose own Python has PyTorch alone; what goes wrong in its process is shown."""
+    python, path = sys._base_executable, os.pathsep.join([str(ROOT), str(ROOT / "scripts"), *sys.path])
+    code = f"from batch_bench import scheduler; scheduler.measure_in_its_own_process(1, {str(tmp_path)!r})"
+    environment = {**os.environ, "PYTHONPATH": path}
+    ended = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_the_status_loads_neither_the_audit_nor_the_trainers() -> None:

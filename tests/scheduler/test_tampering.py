@@ -18,7 +18,7 @@ def test_tampered_files_break_no_command_and_no_broken_splat_is_called_trained(
 ) -> None:
     monkeypatch.setenv("FAKE_TRAINER_PROGRAM", "")  # put back what the engine sets
     found = Tampering(tmp_path, SEED).run(number)
-    record_property("did", found.in_words())
+    record_property("figure", found.in_words())
     assert found.faults == [], found.in_words()
     assert sum(found.kinds.values()) == number
 
@@ -29,5 +29,5 @@ def test_a_spoiled_scene_is_told_mended_or_refused_and_never_passed_on_as_whole(
 ) -> None:
     monkeypatch.setenv("FAKE_TRAINER_PROGRAM", "")
     found = SceneTampering(tmp_path, SEED).run(number)
-    record_property("did", found.in_words())
+    record_property("figure", found.in_words())
     assert found.faults == [], found.in_words()

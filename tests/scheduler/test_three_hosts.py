@@ -95,4 +95,4 @@ def test_ten_times_out_of_ten(three: Hosts, record_property: pytest.RecordProper
         batch = FakeBatch(three.folder / f"round-{number}")
         batch.folder.mkdir()
         became[cut_one_off(three, batch, moment, 0.0 if moment is HAS_WRITTEN else chance.uniform(0, 1))] += 1
-    record_property("did", f"10 of 10: {dict(became)}")
+    record_property("figure", f"10 of 10: {dict(became)}")

@@ -22,7 +22,7 @@ def test_whoever_is_killed_every_task_is_accepted_exactly_once(
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     told = json.loads(ended.stdout)
     did = f"{tasks} tasks, {told['killed']} workers killed, {told['attempts']} attempts"
-    record_property("did", f"{did}, {told['duplicates']} trained in vain, {told['seconds']:.0f} s")
+    record_property("figure", f"{did}, {told['duplicates']} trained in vain, {told['seconds']:.0f} s")
     assert told["faults"] == []
     assert told["killed"] >= 0.8 * kills
     assert set(told["codes"]) == {"0"}, (tmp_path / "workers.log").read_text()[-4000:]

@@ -14,7 +14,7 @@ from tiled import partition_of_boxes, random_splat, rows_of, tiles, write_parts
 
 from splatbatch.errors import OutputError
 from splatbatch.scene.partition.boxes import EVERYWHERE
-from splatbatch.splats import Gaussians, merge, read_header, read_splat, write_splat
+from splatbatch.splats import Gaussians, merge, mode_comments, read_header, read_splat, write_splat
 from splatbatch.splats.check import check_splat
 from splatbatch.splats.merge import Part, inside, merge_splats, outside
 
@@ -71,6 +71,29 @@ def test_merging_says_how_many_gaussians_of_all_were_read(
 def test_a_merged_splat_is_one_that_counts_and_reads(quarters: list[Part], tmp_path: Path) -> None:
     merge_splats(tmp_path / "scene.ply", quarters, NONE)
     assert check_splat(tmp_path / "scene.ply").num_gaussians == len(read_splat(tmp_path / "scene.ply")) == 2000
+
+
+@pytest.mark.parametrize(("modes", "merged"), [
+    ((True, True, True, True), True), ((False, False, None, False), False), ((None, None, None, True), True),
+    ((None, None, None, None), None),
+])  # fmt: skip
+def test_a_merged_splat_is_drawn_as_its_parts(
+    quarters: list[Part], tmp_path: Path, modes: tuple, merged: object
+) -> None:
+    for part, mode in zip(quarters, modes, strict=True):
+        write_splat(part.source.path, read_splat(part.source.path), 20, comments=mode_comments(mode))
+    merge_splats(tmp_path / "scene.ply", quarters, NONE)
+    assert read_header(tmp_path / "scene.ply").antialiased is merged
+
+
+def test_splats_that_are_drawn_differently_are_not_merged(quarters: list[Part], tmp_path: Path) -> None:
+    for part, mode in zip(quarters, (False, False, True, None), strict=True):
+        write_splat(part.source.path, read_splat(part.source.path), 20, comments=mode_comments(mode))
+    words = f"{quarters[2].source.name} with training.antialiased: true, .* with false"
+    with pytest.raises(OutputError, match=words) as refused:
+        merge_splats(tmp_path / "scene.ply", quarters, NONE)
+    assert refused.value.hint.endswith(f"splatbatch train {quarters[2].source.name}.")
+    assert not (tmp_path / "scene.ply").exists()
 
 
 def test_merging_twice_gives_the_same_bytes(quarters: list[Part], tmp_path: Path) -> None:

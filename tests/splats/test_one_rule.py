@@ -9,8 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from splatbatch.errors import OutputError
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.splats import check_splat, read_splat
+from splatbatch.splats.blocks import index_blocks
+from splatbatch.splats.export import Source
+from splatbatch.splats.merge import header_of
 from splatbatch.splats.ply import LARGEST_COORDINATE, encode_header, property_names
 
 NUM = 3
@@ -30,7 +34,18 @@ def plain_rows(names: list[str], num: int = NUM) -> np.ndarray:
 def test_harmonics_of_no_degree_are_no_splat(tmp_path: Path, num_rest: int) -> None:
     names = list(property_names(num_rest))
     found = check_splat(written(tmp_path / "a.ply", names, plain_rows(names)))
-    assert found == Rejected(f"no splat: {num_rest} properties f_rest are the harmonics of no degree from 0 to 4")
+    assert found == Rejected(f"no splat: {num_rest} properties f_rest are the harmonics of no degree")
+
+
+def test_harmonics_that_are_not_drawn_are_refused_by_all_that_read_a_splat(tmp_path: Path) -> None:
+    names, words = list(property_names(72)), "harmonics of degree 4 are not drawn here: train with degree 3 at most"
+    path = written(tmp_path / "a.ply", names, plain_rows(names))
+    assert check_splat(path) == Rejected(f"no splat: {words}")
+    for read in (read_splat, index_blocks):
+        with pytest.raises(ValueError, match=words):
+            read(path)
+    with pytest.raises(OutputError, match=f"a.ply: {words}"):
+        header_of(Source(path, "p0", ""), (0.0, 0.0, 0.0))
 
 
 def test_a_property_that_stands_there_twice_is_no_splat(tmp_path: Path) -> None:

@@ -39,6 +39,18 @@ def test_the_header_is_that_of_3dgs(tmp_path: Path) -> None:
     assert names == ["x", "y", "z", *dc, *rest, "opacity", *scales, *rots]
 
 
+@pytest.mark.parametrize(("comments", "antialiased"), [
+    ((), None), (("SplatRenderMode: mip",), True), (("SplatRenderMode: default",), False),
+    (("splatrendermode: MIP",), True), (("antialiased 1",), True), (("antialiased 0",), False),
+    (("antialiased 1", "SplatRenderMode: default"), False), (("antialiased perhaps", "SplatRenderMode: 2dgs"), None),
+])  # fmt: skip
+def test_whether_a_splat_is_drawn_antialiased_is_read_as_brush_and_postshot_write_it(
+    tmp_path: Path, comments: tuple[str, ...], antialiased: object
+) -> None:
+    write_splat(tmp_path / "a.ply", random_gaussians(2), 300, comments=comments)
+    assert read_header(tmp_path / "a.ply").antialiased is antialiased
+
+
 def test_every_value_lies_where_its_name_says(tmp_path: Path) -> None:
     splat = random_gaussians(5, degree=2)
     write_splat(tmp_path / "a.ply", splat, step=1)

@@ -82,7 +82,7 @@ def test_of_two_frozen_after_each_operation_exactly_one_is_accepted(
 ) -> None:
     count = Count()
     count.run(tmp_path, lags=False, every=every)
-    record_property("did", str(count))
+    record_property("figure", str(count))
     assert count.faults == []
     assert count.interleavings >= 2 * 25**2 // every
     assert count.in_vain  # some did train in vain, or nothing was tried
@@ -95,7 +95,7 @@ def test_where_one_sees_late_what_the_other_did_exactly_one_is_accepted(
 ) -> None:
     count = Count()
     count.run(tmp_path, lags=True, every=every)
-    record_property("did", str(count))
+    record_property("figure", str(count))
     assert count.faults == []
     assert count.interleavings >= 2 * 25**2 // every
     assert count.in_vain

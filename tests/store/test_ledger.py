@@ -104,13 +104,21 @@ def test_an_event_is_read_whatever_its_line_says_and_back_as_it_was(kind: type[E
     assert again == event
 
 
+def test_advice_of_an_earlier_version_names_the_commands_of_today() -> None:
+    told = {"cause": "unknown", "action": "fail", "advice": "Look. Try: splatbatch logs p1; splatbatch trainers"}
+    event = event_of({"event": "attempt_ended", "patch": "p1", "outcome": "failed", "diagnosis": told})
+    assert isinstance(event, AttemptEnded)
+    assert event.diagnosis
+    assert event.diagnosis.advice == "Look. Try: splatbatch explain p1 --log; splatbatch doctor --trainers"
+
+
 def test_a_folder_with_a_ledger_of_old_goes_on_and_retrains_nothing(batch: FakeBatch) -> None:
     batch.make("p0", "p1").script(p1=["exit 1 CUDA error: out of memory", "hang"]).change(retry={"max_attempts": 1})
     assert batch.run("train").returncode == 1
     batch.ledger.rename(batch.output / "ledger.jsonl")
     batch.ledger.parent.rmdir()
     batch.script(p1=["train", "train"])
-    assert batch.run("train").returncode == 0
+    assert batch.run("retry", "p1").returncode == 0
     assert [(event["patch"], event["attempt"]) for event in batch.events("attempt_started")] == [("p1", 2)]
     told = batch.run("explain", "p1").stdout
     assert "cuda_oom" in told

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.files import read_json, write_json
+from splatbatch.files import write_json
 from splatbatch.identity import FileFact
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, Lost, NotStarted, TimedOut
 from splatbatch.store.attempt_folder import AttemptFolder, EndedAttempt
@@ -38,7 +38,7 @@ from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity
 EXITS: list[Exit] = [Exited(3), Killed(9), TimedOut("stall", 5.0), Cancelled("x"), NotStarted("y"), Lost("z")]
 FINGERPRINT = Fingerprint("r", "i", {"training": {"seed": 1}}, {"images/a.jpg": FileFact(7, 8, "s")}, "e")
 LIMITS = TimeLimits(60.0, 1.0, 5.0)
-FINISH = Finish("/out", ("*.ply",), r"(\d+)", 30, ("a",), ("b",))
+FINISH = Finish(("*.ply",), r"(\d+)", 30, ("a",), ("b",))
 METRICS = {"final": {"psnr": 21.5, "images": {"a.jpg": {"psnr": 1.0}}}, "made_with": {"on": "CPU"}, "notes": ["n"]}
 WHOLE: list[TypedRecord] = [
     JobSpec("k", ("a", "b"), {"X": "1"}, "GPU-1", "gpu0", True, LIMITS, {"training.seed": 2}, FINGERPRINT, True),
@@ -98,7 +98,7 @@ ANY_JSON = st.recursive(
 def test_a_record_is_read_back_as_it_was_written(one: TypedRecord, tmp_path: Path) -> None:
     finite = JobSpec(limits=LIMITS) if one == JobSpec() else one  # no limit is infinite in a file
     write_json(tmp_path / "record.json", finite.to_record())
-    assert type(one).from_record(read_json(tmp_path / "record.json")) == finite
+    assert type(one).read(tmp_path / "record.json") == finite
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

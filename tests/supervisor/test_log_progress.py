@@ -47,6 +47,19 @@ def test_what_is_no_number_is_left_out(listener: Listener) -> None:
     assert (record["step"], "loss" in record) == (8, False)
 
 
+def test_the_curve_of_a_fast_program_is_kept_and_its_end_alone_has_a_time(listener: Listener) -> None:
+    listener.after(b"".join(b"%d/30000 loss=%f\n" % (step, 1 / step) for step in range(100, 30_001, 100)))
+    lines = list(read_lines(listener.path))
+    assert [line["step"] for line in lines] == list(range(500, 30_001, 500))
+    assert [line["loss"] for line in lines[:2]] == [0.002, 0.001]
+    assert [line["step"] for line in lines if "t" in line] == [30_000]
+
+
+def test_a_loss_that_is_no_number_is_said_once_with_its_step(listener: Listener) -> None:
+    listener.after(b"7/10 loss=nan\n8/10 loss=nan\n", b"9/10 loss=NaN\n10/10 loss=nanometre\n")
+    assert [one["health"] for one in read_lines(listener.path) if "health" in one] == ["nan_loss: loss nan at step 7"]
+
+
 def test_of_a_flood_the_end_is_read_and_no_line_without_its_beginning(listener: Listener) -> None:
     listener.progress.hear(b"1" * MOST_BYTES + b"2/10\n")
     assert listener.after() == {}

@@ -96,6 +96,6 @@ def test_a_broken_partition_stops_a_batch_by_its_name(cut_batch: FakeBatch):
     path = cut_batch.folder / "patches" / "partition.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
     refused = cut_batch.run("plan")
-    assert refused.returncode == 3
-    assert "partition.json: format: 9" in refused.stderr
+    assert refused.returncode == 6
+    assert "partition.json: written by a later version of splatbatch (format 9" in refused.stderr
     assert "Traceback" not in refused.stderr

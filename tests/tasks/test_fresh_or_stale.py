@@ -12,6 +12,8 @@ import pytest
 from fake_batch import ROOT, FakeBatch
 from PIL import Image
 
+from splatbatch.store.events import UNTIL
+
 STORED = ROOT / "tests" / "samples" / "trained-0.1.0"
 
 
@@ -128,6 +130,15 @@ def test_photographs_and_splats_that_were_copied_are_the_same_ones(trained: Fake
     assert UNCOMPARED not in trained.run("status").stdout
 
 
+def test_what_was_accepted_by_hand_stays_so_in_a_copy(trained: FakeBatch) -> None:
+    assert trained.run("retry", "p0", "--set", "training.seed=7").returncode == 0
+    other = 3 - int(trained.result("p0")["attempt"][-1])
+    assert trained.run("accept", "p0", "--attempt", str(other)).returncode == 0
+    for file in (*trained.folder.glob("images/*"), *trained.output.rglob("*"), *trained.folder.glob("patches/**/*")):
+        os.utime(file)
+    assert (states(trained), planned(trained)) == ({"p0": "trained"}, {"p0": "skip"})
+
+
 def test_a_photograph_of_another_size_is_stale_at_once_and_named(trained: FakeBatch) -> None:
     Image.new("RGB", (32, 24)).save(trained.folder / "images/img3.png")
     assert states(trained) == {"p0": "stale"}
@@ -188,7 +199,11 @@ def test_a_patch_that_failed_for_good_is_left_alone_until_something_changes(batc
     again = batch.run("train")
     assert (again.returncode, num_attempts(batch), planned(batch)) == (1, tried, {"p0": "given_up"})
     assert "to do: p0: cause unknown" in again.stdout
-    assert "splatbatch retry p0 " in again.stdout
+    assert "splatbatch explain p0 " in again.stdout
+    assert UNTIL in again.stderr
+    assert UNTIL in batch.run("plan").stdout
+    assert UNTIL in batch.run("status").stdout
+    assert UNTIL in batch.run("explain", "p0").stdout
     batch.run("retry", "p0")
     assert num_attempts(batch) > tried
     tried = num_attempts(batch)
@@ -196,6 +211,24 @@ def test_a_patch_that_failed_for_good_is_left_alone_until_something_changes(batc
     assert planned(batch) == {"p0": "train"}
     batch.run("train")
     assert num_attempts(batch) > tried
+
+
+@pytest.mark.parametrize(
+    "fault", ["exit 1 UnboundLocalError: local variable 'radii'", "exit 1 Segmentation fault (core dumped)"]
+)
+def test_a_fault_of_the_program_and_a_last_attempt_are_given_up_until_something_changes(
+    batch: FakeBatch, fault: str
+) -> None:
+    batch.make("p0", retry={"max_attempts": 1}).script(p0=[fault]).run("train")
+    assert planned(batch) == {"p0": "given_up"}
+    batch.change(retry={"max_attempts": 2})
+    assert planned(batch) == {"p0": "train"}
+
+
+def test_what_lies_in_an_installation_is_tried_again(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["exit 1 ModuleNotFoundError: No module named 'plyfile'"])
+    assert "given up in this run, the next `train` tries it again" in batch.run("train").stderr
+    assert planned(batch) == {"p0": "train"}
 
 
 def test_what_lies_in_the_machine_gets_one_fresh_round_with_each_train(batch: FakeBatch) -> None:

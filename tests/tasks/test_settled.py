@@ -68,7 +68,7 @@ def test_a_fifth_thing_is_planned_settled_recorded_and_told(seasonal: FakeBatch)
     assert not (seasonal.output / "season.json").exists()
     said = invoke("train", batch=seasonal)
     assert (said.code, "season: it is spring for 2 of 2" in said.err) == (0, True)
-    assert json.loads((seasonal.output / "season.json").read_text()) == {"name": "spring"}
+    assert json.loads((seasonal.output / "season.json").read_text()) == {"format": 1, "name": "spring"}
     assert "season: spring" in (seasonal.output / "report.md").read_text()
 
 
@@ -104,5 +104,6 @@ def test_what_is_held_out_lies_in_no_file_of_the_batch(batch: FakeBatch) -> None
     batch.make("p0")
     invoke("train", batch=batch)
     opened = open_batch(batch.config)
-    assert opened.record(HOLDOUT) is None
+    assert (record := opened.record(HOLDOUT)) and record.holdout == "frames"  # as the result of p0 says
+    assert not list(opened.output.path.glob("hold*"))
     assert HOLDOUT.watched(opened.config, opened.output).parent == opened.config.scene.patches

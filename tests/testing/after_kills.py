@@ -17,13 +17,16 @@ def events_of(batch: FakeBatch, kind: str) -> list[dict]:
     return [event for event in events if event["event"] == kind]
 
 
-def faults_of(batch: FakeBatch, units: Collection[str]) -> Iterator[str]:
-    """Say what is lost, done twice, wrongly done or left of a batch that must have trained some units only."""
+def faults_of(batch: FakeBatch, units: Collection[str], failing: Collection[str] = ()) -> Iterator[str]:
+    """Say what is lost, done twice, wrongly done or left of a batch that must have trained some units only.
+
+    Those that always fail may have been tried.
+    """
     ended = events_of(batch, "attempt_ended")
     trained = sorted(event["patch"] for event in ended if event["outcome"] == "trained")
     if trained != sorted(units):
         yield f"trained in the ledger: {trained}"
-    if wrongly := {event["patch"] for event in events_of(batch, "attempt_started")} - set(units):
+    if wrongly := {event["patch"] for event in events_of(batch, "attempt_started")} - {*units, *failing}:
         yield f"started: {sorted(wrongly)}"
     for unit in units:
         if fault := fault_of_pair(batch.output / "patches" / unit):

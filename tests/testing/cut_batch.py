@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from fake_batch import FakeBatch, write_model
+from far_away import move
 from tiled import CONTENT, partition_of_boxes, random_splat, tiles
 
 from splatbatch.identity import sha256_of
@@ -22,16 +23,19 @@ REACH = 110 + 0.25 * 220
 QUARTERS = [(0, 0, 0.0), (0, 1, 0.0), (2, 1, 0.0)]
 
 
-def cut(batch: FakeBatch, **changes: Any) -> Partition:
-    """Write the partition of the patches p0 to p3, and the scene that they were cut from."""
+def cut(batch: FakeBatch, where: list[tuple[int, int, float]] = QUARTERS, **changes: Any) -> Partition:
+    """Write the partition of the patches p0, p1, …, and the scene that they were cut from."""
     write_model(batch.folder / "sparse" / "0", NAMES)
     offset = changes.get("offset", (0.0, 0.0, 0.0))
-    cuts = [(which, axis, at + offset[axis]) for which, axis, at in QUARTERS]
+    cuts = [(which, axis, at + offset[axis]) for which, axis, at in where]
     content = Box(*(tuple(np.add(side, offset).tolist()) for side in (CONTENT.lower, CONTENT.upper)))
     made = partition_of_boxes(batch.folder / "patches", tiles(cuts), content=content)
     facts = {"source": batch.folder / "sparse/0", "test": TEST, "train": frozenset(NAMES) - TEST}
     partition = Partition(**{**vars(made), **facts, **changes})
     write_partition(partition)
+    if any(offset):
+        for sparse in (batch.folder / "sparse/0", *(batch.folder / "patches").glob("*/sparse/0")):
+            move(sparse, offset)
     return partition
 
 

@@ -17,7 +17,8 @@ import torch
 from splatbatch.config import Training
 from splatbatch.files import write_json
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.holdout import every_nth
+from splatbatch.scene.holdout import every_nth_frame
+from splatbatch.scene.moments import frames_of
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.partition.record import Core, Partition, write_partition
@@ -51,7 +52,7 @@ def cut_quarry(folder: Path, offset: tuple[float, float, float] = (0.0, 0.0, 0.0
         source=folder / "sparse/0",
         axes=AXES,
         offset=offset,
-        test=every_nth([image.name for image in model.images], 8),
+        test=every_nth_frame(frames_of(model.images), 8),
         contiguous=frozenset(),
         cores=tuple(Core(f"p{i}", core, core.grown(tuple(step)), core.clipped(around)) for i, core in enumerate(cores)),
         overlap=OVERLAP,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
@@ -57,11 +58,11 @@ def say(step: int, steps: int) -> None:
     print(f"step {step}/{steps} loss {1 / step:.4f} gaussians {step * 1000:,}", flush=True)
 
 
-def train(output: Path, steps: int) -> None:
+def train(output: Path, steps: int, value: float = 0.5) -> None:
     for step in range(1, steps + 1):
         say(step, steps)
     print("PSNR 21.5", flush=True)
-    write_ply(output / f"point_cloud_{steps}.ply")
+    write_ply(output / f"point_cloud_{steps}.ply", value=value)
 
 
 def snapshot(output: Path, steps: int, then: str) -> int:
@@ -133,6 +134,12 @@ def train_to(output: Path, steps: int, rest: str) -> int:
     return 0
 
 
+def train_at(output: Path, steps: int, rest: str) -> int:
+    """Train Gaussians of which each coordinate is a value."""
+    train(output, steps, float(rest))
+    return 0
+
+
 def points_first(output: Path, steps: int, rest: str) -> int:
     write_points(output / "input.ply")
     time.sleep(float(rest))
@@ -148,6 +155,17 @@ def fail(output: Path, steps: int, rest: str) -> int:
 def train_then_die(output: Path, steps: int, rest: str) -> int:
     train(output, steps)
     return end(rest)
+
+
+def write(output: Path, steps: int, rest: str) -> int:
+    """Write the splat piece by piece: "write 3 20000": for three seconds, 20,000 Gaussians."""
+    from fake_attempt import write_slowly
+
+    seconds, num = rest.split()
+    say(steps, steps)
+    write_ply(made := output / f"point_cloud_{steps}.ply", int(num))
+    write_slowly(made, float(seconds))
+    return 0
 
 
 def linger(output: Path, steps: int, rest: str) -> int:
@@ -207,11 +225,23 @@ def leak_to_end(output: Path, steps: int, rest: str) -> int:
     return 3
 
 
+def melt(output: Path, steps: int, rest: str) -> int:
+    """Leave a whole splat, whatever the loss did: "rises", "stays", "nan", or "falls"."""
+    for step in range(1, steps + 1):
+        share = step / steps
+        loss = {"rises": 0.18 + 0.8 * share, "stays": 0.33, "nan": 0.3 if share < 0.5 else math.nan, "falls": 1 - share}
+        print(f"step {step}/{steps} loss {loss[rest]:.4f}", flush=True)
+    write_ply(output / f"point_cloud_{steps}.ply")
+    return 0
+
+
 BEHAVIOURS = {
+    "melt": melt,
     "leak": leak,
     "leak-to-end": leak_to_end,
     "train": trained,
     "train-to": train_to,
+    "train-at": train_at,
     "points-first": points_first,
     "exit": fail,
     "die": lambda output, steps, rest: end(rest),
@@ -220,6 +250,7 @@ BEHAVIOURS = {
     "linger": linger,
     "chatter": lambda output, steps, rest: linger(output, steps, "talking"),
     "snapshot": snapshot,
+    "write": write,
     "link": link,
     "fill-later": fill_later,
     "spoil": spoil,

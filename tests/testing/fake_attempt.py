@@ -147,6 +147,24 @@ def train_then_fill(folder: Folder, rest: str, steps: int) -> int:
     return 0
 
 
+def write(folder: Folder, rest: str, steps: int) -> int:
+    """Write the splat piece by piece: "write 3 20000": for three seconds, 20,000 Gaussians."""
+    seconds, num = rest.split()
+    leave_splat(folder, int(num), steps)
+    write_slowly(folder.splat, float(seconds))
+    say(folder, phase="done", step=steps, max_steps=steps)
+    return 0
+
+
+def write_slowly(path: Path, seconds: float, pieces: int = 20) -> None:
+    """Write a file once more, in so many pieces, for so long."""
+    data = path.read_bytes()
+    with path.open("wb", buffering=0) as file:
+        for piece in range(pieces):
+            file.write(data[piece * len(data) // pieces : (piece + 1) * len(data) // pieces])
+            time.sleep(seconds / pieces)
+
+
 def fill(path: Path) -> None:
     with path.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
@@ -168,6 +186,7 @@ BEHAVIOURS = {
     "await": await_file,
     "talk": talk,
     "train-then-fill": train_then_fill,
+    "write": write,
     "train": train,
     "exit": exit_with,
     "die": die,

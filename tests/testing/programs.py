@@ -9,8 +9,9 @@ from pathlib import Path
 from fake_batch import FakeBatch
 
 SSH = """#!/bin/sh
-# ssh [-o OPTION]... HOST COMMAND: what a host runs gets a home of its own as working folder; `gone` is not reached
+# ssh [-o OPTION]... [--] HOST COMMAND: what a host runs gets a home of its own as working folder; `gone` is not reached
 while [ "$1" = -o ]; do shift 2; done
+[ "$1" != -- ] || shift
 host=$1; shift
 echo "$host" >> {log}
 [ "$host" != gone ] || {{ echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255; }}

@@ -25,7 +25,7 @@ SHORT = {
 def elsewhere(folder: Path, batch: FakeBatch) -> FakeBatch:
     """Return a folder on another machine: with the program and its script alone, no scene and no YAML."""
     folder.mkdir(parents=True, exist_ok=True)
-    other = FakeBatch(folder, {}, {**batch.constants})
+    other = type(batch)(folder, {}, {**batch.constants})
     (folder / "script.json").write_text((batch.folder / "script.json").read_text())
     return other
 

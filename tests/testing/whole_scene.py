@@ -95,6 +95,14 @@ class WholeScene:
         ]
 
 
+def with_own_cameras(scene: WholeScene) -> WholeScene:
+    """Give each photograph a camera of its own, as most photogrammetry programs write them."""
+    shared = dict(scene.cameras)
+    scene.cameras = {image.id: replace(shared[image.camera_id], id=image.id) for image in scene.images}
+    scene.images = [replace(image, camera_id=image.id) for image in scene.images]
+    return scene
+
+
 def bent(camera: Camera) -> Camera:
     """Return a pinhole's camera as it was before its photographs were undistorted."""
     params = (camera.fx, camera.fy, camera.cx, camera.cy, -0.12, 0.02, 0.0, 0.0)

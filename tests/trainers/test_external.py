@@ -6,9 +6,11 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import external_program
 import pytest
+from attempted import Attempted
 from external_runs import Run, recipe
 
 from splatbatch.config import Recipe
@@ -20,8 +22,11 @@ from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import Progress
 from splatbatch.supervisor.external import Artifacts
 from splatbatch.trainers import open_trainer, rules_of
-from splatbatch.trainers.external import read_measures
+from splatbatch.trainers.external import judge_log, read_measures
 from splatbatch.trainers.usable import missing
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
 
 
 def test_placeholders_are_filled_and_nothing_else_is_read_into_a_word(patch: Patch, tmp_path: Path) -> None:
@@ -131,3 +136,30 @@ def test_the_audit_asks_of_patches_what_all_their_trainers_take() -> None:
     assert rules_of([takes_more]).camera_models == {"PINHOLE", "OPENCV"}
     both = rules_of([takes_more, Recipe()])
     assert (both.camera_models, both.undistorts, both.absorbs_resize) == ({"PINHOLE"}, {"OPENCV"}, False)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("rises", "loss_not_falling: loss 0.22 at the start, 0.9533 at step 60"),
+        ("stays", "loss_not_falling: loss 0.33 at the start, 0.33 at step 60"),
+        ("nan", "nan_loss: loss nan at step 30"),
+        ("falls", None),
+    ],
+)
+def test_the_rules_of_health_judge_what_a_program_says_of_its_loss(
+    batch: FakeBatch, patch: Patch, how: str, said: str | None
+) -> None:
+    asked = recipe(settings={"do": f"melt {how}"}, progress={"step": r"step (\d+)/", "loss": r"loss (\S+)"})
+    asked = asked.model_copy(update={"training": asked.training.model_copy(update={"max_steps": 60})})
+    outcome = Attempted(open_trainer(asked), patch, batch.folder / "out").outcome()
+    assert isinstance(outcome, Trained)
+    told = [one for one in outcome.warnings if one.startswith(("loss_", "nan_"))]
+    assert [one.startswith(said or "") for one in told] == ([True] if said else [])
+
+
+def test_gaussians_that_a_program_loses_are_told() -> None:
+    counts = (1000, None, 500, 0)
+    lines = [Progress(step=step, loss=0.5, num_gaussians=num) for step, num in enumerate(counts, 1)]
+    assert judge_log(lines, 100) == ("zero_gaussians: all Gaussians were pruned by step 4",)
+    assert judge_log([Progress(step=1, loss=0.5), Progress(step=2, num_gaussians=7)], 100) == ()

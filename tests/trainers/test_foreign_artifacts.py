@@ -131,6 +131,16 @@ def test_figures_of_60_gib_are_left_out(run: Run, tmp_path: Path) -> None:
     assert measures.MOST_FIGURES_BYTES <= 64 << 20
 
 
+def test_a_psnr_beyond_that_of_equal_images_is_not_believed_and_said(run: Run, tmp_path: Path) -> None:
+    source = str(external_ply(tmp_path))
+    said = f"shutil.copy({source!r}, out); (out.parent / 'f.json').write_text('{{\"psnr\": 99999, \"lpips\": 0.2}}')"
+    keys = {"psnr": "psnr", "lpips": "lpips"}
+    found = run(**doing(said), metrics={"file": "f.json", "keys": keys, "evaluate": False}).outcome()
+    assert isinstance(found, Trained)
+    assert found.splat.metrics["final"] == {"lpips": 0.2}
+    assert "the program's own psnr of 99,999 is not believed" in found.warnings
+
+
 def test_what_ended_a_program_after_its_splat_is_named(run: Run) -> None:
     artifact = {"ply": "point_cloud_*.ply", "finished_after_s": 0.3}
     found = run(settings={"do": "fill-later 4"}, artifact=artifact).outcome()

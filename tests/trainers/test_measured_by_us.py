@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from attempted import Attempted
-from external_runs import Run
+from external_runs import Run, recipe
 from small_patch import paint
 
+from splatbatch.config import Evaluation
+from splatbatch.files import write_json
 from splatbatch.outcome import Splat
 from splatbatch.scene.patches import Patch
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.records.attempt import JobSpec, Watch
 from splatbatch.store.records.metrics import Metrics
 from splatbatch.supervisor.job import Job
+from splatbatch.trainers import open_trainer
 
 MEASURED: dict[str, Any] = {"metrics": {"evaluate": True}}
 
@@ -40,6 +44,16 @@ def test_a_splat_that_we_cannot_measure_counts_all_the_same(run: Run, patch: Pat
     metrics = made(attempted := run(**MEASURED))
     assert not metrics.measured_by
     assert "cannot identify image file" in attempted.folder.log.read_text()
+
+
+def test_with_nothing_held_out_it_is_measured_as_the_accepted_one_was(patch: Patch, tmp_path: Path) -> None:
+    home = PatchFolder(tmp_path / "p0")
+    trainer = open_trainer(recipe(**MEASURED).model_copy(update={"evaluation": Evaluation(holdout_every=0)}))
+    trainer.command(patch, first := home.new_attempt())
+    write_json(home.result, {"photographs": {"held_out": ["img0.png", "img8.png"], "is_assumed": True}})
+    trainer.command(patch, second := home.new_attempt())
+    assert not first.measuring.exists()
+    assert second.read_measuring().holdout == ("img0.png", "img8.png")
 
 
 def test_our_evaluation_has_none_of_the_variables_of_the_program() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dots import middle_of_light
 from PIL import Image as Pillow
 
 from splatbatch.errors import SceneError
@@ -17,6 +18,7 @@ CAMERAS = [
     Camera(1, "SIMPLE_RADIAL", 400, 300, (320.0, 203.5, 148.25, -0.12)),
     Camera(1, "RADIAL", 400, 300, (320.0, 203.5, 148.25, 0.1, 0.05)),
     Camera(1, "OPENCV", 400, 300, (322.0, 318.0, 203.5, 148.25, -0.11, 0.06, 0.002, -0.001)),
+    Camera(1, "OPENCV_FISHEYE", 400, 300, (202.0, 198.0, 203.5, 148.25, 0.03, 0.005, -0.002, 0.0003)),
 ]
 POINTS = np.array([[x, y, 1.0] for x in (-0.4, 0.0, 0.35) for y in (-0.3, 0.05, 0.3)])
 PLAIN = Camera(1, "PINHOLE", 40, 30, (50.0, 50.0, 20.0, 15.0))
@@ -26,13 +28,6 @@ def paint_dots(path: Path, camera: Camera) -> None:
     u, v = np.meshgrid(np.arange(camera.width) + 0.5, np.arange(camera.height) + 0.5)
     light = sum(np.exp(-((u - x) ** 2 + (v - y) ** 2) / 18) for x, y in project(camera, POINTS))
     Pillow.fromarray(np.repeat((250 * light)[..., None], 3, axis=2).astype(np.uint8)).save(path)
-
-
-def middle_of_light(pixels: np.ndarray, place: np.ndarray) -> np.ndarray:
-    left, top = np.floor(place - 9).astype(int)
-    part = pixels[top : top + 19, left : left + 19, 0].astype(float)
-    v, u = np.mgrid[: part.shape[0], : part.shape[1]] + 0.5
-    return np.array([left + (part * u).sum() / part.sum(), top + (part * v).sum() / part.sum()])
 
 
 @pytest.mark.parametrize("camera", CAMERAS, ids=lambda camera: camera.model)
@@ -58,10 +53,10 @@ def test_a_shrunk_photograph_is_undistorted_at_its_own_size(tmp_path: Path) -> N
         assert np.abs(middle_of_light(decoded.pixels, place) - place).max() < 0.1
 
 
-def test_a_fisheye_is_refused_with_advice(tmp_path: Path) -> None:
+def test_another_lens_is_refused_with_advice(tmp_path: Path) -> None:
     Pillow.new("RGB", (40, 30)).save(tmp_path / "a.png")
-    camera = Camera(1, "OPENCV_FISHEYE", 40, 30, (30.0, 30, 20, 15, 0.1, 0, 0, 0))
-    with pytest.raises(SceneError, match="OPENCV_FISHEYE is not supported: undistort") as refused:
+    camera = Camera(1, "FOV", 40, 30, (30.0, 30, 20, 15, 0.9))
+    with pytest.raises(SceneError, match="FOV is not supported: undistort") as refused:
         decode(Source(tmp_path / "a.png", camera, 1))
     assert "image_undistorter" in refused.value.hint
 

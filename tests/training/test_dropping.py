@@ -68,5 +68,5 @@ def test_leaving_out_what_is_named_mostly_gains_half_a_decibel_where_it_was_plan
         ill = made_ill(bed, sickness, seed, tmp_path / f"{sickness}-{seed}")
         measured = dropped(ill.settings, named(ill.inspect()), tmp_path / "dropped")
         gains[f"{sickness}, seed {seed}"] = measured.gain_db or 0.0
-    record_property("did", {name: round(gain, 2) for name, gain in gains.items()})
+    record_property("figure", {name: round(gain, 2) for name, gain in gains.items()})
     assert min(gains.values()) > 0.2 and statistics.median(gains.values()) >= 0.5, gains

@@ -52,6 +52,15 @@ def test_every_evaluation_is_kept_with_each_photograph(patch: Patch) -> None:
     assert [record["step"] for record in read_lines(folder.progress) if "psnr" in record] == [20, 30, 40, 60]
 
 
+def test_the_peak_of_a_training_counts_nothing_that_lay_on_the_gpu_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    mib = {"now": 4, "highest": 32}  # what an earlier training in this process has left
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: mib["highest"] << 20)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: mib.update(highest=mib["now"]))
+    peaks = evaluate.MemoryPeaks(torch.device("cuda"))
+    mib["highest"] = max(mib["highest"], 14)
+    assert peaks.to_record()["training_mib"] == 14
+
+
 @pytest.mark.parametrize("name", ["img0.png", "img1.png"])  # held out, and trained on
 def test_a_rendering_that_is_not_finite_is_no_good_picture(
     patch: Patch, monkeypatch: pytest.MonkeyPatch, name: str

@@ -157,7 +157,7 @@ def test_over_three_seeds_a_copy_in_utm_is_within_the_spread_of_the_seeds(
         where: [_psnr(dataclasses.replace(patch, images=tmp_path / "images"), seed, where) for seed in (1, 2, 3)]
         for where, patch in patches.items()
     }
-    record_property("did", f"{name}: {figures}")
+    record_property("figure", f"{name}: {figures}")
     spread = max(figures["near"]) - min(figures["near"])
     assert abs(np.mean(figures["near"]) - np.mean(figures["far"])) <= max(spread, 0.02)
 

@@ -17,8 +17,8 @@ from splatbatch.errors import TrainerError
 from splatbatch.failures.exits import meaning_of_health
 from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
+from splatbatch.splats.health import Expectations, Figures, judge, judge_evaluation
 from splatbatch.training import step as training_step
-from splatbatch.training.progress.health import Expectations, Figures, judge, judge_evaluation
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.session import train_attempt

@@ -147,7 +147,7 @@ def test_the_same_seed_removes_the_same() -> None:
 
 
 def test_a_part_stays_however_much_may_be_lost() -> None:
-    assert int(dispensable(gaussians(100), album(photo(gaussians())), 1e3).sum()) <= 100 * pruning.MOST_SHARE
+    assert int(dispensable(gaussians(100), album(photo(gaussians())), 1e3).sum()) <= 100 * pruning.MOST_PRUNED
 
 
 def test_what_one_photograph_alone_needs_goes_before_what_two_need() -> None:

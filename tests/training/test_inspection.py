@@ -53,7 +53,7 @@ def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> No
     assert all(figure.advice and (figure.value is None) == bool(figure.why) for figure in sound.figures)
     assert [figure.name for figure in sound.figures if figure.why] == ["falloff"]
     assert {"cover", "blur", "exposure", "registration", "shift"} <= set(min(sound.photos.items())[1])
-    assert sum({"psnr", "psnr_covered", "distance"} <= one.keys() for one in sound.photos.values()) == 3
+    assert sum({"psnr", "psnr_covered", "distance"} <= one.keys() for one in sound.photos.values()) == 4
     assert sound.cells and all(cell["photos"] >= 1 for cell in sound.cells)
     assert {"x", "y", "z", "size", "photos", "angle", "resolution", "weak"} == set(sound.cells[0])
 
@@ -216,6 +216,6 @@ def test_of_sicknesses_planted_with_new_seeds_nearly_all_are_found(
         copy = trained(quarry(scene), tmp_path / f"copy{number}", 800, seed, every=5)
         missed["memorised"] += not is_found(copy.inspect(), "memorised")
     table = ", ".join(f"{name} {counts[name] - missed[name]}/{counts[name]}" for name in counts)
-    record_property("did", f"{table}; on sound ones {falsely}")
+    record_property("figure", f"{table}; on sound ones {falsely}")
     assert counts.total() >= 60 and missed.total() <= 0.05 * counts.total(), table
     assert not any(falsely.values()), falsely

@@ -106,6 +106,6 @@ def test_fifty_million_gaussians_fit(tmp_path: Path, record_property) -> None:
     peak_mib, num_loaded, num_seen = looked_at(tmp_path, num, 0, 4_000_000)
     file_mib = (tmp_path / "town.ply").stat().st_size / 2**20
     record_property(
-        "did", f"{file_mib:.0f} MiB of file, {peak_mib:.0f} MiB of memory, {num_loaded:,} read, {num_seen:,} seen"
+        "figure", f"{file_mib:.0f} MiB of file, {peak_mib:.0f} MiB of memory, {num_loaded:,} read, {num_seen:,} seen"
     )
     assert peak_mib < 1000

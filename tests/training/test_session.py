@@ -20,14 +20,16 @@ from splatbatch.config.schedule import schedule
 from splatbatch.errors import SceneError, SplatbatchError, TrainerError
 from splatbatch.files import read_json, read_lines
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.colmap.types import Points
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.splats import read_splat
+from splatbatch.splats.health import Expectations
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
-from splatbatch.training.gaussians import export, first_values, to_parameters
+from splatbatch.training.gaussians import export, first_values, thinned, to_parameters
+from splatbatch.training.photos.frame import Frame
 from splatbatch.training.photos.views import Folders, decode_views
-from splatbatch.training.progress.health import Expectations
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.session import prepare, train_attempt
 
@@ -250,3 +252,44 @@ def test_a_single_photograph_is_trained_on_unless_it_is_held_out(patch: Patch) -
     _, splat = trained(patch, settings, "attempt-02")
     assert splat.num_gaussians > 0
     assert splat.metrics["final"] is None
+
+
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+@pytest.mark.parametrize("cap_max", [20, "0.6x"])
+def test_more_points_than_the_cap_are_thinned_to_it_and_that_is_said(
+    patch: Patch, strategy: str, cap_max: int | str
+) -> None:
+    asked = recipe(strategy=strategy, cap_max=cap_max)
+    folders = [prepared(patch, asked, name) for name in ("attempt-01", "attempt-02")]
+    first, again = (prepare(each.read_settings(), asked, Progress(each.progress, STEPS)) for each in folders)
+    num, cap = len(first.gaussians["means"]), first.recipe.training.cap()
+    assert 0.6 * cap <= num <= cap < 36
+    assert first.identity == again.identity  # the same points each time
+    said = [line["warning"] for line in read_lines(folders[0].progress) if "warning" in line]
+    assert said == [f"36 sparse points were thinned to {num} by voxel: training.cap_max is {cap}"]
+
+
+def _points(xyz: np.ndarray[Any, Any]) -> Points:
+    num = len(xyz)
+    return Points(xyz, np.zeros((num, 3), np.uint8), np.zeros(num), np.full(num, 2), np.arange(num, dtype=np.uint64))
+
+
+@pytest.mark.parametrize("most", [1, 7, 500, 999])
+def test_points_are_thinned_evenly_and_as_large_as_those_left_lie_apart(most: int) -> None:
+    dense = np.random.default_rng(1).uniform(-1, 1, (5000, 3)) * 0.1
+    sparse = np.random.default_rng(2).uniform(-1, 1, (1000, 3))
+    points = _points(np.concatenate([dense, sparse]))
+    training = recipe().training
+    first = first_values(points, Frame(np.zeros(3), 1.0, 1.0), training)
+    left = thinned(first, most, training)
+    assert min(most - 1, 0.9 * most) <= len(left["means"]) <= most
+    share = float((left["means"].abs().max(dim=1).values < 0.1).float().mean())
+    assert most < 500 or share < 0.5  # of 6,000 points 5 of 6 lie there
+    assert most < 500 or left["scales"].mean() > first["scales"].mean()
+
+
+def test_points_in_one_place_are_thinned_to_one() -> None:
+    points = _points(np.ones((9, 3)))
+    training = recipe().training
+    first = first_values(points, Frame(np.zeros(3), 1.0, 1.0), training)
+    assert len(thinned(first, 5, training)["means"]) == 1

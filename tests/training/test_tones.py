@@ -278,6 +278,6 @@ def test_with_known_tones_a_scene_of_uneven_photographs_is_as_good_as_an_even_on
 ) -> None:
     runs = {name: splat.metrics["final"] for name, splat in planted_runs(tmp_path, max_steps, resolution).items()}
     psnrs = {name: round(figures["psnr"], 2) for name, figures in runs.items()}
-    record_property("did", f"hold-out PSNR after {max_steps} steps: {psnrs}, even {runs['even']['psnr_even']:.2f}")
+    record_property("figure", f"hold-out PSNR after {max_steps} steps: {psnrs}, even {runs['even']['psnr_even']:.2f}")
     assert min(runs["even"][name] for name in ("psnr", "psnr_even")) >= runs["unplanted"]["psnr"] - 0.3
     assert runs["even"]["psnr"] >= runs["as_is"]["psnr"] + least_gain_db

@@ -90,7 +90,8 @@ def show(done: Split, out: Path, *, dry_run: bool) -> None:
     held = f"{counted(facts.num_test, 'photograph')} held out in every patch"
     piece = f", {facts.num_contiguous:,} in one piece" if facts.num_contiguous else ""
     total = f"{counted(len(facts.patches), 'patch', 'es')} of {counted(facts.num_photographs, 'photograph')}"
-    typer.echo(one_line(f"{total}, {held}{piece}"))
+    for line in filter(None, (f"{total}, {held}{piece}", facts.hold_out)):
+        typer.echo(one_line(line))
     dearest = f"the dearest {facts.evenness:.2f} times the cheapest"
     typer.echo(f"together they cost {total_cost:.1f} times the scene as one patch; {dearest}")
     if len(facts.patches) == 1:

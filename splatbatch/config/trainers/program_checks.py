@@ -19,6 +19,7 @@ from splatbatch.config.trainers.programs import (
 )
 from splatbatch.config.yaml.source import Keys, nearest
 from splatbatch.fields import mapping
+from splatbatch.files import fault_of_name
 
 Found = Iterator[tuple[Keys, str]]
 """Places in the YAML, each with what is wrong there."""
@@ -106,5 +107,5 @@ def _artifact(program: Program) -> Found:
     if bool(metrics.file) != bool(metrics.keys):
         yield ("metrics",), "`file` and `keys` belong together: which file, and where the figures lie in it"
     for keys, glob, is_glob in program.templates():
-        if is_glob and (PurePath(glob).is_absolute() or ".." in PurePath(glob).parts):
+        if is_glob and glob and fault_of_name(PurePath(glob).as_posix()):
             yield keys, f"{glob!r}: should lie below {{output}}"

@@ -83,7 +83,7 @@ def read_text(text: str) -> Read:
 
 
 def _read(text: str, kind: Any) -> Read:
-    _measure(_with_plain_numbers(yaml.parse(text, Loader=kind)))
+    _measure(_with_plain_numbers(yaml.parse(text, Loader=kind), text))
     loader = kind(text)
     try:
         node = loader.get_single_node()
@@ -93,9 +93,18 @@ def _read(text: str, kind: Any) -> Read:
         loader.dispose()
 
 
-def _with_plain_numbers(events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
-    key = ""
+def _with_plain_numbers(events: Iterator[yaml.Event], text: str) -> Iterator[yaml.Event]:
+    key, is_flow_mapping = "", [False]
     for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            is_flow_mapping.append(isinstance(event, yaml.MappingStartEvent) and bool(event.flow_style))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            is_flow_mapping.pop()
+        elif isinstance(event, yaml.ScalarEvent) and is_flow_mapping[-1] and event.value.isdecimal():
+            at = cast("yaml.Mark", event.start_mark).index
+            if text[at - 1] == "," and text[at - 2].isdecimal():  # {means: 0,00016}: to YAML two keys
+                problem = f"{key},{event.value} is no number: write {key}.{event.value}"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=_mark(event))
         if isinstance(event, yaml.ScalarEvent):
             if event.implicit[0] and key not in AS_WRITTEN:
                 _see_number(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, TypeVar, get_args
 
@@ -40,6 +41,43 @@ WORDS = {
     "less_than_equal": "should be at most {le}",
 }
 """Our words for what pydantic finds; what is not here keeps its own."""
+
+
+_AMOUNT = re.compile(r"([-+]?[0-9][0-9 ,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?) ?([a-zA-Z%]*)")
+_THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}([ ,_][0-9]{3})+")
+_TIME = re.compile(r"0?([0-9]+):([0-5][0-9])")
+_FACTORS = {"": 1.0, "k": 1e3, "%": 0.01}
+_KEY = re.compile(r"([\w.-]+) ?[:=] ?([^\n]+)")
+_TYPES = {"int_parsing": "number", "float_parsing": "number", "int_type": "number", "float_type": "number"}
+_TYPES |= {"tuple_type": "list", "model_type": "mapping", "dict_type": "mapping"}
+
+
+def instead(kind: str, given: object) -> str:
+    """Return what to write for a value that is none of its kind (number, list, mapping); empty where that is not clear.
+
+    Numbers as people write them: 30,000, 0,00016, 3e4, 10k, 20%, 4 hours, 07:00.
+    """
+    text = str(given).strip()
+    if kind == "mapping":
+        return f"{found[1]}: {found[2]}" if (found := _KEY.fullmatch(text)) else ""
+    if kind == "list":
+        return f"[{', '.join(text.replace(',', ' ').split())}]" if re.fullmatch(r"[0-9]+([ ,]+[0-9]+)*", text) else ""
+    if found := _TIME.fullmatch(text):
+        return f"{found[1]}h{found[2]}m".replace("h00m", "h")
+    if kind != "number" or len(text) > 40 or not (found := _AMOUNT.fullmatch(text)):
+        return ""
+    number, unit = found[1].strip(), found[2].lower()
+    is_grouped = _THOUSANDS.fullmatch(number) and not number.startswith("0")
+    number = re.sub("[ ,_]", "", number) if is_grouped else number.replace(",", ".")
+    try:
+        amount = float(number)
+    except ValueError:
+        return ""
+    if unit in _FACTORS:
+        return f"{amount * _FACTORS[unit]:.15g}"
+    if unit in ("d", "day", "days"):
+        return f"{amount * 24:.15g}h"
+    return f"{amount:.15g}{unit[0]}" if re.fullmatch("h(ours?|rs?)?|m(in(ute)?s?)?|s(econds?|ecs?)?", unit) else ""
 
 
 class Mistaken(ConfigError):
@@ -111,6 +149,8 @@ def mistake(model: type[Section], detail: ErrorDetails, source: Source, above: K
 def _meant(model: type[Section], place: Keys) -> str:
     """Return a hint for an unknown key: the section that has it, else the nearest key that is known there."""
     key = str(place[-1])
+    if right := instead("mapping", key):
+        return f"A space is missing: write {right}"
     sections = {name: _section_in(info.annotation) for name, info in model.model_fields.items()}
     owners = [name for name, section in sections.items() if section and key in section.model_fields]
     if len(owners) == 1 and place[0] != owners[0]:
@@ -132,7 +172,8 @@ def quoted(value: object) -> str:
 def _words_of(detail: ErrorDetails) -> str:
     """Return what a value should be."""
     if words := WORDS.get(detail["type"]):
-        return words.format_map(detail.get("ctx", {}))
+        right = instead(_TYPES.get(detail["type"], ""), detail["input"])
+        return words.format_map(detail.get("ctx", {})) + (f": write {right}" if right else "")
     return detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
 
 

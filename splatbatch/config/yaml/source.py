@@ -36,24 +36,27 @@ class Source:
         Raises:
             ConfigError: unreadable, no YAML, a key written twice, or no mapping at the top.
         """
+        text = ""
         try:
             text = read_file(path)
             node, tree = read_text(text)
             lines = dict(_key_lines(node)) if node else {}
-        except (OSError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            line = error.object[: error.start].count(b"\n") + 1
+            raise ConfigError(f"{path}:{line}: cannot be read: it is not UTF-8", "Save it as UTF-8.") from error
+        except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error})") from error
         except ValueError as error:  # PyYAML lets these through: no such day as 2026-13-45, a number of 5,000 digits
             raise ConfigError(f"{path}: no valid YAML: {error}", "Quote what should stay text.") from error
-        except yaml.MarkedYAMLError as error:
-            raise _no_yaml(path, error) from error
         except (yaml.YAMLError, RecursionError) as error:
-            raise ConfigError(f"{path}: no valid YAML: {error}") from error
+            raise _no_yaml(path, error, text) from error
         name = "standard input" if path == STDIN else str(path)
         if not text.strip():
             raise ConfigError(f"{name}: is empty", "Write one with `splatbatch init DIR`; a comment alone is enough.")
         tree = {} if tree is None else tree
         if not isinstance(tree, dict):
-            raise ConfigError(f"{path}: should be a mapping of sections, is a {type(tree).__name__}")
+            message = f"{path}:1: should be a mapping of sections, is a {type(tree).__name__}"
+            raise ConfigError(message, "As scene: {patches: patches}.")
         tree |= _as_written(node, tree)
         return Source(name, tree, lines)
 
@@ -96,17 +99,49 @@ def near(path: Path) -> str:
         names = []
     if above is None or not names:
         return ""
+    if os.path.lexists(path):
+        return ""
     hint = nearest(path.absolute().relative_to(above).parts[0], names)
     is_list = hint.startswith("Known: ")
-    return f"{above} holds {hint.removeprefix('Known: ')}" if is_list else f"{hint} It lies in {above}."
+    if is_list:  # what the root of the disk holds helps nobody
+        return f"{above} holds {hint.removeprefix('Known: ')}" if above != above.parent else ""
+    return f"{hint} It lies in {above}."
 
 
-def _no_yaml(path: Path, error: yaml.MarkedYAMLError) -> ConfigError:
-    line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+REMEDIES = {
+    TWICE: "Keep one of the two.",
+    " write ": "Quote what is no number.",
+    "the tag": "Remove {tag}: values have no tags here.",
+    "another document": "Remove the line ---: a configuration is one document.",
+    "escape": "Single quotes keep a backslash as it is: 'C:\\data'.",
+    "'\\t'": "Indent with spaces, not with a tab.",
+    "end of stream": "Close the quote that begins in this line.",
+    "expected ':'": "A space is missing: write {right}.",
+    "cannot start": "Quote the value.",
+}
+"""What to do, by words of PyYAML's messages; the first that stands there counts."""
+FROM_ITS_BEGIN = ("end of stream", "expected ':'")
+"""PyYAML notices these lines later."""
+
+
+def _no_yaml(path: Path, error: Exception, text: str) -> ConfigError:
+    if isinstance(error, yaml.reader.ReaderError):
+        number, letter = text[: error.position].count("\n") + 1, f"U+{ord(text[error.position]):04X}"
+        return ConfigError(f"{path}:{number}: no valid YAML: {letter} is no text", f"Remove the character {letter}.")
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return ConfigError(f"{path}: no valid YAML: {error}")
+    problem = str(error.problem or error)[:LONGEST]
+    mark = error.problem_mark
+    if error.context_mark and any(words in problem for words in FROM_ITS_BEGIN):
+        mark = error.context_mark
+    line = f":{mark.line + 1}" if mark else ""
     if isinstance(error, TooMuch):
         return ConfigError(f"{path}{line}: too large: {error.problem}", TOO_LARGE)
-    hint = "Keep one of the two." if TWICE in str(error.problem) else SYNTAX
-    return ConfigError(f"{path}{line}: no valid YAML: {str(error.problem or error)[:LONGEST]}", hint)
+    written = text.splitlines()[mark.line].strip() if text and mark and mark.line < len(text.splitlines()) else ""
+    tag = problem.partition("'")[2].rstrip("'").replace("tag:yaml.org,2002:", "!!")
+    hint = next((remedy for words, remedy in REMEDIES.items() if words in problem), SYNTAX)
+    hint = hint.replace("{tag}", tag).replace("{right}", written.replace(":", ": ", 1) or "key: value")
+    return ConfigError(f"{path}{line}: no valid YAML: {problem}", hint)
 
 
 def parse_value(text: str) -> Any:
@@ -126,6 +161,11 @@ def parse_value(text: str) -> Any:
 def dump(tree: Mapping[str, Any]) -> str:
     """Return a tree as YAML, keys in their order."""
     return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
+
+
+def quote(text: str) -> str:
+    """Return a text as YAML that stands on one line: whatever it holds, it is read back as it is."""
+    return yaml.safe_dump(text, default_style='"', allow_unicode=True, width=1 << 30).rstrip("\n")
 
 
 def _as_written(node: yaml.Node | None, tree: Mapping[Any, Any]) -> dict[str, str]:

@@ -54,7 +54,7 @@ HALF_TURN = np.array([-1.0, -1.0, 1.0], dtype=np.float32)
 """Around z: between PLY's axes right, down, forward and glTF's left, up, forward, there and back."""
 
 
-def pack(gaussians: Gaussians) -> bytes:
+def pack(gaussians: Gaussians, *, is_antialiased: bool = False) -> bytes:
     """Return Gaussians as an SPZ file.
 
     Raises:
@@ -62,7 +62,7 @@ def pack(gaussians: Gaussians) -> bytes:
     """
     bits = fractional_bits(gaussians.means)
     degree = math.isqrt(gaussians.shN.shape[1] + 1) - 1
-    header = SPZ_HEADER.pack(SPZ_MAGIC, SPZ_VERSION, len(gaussians), degree, bits, 0, 0)
+    header = SPZ_HEADER.pack(SPZ_MAGIC, SPZ_VERSION, len(gaussians), degree, bits, int(is_antialiased), 0)
     alphas = 255 / (1 + np.exp(-np.clip(gaussians.opacities, -30, 30)))
     scales = (gaussians.scales - LEAST_LOG_SCALE) * STEPS_PER_LOG
     parts = (
@@ -158,13 +158,13 @@ def _turns(quats: FloatArray) -> FloatArray:
     return turned
 
 
-def glb(gaussians: Gaussians) -> bytes:
+def glb(gaussians: Gaussians, *, is_antialiased: bool = False) -> bytes:
     """Return Gaussians as a binary glTF, in its axes: x right, y up, z towards who looks.
 
     Raises:
         ValueError: they lie too far from their origin.
     """
-    packed = pack(gaussians)
+    packed = pack(gaussians, is_antialiased=is_antialiased)
     text = json.dumps(_document(gaussians, len(packed)), separators=(",", ":")).encode()
     chunks = _chunk(JSON_CHUNK, text, b" ") + _chunk(BINARY_CHUNK, packed, b"\0")
     return GLB_HEADER.pack(MAGIC, 2, GLB_HEADER.size + len(chunks)) + chunks

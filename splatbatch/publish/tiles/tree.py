@@ -208,6 +208,7 @@ class Tiling:
     gaussians: Gaussians
     write: Write
     most: int = MOST_PER_TILE
+    is_antialiased: bool = False
     done: Callable[[int], None] = field(default=lambda _: None)
     """Told how many Gaussians of the patch have been written."""
 
@@ -244,7 +245,7 @@ class Tiling:
         return self._written(content, name, error, (one, other)), content
 
     def _written(self, content: Gaussians, name: str, error: float, children: tuple[Tile, ...]) -> Tile:
-        packed = glb(content)
+        packed = glb(content, is_antialiased=self.is_antialiased)
         self.write(f"{name}.glb", packed)
         boxes = [box_of(content), *(child.box for child in children)]
         box = (np.min([low for low, _ in boxes], axis=0), np.max([high for _, high in boxes], axis=0))

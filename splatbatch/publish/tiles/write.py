@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from splatbatch import __version__
 from splatbatch.errors import OutputError
-from splatbatch.files import read_json, write_json
+from splatbatch.files import fault_of_name, read_json, write_object
 from splatbatch.publish.rows import folder_bytes, put, read_part
 from splatbatch.publish.source import Part, Published
 from splatbatch.publish.tiles.geodesy import Frame, Ground
@@ -144,7 +144,7 @@ class Tiles:
         patches = {
             name: (f"{quote(name)}/{one.key}/{ROOT}", self._tileset(name, one.key)) for name, one in tiled.items()
         }
-        write_json(self.folder / ROOT, of_scene(patches, tiled))
+        write_object(self.folder / ROOT, of_scene(patches, tiled))
         self._sweep(tiled, known)
         return tiled
 
@@ -179,6 +179,7 @@ class Tiles:
             placed,
             lambda file, content: (aside / file).write_bytes(content),
             most=MOST_PER_TILE,
+            is_antialiased=splat.header.antialiased is True,
             done=_counting(lambda num: self.done(name, num, part.num_gaussians)),
         )
         try:
@@ -196,7 +197,7 @@ class Tiles:
 
     def _sweep(self, tiled: Mapping[str, Tiled], known: Mapping[str, Tiled]) -> None:
         """Remove folders of ours that nothing leads to any more."""
-        for name in {*tiled, *known}:
+        for name in {one for one in (*tiled, *known) if not fault_of_name(one)}:
             place = self.folder / name
             for left in place.iterdir() if place.is_dir() else ():
                 if KEY.fullmatch(left.name) and (name not in tiled or left.name != tiled[name].key):

@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.files import fault_of_name
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import ReportedColors, UnlikePhotograph
 from splatbatch.report.page.html import Html, join, tag
@@ -21,7 +22,7 @@ from splatbatch.report.page.pictures import Budget, data_url
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.evened import evened
 from splatbatch.scene.colors.tone import Tone
-from splatbatch.scene.photos.headers import DEEP_MODES, opened_photograph
+from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 
 LONG_SIDE_PX = 176
 JPEG_QUALITY = 80
@@ -80,7 +81,7 @@ def _figure(photo: UnlikePhotograph, folders: Sequence[Path], budget: Budget) ->
 
 def _pair(name: str, tone: Tone, folders: Sequence[Path]) -> tuple[Jpeg, Jpeg] | None:
     """Return a photograph as it is and evened, small; None where it cannot be read, whatever is wrong with it."""
-    if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+    if fault_of_name(PurePath(name).as_posix()):
         return None
     for folder in folders:
         with warnings.catch_warnings():
@@ -95,10 +96,10 @@ def _pair(name: str, tone: Tone, folders: Sequence[Path]) -> tuple[Jpeg, Jpeg] |
 
 def _decoded(path: Path, tone: Tone) -> tuple[Jpeg, Jpeg] | None:
     with opened_photograph(path) as file:
-        if file.mode in DEEP_MODES or (file.format != "JPEG" and file.width * file.height > MOST_PIXELS):
+        if file.format != "JPEG" and file.width * file.height > MOST_PIXELS:
             return None
         file.draft("RGB", (LONG_SIDE_PX, LONG_SIDE_PX))
-        picture = file.convert("RGB")
+        picture = pixels_of(file)
     picture.thumbnail((LONG_SIDE_PX, LONG_SIDE_PX))
     width, height = picture.size
     middle = Camera(0, "PINHOLE", width, height, (float(width), float(width), width / 2, height / 2))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from splatbatch.files import fault_of_name
 from splatbatch.plain_text import counted
 from splatbatch.report.facts import Quality
 from splatbatch.report.page.html import Html, join, rows_of, table, tag
@@ -27,7 +28,7 @@ CELL_PX = 10
 def _pictures(quality: Quality, named: Mapping[str, str], budget: Budget) -> Iterator[Html]:
     """Yield pictures by the words below them, as far as the page has room; anybody may have changed their names."""
     for words, name in named.items():
-        data = read_picture(Path(quality.pictures) / name, b"RIFF") if name and Path(name).name == name else b""
+        data = read_picture(Path(quality.pictures) / name, b"RIFF") if not fault_of_name(name) else b""
         if data[8:12] == b"WEBP" and budget.take(len(data) * 4 // 3):
             caption = tag("figcaption", words, class_="quiet")
             yield tag("figure", tag("img", src=data_url(data, "webp"), alt=words, loading="lazy"), caption)

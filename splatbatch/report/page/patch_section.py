@@ -228,7 +228,7 @@ def _next(decision: Next) -> str:
     names = decision.trained_in_between
     witnesses = f" ({', '.join(names)} trained in between: the GPU is not to blame)" if names else ""
     if decision.decision == "gave_up":
-        return f"■ Then given up: {decision.reason}{witnesses}"
+        return f"■ Then {decision.reason}{witnesses}"
     changes, wait = decision.changes, duration(decision.wait_s)
     changed = f"with {assignments(changes)}" if changes else "with the same settings"
     return f"↻ Then again{f' after {wait}' if wait else ''} {changed}{witnesses}"

@@ -378,7 +378,7 @@ def _check_files(one: _AuditedPatch, shots: list[photographs.AuditedImage]) -> I
             remedy = "Set scene.images to that folder; or call it images/, where each patch has photographs of its own."
         yield one.scribe.note("no_image_folder", shown(str(folder)), message, remedy)
     else:
-        yield from photographs.check_photos(shots, one.scribe)
+        yield from photographs.check_photos(shots, folder, one.scribe)
 
 
 def _folder_problem(folder: Path) -> str:

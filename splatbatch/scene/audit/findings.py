@@ -91,6 +91,7 @@ KINDS: dict[str, Kind] = {
     "unregistered": Kind("warning", "what only those photographs show will be missing from the splat"),
     "rigs_differ": Kind("warning", "programs differ in which poses they take: those of images, or of frames and rigs"),
     "broken_rigs": Kind("warning", "poses are read from images; but COLMAP and programs built on it refuse the model"),
+    "far_apart": Kind("error", "float32 would move its Gaussians onto steps larger than a millimetre"),
     # cameras
     "bad_params": Kind("error", _NO_RAYS),
     "params_count": Kind("error", _NO_RAYS),

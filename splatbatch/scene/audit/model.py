@@ -87,12 +87,12 @@ def _check_names(images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
     for name, count in Counter(image.name for image in images).items():
         if count > 1:
             ids = ", ".join(str(image.id) for image in images if image.name == name)
-            remedy = "Remove all but one of these images from the model (colmap image_deleter)."
+            remedy = "Make a model in which each photograph stands once: splatbatch reconstruct IMAGES."
             yield scribe.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})", remedy)
 
 
 def _check_poses(images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
-    remedy = "Remove the image from the model (colmap image_deleter), or register it again."
+    remedy = "Export the model again, or make one anew: splatbatch reconstruct IMAGES."
     for image in images:
         pose = (*image.quat, *image.translation)
         if not all(map(math.isfinite, pose)):

@@ -41,7 +41,7 @@ _FAULTS = {
     "truncated": ("truncated_image", "Copy the photograph again; the original may be whole."),
     "unreadable": (
         "unreadable_image",
-        "Make it readable or replace it, or remove the image from the model (colmap image_deleter).",
+        "Make it readable or replace it, or make a model without it: splatbatch reconstruct IMAGES.",
     ),
 }
 _SIBLINGS = ("_2", "_4", "_8")
@@ -65,8 +65,16 @@ class AuditedImage:
     """None where there is no file."""
 
 
-def check_photos(shots: list[AuditedImage], scribe: Sink) -> Iterator[Finding]:
-    """Yield one finding for every oddity of every photograph, sizes apart."""
+def check_photos(shots: list[AuditedImage], images: Path, scribe: Sink) -> Iterator[Finding]:
+    """Yield one finding for every oddity of every photograph, sizes apart; renamed ones are told once.
+
+    Args:
+        shots: the images of a model.
+        images: the folder that their photographs should be below.
+        scribe: takes the findings.
+    """
+    renamed = list(_renamed(shots, images, scribe))
+    yield from renamed
     for shot in shots:
         match shot.place, shot.header:
             case Found(), Photo() as photo:
@@ -88,10 +96,27 @@ def check_photos(shots: list[AuditedImage], scribe: Sink) -> Iterator[Finding]:
                 message = f"no such file; {shown(elsewhere)} is there"
                 remedy = "Lay the files out as the names in the model say, or rename its images."
                 yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
-            case Absent(similar), _:
+            case Absent(similar), _ if not renamed:
                 message = "no such file" + (f"; there is {shown(similar)}" if similar else "")
-                remedy = "Copy the photograph there, or remove the image from the model (colmap image_deleter)."
+                remedy = "Copy the photograph there, or make a model without it: splatbatch reconstruct IMAGES."
                 yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
+
+
+def _renamed(shots: list[AuditedImage], images: Path, scribe: Sink) -> Iterator[Finding]:
+    """Yield one finding where most photographs are missing, and as many lie there that the model does not name."""
+    absent = [shot.image.name for shot in shots if isinstance(shot.place, Absent) and not shot.place.elsewhere]
+    if len(absent) < 2 or 2 * len(absent) <= len(shots):
+        return
+    known = {shot.image.name for shot in shots}
+    unknown = [name for name in photographs_below(images) if name not in known]
+    if len(unknown) < len(absent):
+        return
+    message = (
+        f"{len(absent)} images of the model have no file, as {shown(absent[0])};"
+        f" {len(unknown)} photographs there are not in the model, as {shown(unknown[0])}"
+    )
+    remedy = "If they were renamed, give them their names again; else make a model: splatbatch reconstruct IMAGES."
+    yield scribe.note("missing_image", shown(str(images)), message, remedy)
 
 
 def _check_photo(shot: AuditedImage, photo: Photo, scribe: Sink) -> Iterator[Finding]:

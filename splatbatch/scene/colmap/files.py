@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import ctypes
 import errno
 import os
 import signal
@@ -31,6 +32,9 @@ _REMEDIES = {
 TAKEN = (signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS)
 """glog's InstallFailureSignalHandler, which pycolmap calls as it is imported: a batch that was told to end would print
 a stack trace and die, its attempts with it."""
+SIGACTION = 256
+"""Bytes in which a `struct sigaction` has room: glibc's takes 152."""
+_IMPORTING = threading.Lock()
 
 
 class ModelError(SceneError):
@@ -132,14 +136,13 @@ def unique_ids(path: Path, items: list[T], key: Callable[[T], int]) -> dict[int,
 
 
 def load_pycolmap() -> Any:
-    """Return pycolmap, with every signal handled as it was before; importing takes half a second."""
-    if (known := sys.modules.get("pycolmap")) is not None:
-        return known
-    handlers = {number: signal.getsignal(number) for number in TAKEN}
-    import pycolmap
+    """Return pycolmap, whole and with every signal handled as before, in any thread; the import takes half a second."""
+    with _IMPORTING:  # a second thread would take glog's handlers for those to put back
+        kept = {} if "pycolmap" in sys.modules else {number: ctypes.create_string_buffer(SIGACTION) for number in TAKEN}
+        for number, action in kept.items():  # Python's own functions set a handler in the main thread alone
+            ctypes.CDLL(None).sigaction(number, None, action)
+        import pycolmap
 
-    if threading.current_thread() is threading.main_thread():  # others may not
-        for number, handler in handlers.items():
-            if handler is not None:  # one that is not Python's
-                signal.signal(number, handler)
-    return pycolmap
+        for number, action in kept.items():
+            ctypes.CDLL(None).sigaction(number, action, None)
+        return pycolmap

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.files import ModelError, choose_format, opened
 
 CAMERA = 0
@@ -93,6 +95,13 @@ def read_rigs(sparse: Path) -> Rigs | None:
         raise ModelError(there[0], "rigs and frames: one is there without the other")
     readers = (_text_rigs, _text_frames) if suffix == "txt" else (_binary_rigs, _binary_frames)
     return Rigs(*(_whole(path, read) for path, read in zip(paths, readers, strict=True)))
+
+
+def rigs_of(sparse: Path) -> Rigs | None:
+    """Return the rigs of a model; None where there are none, or they cannot be read: the audit reports that."""
+    with contextlib.suppress(SceneError):
+        return read_rigs(sparse)
+    return None
 
 
 def _whole(path: Path, read: Callable[[Path], Iterator[Any]]) -> tuple[Any, ...]:

@@ -16,8 +16,8 @@ from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.field import shares_along
 from splatbatch.scene.colors.tone import NEUTRAL, NODES, Tone
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.folders import stored_photographs
-from splatbatch.scene.photos.headers import opened_photograph
+from splatbatch.scene.photos.folders import see_name, stored_photographs
+from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 
 JPEG_QUALITY = 97
 """At which a second rounding is below the noise of a photograph: about 45 dB."""
@@ -35,6 +35,7 @@ def write_evened(patch: Patch, target: Path) -> None:
     cameras, (folder, _) = read_cameras(patch.sparse), stored_photographs(patch.images)
 
     def write(image: Any) -> None:
+        see_name(image.name, patch.sparse)
         source, copy = folder / image.name, target / image.name
         copy.parent.mkdir(parents=True, exist_ok=True)
         tone = patch.tone_of(image.name)
@@ -57,7 +58,7 @@ def _write(source: Path, copy: Path, tone: Tone, camera: Camera) -> None:
         with opened_photograph(source) as file:
             kept = {key: file.info[key] for key in ("exif", "icc_profile", "dpi") if key in file.info}
             form, alpha = file.format, file.getchannel("A") if file.mode in ("RGBA", "LA") else None
-            pixels = np.asarray(file.convert("RGB"))
+            pixels = np.asarray(pixels_of(file))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
         raise SceneError(f"{source}: cannot be decoded ({error})", "Copy it again from the camera.") from error
     picture = Image.fromarray(evened(pixels, tone, camera))

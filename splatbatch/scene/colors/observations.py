@@ -27,7 +27,7 @@ from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Int
 from splatbatch.scene.colors.solve import Observations
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import MASK_COUNTS, find_masks, stored_photographs
-from splatbatch.scene.photos.headers import DEEP_MODES, opened_photograph
+from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 
 LEAST = 50
 """Observations from which a gain can be told: one is right within about 10 %, the mean of 50 within 1.5 %."""
@@ -54,7 +54,7 @@ STRETCH = 0.02
 SCALE = 256
 _DOWN, _RIGHT = (one.ravel() for one in np.mgrid[-2:3, -2:3])  # a JPEG smears the colours of clipped pixels so far
 _NEAR = (np.abs(_DOWN) <= 1) & (np.abs(_RIGHT) <= 1)
-_VERSION = "1"  # raise it when pixels are sampled differently
+_VERSION = "2"  # raise it when pixels are sampled differently
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +310,7 @@ def sample(shot: TrackedPhoto) -> Samples:
 
     Raises:
         OSError: it cannot be read or decoded, or its mask cannot.
-        Unlike: it has not its camera's shape, or more than 8 bits.
+        Unlike: it has not its camera's shape.
     """
     pixels = _decode(shot)
     size = np.array([pixels.shape[1], pixels.shape[0]])
@@ -333,18 +333,16 @@ def _decode(shot: TrackedPhoto) -> NDArray[np.uint8]:
         ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)
         if abs(ratio[0] / ratio[1] - 1) > STRETCH and max(abs(file.size[0] / ratio[1] - shot.camera.width), 0) > 1:
             raise Unlike(f"{file.size[0]}x{file.size[1]} pixels, another shape than its camera's")
-        if file.mode in DEEP_MODES:
-            raise Unlike(f"more than 8 bits per channel ({file.mode})")
         share = LONG_SIDE_PX / max(file.size)
         if share < 1:
             file.draft("RGB", (int(file.size[0] * share), int(file.size[1] * share)))
-        return np.asarray(file.convert("RGB"))
+        return np.asarray(pixels_of(file))
 
 
 def _unmasked(path: Path, places: Floats, size: Ints) -> NDArray[np.bool_]:
     """Return whether a mask lets all the pixels [9, N, 2] around a keypoint count, of a photograph of this size."""
     with opened_photograph(path) as file:
-        mask = np.asarray(file.convert("L"))
+        mask = np.asarray(pixels_of(file, "L"))
     x, y = np.moveaxis((places / size * (mask.shape[1], mask.shape[0])).astype(np.int64), 2, 0)
     return (mask[y, x] >= MASK_COUNTS).all(axis=0)
 

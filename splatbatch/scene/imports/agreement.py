@@ -22,6 +22,7 @@ from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
 from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, ImportOptions, Mistakes, Notes, PosedPhoto, some
 from splatbatch.scene.imports.writing import posed_model
+from splatbatch.scene.photos.numbers import link_numbers
 from splatbatch.scene.reprojection import in_pycolmap, project
 
 THREADS = 2
@@ -471,16 +472,11 @@ def triangulated(capture: Capture, folder: Path, told: tuple[ImportOptions, Note
 
 @contextmanager
 def _workplace(folder: Path, within_s: float, shots: Sequence[PosedPhoto]) -> Iterator[Workplace]:
-    """Give a folder for features and matches that is gone afterwards; photographs have plain names there.
-
-    Names may hold spaces, which the lists of pairs do not know.
-    """
+    """Give a folder for features and matches that is gone afterwards; photographs have numbers there."""
     work = folder / ".matching"
-    plain = [replace(shot, name=f"{index:07d}{shot.photo.suffix}", keypoints=None) for index, shot in enumerate(shots)]
     try:
-        (work / "images").mkdir(parents=True)
-        for shot in plain:
-            (work / "images" / shot.name).symlink_to(shot.photo.absolute())
+        numbers = link_numbers([shot.photo for shot in shots], work / "images")
+        plain = [replace(shot, name=number, keypoints=None) for shot, number in zip(shots, numbers, strict=True)]
         yield Workplace(work, plain, time.monotonic() + within_s)
     finally:
         shutil.rmtree(work, ignore_errors=True)

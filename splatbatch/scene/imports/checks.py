@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from splatbatch.files import fault_of_name
 from splatbatch.plain_text import counted, spell_place
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Points2D
 from splatbatch.scene.imports.agreement import share_that_see
@@ -140,6 +141,8 @@ def _check_names(shots: Sequence[PosedPhoto], mistakes: Mistakes) -> None:
         if counts[shot.name] > 1:
             what = f"{counts[shot.name]} poses are of the photograph {shot.name}"
             mistakes.add(shot.where, what, "Keep one pose for each photograph.")
+        if why := fault_of_name(shot.name):
+            mistakes.add(shot.where, why, "Name the photograph otherwise, on the disk and in the source.")
 
 
 @np.errstate(all="ignore")  # what overflows is no place

@@ -15,18 +15,20 @@ from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.imports.capture import Capture, Cloud, Notes, PosedPhoto, split_names
+from splatbatch.scene.photos.folders import see_name
 
 MODEL, RECORD, HOLDOUT = "sparse/0", "import.json", "holdout.txt"
-_FORMAT = 1
 
 
 def link_files(shots: Iterable[PosedPhoto], folder: Path) -> None:
     """Link photographs, masks and depth below images/, masks/ and depths/ under the names of the model.
 
     Raises:
+        SceneError: a name leads out of the folder.
         OSError: the folder cannot be written, or its file system knows no links.
     """
     for shot in shots:
+        see_name(shot.name, shot.where, "source")
         _link(shot.photo, folder / "images" / shot.name)
         if shot.mask:
             _link(shot.mask, folder / "masks" / f"{shot.name}.png")
@@ -124,7 +126,6 @@ def write_record(source: Path, capture: Capture, notes: Notes, offset: Offset, f
     if names:
         write_text(folder / HOLDOUT, "\n".join(names) + "\n")
     record = {
-        "format": _FORMAT,
         "source": str(source.absolute()),
         "kind": capture.kind,
         "num_photographs": len(capture.shots),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from splatbatch.errors import SceneError
-from splatbatch.files import read_json
+from splatbatch.files import read_json, read_record
 
 PARTITION, PATCH = "partition.json", "patch.json"
 """What `split` writes beside the patches, and in each of them."""
@@ -27,8 +27,12 @@ def find_partition(root: Path) -> Path | None:
 
 
 def is_of_split(path: Path) -> bool:
-    """Return whether a partition.json is one of ours, or what a crash has left of one; others write such files too."""
+    """Return whether a partition.json is one of ours, or what a crash has left of one; others write such files too.
+
+    Raises:
+        LaterFormatError: a later version wrote it.
+    """
     if not path.exists():
         return False
     found = read_json(path)
-    return found is None or "format" in found
+    return found is None or ("format" in found and read_record(path) is not None)

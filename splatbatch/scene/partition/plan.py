@@ -182,6 +182,8 @@ class Plan:
     """What an earlier split has left where this one goes."""
     notes: tuple[str, ...] = ()
     """What a person should know, in words."""
+    hold_out: str = ""
+    """How many frames are held out, in words; empty where each photograph was taken alone."""
 
 
 def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
@@ -222,7 +224,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
         _grid(options, before, len(cores)),
     )
     parts = dict(zip(named, layout.parts, strict=True))
-    return Plan(sightings, partition, parts, before, tuple(_notes(sightings, layout, parts, before)))
+    return Plan(sightings, partition, parts, before, tuple(_notes(sightings, layout, parts, before)), held.words)
 
 
 def _axes(sightings: Sightings, options: SplitOptions, before: record.Partition | None) -> record.Axes:

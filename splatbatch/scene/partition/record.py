@@ -16,19 +16,18 @@ from pydantic_core import core_schema
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
-from splatbatch.files import MOST_JSON_BYTES, read_regular, write_json
+from splatbatch.files import LONGEST_PART_BYTES, MOST_JSON_BYTES, read_regular, write_json
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box, box_between, first_meeting, open_sides, owners, tile
 from splatbatch.scene.partition.place import find_partition
 
 AGAIN = "Cut the scene again, into another folder: splatbatch split."
 Axes = tuple[Offset, Offset, Offset]
-FORMAT = 1
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Triple = tuple[Finite, Finite, Finite]
 Side = Finite | None
 Count = Annotated[int, Field(ge=0)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", max_length=LONGEST_PART_BYTES)]
 """Of a folder, and nothing else."""
 
 
@@ -197,7 +196,6 @@ def _read(path: Path, mtime_ns: int, size: int) -> Partition:
 
 def _to_record(partition: Partition, home: Path) -> dict[str, Any]:
     return {
-        "format": FORMAT,
         "source": relative(partition.source, home),
         "axes": [list(axis) for axis in partition.axes],
         "offset": list(partition.offset),

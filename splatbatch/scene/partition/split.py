@@ -303,6 +303,8 @@ class SplitFacts:
     gone: tuple[str, ...]
     """Patches of an earlier split that are no more."""
     notes: tuple[str, ...]
+    hold_out: str
+    """How many frames are held out, in words; empty where each photograph was taken alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,6 +332,7 @@ class Split:
             tuple(map(self._cut, partition.cores)),
             self.gone,
             self.notes,
+            self.plan.hold_out,
         )
 
     def _cut(self, core: Core) -> Cut:

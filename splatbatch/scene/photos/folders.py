@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from splatbatch.errors import SceneError
+from splatbatch.files import fault_of_name
 from splatbatch.scene.photos.headers import Headers, Photo
 from splatbatch.scene.photos.sizes import Size, spell
 
@@ -24,6 +26,21 @@ MASK_COUNTS = 128
 DIVISORS = {"full": 1, "1/2": 2, "1/4": 4, "1/8": 8}
 LONGEST_SIDE_PX = 1600
 """The rule of 3DGS (Kerbl 2023; its reference program resizes wider photographs to 1600 px), here by whole divisors."""
+
+
+def see_name(name: str, where: object, named_in: str = "model") -> None:
+    """See that the name of a photograph stays in its folder, before anything is read or written by it.
+
+    Args:
+        name: of the photograph.
+        where: it stands; an error begins with it.
+        named_in: what else must be changed.
+
+    Raises:
+        SceneError: it leads out, or cannot be the name of a file.
+    """
+    if why := fault_of_name(name):
+        raise SceneError(f"{where}: {why}", f"Name the photograph otherwise, on the disk and in the {named_in}.")
 
 
 @dataclass(frozen=True)

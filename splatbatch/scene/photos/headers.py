@@ -33,6 +33,7 @@ MOST_PIXELS = 1 << 30
 """Decoded, they are 3 GiB; a header of 30 bytes can claim four times as many."""
 _HEIC_BRANDS = {b"heic", b"heix", b"hevc", b"mif1", b"msf1", b"heim", b"heis"}
 DEEP_MODES = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
+_MOST_OF_16_BITS, _NO_WHITE = 65535, "32 bits per channel do not say what is white: store 8 or 16"
 _ALPHA_MODES = {"RGBA", "LA", "PA", "RGBa", "La"}
 _STRIPS = ((273, 279), (324, 325))  # TIFF 6.0: offsets and byte counts of strips, of tiles
 _JPEG, _PNG, _LFS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"version https://git-lfs"
@@ -58,12 +59,35 @@ def opened_photograph(path: str | Path) -> Iterator[Image.Image]:
     """
     from PIL import Image
 
+    if not str(path).lower().endswith((".jpg", ".jpeg", ".png")):
+        Image.init()  # a file that Pillow opens while another thread registers readers may miss its own
     Image.MAX_IMAGE_PIXELS = None  # survey cameras do have more pixels than Pillow's "bomb" limit; ours is below
     with open_regular(path, MOST_PHOTO_BYTES) as file, Image.open(file) as image:
         if image.width * image.height > MOST_PIXELS:
             sides = f"{image.width}x{image.height} pixels, {MOST_PIXELS:,} are decoded at most"
             raise OSError(errno.EFBIG, sides, str(path))
         yield image
+
+
+def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Image:
+    """Return an opened photograph or mask with 8 bits per channel; whatever reads pixels asks here.
+
+    Of 16 bits the upper 8 count, where Pillow cuts at 255 and makes the photograph white. Alpha is dropped; palettes,
+    ink and other colours become RGB or grey as Pillow converts them.
+
+    Raises:
+        ValueError: the pixels are floats, or whole numbers of 32 bits: no number of them is known to be white.
+        Exception: whatever Pillow's plug-ins raise for damaged files.
+    """
+    import numpy as np
+    from PIL import Image
+
+    if image.mode in DEEP_MODES:
+        values = np.asarray(image)
+        if image.mode == "F" or values.min() < 0 or values.max() > _MOST_OF_16_BITS:
+            raise ValueError(_NO_WHITE)
+        image = Image.fromarray((values >> 8).astype(np.uint8))
+    return image.convert(mode)
 
 
 @dataclass(frozen=True)
@@ -102,6 +126,8 @@ def read_other(path: Path) -> Header:
         return Unreadable("truncated", "its RIFF header claims more bytes than the file has")
     try:
         with opened_photograph(path) as image:
+            if image.mode == "F":
+                return Unreadable("unreadable", _NO_WHITE)
             problem = _strip_problem(path, image)
             return Unreadable("truncated", problem) if problem else _photo(image)
     except Exception as error:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
@@ -112,7 +138,7 @@ def decode_problem(path: Path) -> str:
     """Return why a file cannot be decoded; empty if it can."""
     try:
         with opened_photograph(path) as image:
-            image.load()
+            pixels_of(image)
     except Exception as error:  # noqa: BLE001 - see read_other
         return _spoken(error)
     return ""

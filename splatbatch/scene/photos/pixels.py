@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.photos.folders import MASK_COUNTS
-from splatbatch.scene.photos.headers import decode_problem, opened_photograph
+from splatbatch.scene.photos.headers import decode_problem, opened_photograph, pixels_of
 
 _AT_ONCE = 16  # files per task
 Greys = NDArray[np.uint8]
@@ -64,7 +64,7 @@ def mask_values(path: Path) -> MaskValues | None:
     """Return what a mask holds; None where it cannot be decoded."""
     try:
         with opened_photograph(path) as image:
-            counts = image.convert("L").histogram()
+            counts = pixels_of(image, "L").histogram()
     except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
         return None
     brightest = max((grey for grey, count in enumerate(counts) if count), default=0)
@@ -82,7 +82,7 @@ def decode_grey(path: str | Path, least_side: int) -> Greys | None:
         with opened_photograph(path) as image:
             factor = max(1, min(image.size) // least_side)
             image.draft("L", (image.width // factor, image.height // factor))
-            return np.asarray(image.convert("L").reduce(max(1, min(image.size) // least_side)))
+            return np.asarray(pixels_of(image, "L").reduce(max(1, min(image.size) // least_side)))
     except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
         return None
 

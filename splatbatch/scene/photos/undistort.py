@@ -2,28 +2,32 @@
 
 The distortion is pycolmap's (`reprojection.project`). Its inverse is ours, because pycolmap's `cam_from_img` does not
 say where a lens folds over; `cam_from_img` is the reference of its test. As COLMAP's own undistorter does, focal
-lengths stay as they are, so that a pixel in the middle of the photograph stays a pixel.
+lengths stay as they are, so that a pixel in the middle of the photograph stays a pixel. A pinhole stretches what a
+fisheye saw far from its axis: by 1 / cos^2 of the angle along the ray, which is 4 at 60 degrees. There it is cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera, Floats
+from splatbatch.scene.colmap.files import load_pycolmap
+from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats
 from splatbatch.scene.reprojection import project
 
-UNDISTORTED_MODELS = frozenset({"SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"})
+_FISHEYES = frozenset(name for name in CAMERA_MODELS if name.endswith("FISHEYE"))
+UNDISTORTED_MODELS = _FISHEYES | {"SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"}
 UNDISTORT = "colmap image_undistorter --image_path images --input_path sparse/0 --output_path undistorted"
 _PER_EDGE = 65  # places looked at along each edge: both ends and the middle, where extremes lie, among them
 _NEWTON_STEPS = 30
 _SMALL = 1e-6  # in units of the focal length
 _SOLVED_PX = 1e-4
 _MOST_GROWTH, _LEAST_LEFT = 0.5, 0.5  # of a side: beyond it, a lens is no business of a pinhole
+_WIDEST = np.tan(np.deg2rad(60))  # of a fisheye, to each side of its axis
 
 
 def is_distorted(camera: Camera) -> bool:
@@ -31,12 +35,20 @@ def is_distorted(camera: Camera) -> bool:
     if camera.model in PINHOLE_MODELS:
         return False
     first = 4 if camera.model in {"OPENCV", "FULL_OPENCV"} else 3
-    return camera.model not in UNDISTORTED_MODELS or any(camera.params[first:])
+    return camera.model in _FISHEYES or camera.model not in UNDISTORTED_MODELS or any(camera.params[first:])
+
+
+def load_lenses(cameras: Iterable[Camera]) -> None:
+    """Import pycolmap if one of these cameras is distorted: once, before the threads begin that undistort."""
+    if any(map(is_distorted, cameras)):
+        load_pycolmap()
 
 
 @lru_cache(maxsize=4096)
 def straighten(camera: Camera) -> Camera:
     """Return the pinhole camera of the undistorted photograph: the largest box that no border of black reaches into.
+
+    Of a fisheye it is 120 degrees wide and high at most.
 
     Raises:
         SceneError: the model is not undistorted here, or the photograph shows what no pinhole could.
@@ -69,7 +81,17 @@ def sources(camera: Camera, straight: Camera) -> NDArray[np.float32]:
 def undistorted_rays(camera: Camera, pixels: Floats) -> Floats:
     """Return the rays x / z, y / z [N, 2] that meet a camera's pixels [N, 2]; NaN where none is found."""
     start = (pixels - (camera.cx, camera.cy)) / (camera.fx, camera.fy)  # the pinhole's
+    if camera.model in _FISHEYES:
+        angles = unbent(partial(_at_angles, camera), start, pixels)
+        size = np.linalg.norm(angles, axis=1, keepdims=True)
+        return angles * np.sinc(size / np.pi) / np.cos(size)
     return unbent(lambda rays: project(camera, np.concatenate([rays, np.ones((len(rays), 1))], axis=1)), start, pixels)
+
+
+def _at_angles(camera: Camera, angles: Floats) -> Floats:
+    """Return the pixels [N, 2] of rays at angles from the axis in radians, along x and y [N, 2]."""
+    size = np.linalg.norm(angles, axis=1, keepdims=True)
+    return project(camera, np.concatenate([angles * np.sinc(size / np.pi), np.cos(size)], axis=1))
 
 
 def unbent(bend: Callable[[Floats], Floats], rays: Floats, pixels: Floats) -> Floats:
@@ -106,8 +128,11 @@ def _box(camera: Camera) -> tuple[int, int, int, int]:
     pixels = np.stack([np.stack(edge, axis=1) for edge in shares]) * size  # [4, n, 2]
     rays = undistorted_rays(camera, pixels.reshape(-1, 2)).reshape(pixels.shape)
     if np.isnan(rays).any():
+        if camera.model in _FISHEYES:
+            raise _refused(camera, "sees 180 degrees or more, or folds over, inside the photograph")
         raise _refused(camera, "has a distortion that folds over inside the photograph")
-    reached = rays * (camera.fx, camera.fy) + (camera.cx, camera.cy)
+    widest = _WIDEST if camera.model in _FISHEYES else np.inf
+    reached = np.clip(rays, -widest, widest) * (camera.fx, camera.fy) + (camera.cx, camera.cy)
     starts = [np.ceil(reached[axis, :, axis].max() - _SOLVED_PX) for axis in (0, 1)]
     ends = [np.floor(reached[axis + 2, :, axis].min() + _SOLVED_PX) for axis in (0, 1)]
     left, top = (max(int(starts[axis]), round(-_MOST_GROWTH * size[axis])) for axis in (0, 1))

@@ -145,9 +145,8 @@ class AttemptFacts(TypedRecord):
 
 @dataclass(frozen=True)
 class Finish(TypedRecord):
-    """What should lie below a folder in the end."""
+    """What should lie in the end below `output` of the attempt's folder, wherever that lies by now."""
 
-    folder: str = ""
     products: tuple[str, ...] = ()
     """Globs of the splat."""
     step: str = ""
@@ -173,6 +172,7 @@ class Watch(TypedRecord):
     """How an external trainer is run and watched besides what job.json says."""
 
     cwd: str | None = None
+    """Where it is started, as seen from its attempt's folder."""
     env: dict[str, str] = field(default_factory=dict, metadata=reads(environment))
     progress: dict[str, str] = field(default_factory=dict)
     """Regular expressions of figures in the log, by name."""
@@ -193,10 +193,18 @@ class Watch(TypedRecord):
         """Return what the last of its commands should leave."""
         return self.then.finish if self.then else self.finish
 
+    def globs(self) -> tuple[str, ...]:
+        """Return the globs of all that is read below `output` once it has ended."""
+        return (*self.final().products, *self.final().files, *self.metrics)
+
 
 def _step(value: object) -> int | None:
     known = number(value)
     return None if known is None else int(known)
+
+
+RECORDS_PER_RUN = 60
+"""Lines with a loss, at least: the rules of health go by the curve, however fast a program is."""
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,8 @@ class Fingerprint(TypedRecord):
     """Hash of the boxes of a patch with a core; empty: it had none."""
     backdrop: str = ""
     """SHA-256 of the splat that was drawn behind it; empty: none was."""
+    holdout: str = ""
+    """What is held out as one: "frames"; empty: photographs, by their names alone, as up to 0.2.0."""
 
     @property
     def surroundings(self) -> tuple[str, str]:
@@ -106,6 +108,6 @@ class Fingerprint(TypedRecord):
         """Return it as job.json and result.json hold it."""
         record = super().to_record() | {"files": files_to_record(self.files)}
         said = {"effective": self.effective, "offset": any(self.offset), "tones": self.tones}
-        said |= {"border": self.border, "backdrop": self.backdrop}
+        said |= {"border": self.border, "backdrop": self.backdrop, "holdout": self.holdout}
         blank = [key for key, is_said in said.items() if not is_said]
         return {key: value for key, value in record.items() if key not in blank}

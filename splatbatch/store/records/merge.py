@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from splatbatch.files import FORMAT
 from splatbatch.store.records.fingerprint import ORIGIN, Place
 from splatbatch.store.records.record import TypedRecord, reads
 
-FORMAT = 1
+VERSION = 1
+"""Of how parts are joined: another one makes another splat of them."""
 
 
 @dataclass(frozen=True)

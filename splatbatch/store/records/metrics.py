@@ -7,10 +7,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from splatbatch.fields import mapping
+from splatbatch.fields import mapping, number
 from splatbatch.plain_text import clock
 from splatbatch.store.records.fingerprint import ORIGIN, Place, tones_in
-from splatbatch.store.records.record import KeptRecord, TypedRecord, reads
+from splatbatch.store.records.record import ABSENT, KeptRecord, TypedRecord, reads
+
+MOST_PSNR_DB = 100.0
+"""Equal images have an infinite PSNR, which JSON cannot hold: this stands for it, and more is not believed."""
+BY_ITSELF = "the program itself"
+"""Who has measured, where an external trainer did."""
+
+
+def decibels(value: object) -> object:
+    """Return a PSNR; nothing for one that is not finite, or beyond what any two images have."""
+    known = number(value)
+    return ABSENT if known is None or abs(known) > MOST_PSNR_DB else known
 
 
 class Judged(Protocol):
@@ -43,17 +54,17 @@ def spell_figures(one: Judged) -> str:
 class Figures(TypedRecord):
     """How good a splat is, in the mean over held-out photographs."""
 
-    psnr: float | None = None
+    psnr: float | None = field(default=None, metadata=reads(decibels))
     """In dB, on the photographs as they are."""
     ssim: float | None = None
     lpips: float | None = None
-    training_psnr: float | None = None
+    training_psnr: float | None = field(default=None, metadata=reads(decibels))
     """On a few of the photographs that it was trained on."""
-    psnr_even: float | None = None
+    psnr_even: float | None = field(default=None, metadata=reads(decibels))
     """Evened photographs against renderings as they are; `psnr`: photographs as they are against renderings brought to
     their tone. None where no photograph of the patch has a tone."""
     ssim_even: float | None = None
-    psnr_covered: float | None = None
+    psnr_covered: float | None = field(default=None, metadata=reads(decibels))
     """As `psnr`, on the pixels alone that at least three training photographs see: the figure that decides."""
     ssim_covered: float | None = None
     covered_share: float | None = None
@@ -170,7 +181,7 @@ class Metrics(KeptRecord):
     measured_by: str = ""
     """Who has measured: "the program itself", or "splatbatch" where an external trainer's splat was; empty: ours."""
     splat: str = ""
-    """The file, where an external trainer has written it."""
+    """The file that an external trainer has written, as seen from its attempt's folder; a whole path by 0.2.0."""
     resolution: Resolution | None = None
     covered: CoveredSet = CoveredSet()
     earlier: EarlierFigures = EarlierFigures()

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from splatbatch import __version__
-from splatbatch.files import read_json, write_json
+from splatbatch.files import read_record, write_json
 from splatbatch.store.records.record import TypedRecord
 
 FILE = "publish.json"
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -109,10 +108,14 @@ class Publication(TypedRecord):
 
     @classmethod
     def of(cls, folder: Path) -> Publication | None:
-        """Return what a folder says; None: it says nothing."""
-        record = read_json(folder / FILE)
+        """Return what a folder says; None: it says nothing.
+
+        Raises:
+            LaterFormatError: a later version wrote it.
+        """
+        record = read_record(folder / FILE)
         return None if record is None or "outputs" not in record else cls.from_record(record)
 
     def write(self, folder: Path) -> None:
         """Write it, whole or not at all."""
-        write_json(folder / FILE, {"format": FORMAT, **replace(self, version=__version__).to_record()})
+        write_json(folder / FILE, replace(self, version=__version__).to_record())

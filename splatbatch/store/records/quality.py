@@ -9,13 +9,16 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from splatbatch.files import read_json
+from splatbatch.files import read_record
 from splatbatch.store.records.fingerprint import ORIGIN, Place
 from splatbatch.store.records.metrics import TrainingSettings
 from splatbatch.store.records.record import TypedRecord
 
 State = Literal["fine", "weak", "bad", "unknown"]
-HEALTH_RULES = ("loss_not_falling", "holdout_gap", "no_densification", "no_growth", "shrunk", "repeated_images")
+HEALTH_RULES = (
+    "loss_not_falling", "holdout_gap", "no_densification", "no_growth", "shrunk", "repeated_images",
+    "nan_loss", "zero_gaussians", "collapse",
+)  # fmt: skip
 """Begin what a training warns of itself and of its splat: "loss_not_falling: loss 0.2 at the start, ..."."""
 GRADES = {
     "A": "no sickness found, and held-out photographs are shown where others see the place",
@@ -219,13 +222,17 @@ class Certificate(TypedRecord):
 
 
 def read_certificate(file: Path) -> dict[str, Any] | None:
-    """Return what a file holds, as it is: whoever checks it needs all of it; None if that is no JSON object."""
-    return read_json(file)
+    """Return all that a file holds but its format: it is checked as a whole; None if that is no JSON object.
+
+    Raises:
+        LaterFormatError: a later version wrote it.
+    """
+    return read_record(file)
 
 
 def seal_of(record: dict[str, Any]) -> str:
-    """Return the seal of a certificate as its file holds it; what is not of a certificate is sealed as well."""
-    told = {name: value for name, value in record.items() if name != "seal"}
+    """Return the seal of a certificate as its file holds it: of all but its format, also what is of no certificate."""
+    told = {name: value for name, value in record.items() if name not in ("seal", "format")}
     return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

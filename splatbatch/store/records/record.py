@@ -1,5 +1,6 @@
-"""A record: a plain dataclass whose fields are read from JSON as their types say, or are absent; reading never fails.
+"""A record: a plain dataclass whose fields are read from JSON as their types say, or are absent.
 
+Reading fails for nothing but a file that a later version wrote.
 Plain, since the supervisor reads and writes records, too, and starts in milliseconds.
 """
 
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from splatbatch.fields import mapping, number, text, whole
-from splatbatch.files import read_json
+from splatbatch.files import read_record
 
 ABSENT: Final = object()
 """What a reader returns for a value that is nothing of its kind: the field has its default."""
@@ -52,8 +53,12 @@ class TypedRecord:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Return what a file holds; None if there is none, or no JSON object."""
-        record = read_json(path)
+        """Return what a file holds; None if there is none, or no JSON object.
+
+        Raises:
+            LaterFormatError: a later version wrote it.
+        """
+        record = read_record(path)
         return None if record is None else cls.from_record(record)
 
     def to_record(self) -> dict[str, Any]:

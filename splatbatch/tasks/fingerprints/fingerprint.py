@@ -37,7 +37,7 @@ def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     inputs = inputs_of(patch, recipe)
     known = Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
     known = known.surrounded_by(border_hash(patch, recipe), behind(patch, recipe))
-    return replace(with_colors(known, patch), offset=patch.offset)
+    return replace(with_colors(known, patch), offset=patch.offset, holdout="" if patch.by_name else "frames")
 
 
 def border_hash(patch: Patch, recipe: Recipe) -> str:

@@ -22,7 +22,7 @@ from splatbatch.splats.clean import IN_WORDS
 from splatbatch.splats.export import Source
 from splatbatch.splats.merge import Part, Region, Written, inside, merge_splats, outside
 from splatbatch.store.folders import MergedFiles
-from splatbatch.store.records.merge import FORMAT, Cleaned, Hole, Merge, MergedPart
+from splatbatch.store.records.merge import VERSION, Cleaned, Hole, Merge, MergedPart
 from splatbatch.store.records.result import Result
 from splatbatch.store.results import noting_damage
 from splatbatch.tasks.batch import Batch
@@ -135,7 +135,7 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None, ad
     for left in abandoned(files.splat):  # by merges that were killed: each as large as a scene
         left.unlink(missing_ok=True)
     wanted = [_part(parts, one, cleaning) for one in parts.usable]
-    key = key_of(FORMAT, *(part.key for part in wanted))
+    key = key_of(VERSION, *(part.key for part in wanted))
     before = files.read()
     damage = files.damage(before) if before else ""
     recorded = before.key if before is not None and before.sha256 else None
@@ -181,7 +181,7 @@ def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
     region, boxes = _region(parts, one)
     content = result.sha256 or sha256_of(splat)  # 0.1.0 wrote no hash down
     rules = cleaning.rules(one.name) if cleaning else None
-    key = key_of(FORMAT, content, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else "")
+    key = key_of(VERSION, content, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else "")
     source = Source(splat, one.name, result.sha256)
     return Part(source, region, key, rules, may_be_empty=one.core is None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from splatbatch.config import NO_OFFSET, Config, Offset
 from splatbatch.errors import SceneError
 from splatbatch.plain_text import spell_place
 from splatbatch.scene.partition.place import find_partition
-from splatbatch.scene.patches import Patch
+from splatbatch.scene.patches import Patch, spell
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.frame import Frame
@@ -51,10 +52,12 @@ class SettledFrame(Settled[Frame]):
 
         The batch's own is kept as long as it serves: patches that are added change nothing. Otherwise it is chosen for
         all patches of the batch together, or for each of its scenes.
+
+        Raises:
+            SceneError: patches that no audit has looked at together are too far apart to share it.
         """
-        is_cut = any(task.patch.partition for task in batch.every)  # its offset is frozen with its cores
         known = batch.record(self)
-        if known is not None and (is_cut or batch.config.scene.offset is not None):
+        if known is not None and _is_fixed(batch):
             return known
         kept, spans = known or Frame(), todo.spans()
         if batch.config.scene.scenes:
@@ -62,10 +65,12 @@ class SettledFrame(Settled[Frame]):
             return replace(kept, scenes=kept.scenes | of_scenes)
         offset = _settle(kept.offset, list(spans.values()))
         if offset not in (kept.offset, NO_OFFSET):
-            from splatbatch.scene.frame import offset_for
+            from splatbatch.scene.frame import shared_offset
 
-            others = {task.patch.name: task.patch for task in batch.every if task.patch.name not in spans}
-            offset = offset_for([*spans.values(), *read_spans(others.values()).values()])
+            offset, apart = shared_offset(_with_others(batch, spans), known.offset if known else None)
+            if lost := [name for name in apart if name in spans]:
+                message = f"{spell(lost)}: too far from the other patches to share the offset {spell_place(offset)}"
+                raise SceneError(f"{message}: float32 would lose the millimetre", REMEDY)
         return Frame(offset)
 
     def apply(self, tasks: Sequence[Task], record: Frame | None) -> tuple[Task, ...]:
@@ -93,6 +98,46 @@ class SettledFrame(Settled[Frame]):
 
 
 FRAME = SettledFrame()
+REMEDY = "Bring all models into one coordinate system, or train these by a YAML with an output.folder of its own."
+
+
+def far_apart(batch: Whole, spans: Mapping[str, Span]) -> dict[str, str]:
+    """Return the patches whose splats would lose the millimetre with the offset of the batch, and how far off each is.
+
+    Patches that share the offset are trained. `scene.offset: none`, and scenes with an offset each, are left alone.
+    """
+    scene, known = batch.config.scene, batch.record(FRAME)
+    kept = known.offset if known else NO_OFFSET
+    coarse = [name for name, span in spans.items() if span.is_coarse(kept)]
+    if not coarse or scene.scenes or scene.offset == "none":
+        return {}
+    if _is_fixed(batch):
+        return {name: _far_from(spans[name], {}, kept) for name in coarse}
+    from splatbatch.scene.frame import shared_offset
+
+    every = _with_others(batch, spans)
+    offset, apart = shared_offset(every, known.offset if known else None)
+    near = {name: span for name, span in every.items() if name not in apart}
+    return {name: _far_from(spans[name], near, offset) for name in apart if name in spans}
+
+
+def _far_from(span: Span, near: Mapping[str, Span], offset: Offset) -> str:
+    """Return how far a patch lies from the nearest of others, else from an offset, and what that costs."""
+    places = {name: other.middle() for name, other in near.items()} or {f"the offset {spell_place(offset)}": offset}
+    distance, name = min((math.dist(span.middle(), place), name) for name, place in places.items())
+    step = f"{span.step(offset):.2g}"
+    return f"lies {distance:,.0f} units from {name}: with the same offset its splat would have steps of {step}"
+
+
+def _is_fixed(batch: Whole) -> bool:
+    """Return whether the offset is that of the YAML, or of the partition, which froze it with its cores."""
+    return batch.config.scene.offset is not None or any(task.patch.partition for task in batch.every)
+
+
+def _with_others(batch: Whole, spans: Mapping[str, Span]) -> dict[str, Span]:
+    """Return where all patches of a batch lie, the given ones first; the others are read."""
+    others = {task.patch.name: task.patch for task in batch.every if task.patch.name not in spans}
+    return {**spans, **read_spans(others.values())}
 
 
 def _frame_of_partition(config: Config) -> Frame | None:

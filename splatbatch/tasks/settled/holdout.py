@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from splatbatch.config import Config, Evaluation
@@ -16,18 +18,19 @@ from splatbatch.errors import SceneError
 from splatbatch.scene.partition.place import PARTITION
 from splatbatch.scene.patches import Patch, spell
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import MergedFiles, PatchFolder
+from splatbatch.store.folders import MergedFiles, PatchFolder, names_in
 from splatbatch.store.layout import OutputFolder
+from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Photographs, Result
 from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.settled.settled import Settled, Todo, Whole
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import TRAINING, Task
 
 FEW = 3
 """Names that a message holds."""
 
 
-class SettledHoldout(Settled[Photographs]):
+class SettledHoldout(Settled[Fingerprint]):
     """What is measured on, and never trained on: one photograph is test in every patch, or in none.
 
     It has no file of its own. What a patch holds out is a pure function of its recipe and of what photographs are
@@ -35,10 +38,12 @@ class SettledHoldout(Settled[Photographs]):
     `scene.holdout.choose_holdout` is that function, and the only one; a file of the batch would hold the same names
     once more, for every patch whose `evaluation` is its own. The record is that of each splat: its `Photographs`.
 
-    So it makes nothing stale by itself: another choice is another recipe or another input, and both are hashed.
+    So it makes nothing stale by itself: another choice is another recipe or another input, and both are hashed. Whether
+    frames or photographs are chosen, the first splat of the batch says for all: patches that are added, or trained
+    again, hold out what they always did.
     """
 
-    kind = Photographs
+    kind = Fingerprint
     name = "holdout"
     what = "the hold-out of the batch"
 
@@ -46,17 +51,35 @@ class SettledHoldout(Settled[Photographs]):
         """Return the file in which a split has frozen it, whether or not there is one."""
         return config.scene.patches / PARTITION
 
-    def recorded(self, output: OutputFolder) -> Photographs | None:
-        """Return None: each result says its own."""
-        return None
+    def recorded(self, output: OutputFolder) -> Fingerprint | None:
+        """Return whether the first splat that there is holds out frames; None before there is any."""
+        results = (output.patch(name).read_result() for name in sorted(names_in(f"{output.path}/patches")))
+        return next((Fingerprint(holdout=one.trained_from.holdout) for one in results if one), None)
 
-    def is_asked_for(self, tasks: Sequence[Task]) -> bool:
-        """Return that no night settles it: recipes and splits have."""
-        return False
+    def settle(self, batch: Whole, todo: Todo) -> Fingerprint:
+        """Return what holds, frames if nothing does, and say how many photographs that holds out."""
+        record = batch.record(self) or Fingerprint(holdout="frames")
+        for line in self.in_words(record, todo.tasks, ()):
+            todo.say(line)
+        return record
 
-    def settle(self, batch: Whole, todo: Todo) -> Photographs | None:
-        """Return None."""
-        return None
+    def write(self, output: OutputFolder, record: Fingerprint) -> None:
+        """Do nothing: each result says its own."""
+
+    def apply(self, tasks: Sequence[Task], record: Fingerprint | None) -> tuple[Task, ...]:
+        """Return tasks whose patches hold out what is recorded."""
+        if record is None:
+            return tuple(tasks)
+        return tuple(replace(task, patch=replace(task.patch, by_name=not record.holdout)) for task in tasks)
+
+    def in_words(self, record: Fingerprint, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
+        """Return how many photographs are held out, of how many frames, where photographs were taken together."""
+        from splatbatch.scene.holdout import scene_in_words
+
+        evaluations = {task.patch: task.asked.recipe.evaluation for task in tasks if task.kind is TRAINING}
+        scenes = {patch.partition or patch.source or patch.sparse: patch for patch in evaluations}
+        said = (scene_in_words(patch, evaluations[patch]) for patch in islice(scenes.values(), FEW))
+        return tuple(filter(None, dict.fromkeys(said)))
 
     def check(self, tasks: Iterable[Task]) -> None:
         """See that every task can hold out what its settings ask for, those of --set included.

@@ -67,6 +67,11 @@ def covered(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap: int) 
     """
     if not cover:
         return dict(first)
-    num = len(cover["means"])
-    rows = torch.randperm(num, generator=torch.Generator().manual_seed(SEED))[: cap // SHARE_OF_CAP]
+    order = torch.randperm(len(cover["means"]), generator=torch.Generator().manual_seed(SEED))
+    rows = order[: num_covering(cover, cap)]
     return {name: torch.cat((value, cover[name][rows].to(value))) for name, value in first.items()}
+
+
+def num_covering(cover: Mapping[str, Tensor], cap: int) -> int:
+    """Return how many Gaussians cover the ground near the border as a patch begins."""
+    return min(len(cover["means"]), cap // SHARE_OF_CAP) if cover else 0

@@ -55,7 +55,8 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
         raise SceneError(f"{splat}: cannot be measured ({error})") from error
     write_json(folder.covered, covered.to_record())
     record |= {"final": figures or None, "covered": covered.facts(), "resolution": dict(views.loaded)}
-    record |= {"made_with": versions(device), "measured_by": MEASURED_BY, "splat": str(splat)}
+    record |= {"made_with": versions(device), "measured_by": MEASURED_BY}
+    record["splat"] = str(splat.relative_to(folder.path))
     write_json(folder.metrics, record)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import Reconstruction, count_points, read_reconstruction
-from splatbatch.scene.colmap.rigs import Rigs, read_rigs
+from splatbatch.scene.colmap.rigs import rigs_of
 from splatbatch.scene.covered import Covered, covered
 from splatbatch.scene.partition.border import Border
 from splatbatch.store.records.metrics import TrainingSettings
@@ -43,11 +43,4 @@ def _source_of(settings: TrainingSettings) -> Reconstruction | None:
     with contextlib.suppress(SceneError):
         if count_points(folder) <= MOST_POINTS:
             return read_reconstruction(folder, tracks=True)
-    return None
-
-
-def rigs_of(sparse: Path) -> Rigs | None:
-    """Return the rigs of a model; None where there are none, or they cannot be read: the audit reports that."""
-    with contextlib.suppress(SceneError):
-        return read_rigs(sparse)
     return None

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.plain_text import counted
-from splatbatch.training.loss import MOST_PSNR_DB
+from splatbatch.store.records.metrics import MOST_PSNR_DB
 from splatbatch.training.optim import LAST_MEANS_RATE
 from splatbatch.training.photos.coarse import CoarseToFine
 from splatbatch.training.photos.views import Photo, Views

@@ -20,19 +20,19 @@ from splatbatch.errors import TrainerError
 from splatbatch.files import MIB
 from splatbatch.splats import read_header, read_splat
 from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.metrics import EarlierSplat
+from splatbatch.store.records.metrics import MOST_PSNR_DB, EarlierSplat
 from splatbatch.training import cuda
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import Parameters, from_splat
-from splatbatch.training.loss import MOST_PSNR_DB, masked, of_what_counts, psnr, ssim
+from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
 from splatbatch.training.photos.frame import Frame
 from splatbatch.training.photos.views import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions
+from splatbatch.training.rendering.view import RasterOptions, drawn_as
 from splatbatch.training.spread import spread
 
 TRAINING_VIEWS = 4
@@ -265,7 +265,10 @@ class MemoryPeaks:
     """Torch's own count of what lay on the GPU at once, in MiB; what the driver adds is in NVML's figure alone."""
 
     def __init__(self, device: torch.device) -> None:
+        """Count from now on: torch's count is of the process, which may have trained before."""
         self._is_cuda = device.type == "cuda"
+        if self._is_cuda:
+            torch.cuda.reset_peak_memory_stats()
         self._highest = {"training": 0, "evaluation": 0}
 
     @contextlib.contextmanager
@@ -306,19 +309,17 @@ class SplatFiles:
     is_evened: bool = False
 
     def figures(self, path: Path, lpips: Lpips | None = None) -> Metrics:
-        """Return what `evaluate` finds of a splat, drawn with all the colours that its file has.
+        """Return what `evaluate` finds of a splat, drawn as its file says.
 
         Raises:
             OSError: the file cannot be read.
             ValueError: it is no splat, or lies in another frame.
             TrainerError: a rendering is not finite.
         """
-        if (there := read_header(path).offset) not in (self.offset, (0.0, 0.0, 0.0)):
-            raise ValueError(f"lies in another frame: offset {there}, not {self.offset}")
-        splat = read_splat(path)
-        degree = math.isqrt(splat.shN.shape[1] + 1) - 1
-        training = self.recipe.training.model_copy(update={"sh_degree": degree})
-        recipe = self.recipe.model_copy(update={"training": training})
+        header = read_header(path)
+        if header.offset not in (self.offset, (0.0, 0.0, 0.0)):
+            raise ValueError(f"lies in another frame: offset {header.offset}, not {self.offset}")
+        splat, recipe = read_splat(path), drawn_as(self.recipe, header)
         with torch.inference_mode():
             drawn = self.surroundings.drawn_with(from_splat(splat, self.frame, self.device))
             return evaluate(drawn, self.photos, recipe, lpips, is_evened=self.is_evened) or {}

@@ -22,8 +22,9 @@ from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.sightings import Sightings, read_sightings
 from splatbatch.scene.frame import shifted
+from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.scene.reprojection import project
-from splatbatch.splats import Gaussians, read_splat
+from splatbatch.splats import Gaussians, read_header, read_splat
 from splatbatch.splats.blocks import SIGMAS
 from splatbatch.store.records.colors import tone_in
 from splatbatch.store.records.metrics import TrainingSettings
@@ -35,7 +36,7 @@ from splatbatch.training.gaussians import Parameters, chosen, from_splat
 from splatbatch.training.photos.frame import Frame
 from splatbatch.training.photos.views import Folders, Photo, Views, decode_views, with_covered
 from splatbatch.training.rendering.rasterize import with_values
-from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, View, drawn_as
 from splatbatch.training.scene.store import may_be_seen
 
 Floats = NDArray[np.float64]
@@ -305,16 +306,15 @@ def open_subject(settings: TrainingSettings, splat: Path) -> Opened:
     if most < num:
         model = replace(model, images=tuple(model.images[place * num // most] for place in range(most)))
     folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    load_lenses(model.cameras.values())
     with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are decoded, which waits for the disk
         covering = beside.submit(covered_of, settings, whole)
         views = decode_views(model, folders, frozenset(settings.holdout), recipe.training, tone_in(settings))
     views = with_covered(views, covering.result())
     views = replace(views, surroundings=surroundings_of(settings, views.frame, recipe.training))
     try:
-        gaussians = read_splat(splat)
+        gaussians, recipe = read_splat(splat), drawn_as(recipe, read_header(splat))
     except (OSError, ValueError) as error:
         raise SceneError(f"{splat}: cannot be read ({error})", "Train the patch again.") from error
-    degree = math.isqrt(gaussians.shN.shape[1] + 1) - 1  # as its file has it, which another program may have written
-    recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"sh_degree": degree})})
     in_frame = Model.of(read_sightings(Path(settings.sparse)), views.frame, settings.offset)
     return Opened(recipe, gaussians, views, in_frame, frozenset(told.piece), most < num)

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from scipy.ndimage import map_coordinates
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.photos.folders import MASK_COUNTS
-from splatbatch.scene.photos.headers import opened_photograph
+from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten
 from splatbatch.scene.repair import rescaled
 
@@ -25,6 +26,8 @@ Pixels = NDArray[np.uint8]
 WHITE = 255
 BENT_PER_SIDE = 16
 LENSES = 4  # maps kept; each takes 8 bytes per pixel, and there is one per camera that differs
+
+Pillow.init()  # imports its readers before threads need them; a fork server does so once for all trainings
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,10 @@ def _lens(camera: Camera) -> tuple[Camera, NDArray[np.float32]]:
     return straight, sources(camera, straight)
 
 
-def _open(path: Path, mode: str) -> Pillow.Image:
+def _open(path: Path, mode: Literal["RGB", "L"]) -> Pillow.Image:
     try:
         with opened_photograph(path) as file:
-            return file.convert(mode)
+            return pixels_of(file, mode)
     except FileNotFoundError as error:
         raise SceneError(f"{path}: missing image") from error
     except (OSError, SyntaxError, ValueError) as error:

@@ -21,6 +21,7 @@ from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.colors.tone import Tone, ToneOf, neutral
 from splatbatch.scene.covered import LEAST_SHARE, Covered
 from splatbatch.scene.photos.folders import DIVISORS, Photographs, choose_photographs, find_masks
+from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.training.border.surroundings import NONE, Surroundings
 from splatbatch.training.photos.decode import Decoded, Source, decode
 from splatbatch.training.photos.frame import Frame, frame_of
@@ -153,6 +154,7 @@ def decode_held_out(
     chosen = choose_photographs(folders.images, model.images, model.cameras, training.resolution)
     images = [image for image in model.images if image.name in holdout]
     masks = find_masks(folders.masks, (image.name for image in images))
+    load_lenses(model.cameras.values())
     decoded = _decode_all(_sources(images, model.cameras, chosen, masks), training.workers)
     frame = frame_of(model.images)
     photos = _photos(images, decoded, frame, tone_of_photo)

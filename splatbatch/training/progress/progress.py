@@ -15,12 +15,11 @@ from torch import Tensor
 
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB, append_line
+from splatbatch.splats.health import Expectations, Figures, Finding, judge, judge_evaluation
 from splatbatch.store.records import attempt
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.progress.health import Expectations, Figures, Finding, judge, judge_evaluation
 from splatbatch.training.progress.tensorboard import TensorBoard
 
-RECORDS_PER_RUN = 60
 MOST_STEPS_BETWEEN = 100
 REGULARISED = ("scales", "opacities")
 """Parameters that may have a gradient although no photograph pulls on them."""
@@ -33,7 +32,7 @@ class Progress:
         self._path = path
         self._max_steps = max_steps
         self._planned_steps: int | None = None  # where the run ends earlier
-        self._every = max(1, min(MOST_STEPS_BETWEEN, max_steps // RECORDS_PER_RUN))
+        self._every = max(1, min(MOST_STEPS_BETWEEN, max_steps // attempt.RECORDS_PER_RUN))
         self._phase = "start"
         self._step = 0
         self._started = time.monotonic()
@@ -160,5 +159,5 @@ def _read(step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Te
     return Figures(step, values[0], len(gaussians["means"]), values[1], values[2])
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

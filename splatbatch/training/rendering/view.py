@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from splatbatch.config import Recipe
+from splatbatch.splats import SplatHeader
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,14 @@ class RasterOptions:
         degree = training.sh_degree if sh_degree is None else sh_degree
         fused = training.kernels == "auto"
         return cls(degree, recipe.refinement.absgrad, training.antialiased, fused)
+
+
+def drawn_as(recipe: Recipe, header: SplatHeader) -> Recipe:
+    """Return a recipe that draws a splat as its file says: all its colours, and antialiased if it was trained so."""
+    said = {"sh_degree": header.sh_degree}
+    if header.antialiased is not None:
+        said["antialiased"] = header.antialiased
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=said)})
 
 
 @dataclass(frozen=True)

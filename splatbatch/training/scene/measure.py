@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from splatbatch.config.recipe import Recipe
 from splatbatch.files import append_line
 from splatbatch.scene.partition.border import Seam, looks_across, reach_of, seams_of
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -25,6 +24,7 @@ from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.photos.views import Folders, Photo, covered_in
+from splatbatch.training.rendering.view import drawn_as
 from splatbatch.training.scene.opened import Scene
 from splatbatch.training.scene.photographs import Photographs
 from splatbatch.training.scene.sides import Sides
@@ -107,7 +107,7 @@ def _measured_photos(
 ) -> tuple[Photos, int]:
     """Return what the merged scene shows of each held-out photograph, and how many Gaussians it has; picture three."""
     store, photos = scene.store(Path(scene.settings.splat), 2), Photos()
-    recipe = _with_degree(scene.recipe, store.blocks.header.sh_degree)
+    recipe = drawn_as(scene.recipe, store.blocks.header)
     behind, images = scene.behind(scene.settings.own), dict[str, Any]()
     taken = partial(photographs.shots, unit=scene.unit, device=scene.device, tone_of=tone_in(scene.settings))
     shots = taken(scene.held_out)
@@ -139,10 +139,6 @@ def _with_circumstances(scene: Scene, name: str, photo: PhotoMeasured) -> PhotoM
     cores, share = scene.partition.cores, scene.shares[name]
     shares = {core.name: round(float(one), 4) for core, one in zip(cores, share, strict=True) if one > 0}
     return replace(photo, home=home, own_psnr=own.psnr, shares=shares)
-
-
-def _with_degree(recipe: Recipe, degree: int) -> Recipe:
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"sh_degree": degree})})
 
 
 def _across(scene: Scene, seam: Seam, names: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import MIB
 from splatbatch.machine.slots import available_mib
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.rigs import rigs_of
 from splatbatch.scene.covered import Covered, covered
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.partition.border import Shares, reach_of, shares_of
@@ -20,8 +21,7 @@ from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.store.records.evaluation import EvaluationSettings
-from splatbatch.training.evaluation.covered import rigs_of
-from splatbatch.training.rendering.view import RasterOptions
+from splatbatch.training.rendering.view import RasterOptions, drawn_as
 from splatbatch.training.scene.drawn import Backdrop, Drawn, Place
 from splatbatch.training.scene.photographs import usual_unit
 from splatbatch.training.scene.store import Store
@@ -113,8 +113,8 @@ class Scene:
         return bool(self.settings.before_backdrop)
 
     def options(self, store: Store) -> RasterOptions:
-        """Return how a splat is drawn: as the recipe says, with all the colours that its file has."""
-        return RasterOptions.of(self.recipe, store.blocks.header.sh_degree)
+        """Return how a splat is drawn: as its file says."""
+        return RasterOptions.of(drawn_as(self.recipe, store.blocks.header))
 
 
 def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.device) -> Scene:

@@ -16,6 +16,7 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.colors.tone import Tone, ToneOf, neutral
 from splatbatch.scene.photos.folders import choose_photographs, find_masks
+from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.training.photos.decode import Source, decode
 from splatbatch.training.photos.frame import Frame, frame_of
 from splatbatch.training.photos.views import Folders, Photo, photo_in, settled
@@ -43,6 +44,7 @@ class Photographs:
         self._cameras, self._workers = model.cameras, 1 if training.workers == 0 else AHEAD
         self._chosen = choose_photographs(folders.images, [*self._images.values()], model.cameras, training.resolution)
         self._masks = find_masks(folders.masks, self._images)
+        load_lenses(model.cameras.values())
 
     @property
     def note(self) -> str:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from splatbatch.store.records.evaluation import SeamMeasured
+from splatbatch.store.records.metrics import MOST_PSNR_DB
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.loss import MOST_PSNR_DB
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.scene.depth import depth_of, places_of

@@ -1,0 +1,116 @@
+"""Which photographs were taken at one moment: a frame. Its photographs show the same from almost the same place.
+
+The evidence, in this order:
+
+1. Frames of COLMAP's rigs of two or more cameras. The trivial rigs that COLMAP writes for each camera say nothing.
+2. Names, of photographs that no such rig holds. A path is split into a moment and a camera. The moment is its last
+   part with a number in it: `left/0012.jpg`, `0012/left.jpg`, `IMG_0012_left.jpg` are all of moment 12. The camera is
+   the rest: the other folders, and words that name a camera (`CAMERA_WORD`). Padding, case and file type do not count.
+3. Poses check what names say, for each two cameras. Drones count anew in each flight: flight1/DJI_0001.jpg and
+   flight2/DJI_0001.jpg are no frame. A rig is stiff: seen from its first camera, the second has the same pose at all
+   moments. Names count where at least half of the shared moments differ from the median by no more than this:
+   15 degrees, and a tenth of the baseline or the way between two moments, whichever is more. The way leaves room for
+   cameras that no cable synchronises. Two flights differ by about their extent, which is many ways. One or two shared
+   moments prove no constancy: there the cameras may also be no more than 5 ways apart. Of one photograph by each
+   camera no way is known: those are no frame.
+
+When in doubt photographs are a frame: held out together they cost a few photographs, apart they flatter every figure.
+So a shared moment counts even where one of its poses is wrong, and without any pose names decide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, combinations
+
+import numpy as np
+
+from splatbatch.scene.colmap.rigs import CAMERA, Rigs
+from splatbatch.scene.colmap.types import Floats, Image, centers_of, rotations_of
+from splatbatch.scene.patches import natural_key
+
+Frames = tuple[tuple[str, ...], ...]
+"""Names of photographs, each once: those of a frame sorted, frames in the order of their first names."""
+_PLAIN = "left|right|front|rear|back|top|bottom|up|down|middle|cent(?:er|re)|port|starboard|fore|aft|master|slave|[lr]"
+_NUMBERED = r"(?:cam|camera|sensor|lens|eye)(?:\d{1,2}(?!\d)|[-_ ]\d{1,2}(?=[-_ ].*\d))"
+CAMERA_WORD = re.compile(rf"(?<![a-z])(?:{_PLAIN}|{_NUMBERED})(?![a-z])")
+"""In a part of a path, in small letters: `cam1/`, `0012_L`, `cam_1_0012`; not `cam_0012`, which counts photographs."""
+ALIKE_DEG, ALIKE_BASELINES, ALIKE_WAYS = 15.0, 0.1, 1.0
+FEW, NEAR_WAYS = 2, 5.0
+MOST_CAMERAS = 128
+"""Folders or words: more are no rig, and each two of them would be compared."""
+
+
+def frames_of(images: Sequence[Image], rigs: Rigs | None = None) -> Frames:
+    """Return the frames of a model; a photograph that was taken alone is a frame of one.
+
+    Args:
+        images: of a model.
+        rigs: of the same model; what does not fit its images says nothing.
+    """
+    row = {image.id: number for number, image in enumerate(images)}
+    known = [(image.id, image.camera_id) for image in images]
+    if rigs is None or rigs.misfit(known, {camera for _, camera in known} | rigs.camera_ids()):
+        rigs = Rigs((), ())
+    several = {rig.id for rig in rigs.rigs if sum(kind == CAMERA for (kind, _), _ in rig.sensors) > 1}
+    of_rigs = [[row[one] for one in frame.image_ids()] for frame in rigs.frames if frame.rig_id in several]
+    together = [{number} for number in range(len(images))]
+    for group in chain(of_rigs, _of_names(images, {*range(len(images))}.difference(*of_rigs))):
+        joined = set[int]().union(*(together[number] for number in group))
+        for number in joined if joined != together[group[0]] else ():
+            together[number] = joined
+    return tuple(sorted({tuple(sorted(images[number].name for number in one)) for one in together}))
+
+
+def moment_and_camera(name: str) -> tuple[str, str]:
+    """Return when a photograph was taken and by which camera, as its path says; no moment where it has no number."""
+    path = re.sub(r"\.[^./]*$", "", name.casefold())
+    words = CAMERA_WORD.findall(path)
+    parts = CAMERA_WORD.sub("*", path).split("/")
+    at = max((index for index, part in enumerate(parts) if re.search(r"\d", part)), default=-1)
+    moment = re.sub(r"(?<!\d)0+(?=\d)", "", parts.pop(at)) if at >= 0 else ""
+    return moment, "/".join([*parts, *words])
+
+
+def _of_names(images: Sequence[Image], chosen: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield two photographs at a time that were taken at one moment, as names say and poses do not deny."""
+    moments, taken = defaultdict[str, dict[str, int]](dict), defaultdict[str, list[int]](list)
+    by_name = [natural_key(image.name) for image in images].__getitem__
+    for number in sorted(chosen, key=by_name):
+        moment, camera = moment_and_camera(images[number].name)
+        if moment:
+            taken[camera].append(number)
+            moments[moment].setdefault(camera, number)  # 7.jpg and 07.jpg of one camera are two moments
+    shared = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
+    for cameras in moments.values() if len(taken) <= MOST_CAMERAS else ():
+        for one, other in combinations(sorted(cameras), 2):
+            shared[one, other].append((cameras[one], cameras[other]))
+    centers, rotations = centers_of(images), rotations_of(images)
+    way = {one: _median(np.linalg.norm(np.diff(centers[its], axis=0), axis=1)) for one, its in taken.items()}
+    for (one, other), twins in shared.items():
+        if _are_stiff(centers, rotations, np.array(twins), min(way[one], way[other])):
+            yield from twins
+
+
+def _median(lengths: Floats) -> float:
+    finite = lengths[np.isfinite(lengths)]
+    return float(np.median(finite)) if len(finite) else np.inf
+
+
+def _are_stiff(centers: Floats, rotations: Floats, twins: Floats, way: float) -> bool:
+    """Return whether two cameras [n, 2] may be fixed to each other: how one lies to the other is constant."""
+    one, other = twins.T
+    turns = rotations[other] @ rotations[one].transpose(0, 2, 1)  # [n, 3, 3], from the first camera to the second
+    steps = np.einsum("nij,nj->ni", rotations[one], centers[other] - centers[one])  # [n, 3], seen by the first
+    is_posed = np.isfinite(steps).all(axis=1) & np.isfinite(turns).all(axis=(1, 2))
+    if not is_posed.any():
+        return True
+    turns, steps = turns[is_posed], steps[is_posed]
+    baseline, (left, _, right) = np.median(steps, axis=0), np.linalg.svd(np.median(turns, axis=0))
+    cosines = (np.einsum("nij,ij->n", turns, left @ right) - 1) / 2
+    off, room = np.linalg.norm(steps - baseline, axis=1), ALIKE_BASELINES * np.linalg.norm(baseline)
+    is_alike = (off <= max(room, ALIKE_WAYS * way)) & (cosines >= np.cos(np.radians(ALIKE_DEG)))
+    is_near = len(steps) > FEW or bool(np.linalg.norm(baseline) <= NEAR_WAYS * way < np.inf)
+    return is_near and bool(is_alike.mean() >= 0.5)

@@ -1,0 +1,177 @@
+"""Whether a training is well: figures in, findings out; each says which rule found it and the numbers that show it.
+
+Pure, and the same for every trainer. Hopeless findings end a run of ours (`Progress`), the others become warnings of a
+splat that is whole all the same. So do all about an external program, which has ended by then.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
+
+from splatbatch.config import Recipe
+from splatbatch.config.schedule import MOST_PRUNED, Schedule
+
+ZERO_GRADIENT_RECORDS = 3
+REFINEMENTS_TO_JUDGE = 5
+"""Refinements after which a strategy that never adds is not just waiting for gradients."""
+COLLAPSED_SHARE = 0.02
+SHRUNK_SHARE = 0.25
+"""Of the first count: fewer are hopeless while it trains, odd at its end, unless pruning removes them by intention."""
+FEWEST_LOSSES = 20
+LOSS_WINDOW = 5
+FALLEN_SHARE = 0.98
+"""A loss that is less than 2 % under its start, medians of 5 records, has not fallen."""
+WIDEST_GAP_DB = 10.0
+"""Training views 10 dB above held-out ones: memorised, not reconstructed. Sound runs show a few dB."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was read of one step."""
+
+    step: int
+    """Steps done, this one included."""
+    loss: float
+    num_gaussians: int
+    photo_gradient: float | None = None
+    """Norm of the gradients that only photographs cause: those of scales and opacities may come from a regulariser.
+    None, as of all: an external program does not say."""
+    gradient: float | None = None
+    """Norm of all gradients."""
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """What the recipe makes one expect of a run; of an external program its length alone."""
+
+    max_steps: int
+    strategy: str = ""
+    """Empty: a program's own."""
+    cap_max: int = 0
+    refine_start: int = 0
+    refine_stop: int = 0
+    refine_every: int = 1
+    kept_share: float = 1.0
+    """Of the Gaussians, at least, when pruning by importance is done."""
+
+    @classmethod
+    def of(cls, recipe: Recipe, plan: Schedule) -> Expectations:
+        """Return what a recipe with this schedule makes one expect."""
+        training = recipe.training
+        return cls(
+            max_steps=plan.max_steps,
+            strategy=training.strategy,
+            cap_max=training.cap(),
+            refine_start=plan.refine_start,
+            refine_stop=plan.refine_stop,
+            refine_every=plan.refine_every,
+            kept_share=1 - MOST_PRUNED if plan.prune_at and recipe.refinement.prune_loss_db else 1.0,
+        )
+
+    def refinements(self, history: Sequence[Figures]) -> int:
+        """Return how often the strategy has refined from the first record to the latest; a resumed run begins late."""
+        return self._refinements(history[-1].step) - self._refinements(history[0].step)
+
+    def _refinements(self, steps: int) -> int:
+        """Return how often it has refined after so many steps (gsplat: start < step < stop, every n-th)."""
+        last, first = min(steps, self.refine_stop) - 1, self.refine_start
+        return max(0, last // self.refine_every - first // self.refine_every)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with a training."""
+
+    rule: str
+    shown_by: str
+    is_hopeless: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.shown_by}"
+
+
+def judge(history: Sequence[Figures], expected: Expectations) -> tuple[Finding, ...]:
+    """Return what is wrong with a run by its figures so far, the latest last; hopeless findings first."""
+    if not history:
+        return ()
+    findings = [finding for rule in RULES for finding in rule(history, expected)]
+    return tuple(sorted(findings, key=attrgetter("is_hopeless"), reverse=True))
+
+
+def judge_evaluation(training_psnr: float | None, holdout_psnr: float | None) -> Finding | None:
+    """Return a finding if training views look far better than held-out ones; both in dB, None where not measured."""
+    if training_psnr is None or holdout_psnr is None or training_psnr - holdout_psnr < WIDEST_GAP_DB:
+        return None
+    numbers = f"PSNR {training_psnr:.1f} dB on training views, {holdout_psnr:.1f} dB on held-out ones"
+    return Finding("holdout_gap", f"{numbers}: too few photographs, or wrong poses")
+
+
+def _not_finite(history: Sequence[Figures], _: Expectations) -> Iterator[Finding]:
+    now = history[-1]
+    if not math.isfinite(now.loss) or not math.isfinite(now.gradient or 0.0):
+        numbers = f"loss {now.loss}, gradient norm {now.gradient} at step {now.step}"
+        yield Finding("nan_loss", numbers, is_hopeless=True)
+
+
+def _no_gradients(history: Sequence[Figures], _: Expectations) -> Iterator[Finding]:
+    latest = history[-ZERO_GRADIENT_RECORDS:]
+    if len(latest) == ZERO_GRADIENT_RECORDS and all(one.photo_gradient == 0 for one in latest):
+        numbers = f"exactly zero at the last {len(latest)} records up to step {latest[-1].step}"
+        yield Finding("zero_gradients", f"every gradient was {numbers}: nothing is learned", is_hopeless=True)
+
+
+def _collapse(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
+    first, now = history[0].num_gaussians, history[-1]
+    if now.num_gaussians == 0:
+        yield Finding("zero_gaussians", f"all Gaussians were pruned by step {now.step}", is_hopeless=True)
+    elif now.num_gaussians < COLLAPSED_SHARE * first:
+        yield Finding("collapse", f"{now.num_gaussians} of {first} Gaussians are left at step {now.step}", True)
+    elif now.num_gaussians < SHRUNK_SHARE * expected.kept_share * first and now.step >= expected.max_steps:
+        yield Finding("shrunk", f"{now.num_gaussians} Gaussians at the end, {first} at the start")
+
+
+def _no_densification(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
+    """`default` adds where gradients are large: that no record ever shows more than the one before is odd."""
+    first, now = history[0].num_gaussians, history[-1]
+    refinements = expected.refinements(history)
+    if expected.strategy != "default" or refinements < REFINEMENTS_TO_JUDGE or first >= expected.cap_max:
+        return
+    if not any(after.num_gaussians > before.num_gaussians for before, after in pairwise(history)):
+        numbers = f"no Gaussian was added in {refinements} refinements up to step {now.step}"
+        yield Finding("no_densification", f"{numbers} ({first} at the start, {now.num_gaussians} now)")
+
+
+def _no_growth(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
+    """`mcmc` adds 5 % at every refinement below its cap; under 20 Gaussians that is none."""
+    first, now = history[0].num_gaussians, history[-1]
+    refinements = expected.refinements(history)
+    must_grow = int(1.05 * first) > first and first < expected.cap_max
+    if expected.strategy == "mcmc" and must_grow and refinements >= REFINEMENTS_TO_JUDGE and now.num_gaussians <= first:
+        numbers = f"{now.num_gaussians} Gaussians after {refinements} refinements, {first} at the start"
+        yield Finding("no_growth", f"{numbers}, cap {expected.cap_max}, step {now.step}")
+
+
+def _loss_not_falling(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
+    now = history[-1]
+    if len(history) < FEWEST_LOSSES or now.step - history[0].step < expected.max_steps / 2 - 1:
+        return
+    first = statistics.median(one.loss for one in history[:LOSS_WINDOW])
+    last = statistics.median(one.loss for one in history[-LOSS_WINDOW:])
+    if last > FALLEN_SHARE * first:
+        yield Finding("loss_not_falling", f"loss {first:.4g} at the start, {last:.4g} at step {now.step}")
+
+
+RULES: tuple[Callable[[Sequence[Figures], Expectations], Iterator[Finding]], ...] = (
+    _collapse,
+    _not_finite,
+    _no_gradients,
+    _no_densification,
+    _no_growth,
+    _loss_not_falling,
+)
+"""The order in which hopeless findings are believed: without Gaussians there are no gradients either."""
