@@ -22,15 +22,20 @@ esac
 mapfile -t names < <(sed 's/#.*//' "$hosts" | awk 'NF {print $1}')
 [ "${#names[@]}" -gt 0 ] || { echo "$hosts: names no host" >&2; exit 2; }
 
-# Run on the host: starts the worker in a session of its own and stays until it is known not to have ended at once.
+# Run on the host: starts the worker in a session of its own and stays until it has said something and still runs 3 s later,
+# a minute at most: a busy host may need half of that to begin.
 read -r -d '' there <<'REMOTE' || true
 folder=$1 log=$2; shift 2
 cd "$folder" || { echo "this host does not see $folder" >&2; exit 5; }
+touch "$log"
+before=$(wc -c <"$log") left=60
 setsid nohup "$@" </dev/null >>"$log" 2>&1 &
 pid=$!
-for _ in 1 2 3 4 5 6 7 8 9 10; do
+while [ "$left" -gt 0 ]; do
   sleep 1
+  left=$((left - 1))
   kill -0 "$pid" 2>/dev/null || { code=0; wait "$pid" || code=$?; tail -n 5 "$log" >&2; exit "$code"; }
+  [ "$left" -le 3 ] || [ "$(wc -c <"$log")" = "$before" ] || left=3
 done
 REMOTE
 

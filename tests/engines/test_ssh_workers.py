@@ -38,6 +38,7 @@ def test_workers_on_all_hosts_outlive_the_call_and_train_the_batch(batch: FakeBa
 def test_what_a_host_is_asked_to_add_reaches_its_worker(batch: FakeBatch) -> None:
     batch.make("p 0", "p1", **QUICK)
     assert call(batch, "one", "--no-verify", "--for", "1h", "p 0").returncode == 0
+    wait_until(lambda: left_of(batch) == [])
     assert [path.parent.name for path in batch.output.glob("patches/*/result.json")] == ["p 0"]
 
 
@@ -68,6 +69,7 @@ def test_a_host_that_is_not_reached_is_named_with_sshs_own_words_and_the_others_
     ended = call(batch, "gone\none\n")
     assert ended.returncode == 5
     assert "gone: not started (exit code 255): ssh: connect to host gone port 22: No route to host" in ended.stderr
+    wait_until(lambda: "1 of 1 patches trained" in (batch.folder / "work-one.log").read_text())
     assert batch.result("p0")["accepted"] == 1
 
 

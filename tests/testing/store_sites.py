@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -130,9 +131,17 @@ def await_port(address: str, port: int) -> None:
 
 
 def serve_s3(address: str, port: int) -> None:
-    """Be moto's S3 server."""
+    """Be moto's S3 server; as in S3 itself, an object that two create at once is created once."""
+    from moto.s3.responses import S3Response
     from moto.server import ThreadedMotoServer
 
+    one_at_a_time, put = threading.Lock(), S3Response.put_object  # moto looks whether it is there, and writes later
+
+    def put_alone(response: S3Response) -> object:
+        with one_at_a_time:
+            return put(response)
+
+    S3Response.put_object = put_alone
     os.environ.setdefault("AWS_ACCESS_KEY_ID", "of-the-server")
     server = ThreadedMotoServer(ip_address=address, port=port, verbose=False)
     server.start()
