@@ -18,11 +18,13 @@ from types import FrameType
 def _told_of_our_end() -> None:
     """Have the kernel send SIGTERM when the keeper ends, however it does."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def keep(script: str, log: Path, code: Path, grace_s: float) -> int:
     """Run the script to its end."""
     code.unlink(missing_ok=True)  # of an earlier start
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it can be passed on
     with log.open("ab") as words:
         worker = subprocess.Popen(
             ["/bin/bash", script],
@@ -42,6 +44,7 @@ def keep(script: str, log: Path, code: Path, grace_s: float) -> int:
 
     signal.signal(signal.SIGTERM, pass_on)
     signal.signal(signal.SIGALRM, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     ended = worker.wait()
     written = code.with_name(f".{code.name}.{os.getpid()}")
     written.write_text(f"{ended}\n")
