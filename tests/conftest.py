@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from cost import Cost
 from fake_batch import ROOT, SHARED, FakeBatch
 from hypothesis import settings
 from made_here import make_here
+from quick import EXEMPT, WATCH
 
 from splatbatch.machine.gpu import gpus
 from splatbatch.scheduler import single
@@ -69,8 +71,8 @@ ENGINES = ("slurm", "ray")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="Run the tests that are marked slow, too, as CI does.")
-    parser.addoption("--long", action="store_true", help="Run those that are marked slow or long: about an hour.")
+    parser.addoption("--all", action="store_true", help="Run the tests that are marked all, too, as CI does.")
+    parser.addoption("--long", action="store_true", help="Run those that are marked all or long: about an hour.")
     parser.addoption("--cost", type=int, metavar="N", help="Name the N tests that took most CPU seconds, and the sum.")
     parser.addoption("--engines", action="store_true", help="Run those of engines, long ones too; they must be here.")
 
@@ -132,11 +134,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if not is_asked_for(item, config)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # what takes long ends beside the rest
-    for (
-        item
-    ) in items:  # lines are counted of the quick tests alone: they are to reach nine tenths, and counting is dear
-        if is_slow(item):
+    items.sort(key=lambda item: item.get_closest_marker("all") is None)  # what takes long ends beside the rest
+    for item in items:
+        if is_slow(item):  # lines are counted of the gate alone: it is to reach nine tenths, and counting is dear
             item.add_marker(pytest.mark.no_cover)
 
 
@@ -153,8 +153,8 @@ def is_asked_for(item: pytest.Item, config: pytest.Config) -> bool:
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Return whether a test is marked slow, and is not the case of it that runs all the same."""
-    if not (slow := item.get_closest_marker("slow")):
+    """Return whether a test is marked all, and is not the case of it that runs all the same."""
+    if not (slow := item.get_closest_marker("all")):
         return False
     quick = slow.kwargs.get("but", ())
     return not (hasattr(item, "callspec") and item.callspec.id in ((quick,) if isinstance(quick, str) else quick))
@@ -167,6 +167,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, words in report.user_properties:
                 if name == "figure":
                     terminalreporter.write_line(f"figure: {words} ({report.nodeid.rpartition('::')[2]})")
+
+
+NOT_YET = {
+    "commands", "doctor", "docs", "engines", "machine", "monitor", "night", "publish", "reconstruction", "remote",
+    "scene", "scheduler", "splats", "store", "supervisor", "tasks", "tests", "trainers", "training",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test of the gate that sleeps or starts a process."""
+    item = request.node
+    if is_slow(item) or any(item.get_closest_marker(mark) for mark in EXEMPT if mark != "all"):
+        yield
+        return
+    WATCH.seen = Counter()
+    try:
+        yield
+    finally:
+        seen, WATCH.seen = WATCH.seen, None
+    if path := os.environ.get("QUICK_LOG"):
+        with Path(path).open("a") as file:
+            file.writelines(f"{item.nodeid}\t{num}\t{what}\n" for what, num in seen.items())
+    if seen and item.path.parent.name not in NOT_YET:
+        told = "\n".join(f"{what}, {num} times" for what, num in seen.most_common(5))
+        pytest.fail(f"a test of the gate takes no time; mark it `all`, or as a journey or contract:\n{told}", False)
 
 
 @pytest.fixture

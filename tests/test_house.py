@@ -47,14 +47,14 @@ def test_no_circle_of_imports_and_none_that_runs_up(house: Any, modules: list[An
     assert house.upward(imports, house.layers_of(ROOT)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_sizes_are_printed_beside_those_of_a_commit() -> None:
     command = [sys.executable, ROOT / "scripts/house", "--json", "--since", "HEAD"]
     told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert told["before"].keys() & told["sizes"].keys() >= {"scene", "top"}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.skipif(not COUNTER.exists(), reason="the counter of the design (shared/tools/house_size.py) is not here")
 def test_sizes_are_those_of_the_design(house: Any, modules: list[Any]) -> None:
     told = subprocess.run([sys.executable, COUNTER, ROOT], capture_output=True, text=True, check=True).stdout

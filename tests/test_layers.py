@@ -46,7 +46,7 @@ def test_the_import_contracts_hold() -> None:
     assert ended.returncode == 0, ended.stdout[-2000:]
 
 
-@pytest.mark.slow(but=("train", "status"))
+@pytest.mark.all(but=("train", "status"))
 @pytest.mark.parametrize(
     "arguments",
     [["train"], ["train", "--dry-run"], ["retry", "--failed"], ["verify-dims"], ["status"], ["report"]],

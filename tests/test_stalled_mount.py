@@ -21,7 +21,7 @@ def soon(monkeypatch: Any) -> None:
     monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps(SOON | {"splatbatch.night.decided.AGAIN_S": 3.0}))
 
 
-@pytest.mark.slow(but=("status", "plan"))
+@pytest.mark.all(but=("status", "plan"))
 @pytest.mark.parametrize("command", ["status", "verify-dims", "plan", "report"])
 def test_photographs_that_do_not_answer_hang_no_query(batch: FakeBatch, command: str) -> None:
     assert batch.make("p0", "p1").run("train").returncode == 0

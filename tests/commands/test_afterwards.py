@@ -141,7 +141,7 @@ def test_publishing_is_interrupted_at_once_and_people_are_told(
     assert events_of(batch, "afterwards/publish") == [("attempt_started", None), ("attempt_ended", "stopped")]
 
 
-@pytest.mark.slow(but="fault0")
+@pytest.mark.all(but="fault0")
 @pytest.mark.parametrize("fault", [MemoryError("too much"), RecursionError("too deep"), ValueError("x"), OSError("y")])
 def test_a_fault_while_publishing_changes_no_exit_code(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, fault: Exception
@@ -171,7 +171,7 @@ def test_a_publication_that_crashes_is_made_once_more(batch: FakeBatch, monkeypa
     assert [outcome for _, outcome in events_of(batch, "afterwards/publish") if outcome] == ["failed", "made"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_is_published_by_hand_is_no_longer_missing_in_the_report(batch: FakeBatch) -> None:
     asked(batch.make("p0")).script(p0=FAILS)
     assert batch.run("train").returncode == 1
@@ -185,7 +185,7 @@ def test_what_is_published_by_hand_is_no_longer_missing_in_the_report(batch: Fak
     assert [one["state"] for one in report["afterwards"]] == ["done"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_workers_publish_once_and_say_what_is_left_out(batch: FakeBatch) -> None:
     asked(batch.make("p0", "p1")).script(p1=FAILS)
     ended = batch.run("work")
@@ -205,7 +205,7 @@ def test_an_inspection_that_is_left_out_is_said(batch: FakeBatch) -> None:
     assert [(one["what"], one["state"]) for one in report["afterwards"]] == [("inspect", "left out")]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_turn_is_awaited_while_another_publish_is_at_work(batch: FakeBatch) -> None:
     asked(batch.make("p0"))
     left = batch.folder / "site" / f".work.{os.uname().nodename}.{os.getppid()}"  # of a process that lives
@@ -216,7 +216,7 @@ def test_a_turn_is_awaited_while_another_publish_is_at_work(batch: FakeBatch) ->
     assert invoke("report", batch=batch).code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_damaged_splat_keeps_no_other_patch_from_being_published(batch: FakeBatch) -> None:
     assert asked(batch.make("p0", "p1")).run("train").returncode == 0
     splat = batch.output / "patches/p0/splat.ply"

@@ -86,7 +86,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_wheel_carries_what_commands_need_and_is_small(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     shared = {name.partition("/share/splatbatch/")[2] for name in names if "/share/" in name}
@@ -103,7 +103,7 @@ def test_the_wheel_carries_what_commands_need_and_is_small(wheel: Path) -> None:
     assert "splatbatch/report/viewer/web/dist/viewer.js.gz" in names
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_wheel_says_what_it_is_and_under_which_licences(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
@@ -123,7 +123,7 @@ def test_the_licence_of_the_viewer_is_that_which_the_viewer_has() -> None:
     assert head.strip() in (ROOT / "splatbatch/report/viewer/web/LICENSES.txt").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_wheel_that_is_installed_finds_what_it_brought(wheel: Path, tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -155,7 +155,7 @@ def test_without_an_installation_nothing_is_found() -> None:
 WORDS_OF_A_CHECKOUT = re.compile(r"\b(?:scripts|configs|examples|docs|tests)/[a-z_]+")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_no_message_names_a_file_that_is_not_installed() -> None:
     """Strings that may be shown, all of them: docstrings and comments are not."""
     import ast

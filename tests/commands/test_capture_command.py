@@ -53,7 +53,7 @@ def plan(folder: Path, *arguments: str) -> Ended:
     return invoke("plan-capture", *arguments, "--config", str(folder / "splat_config.yml"))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[PlacedCamera]]) -> None:
     folder, removed = holed
     batch = open_batch(folder / "splat_config.yml", ["p0"])
@@ -70,7 +70,7 @@ def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[PlacedCamera]
     assert len(views) < len(found.cells)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_views_stand_clear_of_the_splat_and_above_what_they_look_at(holed: tuple[Path, list[PlacedCamera]]) -> None:
     found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
     means = quarry_splat().means
@@ -93,14 +93,14 @@ def test_of_a_scene_the_cells_are_those_of_its_own_inspection(tmp_path: Path) ->
     assert found.cells and {cell.patch for cell in found.cells} == {"scene"}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_programs_get_json(holed: tuple[Path, list[PlacedCamera]]) -> None:
     told = checked("plan-capture", plan(holed[0], "p0", "--json").out)
     found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
     assert (len(told["views"]), told["weak_cells"]) == (len(found.views), len(found.cells)) > (0, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[PlacedCamera]], tmp_path: Path) -> None:
     for name in ("a.geojson", "b.kml"):
         done = plan(holed[0], "p0", "--to", str(tmp_path / name))
@@ -110,7 +110,7 @@ def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[PlacedCamera]]
     assert ElementTree.parse(tmp_path / "b.kml").getroot().tag.endswith("kml")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_bad_wishes_are_told(holed: tuple[Path, list[PlacedCamera]], tmp_path: Path) -> None:
     assert "neither GeoJSON nor KML" in plan(holed[0], "p0", "--to", str(tmp_path / "a.txt")).err
     missing = plan(holed[0], "p1")
@@ -120,7 +120,7 @@ def test_bad_wishes_are_told(holed: tuple[Path, list[PlacedCamera]], tmp_path: P
     assert "Traceback" not in nowhere.err
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_crs_in_which_the_scene_cannot_lie_is_told(holed: tuple[Path, list[PlacedCamera]]) -> None:
     pytest.importorskip("pyproj")
     config = holed[0] / "mapped.yml"

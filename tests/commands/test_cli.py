@@ -51,7 +51,7 @@ def test_all_trained_is_0_and_some_failed_is_1(batch: FakeBatch) -> None:
     assert "No module named 'x')" in ended.err
 
 
-@pytest.mark.slow(but="15-143")
+@pytest.mark.all(but="15-143")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
 )
@@ -66,7 +66,7 @@ def test_an_interrupted_batch_ends_with_128_and_the_signal(batch: FakeBatch, num
     assert (end["outcome"], end["reason"]) == ("stopped", number.name)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_nohup_is_honoured(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train 0.5"])
     command = ["nohup", *batch.command("train")]
@@ -86,7 +86,7 @@ def test_nohup_is_honoured(batch: FakeBatch) -> None:
     "commands",
     [
         ["train"],
-        pytest.param([*COMMANDS, "retry --failed", "--help", "trian", "train --patch p9"], marks=pytest.mark.slow),
+        pytest.param([*COMMANDS, "retry --failed", "--help", "trian", "train --patch p9"], marks=pytest.mark.all),
     ],
     ids=["train", "others"],
 )
@@ -101,7 +101,7 @@ def test_no_escape_codes_go_into_a_pipe_whatever_the_environment_claims(
         assert "\x1b" not in ended.stdout + ended.stderr, command
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_terminal_gets_colours_unless_no_color_is_set(batch: FakeBatch) -> None:
     batch.make("p0").run("train")
     code, said = on_terminal(batch, "status")
@@ -118,7 +118,7 @@ def test_on_a_terminal_a_batch_is_a_table_that_moves(batch: FakeBatch) -> None:
     assert "\x1b[?25h" in said.rpartition("\x1b[?25l")[2]  # the cursor is shown again
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_nothing_is_read_from_stdin(batch: FakeBatch) -> None:
     batch.make("p0")
     ours, theirs = os.pipe()
@@ -130,7 +130,7 @@ def test_nothing_is_read_from_stdin(batch: FakeBatch) -> None:
     os.close(theirs)
 
 
-@pytest.mark.slow(but="plan --json")
+@pytest.mark.all(but="plan --json")
 @pytest.mark.parametrize("command", ["status --json", "plan --json", "report --json", "status"])
 def test_a_reader_that_goes_away_is_no_error(batch: FakeBatch, command: str) -> None:
     batch.make(*(f"p{i}" for i in range(300)))
@@ -181,7 +181,7 @@ def test_help_is_there_in_a_moment() -> None:
     assert wall_s <= LONGEST_S
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_second_train_is_quick(batch: FakeBatch) -> None:
     batch.make("p0", "p1").run("train")
     cpu_s, wall_s = cpu_and_wall_s(lambda: batch.run_apart("train").check_returncode())
@@ -399,7 +399,7 @@ def test_verify_dims_finds_what_is_wrong_and_mends_a_copy(halved: Path, tmp_path
     assert again.code == 0, again.out
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("is_relative", [True, False])
 def test_what_was_mended_is_trained_as_printed_also_where_photographs_are_a_link(
     halved: Path, tmp_path: Path, is_relative: bool
@@ -420,7 +420,7 @@ def test_what_was_mended_is_trained_as_printed_also_where_photographs_are_a_link
     assert invoke("verify-dims", "--config", config).code == 3
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_errors_that_a_repair_leaves_are_said(halved: Path, tmp_path: Path) -> None:
     broken = min((halved.parent / "images/left").iterdir())
     broken.write_bytes(b"")

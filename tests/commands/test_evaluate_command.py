@@ -48,7 +48,7 @@ def evaluate(quarry: Partition, *options: str, **changes: str) -> Ended:
     return invoke("evaluate", "--config", str(path), *options)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_scene_is_measured_as_a_whole_by_patch_and_by_seam(quarry: Partition, whole: Gaussians) -> None:
     places = quarry.in_axes(whole.means.astype(np.float64))
     other = tinted(part(whole, quarry.cores[1].grown.holds(places)), (0.0, 5.0, 0.0))
@@ -72,7 +72,7 @@ def test_a_scene_is_measured_as_a_whole_by_patch_and_by_seam(quarry: Partition, 
     assert SceneEvaluation.from_record(again).photos == found.photos
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_photograph_that_was_trained_on_is_not_measured_whatever_the_partition_says(quarry: Partition) -> None:
     wanted = quarry.test
     name = next(one.name for one in read_images(quarry.source) if one.name not in wanted)
@@ -87,7 +87,7 @@ def test_a_photograph_that_was_trained_on_is_not_measured_whatever_the_partition
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_it_is_an_attempt_like_any_other(quarry: Partition) -> None:
     assert evaluate(quarry).code == 0
     (attempt,) = output_of(quarry).scene.evaluating.attempts()
@@ -97,7 +97,7 @@ def test_it_is_an_attempt_like_any_other(quarry: Partition) -> None:
     assert attempt.last_progress().step == 5  # four photographs and a seam
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_splat_may_be_named_from_any_working_folder(
     quarry: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_splat_may_be_named_from_any_working_folder(
     assert output_of(quarry).scene.read_evaluation(tmp_path / "elsewhere/other.ply") is not None
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_missing_patch_is_told_and_the_rest_is_measured(quarry: Partition) -> None:
     output_of(quarry).patch("p1").result.unlink()
     ended = evaluate(quarry)
@@ -175,7 +175,7 @@ def test_what_cannot_be_measured_is_refused_before_a_process_starts(quarry: Part
     assert not output_of(quarry).scene.evaluating.attempts()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_photograph_that_cannot_be_decoded_is_named_with_the_log(quarry: Partition) -> None:
     hide_photographs(quarry)
     name = sorted(quarry.test)[1]
@@ -228,7 +228,7 @@ def test_one_that_takes_too_long_is_ended(quarry: Partition) -> None:
     assert "time_limit" in ended.err and "train.log" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_another_splat_is_measured_beside_the_scene_s_own(quarry: Partition, tmp_path: Path) -> None:
     shutil.copy(output_of(quarry).scene.splat, tmp_path / "other.ply")
     output_of(quarry).scene.splat.unlink()

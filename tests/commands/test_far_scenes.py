@@ -216,7 +216,7 @@ def test_patches_too_far_apart_for_one_offset_are_refused(apart: FakeBatch) -> N
     assert "lies 4,527,693 units from p0" in found["message"] and "output.folder of its own" in found["remedy"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_patches_that_share_an_offset_are_trained_without_the_one_that_is_too_far(apart: FakeBatch) -> None:
     invoke("train", batch=apart)
     assert [one["patch"] for one in apart.events("attempt_started")] == ["p0", "p2"]

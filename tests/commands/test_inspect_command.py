@@ -42,7 +42,7 @@ def inspect(folder: Path, *arguments: str) -> Ended:
     return invoke("inspect", *arguments, "--config", str(folder / "splat_config.yml"))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_process_is_an_attempt_and_its_record_lies_beside_the_splat(quarry: Path) -> None:
     patch = OutputFolder(quarry / "output").patch("p0")
     attempt, found, result = patch.inspecting.attempts()[0], patch.read_inspection(), patch.read_result()
@@ -66,7 +66,7 @@ def test_a_patch_that_is_not_trained_is_told_and_the_others_are_inspected(quarry
     assert "p1: not trained yet" in ended.err and "Traceback" not in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_photograph_that_is_gone_is_named(quarry: Path, tmp_path: Path) -> None:
     shutil.copytree(quarry, tmp_path / "quarry")
     gone = next((tmp_path / "quarry/images").rglob("*.jpg"))
@@ -75,7 +75,7 @@ def test_a_photograph_that_is_gone_is_named(quarry: Path, tmp_path: Path) -> Non
     assert ended.code == 1 and gone.name in ended.err and "train.log" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_is_gained_without_named_photographs_is_measured_if_it_is_asked_for(quarry: Path, tmp_path: Path) -> None:
     shutil.copytree(quarry, tmp_path / "quarry")
     (task,) = open_batch(tmp_path / "quarry/splat_config.yml", ["p0"]).tasks
@@ -104,7 +104,7 @@ def test_whether_splats_are_inspected_changes_no_splat(quarry: Path) -> None:
     assert config.decisive() == other.decisive()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_certificate_is_made_by_a_task_that_takes_no_gpu_and_again_where_it_is_damaged(
     quarry: Path, tmp_path: Path
 ) -> None:
@@ -250,7 +250,7 @@ def test_a_certificate_calls_nothing_held_out_that_was_trained_on(measured: Path
     assert f"calls held out what it was trained on by result.json: {name}" in verify(measured, "p0").out
 
 
-@pytest.mark.slow(but="certificate.json")
+@pytest.mark.all(but="certificate.json")
 @pytest.mark.parametrize("name", ["certificate.json", "splat.ply"])
 def test_a_pipe_is_never_waited_for(tmp_path: Path, name: str) -> None:
     (tmp_path / "certificate.json").write_text("{}")

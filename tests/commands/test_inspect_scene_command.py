@@ -34,7 +34,7 @@ def inspect(folder: Path, *arguments: str) -> Ended:
     return invoke("inspect", *arguments, "--config", str(folder / "splat_config.yml"))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_merged_scene_is_inspected_once_and_its_record_lies_beside_it(quarry: Path) -> None:
     first, second = inspect(quarry, "scene"), inspect(quarry, "scene", "--json")
     assert first.code == second.code == 0, first.err
@@ -46,7 +46,7 @@ def test_the_merged_scene_is_inspected_once_and_its_record_lies_beside_it(quarry
     assert sum("psnr" in photo for photo in found.photos.values()) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_every_figure_has_a_picture_in_the_folder_of_its_attempt(quarry: Path) -> None:
     inspect(quarry, "scene")
     scene = OutputFolder(quarry / "output").scene
@@ -61,7 +61,7 @@ def test_every_figure_has_a_picture_in_the_folder_of_its_attempt(quarry: Path) -
     assert not [path for path in folder.iterdir() if path.suffix != ".webp"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_report_says_how_good_the_scene_is(quarry: Path) -> None:
     inspect(quarry, "scene")
     output = OutputFolder(quarry / "output")
@@ -74,7 +74,7 @@ def verify(folder: Path, *arguments: str) -> Ended:
     return invoke("inspect", "--check", *arguments, "--config", str(folder / "splat_config.yml"))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_scene_has_a_certificate_that_holds_until_its_splat_changes(quarry: Path, tmp_path: Path) -> None:
     shutil.copytree(quarry, tmp_path / "quarry", symlinks=True)
     inspect(tmp_path / "quarry", "scene")
@@ -91,7 +91,7 @@ def test_a_scene_has_a_certificate_that_holds_until_its_splat_changes(quarry: Pa
     assert ended.code == 1 and "scene: speaks of another splat" in ended.out
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_scene_of_another_patch_than_is_accepted_is_told(quarry: Path, tmp_path: Path) -> None:
     shutil.copytree(quarry, tmp_path / "quarry", symlinks=True)
     output = OutputFolder(tmp_path / "quarry/output")

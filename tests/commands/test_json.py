@@ -54,7 +54,7 @@ def test_what_is_printed_is_as_published(night: FakeBatch, command: str, argumen
     assert checked(command, ended.out)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_is_running_is_as_published(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["hang"])
     process = batch.start("train")

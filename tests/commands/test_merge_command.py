@@ -349,7 +349,7 @@ def test_nothing_of_anybody_else_is_written_over(batch: FakeBatch, name: str) ->
     assert (place(batch, "p0") / "splat.ply").read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_while_a_batch_runs_nothing_is_merged(batch: FakeBatch) -> None:
     batch.script(p0=["hang"])
     batch.change(patches={"p0": {"training": {"max_steps": 30}}})
@@ -460,7 +460,7 @@ def test_what_was_accepted_is_merged_before_its_files_are_put_up(batch: FakeBatc
     assert scene(batch).read_bytes() == wanted
 
 
-@pytest.mark.slow(but="merge")
+@pytest.mark.all(but="merge")
 @pytest.mark.parametrize("command", ["merge", "clean"])
 def test_while_a_worker_trains_nothing_is_made_of_what_it_may_replace(batch: FakeBatch, command: str) -> None:
     lose(batch)
@@ -474,7 +474,7 @@ def test_while_a_worker_trains_nothing_is_made_of_what_it_may_replace(batch: Fak
     worker.communicate()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_worker_that_begins_while_a_scene_is_made_waits(batch: FakeBatch) -> None:
     lose(batch)
     output = OutputFolder(batch.output)

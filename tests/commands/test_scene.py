@@ -36,7 +36,7 @@ def attempts(out: Path) -> dict[str, int]:
     return found | {"evaluating": len(output.scene.evaluating.attempts())}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_one_command_makes_and_publishes_a_scene_and_does_again_only_what_has_changed(tmp_path: Path) -> None:
     asked = ("publish.formats=[ply]", "publish.measure=false")
     made = scene(tmp_path, *asked)

@@ -41,7 +41,7 @@ def refuse(folder: Path, output: Path) -> None:
     shutil.rmtree(output / "patches/p1")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_it_is_published_and_its_holes_are_named(batch: FakeBatch) -> None:
     ended = invoke("publish", "--as", "ply,tiles", "--to", str(batch.folder / "published"), batch=batch)
     assert ended.code == 0, ended.err
@@ -61,7 +61,7 @@ def test_it_is_cleaned(batch: FakeBatch) -> None:
     assert ended.code == 0, ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_it_is_measured_with_the_refused_patch_named(tmp_path: Path) -> None:
     partition = lay_out(tmp_path / "quarry")
     config = tmp_path / "quarry/splat_config.yml"

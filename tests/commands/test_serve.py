@@ -78,7 +78,7 @@ def test_who_has_the_whole_url_sees_the_report_as_it_is_now(shown: SplitResult, 
     assert f'data-version="{now["version"]}"' in page
 
 
-@pytest.mark.slow(but="events")
+@pytest.mark.all(but="events")
 @pytest.mark.parametrize("name", ["", "now", "events"])
 def test_nobody_else_is_answered(shown: SplitResult, name: str) -> None:
     by_name = f"localhost:{shown.port}"
@@ -119,7 +119,7 @@ def test_the_stream_tells_what_a_training_does(batch: FakeBatch) -> None:
         training.communicate()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_no_more_pages_follow_than_there_is_room_for(shown: SplitResult) -> None:
     streams = [stream_of(shown) for _ in range(16)]
     for stream in streams:

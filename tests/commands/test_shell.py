@@ -74,7 +74,7 @@ def completed(batch: FakeBatch, line: str, shell: str = "bash") -> list[str]:
     return [word.partition("\t")[0] for word in ended.stdout.splitlines()]
 
 
-@pytest.mark.slow(but=("bash-splatbatch retry p1-words2", "fish-splatbatch retry p1-words2"))
+@pytest.mark.all(but=("bash-splatbatch retry p1-words2", "fish-splatbatch retry p1-words2"))
 @pytest.mark.parametrize(
     ("line", "words"),
     [

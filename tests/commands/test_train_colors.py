@@ -201,7 +201,7 @@ def test_a_batch_without_tracks_is_trained_as_it_is(batch: FakeBatch) -> None:
     assert "tones" not in batch.result("p0")
 
 
-@pytest.mark.slow(but="[]")
+@pytest.mark.all(but="[]")
 @pytest.mark.parametrize(
     "spoilt", ["", "[]", "{}", '{"together": 5, "scenes": []}', '{"together": {"tones": {"img0.png": [0, "x"]}}}']
 )
@@ -258,7 +258,7 @@ def test_verify_dims_has_the_tones_in_json_if_asked_for(unlike: FakeBatch) -> No
     assert json.loads(unlike.run("verify-dims", "--json").stdout)["colors"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_status_needs_no_numpy_for_tones(trained: FakeBatch) -> None:
     code = "import sys; from splatbatch import cli\ntry: cli.main()\nfinally: sys.exit('numpy' in sys.modules)"
     command = [sys.executable, "-c", code, "status"]

@@ -67,7 +67,7 @@ def test_two_workers_share_a_batch_and_each_task_is_trained_once(batch: FakeBatc
     assert ends_of(batch) == [(name, "trained") for name in names]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_last_of_several_workers_publishes(batch: FakeBatch) -> None:
     batch.make("p0", "p1", publish={"formats": ["ply"], "folder": "site", "measure": False}, **QUICK)
     batch.script(p1=["await go"])
@@ -95,7 +95,7 @@ def test_a_worker_that_is_told_to_stop_ends_with_75_and_another_goes_on(batch: F
     assert left_of(batch) == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_trainer_that_is_deaf_keeps_no_worker_from_ending_within_the_grace_of_an_engine(batch: FakeBatch) -> None:
     settings = {**QUICK, "limits": {**QUICK["limits"], "grace_s": Limits().grace_s}}
     batch.make("p0", **settings).script(p0=["hang deaf"])
@@ -120,7 +120,7 @@ def test_what_a_killed_worker_had_is_trained_by_another_and_not_held_against_the
     assert left_of(batch) == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.skipif(not may_unshare(), reason="needs a host name of its own: unshare --uts")
 def test_a_worker_of_another_host_that_freezes_is_replaced_and_its_twin_is_not_accepted(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK).script(p0=["await go", "train"])
@@ -151,7 +151,7 @@ def patient(batch: FakeBatch, silence_s: float, **more: float) -> dict[str, str]
     return {**batch.environment(), "FAKE_TRAINER_CONSTANTS": json.dumps(constants)}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_frozen_worker_of_the_same_host_is_replaced_and_what_it_brings_later_is_not_accepted(
     batch: FakeBatch,
 ) -> None:
@@ -169,7 +169,7 @@ def test_a_frozen_worker_of_the_same_host_is_replaced_and_what_it_brings_later_i
     assert (batch.result("p0")["attempt"], left_of(batch)) == ("attempt-02", [])
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_status_says_for_how_long_a_worker_has_been_silent_and_when_its_tasks_are_free(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK).script(p0=["train 600"])
     with working(batch) as frozen:
@@ -182,7 +182,7 @@ def test_status_says_for_how_long_a_worker_has_been_silent_and_when_its_tasks_ar
         assert "Running: 1 worker" in words
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_worker_says_on_whom_it_waits_that_has_fallen_silent(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK).script(p0=["train 600", "train"])
     with working(batch) as frozen:
@@ -203,7 +203,7 @@ def with_torn_claim(batch: FakeBatch) -> None:
     (batch.output / "claims/p0/1").write_bytes(b"")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_torn_claim_of_a_train_that_was_killed_holds_up_nobody(batch: FakeBatch) -> None:
     with_torn_claim(batch)
     began = time.monotonic()
@@ -211,7 +211,7 @@ def test_a_torn_claim_of_a_train_that_was_killed_holds_up_nobody(batch: FakeBatc
     assert time.monotonic() - began < 30
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_where_a_torn_claim_has_to_be_waited_for_it_is_named_at_once(batch: FakeBatch) -> None:
     with_torn_claim(batch)
     env = {**patient(batch, 4), "FAKE_TRAINER_NO_FLOCK": "1"}
@@ -220,7 +220,7 @@ def test_where_a_torn_claim_has_to_be_waited_for_it_is_named_at_once(batch: Fake
     assert (ended.returncode, bool(re.search(words, ended.stderr))) == (0, True), ended.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_failures_count_whoever_has_seen_them(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK, constants={"splatbatch.failures.retry.FIRST_WAIT_S": 60}).script(
         p0=["exit 1 Traceback: IndexError"]
@@ -248,7 +248,7 @@ def test_while_a_worker_works_train_is_refused_with_6_and_status_tells_who_works
         assert "Running: 1 worker" in batch.run("status").stdout
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_worker_may_join_a_train_that_runs(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2", **QUICK).script(p0=["await go"])
     train = batch.start("train")
@@ -268,7 +268,7 @@ def test_where_claims_cannot_be_made_its_attempt_tells(batch: FakeBatch) -> None
     assert batch.result("p0")["accepted"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_worker_by_another_yaml_is_refused_with_5(batch: FakeBatch) -> None:
     batch.make("p0", "p1", **QUICK).script(p0=["train 600"])
     with working(batch, "p0"):
@@ -287,7 +287,7 @@ def test_cancel_reaches_workers(batch: FakeBatch) -> None:
     assert left_of(batch) == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_cancel_of_one_patch_leaves_the_worker_at_work(batch: FakeBatch) -> None:
     batch.make("p0", "p1", **QUICK).script(p0=["train 600"])
     worker = batch.start("work")
@@ -298,7 +298,7 @@ def test_cancel_of_one_patch_leaves_the_worker_at_work(batch: FakeBatch) -> None
     assert ends_of(batch) == [("p0", "stopped"), ("p1", "trained")]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_worker_takes_nothing_that_its_time_does_not_hold(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK)
     assert batch.run_apart("work", "--for", "1s").returncode == 75
@@ -306,7 +306,7 @@ def test_a_worker_takes_nothing_that_its_time_does_not_hold(batch: FakeBatch) ->
     assert batch.run_apart("work", "--for", "2h").returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_detached_batch_goes_on_by_itself_and_whoever_attaches_sees_it_end(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK).script(p0=["await go"])
     started = batch.run_apart("train", "--detach")
@@ -321,7 +321,7 @@ def test_a_detached_batch_goes_on_by_itself_and_whoever_attaches_sees_it_end(bat
     assert left_of(batch) == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_detached_worker_that_cannot_train_has_its_words_told(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

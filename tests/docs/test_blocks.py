@@ -51,7 +51,7 @@ def after_the_path(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
     return home, programs
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_who_follows_the_first_pages_gets_where_they_lead(after_the_path: tuple[Path, Path]) -> None:
     home, _ = after_the_path
     for patch in ("quarry/output/patches/p0", "reef/output/patches/p0", "reef/output/patches/p1"):
@@ -62,7 +62,7 @@ def test_who_follows_the_first_pages_gets_where_they_lead(after_the_path: tuple[
     assert len(list((home / "reef/output/patches/p1").glob("attempt-*"))) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("page", OTHERS, ids=lambda path: path.name)
 def test_the_blocks_of_every_other_page_end_as_they_say(page: Path, after_the_path: tuple[Path, Path]) -> None:
     run_all(list(blocks_of(page)), *after_the_path)

@@ -77,4 +77,4 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if "site" in getattr(item, "fixturenames", ()):
         engine = item.callspec.params.get("site", "slurm") if hasattr(item, "callspec") else "slurm"
         if engine != "local":
-            item.add_marker("slow" if engine == "slurm" else "long")
+            item.add_marker("all" if engine == "slurm" else "long")

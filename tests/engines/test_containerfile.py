@@ -69,7 +69,7 @@ def test_extras_that_are_installed_are_known() -> None:
     assert set(extras.split(",")) <= set(known)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_is_copied_makes_a_wheel_with_every_module_and_template(tmp_path: Path) -> None:
     for *sources, target in of("COPY", LINES[: -len(RUN_STAGE)]):
         for source in sources:

@@ -89,7 +89,7 @@ def test_a_parent_that_is_killed_is_followed_by_another_and_nothing_is_trained_t
     see_nothing_left(elsewhere, site)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_who_attaches_sees_it_end(elsewhere: FakeBatch, site: Site) -> None:
     elsewhere.script(p0=["await go"])
     assert elsewhere.run_apart("train", "--detach", timeout_s=200).returncode == 0
@@ -112,7 +112,7 @@ def test_a_worker_that_is_killed_costs_one_attempt(elsewhere: FakeBatch, site: S
     see_nothing_left(elsewhere, site)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_worker_that_is_told_to_stop_is_followed_by_another(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)
     os.kill(worker_pid(job), signal.SIGTERM)
@@ -122,7 +122,7 @@ def test_a_worker_that_is_told_to_stop_is_followed_by_another(elsewhere: FakeBat
     see_nothing_left(elsewhere, site)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_node_that_is_lost_costs_one_attempt(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)
     site.lose_node_of(job)
@@ -147,7 +147,7 @@ def has_claimed(batch: FakeBatch, worker: str, patch: str) -> bool:
     return bool(claims) and json.loads(claims[-1].read_text())["worker"] == worker
 
 
-@pytest.mark.parametrize("num", [pytest.param(40, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("num", [pytest.param(40, marks=pytest.mark.all), pytest.param(200, marks=pytest.mark.long)])
 def test_tasks_by_the_hundred_are_each_accepted_once(
     tmp_path: Any, site: Site, monkeypatch: pytest.MonkeyPatch, num: int
 ) -> None:

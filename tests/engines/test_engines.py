@@ -86,7 +86,7 @@ def test_more_gpus_than_are_here_are_refused(elsewhere: FakeBatch, site: LocalSi
     assert not list(elsewhere.output.glob("workers/jobs/*"))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("site", ["local"], indirect=True)
 def test_workers_that_all_end_too_early_are_followed_by_others(elsewhere: FakeBatch, site: LocalSite) -> None:
     elsewhere.script(p0=["train 600", "train"])
@@ -100,7 +100,7 @@ def test_workers_that_all_end_too_early_are_followed_by_others(elsewhere: FakeBa
     assert left_of(elsewhere, patience_s=10) == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("site", ["local"], indirect=True)
 def test_workers_that_cannot_train_have_their_words_told(elsewhere: FakeBatch, site: LocalSite) -> None:
     elsewhere.change(training={"device": "auto"}, executor={"gpus": [977], "gpus_per_worker": 0})

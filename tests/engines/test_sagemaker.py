@@ -67,7 +67,7 @@ def host(batch: FakeBatch, tmp_path: Path) -> Host:
     return Host(batch, tmp_path / "opt/ml")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_job_trains_its_channel_and_leaves_splats_and_report_as_its_model(batch: FakeBatch, host: Host) -> None:
     batch.make("p0", "p1", **QUICK)
     code, err = host.lay_out({"config": '"splat_config.yml"', "sagemaker_program": '"x"', "for": '"1h"'}).run()
@@ -79,7 +79,7 @@ def test_a_job_trains_its_channel_and_leaves_splats_and_report_as_its_model(batc
     assert not (host.root / "output/failure").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_job_that_is_interrupted_ends_in_time_with_what_it_has_and_another_goes_on(
     batch: FakeBatch, host: Host, tmp_path: Path
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_job_that_is_interrupted_ends_in_time_with_what_it_has_and_another_goe
     assert accepted == [1, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_hosts_that_share_a_file_system_share_the_batch(batch: FakeBatch, tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(6)]
     batch.make(*names, **QUICK)
@@ -122,7 +122,7 @@ def test_hosts_that_share_a_file_system_share_the_batch(batch: FakeBatch, tmp_pa
     assert not (hosts[1].root / "model").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_hosts_of_a_store_share_nothing_and_send_what_they_train(batch: FakeBatch, tmp_path: Path) -> None:
     url = f"file://{tmp_path / 'store'}"
     batch.make("p0", "p1", **QUICK).run_apart("pack", "--to", url)
@@ -152,7 +152,7 @@ def test_a_hyperparameter_nobody_knows_and_a_yaml_that_is_not_there_are_named(
     assert "night.yml: no such file" in other.failure
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_why_patches_have_no_splat_is_the_jobs_failure(batch: FakeBatch, host: Host) -> None:
     batch.make("p0", "p1", **QUICK, retry={"max_attempts": 1}).script(p0=["exit 1 odd"])
     code, _ = host.lay_out().run()

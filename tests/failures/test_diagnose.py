@@ -205,7 +205,7 @@ def test_a_panic_is_quoted_by_its_sentence_not_by_its_place():
     assert diagnose_log(log, 101).evidence == ("line 2: index out of bounds: the len is 14",)
 
 
-@pytest.mark.slow(but=r"x\n")
+@pytest.mark.all(but=r"x\n")
 @pytest.mark.parametrize("line", [BAR, "x\n", "cuda image shape error No {0}\n", "{0}Error: not found\n", "\n"])
 def test_a_mebibyte_is_explained_in_a_fraction_of_a_second(line):
     """0.3 s is what it may take on a quiet machine; on one that is shared CPU time counts up to thrice."""

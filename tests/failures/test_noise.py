@@ -10,7 +10,7 @@ from splatbatch.failures.diagnose import diagnose_log
 PLACES = ("above", "between", "below")
 LINES = [
     *(pytest.param(name, 1, marks=pytest.mark.long) for name in ("noise.txt", "more_noise.txt")),
-    pytest.param("noise.txt", 3, marks=pytest.mark.slow),
+    pytest.param("noise.txt", 3, marks=pytest.mark.all),
     ("more_noise.txt", 4),
 ]
 

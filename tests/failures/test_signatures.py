@@ -33,7 +33,7 @@ def test_every_regular_expression_has_a_line_that_it_is_meant_for():
     ] == []
 
 
-@pytest.mark.slow(but="alone")
+@pytest.mark.all(but="alone")
 @pytest.mark.parametrize("where", SURROUNDINGS)
 def test_an_example_is_diagnosed(where):
     wrong = []

@@ -51,7 +51,7 @@ def forget(batch: FakeBatch, file: str, field: str) -> None:
     write_json(path, {key: value for key, value in (read_json(path) or {}).items() if key != field})
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_supervisor_that_stands_still_is_woken_and_nothing_is_lost(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +62,7 @@ def test_a_supervisor_that_stands_still_is_woken_and_nothing_is_lost(
     assert [event["outcome"] for event in batch.events("attempt_ended")] == ["trained"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_supervisor_that_will_not_wake_is_ended_and_its_patch_trained_again(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_batch_whose_supervisor_stands_still_obeys_sigterm(batch: FakeBatch, m
     assert batch.events("attempt_ended")[0]["outcome"] == "stopped"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_a_killed_parent_leaves_standing_still_is_ended_by_the_next_run(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +125,7 @@ def test_processes_of_another_container_are_nobody_here(tmp_path: Path) -> None:
         assert orphans.find(folder) == [me]
 
 
-@pytest.mark.slow(but="start.json-group")
+@pytest.mark.all(but="start.json-group")
 @pytest.mark.parametrize(("file", "unknown"), [("start.json", "group"), ("heartbeat.json", "below")])
 def test_a_process_that_hides_from_a_killed_batch_is_ended_by_the_next_run(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, file: str, unknown: str

@@ -81,7 +81,7 @@ def test_all_that_hang_share_one_budget_and_are_told_in_a_line_each(
     assert left_running() == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_night_whose_mlflow_server_and_command_are_away_ends_within_its_budget(batch: FakeBatch) -> None:
     pytest.importorskip("mlflow")
     batch.make("p0", notify={"command": HANG}, tracking={"mlflow": "http://127.0.0.1:9"}, constants=PATIENT)
@@ -104,7 +104,7 @@ def test_after_sigterm_those_who_are_told_have_what_is_left_of_the_grace(hanging
     assert time.monotonic() - began < 15
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_after_sigterm_those_who_listen_are_told(batch: FakeBatch) -> None:
     told = batch.folder / "told"
     batch.make("p0", notify={"command": [sys.executable, "-c", KEEP, str(told)]}).script(p0=["hang deaf"])

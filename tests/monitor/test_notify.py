@@ -115,7 +115,7 @@ def service() -> Iterator[HTTPServer]:
     server.shutdown()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.skipif(find_spec("apprise") is None, reason="Apprise is not installed (extra notify)")
 def test_apprise_delivers_what_failed_and_why(batch: FakeBatch, service: HTTPServer) -> None:
     batch.make("p0", notify={"urls": [f"json://127.0.0.1:{service.server_port}/"]}, retry={"max_attempts": 1})

@@ -77,7 +77,7 @@ def runs(batch: FakeBatch) -> list[dict[str, Any]]:
 
 
 @needs_mlflow
-@pytest.mark.slow
+@pytest.mark.all
 def test_mlflows_own_client_reads_a_run_per_attempt_below_one_of_the_batch(batch: FakeBatch, with_client: None) -> None:
     batch.make("p0", "p1", tracking={"mlflow": "sqlite:///mlflow.db", "experiment": "reef"})
     batch.script(
@@ -105,7 +105,7 @@ def test_mlflows_own_client_reads_a_run_per_attempt_below_one_of_the_batch(batch
 
 
 @needs_mlflow
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_is_written_down_is_not_written_again(batch: FakeBatch, with_client: None) -> None:
     batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db", "splats": True}).run("train")
     assert batch.run("retry", "p0", "--set", "training.seed=7").returncode == 0
@@ -119,7 +119,7 @@ def test_what_is_written_down_is_not_written_again(batch: FakeBatch, with_client
 
 
 @needs_mlflow
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_an_earlier_night_could_not_write_the_next_one_writes(batch: FakeBatch, with_client: None) -> None:
     away = batch.make("p0", tracking={"mlflow": "http://127.0.0.1:9"}).run("train")
     assert (away.returncode, "Connection refused" in away.stderr) == (0, True)
@@ -129,7 +129,7 @@ def test_what_an_earlier_night_could_not_write_the_next_one_writes(batch: FakeBa
 
 
 @needs_mlflow
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_run_that_was_cut_off_is_removed_by_the_next_night(batch: FakeBatch, with_client: None) -> None:
     assert batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train").returncode == 0
     subprocess.run([CLIENT, "-c", BEGIN, f"sqlite:///{batch.folder}/mlflow.db"], check=True)
@@ -138,7 +138,7 @@ def test_a_run_that_was_cut_off_is_removed_by_the_next_night(batch: FakeBatch, w
 
 
 @needs_mlflow
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.skipif(
     not SERVER, reason="no MLflow server: name one in SPLATBATCH_MLFLOW_SERVER, as http://127.0.0.1:5000"
 )
@@ -148,7 +148,7 @@ def test_a_server_gets_runs_and_their_files(batch: FakeBatch, with_client: None)
 
 
 @needs_mlflow
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_a_store_objects_to_is_said_in_its_own_words(batch: FakeBatch, with_client: None) -> None:
     (batch.folder / "mlflow.db").mkdir(parents=True)
     ended = batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train")
@@ -158,7 +158,7 @@ def test_what_a_store_objects_to_is_said_in_its_own_words(batch: FakeBatch, with
 
 
 @needs_mlflow
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_store_in_a_folder_is_written_or_its_refusal_is_shown_with_what_to_write(
     batch: FakeBatch, with_client: None
 ) -> None:

@@ -72,14 +72,14 @@ def closed(*arguments: str, without: str, batch: FakeBatch) -> subprocess.Comple
     return subprocess.run(shell, env=batch.environment(), capture_output=True, timeout=60, check=False)
 
 
-@pytest.mark.slow(but="pipe")
+@pytest.mark.all(but="pipe")
 def test_a_batch_that_nobody_reads_ends_all_the_same(batch: FakeBatch, unread: tuple[int, int]) -> None:
     batch.make("p0", "p1")
     assert start(batch, "train", stdout=unread[1], stderr=unread[1]).wait(LONGEST_S) == 0
     assert [batch.result(patch)["attempt"] for patch in ("p0", "p1")] == ["attempt-01"] * 2
 
 
-@pytest.mark.slow(but="terminal")
+@pytest.mark.all(but="terminal")
 def test_a_batch_that_nobody_reads_obeys_sigterm(batch: FakeBatch, unread: tuple[int, int]) -> None:
     process = start(batch.make("p0").script(p0=["hang"]), "train", stdout=unread[1], stderr=unread[1])
     wait_until((batch.output / "patches/p0/attempt-01/heartbeat.json").exists)
@@ -88,13 +88,13 @@ def test_a_batch_that_nobody_reads_obeys_sigterm(batch: FakeBatch, unread: tuple
     assert batch.events("attempt_ended")[0]["outcome"] == "stopped"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_mistake_that_nobody_reads_is_told_to_nobody(batch: FakeBatch, unread: tuple[int, int]) -> None:
     batch.make("p0").change(training={"max_steps": -1})
     assert start(batch, "train", stderr=unread[1]).wait(LONGEST_S) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_descriptor_that_the_shell_shares_stays_as_it_was(batch: FakeBatch, unread: tuple[int, int]) -> None:
     assert start(batch.make("p0"), "train", stdout=unread[1], stderr=unread[1]).wait(LONGEST_S) == 0
     assert os.get_blocking(unread[1])
@@ -114,7 +114,7 @@ def test_what_was_left_out_is_counted_once_there_is_room() -> None:
     assert writer.take_lost() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_reader_that_is_slow_gets_the_last_words(batch: FakeBatch) -> None:
     outlet, inlet = full_pipe()
     process = start(batch.make("p0"), "train", stderr=subprocess.DEVNULL, stdout=inlet)
@@ -148,7 +148,7 @@ def test_a_terminal_that_may_not_be_opened_anew_is_written_to_in_small_pieces(mo
     assert writer.is_stuck()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_batch_whose_terminal_goes_trains_on_under_nohup(batch: FakeBatch) -> None:
     told = batch.folder / "told.json"
     batch.make("p0", notify={"command": ["cp", "/dev/stdin", str(told)]}).script(p0=["await go"])
@@ -187,7 +187,7 @@ def test_status_on_a_terminal_that_has_gone_is_no_traceback(batch: FakeBatch) ->
     assert (batch.folder / "err").read_text() == ""
 
 
-@pytest.mark.slow(but="<&- >&- 2>&-")
+@pytest.mark.all(but="<&- >&- 2>&-")
 @pytest.mark.parametrize("without", ["2>&-", ">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_a_batch_with_closed_descriptors_trains(batch: FakeBatch, without: str) -> None:
     batch.make("p0")

@@ -34,7 +34,7 @@ def attempts(batch: FakeBatch, what: str) -> list[AttemptFolder]:
     return OutputFolder(batch.output).following(what).attempts()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_each_is_an_attempt_in_a_process_of_its_own_and_what_is_fresh_stays(cut: FakeBatch) -> None:
     to = ("--as", "ply", "--to", str(cut.folder / "site"), "--no-measure")
     for what, arguments, fresh in (("merge", (), "left as it was"), ("publish", to, "scene.ply: as it was")):

@@ -173,7 +173,7 @@ def test_a_format_that_a_program_wrote_into_its_attempt_stops_nothing(reef: Reef
     assert [reef.run(command).code for command in ("train", "report")] == [0, 0]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_retry_goes_on_where_the_earlier_version_stopped(reef: Reef) -> None:
     ended = reef.run("retry", "p1", "--set", "training.max_steps=35")
     assert (ended.code, "p1: attempt 3 trained" in ended.err) == (0, True), ended.out + ended.err

@@ -26,7 +26,7 @@ def difference(name: str, recorded: dict[str, str], played: dict[str, str]) -> l
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("name", NIGHTS)
 def test_a_night_prints_and_leaves_what_was_recorded(name: str) -> None:
     lines = difference(name, read(RECORDED / name), NIGHTS[name].record())

@@ -42,7 +42,7 @@ def test_one_camera_stands_still() -> None:
     assert len(poses) == 3 and all(np.array_equal(place, image.center()) for place, _ in poses)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_patch_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     batch, out = trained(tmp_path / "batch"), tmp_path / "film/a.mp4"

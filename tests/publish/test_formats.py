@@ -90,7 +90,7 @@ def test_what_is_no_gltf_is_not_read(content: bytes) -> None:
         decode(content)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_sog_and_compressed_ply_come_back_where_they_were(splat: Part, tool: Tool, tmp_path: Path) -> None:
     pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
     for kind in ("sog", "compressed"):
@@ -139,7 +139,7 @@ def test_a_large_scene_is_streamed_piece_by_piece_as_one(
     assert said["counts"] == [108, 54]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_page_has_the_sky_above(splat: Part, tool: Tool, tmp_path: Path) -> None:
     for up in np.random.default_rng(5).normal(size=(2, 3)):
         stage = Stage(up / np.linalg.norm(up), None, None)

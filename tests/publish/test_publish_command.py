@@ -76,7 +76,7 @@ def tool() -> None:
     tool_or_skip()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_scene_is_written_and_what_compression_costs_is_measured(batch: FakeBatch, tool: None) -> None:
     ended = publish(batch, "scene", "--as", "ply,spz")
     assert ended.code == 0, ended.err
@@ -93,7 +93,7 @@ def test_a_scene_is_written_and_what_compression_costs_is_measured(batch: FakeBa
     assert {**stamps(batch), "publish.json": 0} == {**before, "publish.json": 0}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_is_lost_in_glb_and_in_tiles_is_measured(batch: FakeBatch, tool: None) -> None:
     ended = publish(batch, "scene", "--as", "glb,tiles")
     assert ended.code == 0, ended.err
@@ -106,7 +106,7 @@ def test_what_is_lost_in_glb_and_in_tiles_is_measured(batch: FakeBatch, tool: No
     assert told["outputs"]["tiles"]["tiles"] == tiles["tiles"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_tiles_of_patches_are_measured_patch_by_patch_and_again_once_they_change(batch: FakeBatch) -> None:
     assert publish(batch, "p0", "p1", "--as", "tiles").code == 0
     before = record(batch)["outputs"]["tiles"]
@@ -137,7 +137,7 @@ def test_a_patch_is_written_as_it_was_accepted(batch: FakeBatch) -> None:
     assert said["splats"]["p1"]["num_gaussians"] == len(wanted) and said["outputs"]["p1.ply"]["kind"] == "ply"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_tiles_have_a_tileset_for_each_patch_and_counters_at_the_root(batch: FakeBatch) -> None:
     assert publish(batch, "--as", "tiles").code == 0
     root = json.loads((folder(batch) / "tiles/tileset.json").read_text())
@@ -192,7 +192,7 @@ def test_tiles_keep_the_rules_of_3d_tiles_and_what_breaks_them_is_found(
         assert words in "; ".join(problems_of(tileset)), name
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_replacing_one_patch_rewrites_its_folder_and_the_roots_counters_alone(batch: FakeBatch) -> None:
     assert publish(batch, "--as", "tiles").code == 0
     before = stamps(batch)
@@ -210,7 +210,7 @@ def test_replacing_one_patch_rewrites_its_folder_and_the_roots_counters_alone(ba
     assert names == {"p2"} and len(list((folder(batch) / "tiles/p2").iterdir())) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_patches_that_are_added_join_the_others_and_the_scene_is_none_of_them(batch: FakeBatch) -> None:
     assert publish(batch, "p0", "p1", "--as", "tiles").code == 0
     assert publish(batch, "p2", "--as", "tiles").code == 0
@@ -272,7 +272,7 @@ def test_a_splat_with_nan_is_refused(batch: FakeBatch) -> None:
     assert "p0: " in refused(batch, 6, "p0", "--as", "ply")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_without_node_the_formats_that_need_it_say_so_and_the_others_are_written(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,7 +374,7 @@ def test_what_a_killed_publish_has_left_is_swept(batch: FakeBatch) -> None:
     assert sorted(path.name for path in folder(batch).iterdir()) == ["p0.ply", "publish.json"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_terminal_shows_how_far_it_is(batch: FakeBatch) -> None:
     ended = invoke("publish", "--as", "tiles,ply", "--to", str(folder(batch)), batch=batch, terminal=True)
     assert ended.code == 0 and "scene.ply" in ended.err and "tiles" in ended.out

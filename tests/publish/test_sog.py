@@ -98,7 +98,7 @@ def test_what_is_packed_comes_back_by_the_specification(tmp_path: Path, num: int
     alike(read_sog((tmp_path / "a.sog").read_bytes()), many(num, degree))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("gaussians", [letters(), letters(3), many(5000)], ids=["flat", "letters", "many"])
 def test_splat_transform_reads_the_same(tmp_path: Path, gaussians: Gaussians) -> None:
     write_splat(tmp_path / "a.ply", gaussians, 1)
@@ -129,7 +129,7 @@ def test_rare_values_keep_a_value_of_their_own() -> None:
     assert np.abs(np.array(codebook)[labels] - values).max() < 0.2
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_palette_for_fifty_thousand_takes_seconds() -> None:
     began = time.process_time()
     palette, labels = sog.palette_of(many(53_629).shN.reshape(53_629, -1))

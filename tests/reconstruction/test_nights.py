@@ -35,7 +35,7 @@ def told(out: Path) -> dict[str, object]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_photographs_become_a_model_and_again_only_what_has_changed(tmp_path: Path) -> None:
     geotagged(images := tmp_path / "photos", NAMES, noise_m=0.1)
     first = reconstruct(images, out := tmp_path / "out")
@@ -49,7 +49,7 @@ def test_photographs_become_a_model_and_again_only_what_has_changed(tmp_path: Pa
     assert reconstruct(images, out).code == 0 and attempts(out) == before | {"model": 2}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_worker_that_is_killed_costs_no_finished_stage(tmp_path: Path) -> None:
     quarry(images := tmp_path / "photos", NAMES)
     out = tmp_path / "out"
@@ -64,7 +64,7 @@ def test_a_worker_that_is_killed_costs_no_finished_stage(tmp_path: Path) -> None
     assert told(out)["registered"] == 8 and attempts(out)["features-1"] == attempts(out)["pairs"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_two_workers_share_the_stages(tmp_path: Path) -> None:
     words = (*COMMAND, str(QUARRY / "images"), "--out", str(tmp_path / "out"), "--features", "512", "--threads", "1")
     running = [subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) for _ in range(2)]
@@ -74,7 +74,7 @@ def test_two_workers_share_the_stages(tmp_path: Path) -> None:
     assert len({json.loads(one.read_text())["claim"]["worker"] for one in jobs}) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_photographs_that_have_nothing_in_common_are_tried_once(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     (tmp_path / "photos").mkdir()
@@ -99,14 +99,14 @@ def cut_from_one(folder: Path, step_px: int) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_photographs_from_one_place_climb_the_ladder_of_initial_pairs(tmp_path: Path) -> None:
     ended = reconstruct(cut_from_one(tmp_path / "photos", 2), tmp_path / "out")
     assert ended.code == 1 and "(no_initial_pair)" in ended.err
     assert attempts(tmp_path / "out")["mapping"] == 3  # as it is, and each rung
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_camera_that_has_not_moved_is_told_at_once(tmp_path: Path) -> None:
     ended = reconstruct(cut_from_one(tmp_path / "photos", 1), tmp_path / "out")
     assert ended.code == 1 and "the camera has hardly moved" in ended.err.lower()
@@ -124,7 +124,7 @@ pycolmap.extract_features = crashing
 """
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_photograph_that_crashes_the_decoder_is_found_and_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_photograph_that_crashes_the_decoder_is_found_and_left_out(
     assert told(out)["missing"] == {"left/0003.jpg": "decoding it crashed the process"}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_photograph_that_is_cut_off_is_left_out_by_name(tmp_path: Path) -> None:
     quarry(images := tmp_path / "photos", NAMES)
     cut = images / NAMES[3]

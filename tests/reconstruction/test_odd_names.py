@@ -13,7 +13,7 @@ from test_nights import QUICK, reconstruct, told
 ODD = ["IMG (0).jpg", "#1.jpg", "two\nlines.jpg", "tab\there.jpg", "back\\slash.jpg", "'q\".jpg", "-w.jpg", "why?.jpg"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_photographs_with_blanks_in_their_names_are_matched(tmp_path: Path) -> None:
     (images := tmp_path / "photos of today").mkdir()
     for number, name in enumerate(ODD, start=1):

@@ -14,7 +14,7 @@ from store_sites import Site
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = ("folder", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ssh", "s3")))
+KINDS = ("folder", *(pytest.param(kind, marks=pytest.mark.all) for kind in ("ssh", "s3")))
 _NUMBERS = count()
 
 

@@ -15,7 +15,7 @@ from travelling import QUICK, elsewhere, states
 
 SCENE = SHARED / "data/caliterra"
 LACK = hosts.lack(shares=False) or store_sites.lack("ssh") or ("" if SCENE.exists() else f"needs {SCENE.name}")
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.skipif(bool(LACK), reason=LACK)]
+pytestmark = [pytest.mark.long, pytest.mark.all, pytest.mark.skipif(bool(LACK), reason=LACK)]
 MEGABITS, TASKS, SECONDS, GAUSSIANS = 800, 8, 20, 70_000
 HOME, AWAY = 1, 2
 

@@ -25,7 +25,7 @@ from travelling import QUICK, SHORT, bundles, elsewhere, ends, states
 from splatbatch.remote.schemes import open_store
 
 LACK = hosts.lack(shares=False) or store_sites.lack("ssh")
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.skipif(bool(LACK), reason=LACK)]
+pytestmark = [pytest.mark.long, pytest.mark.all, pytest.mark.skipif(bool(LACK), reason=LACK)]
 TASKS, KILLS, CUTS = 60, 30, 10
 HOME, AWAY = 1, (2, 3)
 

@@ -33,7 +33,7 @@ def quarry(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_quarry_comes_home_as_it_would_have_been_trained_there(tmp_path: Path) -> None:
     home, away, far = quarry(tmp_path / "home"), quarry(tmp_path / "elsewhere" / "away"), tmp_path / "far"
     command(home, "train", "p0")

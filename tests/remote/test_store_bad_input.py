@@ -141,7 +141,7 @@ def test_a_store_that_fills_up_is_said_and_shows_nothing_half_written(home: Fake
     assert not files_below(store)
 
 
-@pytest.mark.parametrize("num", [pytest.param(40, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("num", [pytest.param(40, marks=pytest.mark.all), pytest.param(200, marks=pytest.mark.long)])
 def test_tasks_by_the_hundred_come_home_once(batch: FakeBatch, place: Site, tmp_path: Path, num: int) -> None:
     names = [f"p{number:03d}" for number in range(num)]
     batch.make(*names, constants=SHORT, **QUICK).change(executor={"store": place.url})

@@ -70,7 +70,7 @@ class Noisy(FolderStore):
         yield bytes(content)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_five_hundred_flipped_bits_are_refused_and_fetched_again(home: FakeBatch, tmp_path: Path) -> None:
     url, chance, refused, again = str(tmp_path / "store"), random.Random(37), 0, 0
     home.run_apart("pack", "--to", url)
@@ -91,7 +91,7 @@ def test_five_hundred_flipped_bits_are_refused_and_fetched_again(home: FakeBatch
     assert (refused, again) == (250, 250)
 
 
-@pytest.mark.slow  # a worker leaves such a bundle alone for 30 s
+@pytest.mark.all  # a worker leaves such a bundle alone for 30 s
 def test_a_photograph_that_is_damaged_in_the_store_is_told_and_put_there_anew(home: FakeBatch, tmp_path: Path) -> None:
     url = str(tmp_path / "store")
     home.change(executor={"store": url})
@@ -125,7 +125,7 @@ def test_a_splat_that_is_damaged_in_the_store_is_refused_by_name_and_trained_aga
     assert (states(home)["p0"], [one[3] for one in ends(home)]) == ("trained", [True])
 
 
-@pytest.mark.parametrize("kind", [pytest.param("s3", marks=pytest.mark.slow), "ssh"])
+@pytest.mark.parametrize("kind", [pytest.param("s3", marks=pytest.mark.all), "ssh"])
 def test_no_secret_lies_in_any_file_log_report_or_process_list(
     home: FakeBatch, sites: dict[str, Site], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ def manifest(batch: FakeBatch, patch: str) -> dict[str, Any]:
     return {name: told[name] for name in TIMELESS} | {"final": figures.final, "by": figures.measured_by}
 
 
-@pytest.mark.slow(but="folder")
+@pytest.mark.all(but="folder")
 def test_splats_of_every_kind_of_trainer_come_home(
     home: FakeBatch, place: Site, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -68,7 +68,7 @@ def test_splats_of_every_kind_of_trainer_come_home(
     assert len(found) == 8 + len(trainer_kinds.PRESETS)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("place", ["folder"], indirect=True)
 def test_what_came_home_is_what_would_have_been_trained_there(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     there = home.copied(tmp_path.with_name(f"{tmp_path.name}-there"))
@@ -77,7 +77,7 @@ def test_what_came_home_is_what_would_have_been_trained_there(home: FakeBatch, p
     assert [manifest(home, one) for one in states(home)] == [manifest(there, one) for one in states(home)]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_splats_of_our_own_strategies_come_home(place: Site, tmp_path: Path) -> None:
     home = RealBatch(tmp_path / "home").make("default", "mcmc", **QUICK)
     home.change(scene={"patches": str(QUARRY / "patches"), "images": str(QUARRY / "images")})
@@ -120,7 +120,7 @@ def test_commands_work_on_adopted_attempts_as_on_local_ones(adopted: FakeBatch) 
     assert (adopted.result("globbed")["attempt"], states(adopted)["globbed"]) == ("attempt-01", "trained")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_scene_of_adopted_splats_is_merged_and_evaluated(batch: FakeBatch, tmp_path: Path) -> None:
     batch.make("p0", "p1", constants=SHORT, trainers={"beside": trainer_kinds.argv()}, **QUICK)
     batch.change(training={"trainer": "beside"}, patches={"p0": {"setting": {"do": "train-at -0.5"}}})
@@ -150,7 +150,7 @@ def test_a_working_folder_below_the_home_of_a_user_is_that_of_the_worker(
     assert states(batch) == {"p0": "trained"}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_rules_of_health_judge_a_program_that_trained_elsewhere(batch: FakeBatch, tmp_path: Path) -> None:
     told = {"progress": {"step": r"step (\d+)/", "loss": r"loss (\S+)"}}
     batch.make("p0", constants=SHORT, trainers={"beside": trainer_kinds.argv(do="melt rises", **told)}, **QUICK)

@@ -16,7 +16,7 @@ from splatbatch.report import write_report
 from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.all
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ TOKENS = ["1e999", "-1e999", "1" + "0" * 400, str(2**63), "1e300", "-1", "NaN", 
 TOKENS += ["0.5", '"\\ud800"', '"\\u001b[2J"', '"attempt-01"', '["a", {"b": [1, null]}]', json.dumps(DEEP), '{"a": 1}']
 ROUNDS = [
     pytest.param(1, marks=pytest.mark.part),
-    pytest.param(4, marks=pytest.mark.slow),
+    pytest.param(4, marks=pytest.mark.all),
     pytest.param(48, marks=pytest.mark.long),
 ]
 """Another number of mistakes in every file each time."""
@@ -122,7 +122,7 @@ def test_no_value_in_any_record_stops_a_command_that_reads(whole: FakeBatch, tmp
             assert not set((ended.out + ended.err).encode().decode()) & {"\x1b", "\x07", "\x9b"}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_no_value_in_any_record_stops_a_batch(whole: FakeBatch) -> None:
     spoil(whole.output, random.Random(1), 3)
     (whole.output / "lock").write_text('{"host": "here", "pid": "abc", "sequence": "1e999"}')

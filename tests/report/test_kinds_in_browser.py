@@ -13,7 +13,7 @@ from browser import Watched
 from report_kinds import EVIL, KINDS, Kind, begun
 from report_kinds import written as report_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.all
 A4_PT = (595, 842)
 MOST_TABLES = 8
 IN_CI = ("hostile", "night", "scene")

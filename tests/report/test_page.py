@@ -88,7 +88,7 @@ def test_a_report_of_nine_patches_is_small(output: OutputFolder) -> None:
     assert output.report("html").stat().st_size < 3_000_000
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_so_is_one_with_pictures_of_all_nine_and_the_viewer(tmp_path: Path) -> None:
     assert green(tmp_path).page.stat().st_size + len(viewer_gz()) * 4 // 3 < 3_000_000
 
@@ -237,7 +237,7 @@ print((time.process_time() - started) / 15)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_page_of_many_patches_is_quickly_made(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command, before = (

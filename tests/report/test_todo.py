@@ -139,7 +139,7 @@ def test_kernels_that_the_first_patch_compiles_make_it_no_outlier(tmp_path: Path
     assert [patch.outliers for patch in report.patches] == [()] * 9
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_commands_of_a_real_report_can_be_run(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2").script(p1=["exit 1 ModuleNotFoundError: No module named 'x'"])
     (batch.folder / "patches/p2/sparse/0/images.txt").unlink()

@@ -125,7 +125,7 @@ def test_the_policy_names_the_viewer_by_its_hash_and_lets_nothing_else_in(output
     assert "unsafe" not in policy
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_report_without_previews_is_small_and_has_no_viewer(tmp_path: Path) -> None:
     output = night(tmp_path)
     write_report(output, ["p9"])
@@ -141,7 +141,7 @@ def test_nine_patches_with_the_viewer_but_without_their_splats_are_small(output:
     assert output.report("html").stat().st_size - splats < 3_000_000
 
 
-@pytest.mark.slow(but="viewer-where npm is")
+@pytest.mark.all(but="viewer-where npm is")
 @pytest.mark.parametrize(("missing", "words"), [("viewer", "where npm is"), ("gsply", "splatbatch[web]")])
 def test_what_is_missing_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, words: str

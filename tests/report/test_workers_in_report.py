@@ -68,7 +68,7 @@ def test_where_there_is_one_node_nobody_reads_of_it(tmp_path: Path) -> None:
     assert (">Workers</h2>" in page, ">node</button>" in page) == (False, False)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_workers_on_slots_of_one_name_have_a_lane_each_and_share_a_run(tmp_path: Path) -> None:
     report = report_of(two_nodes(tmp_path))
     [drawn] = timelines(report, {})
@@ -99,7 +99,7 @@ def run(started_at: float, ended_at: float | None) -> Run:
     return Run(started_at, ended_at, (), {}, "")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_a_host_or_an_engine_calls_itself_stays_text(tmp_path: Path) -> None:
     made = two_nodes(tmp_path, EVIL)
     report_of(made)
@@ -119,7 +119,7 @@ def test_ledgers_of_workers_say_whose_they_are(tmp_path: Path) -> None:
     assert [(one.worker, one.ended_at) for one in runs] == [("", None), ("w1", EVENING + 99)]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_it_reads_well(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     made = two_nodes(tmp_path)
     report_of(made)

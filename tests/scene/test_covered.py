@@ -185,7 +185,7 @@ def test_most_of_what_drone_photographs_show_counts(name: str) -> None:
         assert np.mean([cells.mean() for cells in found.cells.values()]) >= 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_pixels_of_400_photographs_take_ten_seconds_of_cpu_at_most(record_property: pytest.RecordProperty) -> None:
     points = ground(num=30_000) * (0.2 * 14, 0.25, 1) + (50, 0, 0)
     model = taken_from(np.arange(400) / 4, points)

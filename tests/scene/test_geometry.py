@@ -51,7 +51,7 @@ PARTS = [("quarry", 0, 1), ("rig", 0, 2), ("phone", 1, 2)]
 WHOLE = [pytest.param(name, 0, 1, marks=pytest.mark.long) for name in ("rig", "phone")]
 
 
-@pytest.mark.slow(but="phone-1-2")
+@pytest.mark.all(but="phone-1-2")
 @pytest.mark.parametrize(("name", "first", "step"), [*PARTS, *WHOLE])
 def test_faults_are_found_and_rightly_named(
     name: str, first: int, step: int, record_property: Callable[[str, object], None]

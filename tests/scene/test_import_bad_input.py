@@ -390,7 +390,7 @@ SPOILT: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("name", SPOILT)
 def test_poses_that_the_photographs_contradict_are_refused_with_the_cause(tmp_path: Path, name: str) -> None:
     change, cause = SPOILT[name]
@@ -398,7 +398,7 @@ def test_poses_that_the_photographs_contradict_are_refused_with_the_cause(tmp_pa
     assert "poses: the photographs contradict them" in said and re.search(cause, said)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_points_in_other_units_are_refused(tmp_path: Path) -> None:
     path = write_nerfstudio(quarry(), tmp_path / "in", applied=False)
     model = quarry().model()
@@ -461,7 +461,7 @@ def test_two_files_of_a_kind_are_not_guessed(source: Path, tmp_path: Path) -> No
     assert "2 files of the same kind: cameras.xml, other.xml" in mistakes(path.parent, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_thousands_of_photographs_take_seconds(source: Path, tmp_path: Path) -> None:
     def many(top: dict[str, Any]) -> None:
         top["frames"] = [{**top["frames"][i % 8], "file_path": f"images/{i:05d}.jpg"} for i in range(3000)]

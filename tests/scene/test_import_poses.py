@@ -87,7 +87,7 @@ def test_poses_of_the_quarry_survive_every_format(tmp_path: Path, writer: str) -
         assert worst_lens(scene, tmp_path / "out") < SAME
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.skipif(not CALITERRA.is_dir(), reason="the real scene (shared/data/caliterra) is not here")
 @pytest.mark.parametrize("writer", WRITERS)
 def test_poses_of_a_real_scene_survive_every_format(tmp_path: Path, writer: str) -> None:
@@ -308,7 +308,7 @@ def test_the_reference_of_opensfm_is_kept(tmp_path: Path) -> None:
 # points that the photographs give
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_without_points_the_photographs_give_them_and_the_geometry_holds(tmp_path: Path) -> None:
     shutil.copytree(QUARRY / "images/left", tmp_path / "photos/left of it")
     scene = Scene(quarry().sparse, tmp_path / "photos")
@@ -322,7 +322,7 @@ def test_without_points_the_photographs_give_them_and_the_geometry_holds(tmp_pat
     assert worst_pose(scene, tmp_path / "out") < SAME
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_triangulating_ends_in_time_and_says_so(tmp_path: Path) -> None:
     write_ngp(quarry(), tmp_path / "in")
     done = bring(tmp_path / "in", tmp_path, ImportOptions(within_s=1.0))

@@ -144,7 +144,7 @@ def damage(data: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize(
     ("suffix", "count"),
-    [pytest.param("bin", 100, marks=pytest.mark.part), ("txt", 100), pytest.param("bin", 2000, marks=pytest.mark.slow)],
+    [pytest.param("bin", 100, marks=pytest.mark.part), ("txt", 100), pytest.param("bin", 2000, marks=pytest.mark.all)],
 )
 def test_damaged_files_end_in_a_model_or_in_an_error_that_names_the_file(
     tmp_path: Path, suffix: str, count: int

@@ -328,7 +328,7 @@ def test_what_a_killed_split_has_left_is_swept_by_the_next(scene: Path):
     assert alive.exists()
 
 
-@pytest.mark.slow(but="2")
+@pytest.mark.all(but="2")
 @pytest.mark.parametrize("moves", range(1, 5))
 def test_a_split_interrupted_while_it_puts_patches_in_place_is_finished_by_the_next(
     growing: tuple[Path, Sightings], monkeypatch: pytest.MonkeyPatch, moves: int
@@ -506,7 +506,7 @@ def spent(scene: Path, most: int) -> tuple[float, float, int]:
     return cpu_s, peak_mib, len(json.loads(ended.stdout)["patches"])
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_tenth_of_a_vast_scene_is_cut_in_a_tenth_of_the_memory(tmp_path: Path):
     vast_scene.write(vast_scene.flight(500, 500_000), tmp_path)
     cpu_s, peak_mib, num_patches = spent(tmp_path, 85)

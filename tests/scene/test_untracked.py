@@ -46,7 +46,7 @@ def test_an_intact_model_without_tracks_is_no_error(name: str) -> None:
     assert {one.kind for one in untracked(whole).audit().findings} == OF_TRACKS
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("spoil", [cameras(focal(2)), None])
 def test_a_doubled_focal_length_is_contradicted_by_pairs_of_photographs(tmp_path: Path, spoil: Spoil | None) -> None:
     scene = untracked(WholeScene.read(QUARRY / "sparse/0"))

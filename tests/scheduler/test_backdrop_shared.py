@@ -74,7 +74,7 @@ def test_patches_wait_for_the_backdrop_that_another_worker_trains(batch: FakeBat
     assert left_of(batch) == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_worker_that_is_killed_over_the_backdrop_is_replaced_and_the_patches_wait_on(batch: FakeBatch) -> None:
     cut(batch, **QUICK).script(backdrop=["train 600", "train"])
     one = batch.start("work")
@@ -92,7 +92,7 @@ def test_a_worker_of_one_patch_trains_the_backdrop_that_it_needs(batch: FakeBatc
     assert begun(batch) == ["backdrop", "p1"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_who_joins_a_run_that_trains_a_fresh_backdrop_anew_waits_and_trains_again_what_was_fresh(
     batch: FakeBatch,
 ) -> None:

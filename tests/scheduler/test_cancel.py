@@ -52,7 +52,7 @@ def test_cancel_ends_the_batch_as_sigterm_does_and_says_what_came_of_it(batch: F
     assert requests(batch) == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_an_older_splat_of_other_settings_does_not_count_as_trained(batch: FakeBatch) -> None:
     assert batch.make("p0", "p1").run("train").returncode == 0
     batch.change(training={"max_steps": 30})
@@ -64,7 +64,7 @@ def test_an_older_splat_of_other_settings_does_not_count_as_trained(batch: FakeB
     assert "0 of 2 patches trained; stopped: p0; stale: p1" in stands
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_cancel_says_that_nobody_can_tell_what_is_stale_where_the_scene_is_gone(batch: FakeBatch) -> None:
     assert batch.make("p0").run("train").returncode == 0
     batch.change(training={"max_steps": 30})
@@ -84,7 +84,7 @@ def test_where_nothing_runs_there_is_nothing_to_cancel(batch: FakeBatch) -> None
         assert batch.run("train").returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_batch_on_another_host_is_ended_by_the_file_alone(batch: FakeBatch) -> None:
     parent = start(batch.make("p0").script(p0=["hang deaf"]), "p0")
     output = OutputFolder(batch.output)
@@ -95,7 +95,7 @@ def test_a_batch_on_another_host_is_ended_by_the_file_alone(batch: FakeBatch) ->
     assert requests(batch) == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_batch_that_was_stopped_by_ctrl_z_is_ended_too(batch: FakeBatch) -> None:
     parent = start(batch.make("p0").script(p0=["hang"]), "p0")
     os.kill(parent.pid, signal.SIGSTOP)
@@ -114,7 +114,7 @@ def test_cancelled_patches_are_stopped_or_not_started_and_the_others_go_on(batch
     assert batch.run("train").returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_patch_that_stands_by_is_not_started_either(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2", constants={"splatbatch.scheduler.standby.ON_CPUS": True}).script(p0=["await go"])
     parent = start(batch, "p0", "p1")
@@ -124,7 +124,7 @@ def test_a_patch_that_stands_by_is_not_started_either(batch: FakeBatch) -> None:
     assert outcomes(batch) == {"p0": "trained", "p1": "stopped", "p2": "trained"}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_patch_that_waits_for_its_retry_is_not_tried_again(batch: FakeBatch) -> None:
     batch.make("p0", "p1", executor={"cpu_slots": 2}, constants={"splatbatch.failures.retry.FIRST_WAIT_S": 60})
     parent = start(batch.script(p0=["exit 1 CUDA error: unspecified launch failure"], p1=["await go"]), "p0", "p1")
@@ -135,7 +135,7 @@ def test_a_patch_that_waits_for_its_retry_is_not_tried_again(batch: FakeBatch) -
     assert outcomes(batch) == {"p0": "stopped", "p1": "trained"}
 
 
-@pytest.mark.slow(but="patches0")
+@pytest.mark.all(but="patches0")
 @pytest.mark.parametrize("patches", [[], ["p0"]])
 def test_a_request_that_is_left_over_does_not_stop_the_next_batch(batch: FakeBatch, patches: list[str]) -> None:
     parent = start(batch.make("p0").script(p0=["hang", "train"]), "p0")

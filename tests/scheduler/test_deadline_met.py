@@ -22,7 +22,7 @@ NIGHTS = [
 ]
 
 
-@pytest.mark.slow(but="shape0")
+@pytest.mark.all(but="shape0")
 @pytest.mark.parametrize("shape", NIGHTS)
 def test_the_deadline_is_met_within_5_percent_and_evenly(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, shape: tuple[float, int, int, float]

@@ -71,7 +71,7 @@ def test_who_waits_for_room_in_vain_is_told_so(batch: FakeBatch) -> None:
     assert batch.events("attempt_started") == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_disk_that_fills_up_behind_a_splat_costs_no_training(batch: FakeBatch, small_disk: Path) -> None:
     batch.make("p0", "p1", limits=NOT_LOOKED_AT).script(p0=["train-then-fill"])
     process = batch.start("train")

@@ -16,7 +16,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a
 
 
 @needs_root
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_disk_that_is_full_while_two_slots_write_gives_no_patch_up(tmp_path: Path) -> None:
     assert spend(FullDisk(0, after_s=2.0, for_s=4.0), tmp_path / "night") == []
 

@@ -36,7 +36,7 @@ def left_of(batch: FakeBatch) -> dict[int, str]:
 
 Say = Callable[[str, object], None]
 SEED = 7
-RANDOM = [pytest.param(12, marks=pytest.mark.slow), pytest.param(300, marks=pytest.mark.long)]
+RANDOM = [pytest.param(12, marks=pytest.mark.all), pytest.param(300, marks=pytest.mark.long)]
 A_FEW_EVENTS = [(17, "supervisor"), (25, "parent"), (33, "trainer"), (45, "parent-before")]
 """One for each target; all sixty for each with --long."""
 
@@ -52,7 +52,7 @@ def test_kills_and_stops_at_random_moments_cost_nothing_but_the_attempts_that_ra
     assert figures.reads > 100
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize(("event", "target"), A_FEW_EVENTS)
 def test_a_kill_at_an_event_of_the_ledger_loses_nothing(tmp_path: Path, event: int, target: str) -> None:
     figures = kills_at_events(tmp_path, [event], target)
@@ -71,9 +71,7 @@ def test_a_kill_at_each_event_of_the_ledger_loses_nothing(
     assert len(figures.missed) < (1 if target.startswith("parent") else 5)
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(10, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("number", [pytest.param(10, marks=pytest.mark.all), pytest.param(100, marks=pytest.mark.long)])
 def test_of_two_parents_at_one_instant_one_works_and_the_other_exits_6(
     tmp_path: Path, number: int, record_property: Say
 ) -> None:
@@ -81,7 +79,7 @@ def test_of_two_parents_at_one_instant_one_works_and_the_other_exits_6(
     assert races(tmp_path, number) == {(0, 6): number}
 
 
-@pytest.mark.parametrize("number", [pytest.param(6, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [pytest.param(6, marks=pytest.mark.all), pytest.param(60, marks=pytest.mark.long)])
 def test_of_two_parents_without_flock_one_works_each_time(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +121,7 @@ def test_what_finished_after_its_parent_was_killed_is_adopted(batch: FakeBatch) 
     assert [event["adopted"] for event in batch.events("attempt_ended")] == [True]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_was_trained_under_other_settings_is_not_adopted(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["linger", "train"])
     parent = start(batch)
@@ -172,7 +170,7 @@ def test_a_hang_is_ended_at_the_stall_limit_and_a_viewer_behind_a_whole_splat_co
     assert "ended badly after its splat was whole" in batch.result("p1")["warnings"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_trainer_that_says_200_mb_at_once_is_neither_slowed_nor_kept(batch: FakeBatch) -> None:
     started = time.monotonic()
     assert batch.make("p0").script(p0=["talk 200"]).run("train").returncode == 0

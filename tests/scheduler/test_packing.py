@@ -107,7 +107,7 @@ def test_on_the_cpu_auto_has_nothing_to_decide(simulation: Simulation) -> None:
     assert simulation.batch.events("packing") == []
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_auto_goes_back_to_one_where_packing_gains_nothing(simulation: Simulation) -> None:
     world = simulation.patches(**{f"p{number}": Script(60) for number in range(5)})
     world.slowdown = lambda at_once: 1.0 * at_once

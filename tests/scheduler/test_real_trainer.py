@@ -19,7 +19,7 @@ from splatbatch.files import read_json, read_lines
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.all
 
 
 def start(batch: FakeBatch, *options: str) -> subprocess.Popen[str]:

@@ -33,25 +33,25 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, float],
     return one, many, max(before, slowness())
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_patch_costs_the_parent_a_few_milliseconds(figures: tuple[dict[str, float], dict[str, float], float]) -> None:
     one, many, slower = figures
     beyond_the_first = (MANY * sum(many[part] for part in PARTS) - sum(one[part] for part in PARTS)) / (MANY - 1)
     assert beyond_the_first <= 20 * slower, "about 10 on a quiet machine"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_patch_costs_the_parent_a_few_kibibytes(figures: tuple[dict[str, float], dict[str, float], float]) -> None:
     one, many, _ = figures
     assert many["mib"] - one["mib"] <= 6
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_status_is_there_at_once(figures: tuple[dict[str, float], dict[str, float], float]) -> None:
     assert figures[1]["status_cpu_s"] <= 1.6 * figures[2], "about 0.8 on a quiet machine"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_bench_finds_packages_that_only_pythonpath_names(tmp_path: Path) -> None:
     """As on a machine whose own Python has PyTorch alone; what goes wrong in its process is shown."""
     python, path = sys._base_executable, os.pathsep.join([str(ROOT), str(ROOT / "scripts"), *sys.path])
@@ -86,7 +86,7 @@ def test_the_page_of_a_great_many_patches_shows_what_went_wrong_and_the_poorest(
     assert (len(shown), shown[0], shown[1], shown[-1]) == (MOST_PATCHES, "p7", "p1501", "p1999")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_program_that_takes_no_time_costs_parent_and_supervisor_a_few_empty_interpreters(tmp_path: Path) -> None:
     """40 ms, its own `cp` included, where an interpreter takes 12; it was 185 before supervisors were forked."""
     empty_ms = 1e3 * min(scheduler.cpu_s_of([sys.executable, "-c", ""]) for _ in range(5))

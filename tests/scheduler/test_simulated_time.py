@@ -78,7 +78,7 @@ def test_nothing_overlaps_while_a_stranger_holds_memory(simulation: Simulation) 
     assert world.at("begins", "p1") >= 30
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_who_asks_for_a_pause_gets_no_overlap(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(10, eval_s=8), p1=Script(10))
     simulation.run(cooldown={"floor_s": 3})
@@ -261,7 +261,7 @@ class Night(World):
         return 1 - trained_s / self.num_gpus / (last - begun[0])
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("num_gpus", [1, 4])
 def test_in_a_night_of_a_hundred_patches_of_a_minute_gpus_are_idle_for_one_percent_at_most(
     num_gpus: int, simulation: Simulation, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ from soak import Sample, Soak, grown
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
 @pytest.mark.parametrize(
     ("patches", "seconds"),
-    [pytest.param(12, 40, marks=pytest.mark.slow), pytest.param(100, 3600, marks=pytest.mark.long)],
+    [pytest.param(12, 40, marks=pytest.mark.all), pytest.param(100, 3600, marks=pytest.mark.long)],
 )
 def test_a_parent_holds_no_more_after_a_long_night_than_at_its_beginning(
     patches: int, seconds: float, tmp_path: Path, record_property: Callable[[str, object], None]

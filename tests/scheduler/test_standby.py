@@ -66,7 +66,7 @@ def test_a_killed_standby_is_no_failure(batch: FakeBatch) -> None:
     assert [event["outcome"] for event in batch.events("attempt_ended")] == ["trained", "trained"]
 
 
-@pytest.mark.slow(but="15-143")
+@pytest.mark.all(but="15-143")
 @pytest.mark.parametrize(("sig", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_ends_the_standby_and_leaves_no_attempt(batch: FakeBatch, sig: int, code: int) -> None:
     ended, pid = interrupted(batch.make("p0", "p1", **ALWAYS), lambda process: process.send_signal(sig))
@@ -75,7 +75,7 @@ def test_a_stop_ends_the_standby_and_leaves_no_attempt(batch: FakeBatch, sig: in
     assert not (batch.output / "patches/p1/attempt-01").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_standby_whose_parent_is_killed_ends_and_the_next_run_begins_anew(batch: FakeBatch) -> None:
     _, pid = interrupted(batch.make("p0", "p1", **ALWAYS), lambda process: process.kill())
     wait_for(lambda: not alive(pid))
@@ -85,7 +85,7 @@ def test_a_standby_whose_parent_is_killed_ends_and_the_next_run_begins_anew(batc
     assert [event["patch"] for event in batch.events("attempt_ended")].count("p1") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_status_shows_who_stands_by(batch: FakeBatch) -> None:
     process = batch.make("p0", "p1", **ALWAYS).script(p0=["hang"]).start("train")
     wait_for(lambda: standing_by(batch, "p1"))

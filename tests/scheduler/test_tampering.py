@@ -9,7 +9,7 @@ import pytest
 from tampering import SceneTampering, Tampering
 
 SEED = 11
-NUMBERS = [pytest.param(25, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.long)]
+NUMBERS = [pytest.param(25, marks=pytest.mark.all), pytest.param(1000, marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -23,7 +23,7 @@ def test_tampered_files_break_no_command_and_no_broken_splat_is_called_trained(
     assert sum(found.kinds.values()) == number
 
 
-@pytest.mark.parametrize("number", [pytest.param(5, marks=pytest.mark.slow), NUMBERS[1]])  # 5 s of CPU each
+@pytest.mark.parametrize("number", [pytest.param(5, marks=pytest.mark.all), NUMBERS[1]])  # 5 s of CPU each
 def test_a_spoiled_scene_is_told_mended_or_refused_and_never_passed_on_as_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, record_property: Callable[[str, object], None]
 ) -> None:

@@ -16,7 +16,7 @@ from fake_batch import FakeBatch
 from hosts import Hosts
 from process_family import left_of, wait_until
 
-pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.skipif(bool(hosts.lack()), reason=hosts.lack())]
+pytestmark = [pytest.mark.long, pytest.mark.all, pytest.mark.skipif(bool(hosts.lack()), reason=hosts.lack())]
 QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}}
 CONSTANTS = {"FAKE_TRAINER_CONSTANTS": '{"splatbatch.store.workers.SILENCE_S": 8}'}
 

@@ -94,7 +94,7 @@ def test_every_door_is_a_function_of_today(door: str, monkeypatch: pytest.Monkey
     doors.put(monkeypatch, door, "exception")
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize(("entry", "door", "fault"), NIGHTS)
 def test_a_night_trains_the_other_patches(
     batch: FakeBatch, monkeypatch: Any, entry: str, door: str, fault: str
@@ -126,7 +126,7 @@ def test_a_fault_while_collecting_never_trains_again(batch: FakeBatch, monkeypat
     assert batch.result("p1")["attempt"] == "attempt-01"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_retry_trains_what_could_not_be_collected(batch: FakeBatch, monkeypatch: Any) -> None:
     batch.make("p0", "p1")
     with monkeypatch.context() as patch:
@@ -153,7 +153,7 @@ def test_faults_in_different_places_stop_nothing() -> None:
     assert "(internal_fault) on 3 patches" in why_stop_batch(alike) and not why_stop_batch(unlike)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_photograph_that_becomes_a_pipe_after_the_audit_hangs_nobody(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2").script(p0=["train 2"])
     process = batch.start("train")
@@ -167,7 +167,7 @@ def test_a_photograph_that_becomes_a_pipe_after_the_audit_hangs_nobody(batch: Fa
     assert batch.run_apart("status", timeout_s=20).returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_photographs_exchanged_after_the_audit_are_audited_again(batch: FakeBatch) -> None:
     from fake_batch import write_photos
 
@@ -181,7 +181,7 @@ def test_photographs_exchanged_after_the_audit_are_audited_again(batch: FakeBatc
     assert [one["patch"] for one in batch.events("attempt_started")] == ["p0"]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("gigabytes", [0.8, pytest.param(5.6, marks=pytest.mark.long)])
 def test_a_large_splat_is_collected_while_others_start_and_end(
     batch: FakeBatch, monkeypatch: Any, gigabytes: float, record_property: Any

@@ -11,7 +11,7 @@ import pytest
 import worker_batch
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("tasks", "kills", "of"), [(30, 12, ""), (15, 10, "cut"), pytest.param(500, 200, "", marks=pytest.mark.long)]
 )

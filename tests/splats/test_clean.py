@@ -101,7 +101,7 @@ def test_what_a_camera_of_another_patch_sees_is_no_floater(tmp_path: Path, rules
     assert cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, OfPatch(both, views(above(GRID)), ground))[0] == {}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_cleaning_takes_no_more_memory_than_the_merge_may(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     splat = gaussians([tuple(place) for place in rng.uniform(-5, 5, (200_000, 3)).tolist()])

@@ -104,7 +104,7 @@ def product(batch: FakeBatch, patch: str = "p0") -> Path:
 @pytest.mark.parametrize(
     "place", ["patches/p0/splat.ply", "patches/p0/attempt-01/other.ply", "other.ply", "link/a.ply"]
 )
-@pytest.mark.parametrize("more", [pytest.param((), marks=pytest.mark.slow), ("--force",)])
+@pytest.mark.parametrize("more", [pytest.param((), marks=pytest.mark.all), ("--force",)])
 def test_nothing_is_exported_into_the_output_folder(trained: FakeBatch, place: str, more: tuple[str, ...]) -> None:
     before = product(trained).read_bytes()
     (trained.output / "link").symlink_to("patches/p0", target_is_directory=True)

@@ -25,7 +25,7 @@ def merged(folder: Path, millions: float, degree: int) -> dict[str, Any]:
     return json.loads(ended.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_five_million_gaussians_are_merged_in_little_memory_and_time(tmp_path: Path) -> None:
     took = merged(tmp_path, 5, 0)
     assert took["num"] > 5e6

@@ -76,7 +76,7 @@ def test_without_gsply_it_is_an_import_error(tmp_path: Path, monkeypatch: pytest
         make_preview(splat(tmp_path / "s.ply", 10))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_million_gaussians_are_previewed_in_three_seconds(tmp_path: Path) -> None:
     path = splat(tmp_path / "s.ply", 1_000_000)
     make_preview(path)  # gsply compiles once per machine, what many Gaussians need too: about 10 s; it keeps that

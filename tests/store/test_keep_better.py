@@ -195,7 +195,7 @@ def test_of_twenty_random_histories_each_leaves_the_best_comparable_splat(tmp_pa
     histories(tmp_path, 20, lambda events: None)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_of_500_random_histories_each_leaves_the_best_comparable_splat(tmp_path: Path, record_property: Any) -> None:
     def say(events: Counter[str]) -> None:
         record_property("figure", f"500 of 500 histories, {sum(events.values())} events: the best splat is there")

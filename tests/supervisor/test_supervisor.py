@@ -170,7 +170,7 @@ def test_the_middle_of_a_log_that_grows_too_large_is_cut_out(tmp_path: Path, mon
     assert said == b"first wron\n[splatbatch: 151 bytes left out here]\n..........last words and more"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_program_that_talks_without_end_fills_no_disk(attempt: Attempts) -> None:
     attempt.program("import sys\nfor _ in range(40): sys.stdout.write('y' * (1 << 20))").run()
     assert attempt.folder.log.stat().st_size <= log.LARGEST_BYTES + (1 << 17)

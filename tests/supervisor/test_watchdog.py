@@ -35,7 +35,7 @@ def test_what_does_nothing_is_ended_and_the_record_says_why(attempt: Attempts, c
     assert attempt.end.items() >= {"kind": "timed_out", "limit": "stall", "limit_s": STALL_S}.items()
 
 
-@pytest.mark.slow(but=("progresses", "lets its children compute"))
+@pytest.mark.all(but=("progresses", "lets its children compute"))
 @pytest.mark.parametrize("code", BUSY.values(), ids=BUSY.keys())
 def test_what_does_anything_is_left_alone(attempt: Attempts, code: str) -> None:
     assert attempt.program(code, limits=LIMITS).run() == 0

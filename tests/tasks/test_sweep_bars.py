@@ -61,7 +61,7 @@ def weights(request: pytest.FixtureRequest) -> list[float]:
     return request.param
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_all_combinations_finish_and_the_crashed_one_with_fewer_workers(quarry: Path, weights: list[float]) -> None:
     report, number = json.loads((quarry / "report.json").read_text()), 2 * len(weights)
     assert report["summary"] == f"{number} of {number} patches trained"
@@ -71,7 +71,7 @@ def test_all_combinations_finish_and_the_crashed_one_with_fewer_workers(quarry: 
     assert [attempt["cause"] for attempt in changed[0]["attempts"]] == ["segfault", "segfault", ""]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_table_of_a_sweep_says_what_its_files_say(quarry: Path, weights: list[float]) -> None:
     sweep = json.loads((quarry / "report.json").read_text())["sweep"]
     measured = {}
@@ -106,7 +106,7 @@ def make_scenes(folder: Path, kinds: dict[str, tuple[int, ...]]) -> None:
                 striped.point(lambda value, gain=1 - 0.03 * number: int(gain * value)).save(images / photograph)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_thirteen_data_sets_are_one_command(batch: FakeBatch) -> None:
     kinds: dict[str, tuple[int, ...]] = {f"set{i}": (1, 8) for i in range(9)}
     kinds |= {"set9": (1,), "set10": (1, 2), "set11": (1, 4), "set12": (4,)}
@@ -130,7 +130,7 @@ def test_thirteen_data_sets_are_one_command(batch: FakeBatch) -> None:
     assert table["set12"][3] == "32.00 (10.00)"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_scenes_with_and_without_small_copies_are_trained_by_our_own_trainer(batch: FakeBatch) -> None:
     make_scenes(batch.folder / "data", {"both": (1, 4), "full": (1,), "small": (4,)})
     batch.settings = {

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import fake_trainer
+import machine_here
 import one_fork_server
 import typer.main
 
@@ -49,7 +50,8 @@ class Terminal(io.StringIO):
 def invoke(*arguments: str, batch: FakeBatch | None = None, terminal: bool = False) -> Ended:
     """Run a command; with a batch under its config, and with the fake trainer in place of ours."""
     out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), surroundings(batch):
+    quiet = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+    with quiet[0], quiet[1], surroundings(batch), machine_here.machine_here():
         try:
             cli.main(list(arguments))
             code = 0

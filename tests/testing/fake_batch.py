@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from copy import deepcopy
@@ -60,7 +61,15 @@ class FakeBatch:
 
     def copied(self, folder: Path) -> FakeBatch:
         """Return a copy, hard links and times as they are, with which a test may do what it likes."""
-        subprocess.run(["cp", "-a", self.folder, folder], check=True)
+        known: dict[int, str] = {}
+
+        def copy(source: str, target: str) -> None:
+            if first := known.get(Path(source).stat().st_ino):
+                os.link(first, target)
+            else:
+                known[Path(source).stat().st_ino] = shutil.copy2(source, target)
+
+        shutil.copytree(self.folder, folder, symlinks=True, copy_function=copy)
         return FakeBatch(folder, deepcopy(self.settings), {**self.constants})
 
     def change(self, **sections: dict[str, Any]) -> None:

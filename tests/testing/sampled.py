@@ -11,4 +11,4 @@ import pytest
 def each(nth: int, cases: Iterable[Any]) -> list[Any]:
     """Return cases for `parametrize`: each nth is quick, the others run with --all."""
     rows = [case if isinstance(case, tuple) else (case,) for case in cases]
-    return [pytest.param(*row, marks=pytest.mark.slow if number % nth else ()) for number, row in enumerate(rows)]
+    return [pytest.param(*row, marks=pytest.mark.all if number % nth else ()) for number, row in enumerate(rows)]

@@ -61,7 +61,7 @@ def test_the_splat_of_another_patch_is_refused_and_that_patch_is_named(batch: Fa
     assert "it is the splat of p0, which was trained from other inputs" in json.dumps(batch.events("attempt_ended"))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_whose_splat_it_is_costs_milliseconds_among_hundreds(tmp_path: Path) -> None:
     output = OutputFolder(tmp_path)
     for index in range(300):

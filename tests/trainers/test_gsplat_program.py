@@ -37,7 +37,7 @@ def losses(said: str) -> list[float]:
     return [float(line.split()[3]) for line in said.splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_it_is_short_and_its_splat_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(Path(gsplat_program.__file__).read_text().splitlines()) <= 80
     shrink(QUARRY / "patches/p0/sparse/0", QUARRY / "images", tmp_path)

@@ -54,7 +54,7 @@ def warnings(folder: AttemptFolder) -> list[str]:
     return [record["warning"] for record in read_lines(folder.progress) if "warning" in record]
 
 
-@pytest.mark.slow(but="default")
+@pytest.mark.all(but="default")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_twenty_steps_and_twenty_more_give_the_splat_of_forty_bit_by_bit(patch: Patch, strategy: str) -> None:
     settings = growing(strategy)
@@ -69,7 +69,7 @@ def test_twenty_steps_and_twenty_more_give_the_splat_of_forty_bit_by_bit(patch: 
     assert not second.checkpoint.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_run_from_coarse_to_fine_goes_on_at_its_size(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coarse, "SMALLEST_PX", 8)
     settings = growing("mcmc", coarse_to_fine=True)
@@ -109,7 +109,7 @@ def test_other_photographs_start_anew_and_say_so(patch: Patch) -> None:
     assert (read_json(folder.metrics) or {})["resumed_from"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_run_with_tones_goes_on_with_the_same_and_starts_anew_with_others(patch: Patch) -> None:
     toned, other = (replace(patch, tones={"img3.png": Tone((gain, 1.0, 1.0), (-0.1,))}) for gain in (0.8, 0.9))
     _, straight = trained(toned, growing("mcmc"), "straight-01")
@@ -121,7 +121,7 @@ def test_a_run_with_tones_goes_on_with_the_same_and_starts_anew_with_others(patc
     assert anew.metrics["resumed_from"] is None
 
 
-@pytest.mark.slow(but="cut")
+@pytest.mark.all(but="cut")
 @pytest.mark.parametrize("damage", ["cut", "foreign", "empty", "pickle"])
 def test_a_checkpoint_that_cannot_be_read_starts_anew_and_says_so(patch: Patch, damage: str, tmp_path: Path) -> None:
     file = died(patch, growing("mcmc")).checkpoint
@@ -135,7 +135,7 @@ def test_a_checkpoint_that_cannot_be_read_starts_anew_and_says_so(patch: Patch, 
     assert any("no checkpoint that can be read" in warning for warning in warnings(folder))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_checkpoint_from_another_device_starts_anew_and_says_so(patch: Patch) -> None:
     file = died(patch, growing("mcmc")).checkpoint
     record = torch.load(file, weights_only=True)

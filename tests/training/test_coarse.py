@@ -134,7 +134,7 @@ def test_a_photograph_is_made_small_once_for_each_size(monkeypatch: pytest.Monke
     assert made == [4, 4, 2, 2]
 
 
-@pytest.mark.slow(but="default")
+@pytest.mark.all(but="default")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_coarse_to_fine_training_is_as_good(patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
     monkeypatch.setattr(coarse, "SMALLEST_PX", 8)
@@ -145,7 +145,7 @@ def test_a_coarse_to_fine_training_is_as_good(patch: Patch, monkeypatch: pytest.
     assert fmean(figures[True]) > fmean(figures[False]) - 1
 
 
-@pytest.mark.slow(but="default-True")
+@pytest.mark.all(but="default-True")
 @pytest.mark.parametrize(("strategy", "wanted"), [("default", True), ("mcmc", False)])
 def test_unless_told_otherwise_a_training_is_that_of_its_strategy(
     patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str, *, wanted: bool

@@ -133,7 +133,7 @@ def test_the_mcmc_strategy_grows_to_its_cap_and_relocates_the_dead():
     assert all(values.isfinite().all() for values in gaussians.values())
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_gsplats_cuda_extension_is_never_imported_on_cpu():
     code = """
 import sys, torch, test_cpu_against_gsplat as tests

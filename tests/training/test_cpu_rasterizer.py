@@ -107,7 +107,7 @@ def test_hard_scenes_in_float32_stay_close_to_float64(change):
     assert gradient < 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_absgrad_is_the_sum_over_pixels_of_the_absolute_gradient():
     footprints, colors = drawn(200, torch.float64)
     weighted(*(result[0] for result in raster(footprints, colors, WIDTH, HEIGHT, absgrad=True))).backward()

@@ -30,7 +30,7 @@ def of_training(bed: Bed) -> set[str]:
     return {image.name for image in read_images(Path(bed.settings.sparse))} - set(bed.settings.holdout)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_sound_photographs_name_none_and_nothing_is_trained(bed: Bed, tmp_path: Path) -> None:
     found = bed.inspect()
     assert named(found) == ()
@@ -38,7 +38,7 @@ def test_sound_photographs_name_none_and_nothing_is_trained(bed: Bed, tmp_path: 
     assert measured.gain_db is None and "no photograph" in measured.why and not (tmp_path / "dropped").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_left_out_are_named_photographs_alone_and_the_same_ones_are_measured(bed: Bed, tmp_path: Path) -> None:
     stages: list[str] = []
     hurting = tuple(sorted(of_training(bed))[:2])
@@ -49,7 +49,7 @@ def test_left_out_are_named_photographs_alone_and_the_same_ones_are_measured(bed
     assert not (tmp_path / "dropped").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_where_too_few_photographs_would_be_left_it_says_so(bed: Bed, tmp_path: Path) -> None:
     measured = dropped(bed.settings, tuple(sorted(of_training(bed))[2:]), tmp_path / "dropped")
     assert measured.gain_db is None and "2 photographs would be left to train on" in measured.why

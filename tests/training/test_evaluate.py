@@ -115,7 +115,7 @@ def test_weights_that_are_cut_are_a_note_too(tmp_path: Path, monkeypatch: pytest
     assert "cannot be read" in note
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_lpips_is_zero_for_equal_pictures_and_grows_with_the_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,7 @@ def far_patch(patch: Patch) -> Patch:
     return dataclasses.replace(patch, offset=UTM)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_far_patch_is_trained_as_well_as_the_near_one(patch: Patch) -> None:
     _, near = trained(patch, recipe(), "near")
     move(patch.sparse)
@@ -92,7 +92,7 @@ def test_what_counts_is_measured_from_the_file(patch: Patch, monkeypatch: pytest
     assert rounded.metrics["final"]["psnr"] < whole.metrics["final"]["psnr"] - 1
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_file_is_as_good_as_the_splat_in_memory(patch: Patch) -> None:
     folder, splat = trained(patch, recipe())
     model = read_reconstruction(patch.sparse)

@@ -103,7 +103,7 @@ def detached(factor: float) -> Callable[..., Rendering]:
     return draw
 
 
-@pytest.mark.slow(but="default-0.0-zero_gradients")
+@pytest.mark.all(but="default-0.0-zero_gradients")
 @pytest.mark.parametrize(("strategy", "factor", "rule"), [
     ("default", 0.0, "zero_gradients"), ("mcmc", 0.0, "zero_gradients"), ("mcmc", math.nan, "nan_loss"),
 ])  # fmt: skip

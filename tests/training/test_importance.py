@@ -78,7 +78,7 @@ def test_importance_is_the_change_of_the_picture_that_leaving_one_out_makes() ->
     assert float(exact.min()) < 0.1 * float(exact.max())  # there is something to tell apart
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_an_opaque_gaussian_is_as_important_as_it_looks() -> None:
     some = gaussians()
     some["opacities"][3] = OPAQUE
@@ -86,7 +86,7 @@ def test_an_opaque_gaussian_is_as_important_as_it_looks() -> None:
     assert float(estimated[3]) == pytest.approx(float(exact[3]), rel=0.25)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_pixels_that_do_not_count_make_nothing_important() -> None:
     some, mask = gaussians(), torch.ones(32, 48, dtype=torch.bool)
     mask[:, 20:] = False
@@ -106,7 +106,7 @@ def test_an_evened_photograph_is_compared_in_the_colours_of_the_scene() -> None:
     assert 50 * album(evened).error(some, (evened,)) < album(as_it_is).error(some, (as_it_is,))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_before_a_backdrop_the_patchs_own_are_judged_by_the_whole_picture() -> None:
     some, around = gaussians(), Surroundings(backdrop=gaussians(20, seed=1))
     estimated, exact = in_the_mean(some, photo(some), surroundings=around), measured(some, photo(some), around)
@@ -177,7 +177,7 @@ def test_a_run_that_is_long_enough_is_pruned_when_refining_ends(loss_db: float, 
     assert len(rule.state()["count"]) == len(some["means"])
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_training_ends_with_fewer_gaussians_and_nearly_as_good_a_picture(
     patch: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

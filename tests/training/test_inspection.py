@@ -58,7 +58,7 @@ def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> No
     assert {"x", "y", "z", "size", "photos", "angle", "resolution", "weak"} == set(sound.cells[0])
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("sickness", CHEAP)
 def test_a_planted_sickness_is_found_by_its_own_figure(bed: Bed, sickness: str, tmp_path: Path) -> None:
     found = made_ill(bed, sickness, SEEDS[0], tmp_path / "ill").inspect()
@@ -66,7 +66,7 @@ def test_a_planted_sickness_is_found_by_its_own_figure(bed: Bed, sickness: str, 
     assert found.grade in "BCD"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_photographs_are_named_that_are_blurred(bed: Bed, tmp_path: Path) -> None:
     ill = made_ill(bed, "blurred", 73, tmp_path / "ill")
     changed = {path.relative_to(ill.settings.images).as_posix() for path in Path(ill.settings.images).rglob("*.jpg")}
@@ -75,7 +75,7 @@ def test_photographs_are_named_that_are_blurred(bed: Bed, tmp_path: Path) -> Non
     assert set(figure.subjects) == changed and figure.value == 5
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_photograph_is_named_that_a_veil_stands_before(bed: Bed, tmp_path: Path) -> None:
     ill = made_ill(bed, "veil", 74, tmp_path / "ill")
     (figure,) = (figure for figure in ill.inspect().found if figure.name == "veil")

@@ -63,7 +63,7 @@ def test_the_order_of_the_points_changes_nothing() -> None:
     assert np.array_equal(neighbour_distance(points[order]), neighbour_distance(points)[order])
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_memory_grows_by_little_more_than_the_points_take() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", MEASURE, "100000"]

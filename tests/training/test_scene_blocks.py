@@ -91,7 +91,7 @@ def looked_at(folder: Path, num: int, num_rest: int, most: int) -> tuple[float, 
     return float(said[0]), int(said[1]), int(said[2])
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_memory_is_bound_by_what_is_seen_and_not_by_the_file(tmp_path: Path) -> None:
     num, most = 1_500_000, 100_000
     peak_mib, num_loaded, _ = looked_at(tmp_path, num, DEGREE_3, most)

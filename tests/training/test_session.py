@@ -216,7 +216,7 @@ def train_for_real(patches: str, images: str, folder: Path, max_steps: int) -> d
     return read_json(folder / "out/report.json") or {}
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize(("max_steps", "psnr"), [(60, 22.5), pytest.param(300, 25.5, marks=pytest.mark.long)])
 def test_real_photographs_reach_their_psnr_on_the_cpu(
     real_photos: Path, tmp_path: Path, max_steps: int, psnr: float
@@ -227,7 +227,7 @@ def test_real_photographs_reach_their_psnr_on_the_cpu(
     assert patch["initial_psnr"] < 20
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.skipif(not (QUARRY / "patches/p0/sparse").exists(), reason="examples/quarry is not here")
 def test_a_patch_of_the_quarry_gets_better_in_30_steps(tmp_path: Path) -> None:
     from splatbatch.config import load

@@ -28,7 +28,7 @@ def go_later(folder: AttemptFolder, rehearsed: list[bool]) -> None:
     tell(folder, folder.go, None)
 
 
-@pytest.mark.slow(but="default")
+@pytest.mark.all(but="default")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_rehearsal_changes_nothing_of_the_training(
     patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str

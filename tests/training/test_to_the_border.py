@@ -70,7 +70,7 @@ def within(splat: Path, room: Box) -> float:
     return float(room.holds(read_splat(splat).means.astype(np.float64)).mean())
 
 
-@pytest.mark.slow(but="default")
+@pytest.mark.all(but="default")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_patch_with_a_core_keeps_its_gaussians_within_reach(bordered: Patch, strategy: str) -> None:
     folder, _ = trained(bordered, recipe(strategy=strategy))
@@ -79,7 +79,7 @@ def test_a_patch_with_a_core_keeps_its_gaussians_within_reach(bordered: Patch, s
     assert within(folder.splat, bordered.border.reach) >= 0.95
 
 
-@pytest.mark.slow(but="none-False-0")
+@pytest.mark.all(but="none-False-0")
 @pytest.mark.parametrize(
     ("border", "is_bounded", "num_behind"), [("core", True, 0), ("backdrop", False, 1), ("none", False, 0)]
 )
@@ -97,7 +97,7 @@ def test_each_part_of_the_border_can_be_turned_off_to_compare(
     assert usual.border and usual.backdrop and usual.recipe != now.recipe
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_border_around_everything_computes_to_the_bit_what_none_does(bordered: Patch, patch: Patch) -> None:
     room = Box((-WIDE,) * 3, (WIDE,) * 3)
     unbounded = Border(((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)), EVERYWHERE, room)
@@ -107,7 +107,7 @@ def test_a_border_around_everything_computes_to_the_bit_what_none_does(bordered:
         assert sha256_of(plain.splat) == sha256_of(bounded.splat)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 @pytest.mark.parametrize("more", [{}, {"coarse_to_fine": True}, {"antialiased": True}])
 def test_trained_twice_against_a_backdrop_is_the_same_splat(bordered: Patch, more: dict[str, bool]) -> None:
     once, again = (trained(bordered, recipe(**more), name)[0] for name in ("once-01", "again-01"))
@@ -144,7 +144,7 @@ def test_a_patch_answers_for_the_pixels_that_show_it(bordered: Patch) -> None:
     assert max(right) <= 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_thin_backdrop_that_lies_outside_is_not_taken_for_the_patch(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
     views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
@@ -179,7 +179,7 @@ def opaque(views: Views, opacity: float = 8.0) -> Views:
     return replace(views, surroundings=replace(around, backdrop=wall(around.backdrop), within=wall(around.within)))
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_what_a_mask_ignores_stays_ignored_before_a_backdrop(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
     views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
@@ -209,7 +209,7 @@ def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
     assert surroundings.bounds.holds(read.gaussians["means"]).all()
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_without_its_backdrop_a_patch_trains_as_others_do_and_says_so(patch: Patch) -> None:
     lost = replace(patch, border=border(), behind=patch.images.parent / "nowhere")
     folder, _ = trained(lost, recipe())
@@ -226,7 +226,7 @@ def test_a_backdrop_that_changed_since_the_patch_was_started_ends_it(bordered: P
         train_attempt(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_a_checkpoint_goes_on_to_the_bit_against_the_same_backdrop_and_no_other(bordered: Patch) -> None:
     whole, _ = trained(bordered, recipe(), "whole-02")
     folder = prepared(bordered, recipe(checkpoint_every=STEPS // 2), "attempt-11")

@@ -267,7 +267,7 @@ def planted_runs(folder: Path, max_steps: int, resolution: str) -> dict[str, Spl
 
 @pytest.mark.parametrize(
     ("max_steps", "resolution", "least_gain_db"),
-    [pytest.param(20, "1/2", 1.0, marks=pytest.mark.slow), pytest.param(300, "full", 2.0, marks=pytest.mark.long)],
+    [pytest.param(20, "1/2", 1.0, marks=pytest.mark.all), pytest.param(300, "full", 2.0, marks=pytest.mark.long)],
 )
 def test_with_known_tones_a_scene_of_uneven_photographs_is_as_good_as_an_even_one(
     tmp_path: Path,
