@@ -1,0 +1,35 @@
+"""`scripts/check --changed`: which tests are about what differs."""
+
+from __future__ import annotations
+
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+
+import pytest
+from fake_batch import ROOT
+
+LOADER = SourceFileLoader("tests_of_changes", str(ROOT / "scripts/tests_of_changes"))
+SCRIPT = module_from_spec(spec_from_loader("tests_of_changes", LOADER))
+LOADER.exec_module(SCRIPT)
+
+
+@pytest.mark.parametrize(
+    ("name", "among", "not_among"),
+    [
+        ("splatbatch/store/retention.py", "tests/store/test_keep_better.py", "tests/scene/test_frame.py"),
+        ("splatbatch/machine/protocol.py", "tests/scheduler/test_loop.py", "tests/splats/test_ply.py"),
+        ("tests/testing/stereo.py", "tests/tasks/test_hold_out_of_rigs.py", "tests/tasks/test_plan.py"),
+        ("tests/store/test_lock.py", "tests/store/test_lock.py", "tests/store/test_claims.py"),
+        ("docs/failures.md", "tests/docs/test_docs.py", "tests/scene/test_frame.py"),
+        ("configs/engines/ssh_workers.sh", "tests/engines/test_ssh_workers.py", "tests/scene/test_frame.py"),
+        ("splatbatch/failures/signatures.toml", "tests/failures/test_signatures.py", "tests/scene/test_frame.py"),
+    ],
+)
+def test_tests_of_what_changed_and_of_what_imports_it(name: str, among: str, not_among: str) -> None:
+    found = SCRIPT.tests_of({name})
+    assert among in found
+    assert not_among not in found
+
+
+def test_what_no_test_is_about_has_none() -> None:
+    assert SCRIPT.tests_of({"-".join(["never", "named.txt"])}) == set()
