@@ -23,6 +23,7 @@ from splatbatch.training.rendering.view import RasterOptions, View
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.alone,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here"),
 ]
 

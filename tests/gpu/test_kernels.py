@@ -149,6 +149,7 @@ def test_a_recording_evens_each_photograph_by_its_own_tone() -> None:
     assert torch.equal(recorded[0], photos[1].tone) and not torch.equal(recorded[0], photos[0].tone)
 
 
+@pytest.mark.alone
 def test_a_tone_takes_no_more_than_three_percent_of_a_step() -> None:
     runs = {name: an_unchanging_run(num) for name, num in {"neutral": None, "toned": 4, "lit": 88}.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}

@@ -20,6 +20,7 @@ from splatbatch.machine.slots import CONTEXT_MIB
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.alone,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here"),
 ]
 QUARRY = Path(__file__).parents[2] / "examples/quarry"

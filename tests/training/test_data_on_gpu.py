@@ -34,6 +34,7 @@ def quarry(tmp_path: Path) -> Patch:
     return Patch("p0", found.sparse, tmp_path / "images")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("cap_max", [20_000, 300_000])
 def test_a_training_takes_no_more_memory_than_was_expected(tmp_path: Path, cap_max: int) -> None:
     settings = recipe(device="cuda", max_steps=2_000, cap_max=cap_max)
