@@ -23,6 +23,7 @@ def gate(folder: Path, gates: str, *words: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize(
     ("gates", "code", "said"),
     [
@@ -36,11 +37,13 @@ def test_a_gate_is_green_if_its_command_is(tmp_path: Path, gates: str, code: int
     assert all(words in done.stdout for words in said), done.stdout
 
 
+@pytest.mark.contract
 def test_words_choose_gates(tmp_path: Path) -> None:
     done = gate(tmp_path, SOUND + BROKEN, "step", "sound")
     assert (done.returncode, "broken" in done.stdout) == (0, False)
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize(("words", "code"), [([], 0), (["unknown"], 1)])
 def test_steps_are_named(tmp_path: Path, words: list[str], code: int) -> None:
     done = gate(tmp_path, SOUND, *words)

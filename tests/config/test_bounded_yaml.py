@@ -66,6 +66,7 @@ def test_a_value_of_the_command_line_is_bounded_too() -> None:
     assert parse_value("[1, {a: 2}]") == [1, {"a": 2}]
 
 
+@pytest.mark.all
 def test_thousands_of_patches_may_have_settings_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "c.yml").write_text(
         "patches:\n" + "".join(f"  p{i}: {{training: {{seed: {i}}}}}\n" for i in range(6000))

@@ -50,6 +50,7 @@ def test_every_link_to_a_place_in_a_page_leads_there(page: Path) -> None:
     assert lost == []
 
 
+@pytest.mark.contract
 def test_what_is_generated_is_as_the_code_says() -> None:
     ended = subprocess.run(
         [sys.executable, ROOT / "scripts/generate_docs", "--check"], capture_output=True, text=True, check=False
@@ -67,6 +68,7 @@ def test_every_command_stands_in_the_table_and_no_other() -> None:
     assert named == {name for name, command in get_command(app).commands.items() if not command.hidden}
 
 
+@pytest.mark.contract
 def test_no_sentence_is_longer_than_25_words() -> None:
     ended = subprocess.run(
         [sys.executable, ROOT / "scripts/long_sentences"], capture_output=True, text=True, check=False

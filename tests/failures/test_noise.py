@@ -63,6 +63,7 @@ def positions_inside(log: str) -> list[int]:
     return found
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(("lines", "nth"), LINES)
 def test_harmless_lines_inside_tracebacks_change_no_diagnosis(lines, nth):
     changed, burnt, lost = Counter(), [], []

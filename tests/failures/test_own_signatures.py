@@ -87,6 +87,7 @@ def test_a_mistake_is_told_with_file_key_value_and_remedy(tmp_path: Path, old: s
     assert "[[signature]]" in told.value.hint
 
 
+@pytest.mark.all
 def test_a_regular_expression_that_explodes_is_left_out_and_named(tmp_path: Path) -> None:
     signatures = own(written(tmp_path, CATASTROPHIC * 20 + LICENCE))
     begin = time.monotonic()

@@ -154,6 +154,7 @@ def test_scenes_and_sweeps_have_a_strip_of_each_scene(batch_of: FakeBatch) -> No
     assert "photographs are left as they are: the model has no tracks" in text
 
 
+@pytest.mark.all
 def test_a_report_of_large_photographs_takes_seconds_and_little_room(batch_of: FakeBatch) -> None:
     import time
 

@@ -30,6 +30,7 @@ def tones(scene: Path, images: Path | None = None) -> SceneTones:
     return solve_tones([Patch("p0", scene / "sparse/0", images or scene / "images")])
 
 
+@pytest.mark.all(but="gains and vignetting-told")
 @pytest.mark.parametrize(
     ("scene", "tells"), [(QUARRY, False), (QUARRY, True), (CALITERRA, True)], ids=["quarry", "told", "caliterra"]
 )

@@ -44,6 +44,7 @@ def along_the_flight(partition: Partition, patch: Patch, most: float = 0.2) -> d
     return {name: Tone((gain, gain, gain)) for name, gain in gains.items()}
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("is_by_chance", [True, False])
 def test_a_drift_of_a_fifth_leaves_no_step_of_colour_where_patches_meet(tmp_path: Path, is_by_chance: bool) -> None:
     partition = cut_quarry(tmp_path / "quarry")

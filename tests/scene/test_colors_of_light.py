@@ -56,6 +56,7 @@ def test_photographs_in_even_light_have_none_of_their_own() -> None:
     assert not any(tone.field for tone in tones(QUARRY).tones.values())
 
 
+@pytest.mark.all
 def test_on_caliterra_those_have_light_of_their_own_into_which_the_sun_broke() -> None:
     found = tones(SHARED / "data/caliterra").tones
     lit = {int(name[-8:-4]) for name, tone in found.items() if tone.field}

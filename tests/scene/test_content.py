@@ -96,6 +96,7 @@ SETS = {
 }
 
 
+@pytest.mark.all(but="turned by 180 degrees")
 @pytest.mark.parametrize("says", SETS)
 def test_what_all_photographs_have_become_is_an_error_that_names_it(quarry: Path, says: str) -> None:
     changed(quarry, SETS[says])
@@ -110,12 +111,14 @@ def test_photographs_turned_by_180_degrees_are_turned_back_by_a_command(quarry: 
     assert "magick mogrify -rotate 180" in finding.remedy
 
 
+@pytest.mark.all
 def test_the_photographs_of_one_camera_are_judged_by_themselves(quarry: Path) -> None:
     changed(quarry, SETS["turned by 180 degrees"], "right/*.jpg")
     (finding,) = audited(quarry).findings
     assert (finding.kind, finding.subject) == ("other_pictures", "camera 2")
 
 
+@pytest.mark.all
 def test_another_folder_whose_photographs_fit_is_named(quarry: Path) -> None:
     shutil.copytree(quarry / "images", quarry / "originals")
     changed(quarry, SETS["mirrored, left for right"])
@@ -124,6 +127,7 @@ def test_another_folder_whose_photographs_fit_is_named(quarry: Path) -> None:
     assert f"Set scene.images to {quarry / 'originals'}" in finding.remedy
 
 
+@pytest.mark.all
 def test_photographs_of_another_scene_fit_nothing(quarry: Path) -> None:
     shuffled(quarry)
     (finding,) = audited(quarry).findings
@@ -168,6 +172,7 @@ INTACT = {
 }
 
 
+@pytest.mark.all(but="at night")
 @pytest.mark.parametrize("light", INTACT)
 def test_light_and_colour_are_no_fault(quarry: Path, light: str) -> None:
     changed(quarry, INTACT[light], quality=40)
@@ -208,11 +213,13 @@ def cropped(root: Path, left: int, top: int) -> None:
         cut.save(path, quality=95)
 
 
+@pytest.mark.all
 def test_a_crop_about_the_centre_is_mended(quarry: Path, tmp_path: Path) -> None:
     cropped(quarry, 20, 10)
     assert mended(quarry, tmp_path / "out")
 
 
+@pytest.mark.all
 def test_a_crop_off_the_centre_is_refused_with_its_offset(quarry: Path, tmp_path: Path) -> None:
     cropped(quarry, 8, 18)
     with pytest.raises(SceneError, match=r"\(\+12, -8\) px"):
@@ -241,6 +248,7 @@ def test_stretched_photographs_are_mended_as_resized_and_not_as_cropped(quarry: 
     assert mended(quarry, tmp_path / "out", "scale")
 
 
+@pytest.mark.all(but="change")
 @pytest.mark.parametrize("change", [SETS["turned by 180 degrees"], enlarged(1.03)])
 def test_what_halved_photographs_were_besides_is_not_mended(quarry: Path, tmp_path: Path, change: Change) -> None:
     halved(quarry, change)
@@ -266,6 +274,7 @@ def test_undistorted_photographs_with_the_distorted_model_are_told(quarry: Path)
     assert "pycolmap.undistort_images" in found[0].remedy
 
 
+@pytest.mark.all
 def test_no_size_is_mended_while_the_lens_is_another(quarry: Path, tmp_path: Path) -> None:
     mixed(quarry)
     halved(quarry, lambda picture: picture)

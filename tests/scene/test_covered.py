@@ -174,6 +174,7 @@ def test_pixels_follow_the_size_that_is_trained() -> None:
     assert pixels.sum() == 18
 
 
+@pytest.mark.all(but="p2")
 @pytest.mark.parametrize("name", ["p0", "p1", "p2", "p3"])
 def test_most_of_what_drone_photographs_show_counts(name: str) -> None:
     sparse = SHARED / "caliterra" / "patches" / name / "sparse/0"

@@ -127,6 +127,7 @@ with opened_photograph(sys.argv[1]) as image:
 """
 
 
+@pytest.mark.contract
 def test_a_tiff_is_read_while_another_thread_registers_its_reader(tmp_path: Path) -> None:
     (tmp_path / "a.tif").write_bytes(encoded("RGB", "TIFF"))
     command = [sys.executable, "-c", OPEN_A_TIFF, str(tmp_path / "a.tif")]

@@ -77,6 +77,7 @@ def bring(source: Path, tmp_path: Path, wish: ImportOptions = QUICK) -> Imported
     return bring_in(source, tmp_path / "out", wish)
 
 
+@pytest.mark.all(but="opensfm")
 @pytest.mark.parametrize("writer", WRITERS)
 def test_poses_of_the_quarry_survive_every_format(tmp_path: Path, writer: str) -> None:
     scene = quarry()

@@ -81,6 +81,7 @@ def test_an_image_or_a_point_of_gigabytes_is_refused(scene: MadeScene) -> None:
         read_reconstruction(scene.sparse)
 
 
+@pytest.mark.all
 def test_a_large_sound_model_is_read_with_little_more_memory_than_its_points_take(scene: MadeScene) -> None:
     num = 300_000
     rows = np.zeros(num, np.dtype([("point", POINT), ("track", "<u4", (3, 2))]))

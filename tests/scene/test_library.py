@@ -34,6 +34,7 @@ with ThreadPoolExecutor(2) as pool:
 """
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("load", [HERE, IN_A_THREAD], ids=["here", "in a thread"])
 def test_a_batch_that_has_read_camera_models_still_hears_sigterm(load: str) -> None:
     command = [sys.executable, "-c", CODE.format(load=load)]
@@ -41,6 +42,7 @@ def test_a_batch_that_has_read_camera_models_still_hears_sigterm(load: str) -> N
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "heard\n", "")
 
 
+@pytest.mark.contract
 def test_a_thread_that_asks_while_another_imports_gets_the_whole_of_it() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run(
@@ -49,6 +51,7 @@ def test_a_thread_that_asks_while_another_imports_gets_the_whole_of_it() -> None
     assert (ended.stdout, ended.stderr) == ("Camera Camera\n", "")
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM])
 def test_what_kills_it_kills_it_without_a_stack_trace_of_another_library(number: signal.Signals) -> None:
     code = "from splatbatch.scene.colmap.files import load_pycolmap as load; import os; load(); "

@@ -90,6 +90,7 @@ def cameras(draw: st.DrawFn) -> Camera:
     return Camera(1, model.name, width, height, params)
 
 
+@pytest.mark.all
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(camera=cameras(), factor=st.floats(0.1, 3.0), suffix=st.sampled_from(["bin", "txt"]))
 def test_after_a_fix_every_point_projects_to_its_scaled_pixel(

@@ -315,6 +315,7 @@ def test_a_split_that_fails_leaves_nothing(scene: Path, monkeypatch: pytest.Monk
     assert sorted(path.name for path in scene.iterdir()) == ["images", "masks", "sparse"]
 
 
+@pytest.mark.contract
 def test_what_a_killed_split_has_left_is_swept_by_the_next(scene: Path):
     killed = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
@@ -414,6 +415,7 @@ def test_as_a_user_split_init_verify_plan(scene: Path, monkeypatch: pytest.Monke
     assert "p0: train: not trained yet" in invoke("plan").out
 
 
+@pytest.mark.all
 def test_mended_copies_stay_patches_of_their_partition(scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(scene)
     cut(scene, scene / "patches")

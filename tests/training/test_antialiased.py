@@ -42,6 +42,7 @@ def film(attempt: AttemptFolder, splat: Path, target: Path, *, antialiased: bool
     return target.read_bytes()
 
 
+@pytest.mark.all
 def test_a_splat_is_written_with_how_it_was_trained(attempt: AttemptFolder, tmp_path: Path) -> None:
     assert read_header(attempt.splat).antialiased is True
     plain, _ = trained(odd_patch(tmp_path, "16_bits"), recipe(max_steps=2))

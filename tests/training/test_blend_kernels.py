@@ -99,6 +99,7 @@ def test_alpha_needs_no_gradient(kernels: OnCpu) -> None:
         assert relative(made.gradients[name], gradient) < 1e-4, name
 
 
+@pytest.mark.all
 def test_absolute_gradients_are_sums_over_pixels_of_absolute_ones(kernels: OnCpu) -> None:
     picture = a_picture(25, (20, 12))
     made, _ = both(picture, kernels, absgrad=True)

@@ -134,7 +134,7 @@ def test_a_photograph_is_made_small_once_for_each_size(monkeypatch: pytest.Monke
     assert made == [4, 4, 2, 2]
 
 
-@pytest.mark.all(but="default")
+@pytest.mark.all
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_coarse_to_fine_training_is_as_good(patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
     monkeypatch.setattr(coarse, "SMALLEST_PX", 8)

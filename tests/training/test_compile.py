@@ -110,6 +110,7 @@ def test_of_too_many_kept_the_oldest_go(own_cache: Path) -> None:
     assert cubin("step", (9, 0)) == first
 
 
+@pytest.mark.all
 @needs_nvrtc
 def test_processes_that_compile_at_once_all_succeed(own_cache: Path) -> None:
     code = f"{ALONE}print(len(compiling.cubin('step', (8, 0)).content))"
@@ -170,6 +171,7 @@ def test_a_refusal_names_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         compiling.nvrtc().compile("step", 90)
 
 
+@pytest.mark.contract
 def test_nothing_of_it_imports_torch_so_that_a_wheel_is_built_without_one() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", f"{ALONE}sys.exit('torch' in sys.modules)", str(compiling.__file__)]

@@ -91,6 +91,7 @@ def facts(patch: Patch, name: str, **training: Any) -> dict[str, Any]:
     return metrics
 
 
+@pytest.mark.all
 def test_the_covered_pixels_are_the_same_whatever_trains(patch: Patch) -> None:
     settings: tuple[dict[str, Any], ...] = ({}, {"seed": 7}, {"max_steps": 3}, {"strategy": "mcmc", "max_steps": 3})
     found = [facts(patch, f"attempt-{number:02d}", **one) for number, one in enumerate(settings, start=1)]
@@ -133,6 +134,7 @@ def test_every_evaluation_has_the_covered_figures(patch: Patch, monkeypatch: pyt
     assert {"psnr_covered", "ssim_covered", "covered_share"} <= metrics["between"][0].keys()
 
 
+@pytest.mark.all
 def test_an_accepted_splat_is_measured_on_the_pixels_of_the_new_one_where_its_own_are_others(patch: Patch) -> None:
     first, splat = trained(patch, recipe(max_steps=3))
     told = {"path": str(splat.path), "sha256": "s", "largest": [32, 24]}

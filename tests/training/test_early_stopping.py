@@ -75,6 +75,7 @@ def test_a_run_at_its_plateau_ends_after_a_tail_and_leaves_a_whole_splat(patch: 
     assert [one["max_steps"] for one in read_lines(folder.progress)][-1] == splat.step
 
 
+@pytest.mark.all
 def test_mcmc_refines_no_more_in_its_tail(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     refined: list[int] = []
     of_step = Step.refine
@@ -90,6 +91,7 @@ def test_mcmc_refines_no_more_in_its_tail(patch: Patch, monkeypatch: pytest.Monk
     assert refined[-1] + 1 == splat.metrics["early_stopping"]["tail_from"] < 100  # by its schedule it goes on to 100
 
 
+@pytest.mark.all(but="default")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_in_the_tail_the_rate_of_the_means_falls_to_a_hundredth(
     patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str
@@ -138,6 +140,7 @@ def on_a_cleared_gpu(patch: Patch, settings: Recipe, name: str) -> Splat:
     return splat
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_nothing_ends_before_the_splat_has_grown(patch: Patch, strategy: str) -> None:
     settings = early(strategy, cap_max=100_000)  # mcmc never reaches it
@@ -145,6 +148,7 @@ def test_nothing_ends_before_the_splat_has_grown(patch: Patch, strategy: str) ->
     assert told["checks"][0][0] > {"default": STEPS / 2, "mcmc": STEPS * 5 / 6}[strategy]
 
 
+@pytest.mark.all(but="36")
 @pytest.mark.parametrize("dies_at", [30, 36, 38])  # before the plateau is found, then within the tail
 def test_a_run_that_was_killed_ends_where_it_would_have_ended_bit_by_bit(patch: Patch, dies_at: int) -> None:
     settings = early(checkpoint_every=4, cap_max=AT_ITS_CAP, max_steps=100)
@@ -159,6 +163,7 @@ def test_a_run_that_was_killed_ends_where_it_would_have_ended_bit_by_bit(patch: 
     assert timeless[0] == timeless[1]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_short_run_is_as_if_nobody_had_thought_of_its_end(patch: Patch, strategy: str) -> None:
     splats = [
@@ -170,6 +175,7 @@ def test_a_short_run_is_as_if_nobody_had_thought_of_its_end(patch: Patch, strate
     assert [one.metrics["early_stopping"] for one in splats] == [None, None]
 
 
+@pytest.mark.all
 def test_checks_change_nothing_of_a_run_that_goes_on(patch: Patch) -> None:
     checked = trained(patch, early(evaluation={"stop_after": 100}, cap_max=AT_ITS_CAP), "checked-01")[1]
     never = trained(patch, early(evaluation={"stop_after": 0}, cap_max=AT_ITS_CAP), "never-01")[1]
@@ -178,6 +184,7 @@ def test_checks_change_nothing_of_a_run_that_goes_on(patch: Patch) -> None:
     assert checked.metrics["early_stopping"]["ended_at"] is None
 
 
+@pytest.mark.all
 def test_the_half_that_chooses_and_the_other_are_told_apart(patch: Patch) -> None:
     settings = early(evaluation={"holdout_every": 2})
     splat = trained(patch, settings)[1]

@@ -75,6 +75,7 @@ def test_a_rendering_that_is_not_finite_is_no_good_picture(
         trained(patch, recipe(max_steps=3))
 
 
+@pytest.mark.all
 def test_a_beginning_that_cannot_be_measured_ends_no_training(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = evaluate.Evaluator._measured
 
@@ -90,6 +91,7 @@ def test_a_beginning_that_cannot_be_measured_ends_no_training(patch: Patch, monk
     assert [one["step"] for one in splat.metrics["between"]] == [20, 40]
 
 
+@pytest.mark.all
 def test_training_views_are_measured_beside_held_out_ones(patch: Patch) -> None:
     folder, _ = trained(patch, recipe())
     final = (read_json(folder.metrics) or {})["final"]

@@ -75,11 +75,13 @@ def test_its_file_says_where_it_lies_and_lies_near_the_origin(far_patch: Patch) 
     assert np.abs(read_splat(folder.splat).means).max() < 100
 
 
+@pytest.mark.all
 def test_the_file_of_a_local_patch_has_no_new_line(patch: Patch) -> None:
     folder, _ = trained(patch, recipe())
     assert b"offset" not in folder.splat.read_bytes()[:500]
 
 
+@pytest.mark.all
 def test_what_counts_is_measured_from_the_file(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that loses precision, as one did at UTM northings, shows in the figures."""
 
@@ -127,6 +129,7 @@ def test_what_was_read_lies_in_memory_as_kernels_need_it(patch: Patch) -> None:
     assert all(value.is_contiguous() for value in gaussians.values())
 
 
+@pytest.mark.all
 def test_a_kill_while_it_is_measured_leaves_no_splat(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise KeyboardInterrupt

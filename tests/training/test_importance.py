@@ -71,6 +71,7 @@ def in_the_mean(all_of_them: dict[str, Tensor], one: Photo, **more: Any) -> Tens
     return torch.stack(drawn).mean(0)
 
 
+@pytest.mark.all
 def test_importance_is_the_change_of_the_picture_that_leaving_one_out_makes() -> None:
     some = gaussians()
     estimated, exact = in_the_mean(some, photo(some)), measured(some, photo(some))

@@ -101,6 +101,7 @@ def test_a_splat_is_held_against_a_blur_of_the_photographs_up_to_a_good_figure()
     assert Fidelity({}, {}).worse_db is None
 
 
+@pytest.mark.all
 def test_a_splat_that_its_device_does_not_hold_is_drawn_view_by_view_and_found_the_same(
     bed: Bed, sound: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_splat_that_its_device_does_not_hold_is_drawn_view_by_view_and_found_t
     assert values[0] == pytest.approx(values[1], rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.all
 def test_what_stands_by_reads_and_decodes_before_it_goes(bed: Bed, tmp_path: Path) -> None:
     folder = InspectingFolder(tmp_path)
     told = InspectionSettings(**vars(bed.settings), splat=str(bed.splat), inputs="k")
@@ -148,6 +150,7 @@ def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
     assert (surface.depths_at_points(subject).off or 0) < 0.25
 
 
+@pytest.mark.all
 def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = list[View]()
 

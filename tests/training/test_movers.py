@@ -123,6 +123,7 @@ def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPa
     assert "img3.png" in said
 
 
+@pytest.mark.all
 def test_a_run_goes_on_without_what_it_had_left_out(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(movers, "CELL_PX", 2)
     monkeypatch.setattr(movers, "LOOKS", (0.4, 0.45))  # before the checkpoint: much is off yet

@@ -32,6 +32,7 @@ CPU = torch.device("cpu")
 RECIPE = Recipe.model_validate({"training": {"sh_degree": 1, "resolution": "1/4", "device": "cpu"}})
 
 
+@pytest.mark.all(but="tones0")
 @pytest.mark.parametrize("tones", [{}, {"left/0001.jpg": Tone((1.2, 1.0, 0.8), (-0.1,))}])
 def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str, Tone]) -> None:
     partition = lay_out(tmp_path / "quarry")
@@ -63,6 +64,7 @@ def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str
     assert "p0: not trained yet" in found.seams[0].problem
 
 
+@pytest.mark.all
 def test_the_gain_over_a_patch_is_of_the_pixels_that_it_was_measured_on(tmp_path: Path) -> None:
     partition = lay_out(tmp_path / "quarry")
     names, splat = tuple(sorted(partition.test)[:2]), tmp_path / "quarry/output/scene/splat.ply"

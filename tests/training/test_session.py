@@ -36,6 +36,7 @@ from splatbatch.training.session import prepare, train_attempt
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 
 
+@pytest.mark.all(but="default")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_training_shows_photographs_it_has_never_seen_better_than_its_start(patch: Patch, strategy: str) -> None:
     _, splat = trained(patch, recipe(strategy=strategy))
@@ -76,6 +77,7 @@ def test_preparing_leaves_everything_in_host_memory_and_cuda_alone(patch: Patch)
     assert [record["phase"] for record in read_lines(folder.progress)] == ["start", "load"]
 
 
+@pytest.mark.all
 def test_the_same_seed_gives_the_same_splat_and_another_gives_another(patch: Patch) -> None:
     splats = [trained(patch, recipe(seed=seed), name)[1] for name, seed in (("a-1", 1), ("a-2", 1), ("a-3", 2))]
     one, same, other = (splat.path.read_bytes() for splat in splats)

@@ -28,7 +28,7 @@ def go_later(folder: AttemptFolder, rehearsed: list[bool]) -> None:
     tell(folder, folder.go, None)
 
 
-@pytest.mark.all(but="default")
+@pytest.mark.all
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_rehearsal_changes_nothing_of_the_training(
     patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str
@@ -46,6 +46,7 @@ def test_a_rehearsal_changes_nothing_of_the_training(
     assert sha256_of(folder.splat) == sha256_of(plain.splat)
 
 
+@pytest.mark.all
 def test_what_has_its_context_on_another_gpu_does_not_begin(patch: Patch) -> None:
     folder = prepared(patch, recipe())
     tell(folder, folder.ahead, "GPU-1")

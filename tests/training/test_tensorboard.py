@@ -37,6 +37,7 @@ def test_every_figure_of_progress_is_shown(patch: Patch) -> None:
     assert [event.step for event in found.Histograms("opacities")] == [1, 11, 21]
 
 
+@pytest.mark.all
 def test_figures_of_evened_photographs_are_shown_and_written_down(patch: Patch) -> None:
     pytest.importorskip("tensorboard")
     folder, _ = trained(replace(patch, tones={"img0.png": Tone((0.9, 1.0, 1.1))}), shown())

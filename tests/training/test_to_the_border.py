@@ -114,6 +114,7 @@ def test_trained_twice_against_a_backdrop_is_the_same_splat(bordered: Patch, mor
     assert sha256_of(once.splat) == sha256_of(again.splat)
 
 
+@pytest.mark.all
 def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bordered: Patch) -> None:
     folder, splat = trained(bordered, recipe())
     settings = folder.read_settings()
@@ -131,6 +132,7 @@ def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bor
     assert alone["psnr"] < told
 
 
+@pytest.mark.all
 def test_a_patch_answers_for_the_pixels_that_show_it(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
     views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
@@ -198,6 +200,7 @@ def test_without_a_backdrop_the_views_are_left_as_they_are(patch: Patch) -> None
     assert answered_for(views) is views
 
 
+@pytest.mark.all
 def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
     read = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS))
@@ -383,6 +386,7 @@ def _seen(num: int):  # type: ignore[no-untyped-def]
     return Rendering(torch.zeros(4, 4, 3), torch.zeros(4, 4, 1), {**info, "gaussian_ids": None})
 
 
+@pytest.mark.all
 def test_points_outside_the_reach_start_nothing(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(cap_max="2x"), "attempt-09")
     read = prepare(folder.read_settings(), recipe(cap_max="2x"), Progress(folder.progress, STEPS))

@@ -181,6 +181,7 @@ def test_the_gradient_where_it_counts_less_is_that_of_pictures_drawn_together() 
     assert torch.allclose(found, expected, atol=1e-14)
 
 
+@pytest.mark.all
 def test_neutral_tones_give_the_very_same_splat_and_figures(patch: Patch) -> None:
     tones = {f"img{index}.png": Tone((1.0, 1.0, 1.0), (0.0,)) for index in range(9)}
     settings = recipe(max_steps=25)

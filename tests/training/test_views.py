@@ -188,6 +188,7 @@ def test_a_smaller_resolution_averages_pixels_and_divides_k(
     assert not small.warnings
 
 
+@pytest.mark.all(but="1")
 @pytest.mark.parametrize("workers", [0, 1, 4])
 def test_photographs_are_the_same_however_many_threads_decode_them(batch: FakeBatch, workers: int) -> None:
     batch.make("p0")
