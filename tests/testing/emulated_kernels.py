@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import shutil
 import subprocess
@@ -11,12 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from splatbatch.training.cuda.compile import PROGRAMS, SOURCE
 from splatbatch.training.cuda.sources import kernels
 
 COMPILER = shutil.which("g++")
+HERE = Path(__file__).parent
 FLAGS = (
     *("-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC"),
     *("-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-Wno-unknown-pragmas"),
@@ -54,14 +54,26 @@ def _built(program: str, folder: Path) -> ctypes.CDLL:
         folder.mkdir(parents=True, exist_ok=True)
         aside = folder / f"{file.name}.{os.getpid()}"
         started = "".join(f"STARTED_BY_TESTS({name})\n" for name, one in kernels().items() if one.program == program)
-        command = [COMPILER, "-x", "c++", *FLAGS, "-I", str(Path(__file__).parent), "-I", str(SOURCE), "-"]
+        command = [COMPILER, "-x", "c++", *FLAGS, "-I", str(HERE), "-I", str(SOURCE), "-"]
         source = f'#include "{program}.cu"\n{started}'
         subprocess.run([*command, "-o", str(aside)], input=source, text=True, check=True)
         aside.replace(file)
     return ctypes.CDLL(str(file))
 
 
-def shared_folder(factory: pytest.TempPathFactory) -> Path:
-    """Return where all processes of a test run build them."""
-    own = factory.getbasetemp()
-    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "emulated"
+def kept_folder() -> Path:
+    """Return where these kernels lie once they are built: another place for other sources, compilers or processors."""
+    version = subprocess.run([str(COMPILER), "--version"], capture_output=True, text=True, check=True).stdout
+    files = [HERE / "cuda_on_cpu.h", *sorted(SOURCE.iterdir())]
+    content = [path.read_bytes() for path in files if path.is_file()]
+    processor = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
+    text = b"\0".join(
+        [
+            version.encode(),
+            processor.encode(),
+            *(flag.encode() for flag in FLAGS),
+            Path(__file__).read_bytes(),
+            *content,
+        ]
+    )
+    return HERE.parents[1] / "build" / "emulated" / hashlib.sha256(text).hexdigest()[:16]

@@ -32,8 +32,8 @@ def what_is_not_written_is_nan() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
+def kernels() -> OnCpu:
     """Give our kernels, compiled for the CPU."""
-    from emulated_kernels import emulated, shared_folder
+    from emulated_kernels import emulated, kept_folder
 
-    return emulated(shared_folder(tmp_path_factory))
+    return emulated(kept_folder())
