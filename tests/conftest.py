@@ -107,7 +107,6 @@ def _fail_for_hanging(*_: object) -> None:
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()
     shutil.rmtree(CACHE, ignore_errors=True)
 
 
@@ -131,9 +130,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [item for item in items if not is_asked_for(item, config)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    asked = {item for item in items if is_asked_for(item, config)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in asked])
+    items[:] = [item for item in items if item in asked]
     items.sort(key=lambda item: item.get_closest_marker("all") is None)  # what takes long ends beside the rest
     for item in items:
         if is_slow(item):  # lines are counted of the gate alone: it is to reach nine tenths, and counting is dear
