@@ -15,14 +15,13 @@ import trainer_kinds
 from external_program import write_ply
 from fake_batch import FakeBatch
 from process_family import wait_until
-from travelling import QUICK, SHORT, states, work
+from travelling import QUICK, SHORT, run, states, work
 
 from splatbatch import processes
 from splatbatch.remote import blobs, exchange
 from splatbatch.remote.exchange import Returned
 
 Change = Callable[[dict[str, dict[str, Any]]], None]
-MOST_S = 60
 
 
 class Forgery:
@@ -53,7 +52,7 @@ class Forgery:
         self.record["attempts"][0]["pieces"] = list(self.pieces.values())
         Path(self.url, "results", self.name).unlink()
         exchange.put_result(self.url, (Returned.from_record(self.record), ""))
-        said = self.home.run_apart("adopt", self.url, timeout_s=MOST_S)
+        said = run(self.home, self.url, "adopt", self.url)
         assert "Traceback" not in said.stderr
         return said.stdout + said.stderr
 
@@ -67,7 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
     home = FakeBatch(tmp_path_factory.mktemp("trained")).make("p0", constants=SHORT, **QUICK)
     home.change(trainers={"beside": trainer_kinds.argv()}, patches={"p0": {"training": {"trainer": "beside"}}})
     url, far = str(home.folder / "store"), home.folder / "far"
-    home.run_apart("pack", "--to", url)
+    run(home, url, "pack", "--to", url)
     assert work(home, far, url)[0] == 0
     return home
 
@@ -182,6 +181,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+@pytest.mark.contract
 def test_no_process_of_home_is_ended_by_a_forged_attempt(forgery: Forgery, bystander: subprocess.Popen[bytes]) -> None:
     start = {"host": socket.gethostname(), "pid": 1 << 22, "ticks": 1, "started_at": 1.0}
     forgery.put("start.json", start | {"boot_id": processes.boot_id(), "space": processes.pid_space()})

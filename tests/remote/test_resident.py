@@ -28,6 +28,7 @@ def counted(how: str) -> list[Any]:
     return [os.getpid(), len(COUNTED)]
 
 
+@pytest.mark.contract
 def test_a_reader_that_stays_makes_call_after_call_and_keeps_what_they_have_opened() -> None:
     resident = Resident(hangs_s=5)
     found = []
@@ -41,6 +42,7 @@ def test_a_reader_that_stays_makes_call_after_call_and_keeps_what_they_have_open
     assert len({pid for pid, _ in found}) == 1 and found[0][0] != os.getpid()
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("make", [lambda: Resident(hangs_s=5), ResidentHere])
 def test_a_reader_that_stays_answers_as_any(make: Any) -> None:
     resident = make()
@@ -51,6 +53,7 @@ def test_a_reader_that_stays_answers_as_any(make: Any) -> None:
     resident.end()
 
 
+@pytest.mark.contract
 def test_a_reader_that_stays_says_that_it_has_died_or_hangs() -> None:
     died, hung = Resident(hangs_s=5), Resident(hangs_s=0.6)
     found = asked(died, "dies")

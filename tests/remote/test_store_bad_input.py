@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import late_clock
 import pytest
 import trainer_kinds
-from travelling import QUICK, SHORT, bundles, elsewhere, ends, files_below, states, work, worker
+from travelling import QUICK, SHORT, bundles, decided_at_home, ends, files_below, run, states, work, work_apart, worker
 
 from splatbatch import __version__
 from splatbatch.errors import StoreError
@@ -33,18 +33,17 @@ def home(batch: FakeBatch) -> FakeBatch:
 
 def test_a_worker_of_another_version_leaves_what_is_packed_and_says_so(home: FakeBatch, tmp_path: Path) -> None:
     url = str(tmp_path / "store")
-    home.run_apart("pack", "--to", url)
+    run(home, url, "pack", "--to", url)
     home.constants |= {f"splatbatch.{module}.__version__": "9.9" for module in ("night.store_worker", "remote.bundle")}
-    far = worker(home, tmp_path / "far", url, "--idle", "2s")
-    said, _ = far.communicate(timeout=60)
-    assert (far.returncode, said.count("was packed by splatbatch")) == (0, 2), said
+    code, said = work(home, tmp_path / "far", url, "--idle", "2s")
+    assert (code, said.count("was packed by splatbatch")) == (0, 2), said
     assert [one["state"] for one in bundles(url)] == ["waiting"] * 2
 
 
 def test_a_worker_of_builtin_trainers_leaves_what_brings_a_command_unclaimed(batch: FakeBatch, tmp_path: Path) -> None:
     url, external = str(tmp_path / "store"), {"training": {"trainer": "beside"}}
     batch.make(*TWO, constants=SHORT, trainers={"beside": trainer_kinds.argv()}, patches={"p0": external}, **QUICK)
-    batch.run_apart("pack", "--to", url)
+    run(batch, url, "pack", "--to", url)
     code, said = work(batch, tmp_path / "far", url, "--only-builtin")
     refused = "p0: trainers.beside.command: --only-builtin runs no command of the store: "
     assert (code, said.count(refused), said.count("external_program.py")) == (0, 1, 1), said
@@ -69,14 +68,14 @@ def test_any_trainer_of_a_bundle_is_a_command_that_the_store_brings(told: object
 
 def test_stray_files_among_bundles_are_none_and_one_that_is_broken_fails_alone(home: FakeBatch, tmp_path: Path) -> None:
     url, broken = str(tmp_path / "store"), "0123456789abcdef" * 2
-    home.run_apart("pack", "--to", url)
+    run(home, url, "pack", "--to", url)
     with (tmp_path / "store/bundles/disk.img").open("wb") as stray:
         stray.truncate(300 << 20)
     (tmp_path / "store/bundles" / broken).write_bytes(b"{}")
     assert sorted((one["task"], one["state"]) for one in bundles(url)) == [
         (broken, "altered"), *((name, "waiting") for name in TWO)
     ]  # fmt: skip
-    adopted = home.run_apart("adopt", url)
+    adopted = run(home, url, "adopt", url)
     assert f"a bundle in the store was altered, or is gone: {broken}: it is left" in adopted.stdout + adopted.stderr
     assert "in the store: 2 waiting" in adopted.stdout + adopted.stderr
 
@@ -100,34 +99,39 @@ def test_of_a_bundle_that_is_too_large_no_more_is_read_than_could_be_one(
 def test_two_homes_of_one_store_take_home_their_own(home: FakeBatch, tmp_path: Path) -> None:
     url, other = str(tmp_path / "store"), home.copied(tmp_path.with_name(f"{tmp_path.name}-other"))
     for one in (home, other):
-        assert one.run_apart("pack", "--to", url).returncode == 0
+        assert run(one, url, "pack", "--to", url).returncode == 0
     work(home, tmp_path / "far", url)
     for one in (home, other):
-        one.run_apart("adopt", url)
+        run(one, url, "adopt", url)
     assert states(home) == states(other) == dict.fromkeys(TWO, "trained")
     assert [len(ends(one)) for one in (home, other)] == [2, 2]
 
 
 def test_a_worker_whose_clock_is_hours_ahead_trains_as_any(home: FakeBatch, tmp_path: Path) -> None:
-    url, far = str(tmp_path / "store"), elsewhere(tmp_path / "far", home)
-    home.run_apart("pack", "--to", url)
-    environment = {name: value for name, value in far.environment().items() if name != "SPLATBATCH_CONFIG"}
-    command = [sys.executable, late_clock.__file__, "work", url, "--scratch", "scratch"]
-    ended = subprocess.run(command, cwd=far.folder, env=environment, capture_output=True, timeout=90, check=False)
-    home.run_apart("adopt", url)
-    assert (ended.returncode, states(home)) == (0, dict.fromkeys(TWO, "trained"))
+    url = str(tmp_path / "store")
+    run(home, url, "pack", "--to", url)
+    now, now_ns = time.time, time.time_ns
+    with pytest.MonkeyPatch.context() as ahead:
+        ahead.setattr(time, "time", lambda: now() + late_clock.AHEAD_S)
+        ahead.setattr(time, "time_ns", lambda: now_ns() + late_clock.AHEAD_S * 1_000_000_000)
+        code, said = work(home, tmp_path / "far", url)
+    run(home, url, "adopt", url)
+    assert (code, states(home)) == (0, dict.fromkeys(TWO, "trained")), said
 
 
+@pytest.mark.all
+@decided_at_home
 def test_a_worker_whose_time_is_up_sends_its_attempt_and_lets_go(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     home.script(p0=["train 600"], p1=["train 600"])
-    home.run_apart("pack", "--to", place.url)
+    run(home, place.url, "pack", "--to", place.url)
     home.constants["splatbatch.night.store_worker.MARGIN_S"] = 1.0
-    code, said = work(home, tmp_path / "far", place.url, "--for", "6s")
+    code, said = work_apart(home, tmp_path / "far", place.url, "--for", "6s")
     assert (code, [one["state"] for one in bundles(place.url)]) == (75, ["waiting"] * 2), said
-    home.run_apart("adopt", place.url)
+    run(home, place.url, "adopt", place.url)
     assert [outcome for _, _, outcome, _ in ends(home)] == ["stopped"]
 
 
+@pytest.mark.contract
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
 def test_a_store_that_fills_up_is_said_and_shows_nothing_half_written(home: FakeBatch, tmp_path: Path) -> None:
     """In a mount namespace of its own; 16 KiB hold no bundle."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fake_batch import SHARED, FakeBatch
-from process_family import wait_until
 from store_sites import SECRET, Site
-from travelling import QUICK, SHORT, bundles, ends, files_below, states, work, worker
+from travelling import QUICK, SHORT, bundles, ends, files_below, run, states, work, worker
 
 from splatbatch.errors import StoreError
 from splatbatch.remote import blobs, exchange, traffic
@@ -73,7 +72,7 @@ class Noisy(FolderStore):
 @pytest.mark.all
 def test_five_hundred_flipped_bits_are_refused_and_fetched_again(home: FakeBatch, tmp_path: Path) -> None:
     url, chance, refused, again = str(tmp_path / "store"), random.Random(37), 0, 0
-    home.run_apart("pack", "--to", url)
+    run(home, url, "pack", "--to", url)
     work(home, tmp_path / "far", url)
     for number in range(250):  # at rest, in the store: never taken for what it was
         files = [path for path in files_below(tmp_path / "store") if path.parent.name in FOLDERS if path.stat().st_size]
@@ -91,18 +90,15 @@ def test_five_hundred_flipped_bits_are_refused_and_fetched_again(home: FakeBatch
     assert (refused, again) == (250, 250)
 
 
-@pytest.mark.all  # a worker leaves such a bundle alone for 30 s
 def test_a_photograph_that_is_damaged_in_the_store_is_told_and_put_there_anew(home: FakeBatch, tmp_path: Path) -> None:
     url = str(tmp_path / "store")
     home.change(executor={"store": url})
-    home.run_apart("pack", "--to", url)
+    run(home, url, "pack", "--to", url)
     photograph = blobs.hash_of_file(home.folder / "images" / "img3.png")
     flip(tmp_path / "store/blobs" / photograph, random.Random(1))
-    far = worker(home, tmp_path / "far", url, "--idle", "600s")
-    wait_until(lambda: list((tmp_path / "store/results").glob("*.damaged.*")))
-    ended = home.run_apart("train", timeout_s=120)
-    far.terminate()
-    said = far.communicate(timeout=60)[0]
+    code, said = work(home, tmp_path / "far", url, "--idle", "1s")
+    assert (code, list((tmp_path / "store/results").glob("*.damaged.*")) != []) == (0, True), said
+    ended = run(home, url, "train", others=(lambda: work(home, tmp_path / "other", url),))
     assert "images/img3.png came with other contents than were packed: refused, fetched again" in said
     assert ended.returncode == 0, ended.stderr
     assert states(home) == {"p0": "trained", "p1": "trained"}
@@ -112,20 +108,21 @@ def test_a_splat_that_is_damaged_in_the_store_is_refused_by_name_and_trained_aga
     home: FakeBatch, tmp_path: Path
 ) -> None:
     url = str(tmp_path / "store")
-    home.run_apart("pack", "p0", "--to", url)
+    run(home, url, "pack", "p0", "--to", url)
     work(home, tmp_path / "far", url)
     [name] = [path.name for path in (tmp_path / "store/results").iterdir()]
     pieces = exchange.read_result(url, f"results/{name}")["attempts"][0]["pieces"]
     [splat] = [one["sha256"] for one in pieces if one["name"] == "splat.ply"]
     flip(tmp_path / "store/blobs" / splat, random.Random(2))
-    said = home.run_apart("adopt", url)
+    said = run(home, url, "adopt", url)
     assert "p0: a result in the store is refused" in said.stdout + said.stderr
     assert [one["state"] for one in bundles(url)] != ["trained"]
-    assert (work(home, tmp_path / "other", url)[0], home.run_apart("adopt", url).returncode) in ((0, 0), (0, 1))
+    assert (work(home, tmp_path / "other", url)[0], run(home, url, "adopt", url).returncode) in ((0, 0), (0, 1))
     assert (states(home)["p0"], [one[3] for one in ends(home)]) == ("trained", [True])
 
 
-@pytest.mark.parametrize("kind", [pytest.param("s3", marks=pytest.mark.all), "ssh"])
+@pytest.mark.all
+@pytest.mark.parametrize("kind", ["s3", "ssh"])
 def test_no_secret_lies_in_any_file_log_report_or_process_list(
     home: FakeBatch, sites: dict[str, Site], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +153,7 @@ def _command_lines() -> Iterator[bytes]:
             yield place.read_bytes()
 
 
+@pytest.mark.all
 @pytest.mark.skipif(not (SHARED / "data/caliterra").exists(), reason="needs the caliterra scene beside the repository")
 def test_four_bundles_are_as_large_as_their_distinct_files(
     tmp_path: Path, record_property: Callable[[str, object], None]

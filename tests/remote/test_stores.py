@@ -65,6 +65,7 @@ def test_several_hundred_names_are_listed(place: Site) -> None:
     assert len(store.names("claims")) == 260
 
 
+@pytest.mark.contract  # of `ssh -G`
 def test_a_host_that_does_not_answer_may_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
@@ -74,6 +75,7 @@ def test_a_host_that_does_not_answer_may_in_a_moment(monkeypatch: pytest.MonkeyP
             open_store(url).names("claims")
 
 
+@pytest.mark.all
 def test_a_host_that_takes_none_of_our_keys_is_refused_with_a_remedy(
     sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +88,7 @@ def test_a_host_that_takes_none_of_our_keys_is_refused_with_a_remedy(
     assert "~/.ssh" in refused.value.hint
 
 
+@pytest.mark.all
 def test_a_bucket_that_is_not_there_is_named(sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in sites["s3"].environment.items():
         monkeypatch.setenv(name, value)

@@ -13,7 +13,7 @@ import cut_batch
 import pytest
 import trainer_kinds
 from fake_batch import QUARRY, FakeBatch
-from travelling import QUICK, SHORT, states, work
+from travelling import QUICK, SHORT, decided_at_home, run, states, work
 
 from splatbatch.store.records.result import Result
 
@@ -33,12 +33,12 @@ class RealBatch(FakeBatch):
 
 def travelled(home: FakeBatch, url: str, far: Path) -> str:
     """Pack, train elsewhere, remove the worker's folder, adopt; return what was said."""
-    packed = home.run_apart("pack", "--to", url, timeout_s=300)
+    packed = run(home, url, "pack", "--to", url)
     assert packed.returncode == 0, packed.stderr
-    code, said = work(home, far, url, timeout_s=300)
+    code, said = work(home, far, url)
     assert code == 0, said
     shutil.rmtree(far)
-    adopted = home.run_apart("adopt", url, timeout_s=300)
+    adopted = run(home, url, "adopt", url)
     return adopted.stdout + adopted.stderr
 
 
@@ -57,7 +57,8 @@ def manifest(batch: FakeBatch, patch: str) -> dict[str, Any]:
     return {name: told[name] for name in TIMELESS} | {"final": figures.final, "by": figures.measured_by}
 
 
-@pytest.mark.all(but="folder")
+@pytest.mark.all
+@decided_at_home
 def test_splats_of_every_kind_of_trainer_come_home(
     home: FakeBatch, place: Site, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -73,11 +74,12 @@ def test_splats_of_every_kind_of_trainer_come_home(
 def test_what_came_home_is_what_would_have_been_trained_there(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     there = home.copied(tmp_path.with_name(f"{tmp_path.name}-there"))
     travelled(home, place.url, tmp_path / "far")
-    assert there.run_apart("train", timeout_s=300).returncode == 0
+    assert there.run("train").returncode == 0
     assert [manifest(home, one) for one in states(home)] == [manifest(there, one) for one in states(home)]
 
 
 @pytest.mark.all
+@decided_at_home
 def test_splats_of_our_own_strategies_come_home(place: Site, tmp_path: Path) -> None:
     home = RealBatch(tmp_path / "home").make("default", "mcmc", **QUICK)
     home.change(scene={"patches": str(QUARRY / "patches"), "images": str(QUARRY / "images")})
@@ -87,14 +89,20 @@ def test_splats_of_our_own_strategies_come_home(place: Site, tmp_path: Path) -> 
     assert all(manifest(home, one)["final"].psnr for one in ("p0", "p1"))
 
 
-@pytest.fixture
-def adopted(batch: FakeBatch, tmp_path: Path) -> FakeBatch:
+@pytest.fixture(scope="module")
+def came_home(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
     """Return a batch whose three splats came home: of ours, of a program, and of one that we have measured."""
-    trainers = {name: trainer_kinds.argv_trainers(tmp_path)[name] for name in ("globbed", "measured")}
+    batch = FakeBatch(folder := tmp_path_factory.mktemp("came-home"))
+    trainers = {name: trainer_kinds.argv_trainers(folder)[name] for name in ("globbed", "measured")}
     patches = {name: {"training": {"trainer": name}} for name in trainers}
     batch.make("builtin", *trainers, constants=SHORT, trainers=trainers, patches=patches, **QUICK)
-    travelled(batch, str(tmp_path / "store"), tmp_path / "far")
+    travelled(batch, str(folder / "store"), folder / "far")
     return batch
+
+
+@pytest.fixture
+def adopted(came_home: FakeBatch, tmp_path: Path) -> FakeBatch:
+    return came_home.copied(tmp_path / "home")
 
 
 def test_an_adopted_splat_was_measured_by_its_worker_and_keeps_its_figures(adopted: FakeBatch) -> None:
@@ -107,6 +115,7 @@ def test_an_adopted_splat_was_measured_by_its_worker_and_keeps_its_figures(adopt
     assert metrics.splat == "output/point_cloud_20.ply"
 
 
+@pytest.mark.contract  # of a program
 def test_commands_work_on_adopted_attempts_as_on_local_ones(adopted: FakeBatch) -> None:
     assert "PSNR 21.5" in adopted.run("explain", "globbed", "--log").stdout
     assert adopted.run("report").returncode == 0
@@ -131,9 +140,11 @@ def test_a_scene_of_adopted_splats_is_merged_and_evaluated(batch: FakeBatch, tmp
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.contract  # of a program
 def test_a_working_folder_below_the_home_of_a_user_is_that_of_the_worker(
     batch: FakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    url = str(tmp_path / "store")
     for user in ("here", "there"):
         for name, value in trainer_kinds.install_programs(tmp_path / user).items():
             monkeypatch.setenv(name, value)
@@ -142,11 +153,11 @@ def test_a_working_folder_below_the_home_of_a_user_is_that_of_the_worker(
                 "p0", constants=SHORT, trainers={"simple_trainer": trainer_kinds.preset("simple_trainer")}, **QUICK
             )
             batch.change(training={"trainer": "simple_trainer", "max_steps": 30_000})
-            assert batch.run_apart("pack", "--to", str(tmp_path / "store"), timeout_s=300).returncode == 0
+            assert run(batch, url, "pack", "--to", url).returncode == 0
             shutil.rmtree(tmp_path / user)
-    code, said = work(batch, tmp_path / "far", str(tmp_path / "store"), timeout_s=300)
+    code, said = work(batch, tmp_path / "far", url)
     assert code == 0, said
-    batch.run_apart("adopt", str(tmp_path / "store"), timeout_s=300)
+    run(batch, url, "adopt", url)
     assert states(batch) == {"p0": "trained"}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from process_family import wait_until
-from travelling import QUICK, SHORT, bundles, ends, states, work, worker
+from travelling import QUICK, SHORT, bundles, decided_at_home, ends, run, states, work, worker
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -25,13 +25,13 @@ def home(batch: FakeBatch) -> FakeBatch:
 
 
 def packed(home: FakeBatch, place: Site, *words: str) -> str:
-    done = home.run_apart("pack", "--to", place.url, *words)
+    done = run(home, place.url, "pack", "--to", place.url, *words)
     assert done.returncode == 0, done.stderr
     return place.url
 
 
 def adopted(home: FakeBatch, url: str) -> str:
-    done = home.run_apart("adopt", url)
+    done = run(home, url, "adopt", url)
     return done.stdout + done.stderr
 
 
@@ -46,6 +46,7 @@ def test_outcomes_are_those_of_a_night_at_home(home: FakeBatch, place: Site, tmp
     ]  # fmt: skip
 
 
+@pytest.mark.journey
 def test_train_packs_waits_adopts_and_reports(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     home.change(executor={"store": place.url})
     parent = home.start("train")
@@ -58,15 +59,18 @@ def test_train_packs_waits_adopts_and_reports(home: FakeBatch, place: Site, tmp_
     assert not (home.output / ".arriving").exists()
 
 
+@decided_at_home
 def test_what_was_adopted_is_not_adopted_again(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     work(home, tmp_path / "far", packed(home, place))
     adopted(home, place.url)
     before = ends(home)
     adopted(home, place.url)
     assert (ends(home), len(before)) == (before, 3)
-    assert "already trained: p0, p1, p2" in home.run_apart("pack", "--to", place.url).stdout
+    assert "already trained: p0, p1, p2" in run(home, place.url, "pack", "--to", place.url).stdout
 
 
+@pytest.mark.journey
+@decided_at_home
 def test_a_killed_worker_costs_one_attempt(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     home.script(p0=["train 600"], p1=["train 600"], p2=["train 600"])
     first = worker(home, tmp_path / "far", packed(home, place))
@@ -81,6 +85,8 @@ def test_a_killed_worker_costs_one_attempt(home: FakeBatch, place: Site, tmp_pat
     assert max(one["claims"] for one in bundles(place.url)) == 2
 
 
+@pytest.mark.journey
+@decided_at_home
 def test_a_worker_that_is_told_to_stop_lets_go_and_sends_its_attempt(
     home: FakeBatch, place: Site, tmp_path: Path
 ) -> None:
@@ -95,16 +101,20 @@ def test_a_worker_that_is_told_to_stop_lets_go_and_sends_its_attempt(
     assert [outcome for _, _, outcome, _ in ends(home)] == ["stopped"]
 
 
+@pytest.mark.all
+@decided_at_home
 def test_cancel_at_a_store_reaches_its_worker(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     home.script(p0=["train 600"], p1=["train 600"], p2=["train 600"])
     far = worker(home, tmp_path / "far", packed(home, place))
     wait_until(lambda: list((tmp_path / "far").glob("scratch/*/*/output/patches/*/attempt-01/start.json")))
-    done = home.run_apart("cancel", place.url)
+    done = run(home, place.url, "cancel", place.url)
     assert "cancelled: p0, p1, p2" in done.stdout, done.stderr
     assert far.wait(60) == 0
     assert {one["state"] for one in bundles(place.url)} == {"closed"}
 
 
+@pytest.mark.all
+@decided_at_home
 def test_a_killed_home_goes_on_where_it_was(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     packed(home, place)  # a worker finds them however slow home begins
     home.change(executor={"store": place.url})
@@ -113,21 +123,23 @@ def test_a_killed_home_goes_on_where_it_was(home: FakeBatch, place: Site, tmp_pa
     wait_until(lambda: list(home.output.glob("patches/*/attempt-*/brought.json")))
     parent.kill()
     parent.communicate()
-    again = home.run_apart("train", timeout_s=90)
+    again = run(home, place.url, "train")
     assert (again.returncode, code) == (0, 0), (again.stderr, said)
     assert [one[:3] for one in ends(home)] == [(name, 1, "trained") for name in THREE]
 
 
+@decided_at_home
 def test_what_was_trained_while_home_was_away_is_not_trained_again(
     home: FakeBatch, place: Site, tmp_path: Path
 ) -> None:
     work(home, tmp_path / "far", packed(home, place))
-    assert "adopt it" in home.run_apart("pack", "--to", place.url).stdout
+    assert "adopt it" in run(home, place.url, "pack", "--to", place.url).stdout
     home.change(executor={"store": place.url})
-    assert home.run_apart("train", timeout_s=60).returncode == 0
+    assert run(home, place.url, "train").returncode == 0
     assert [one["results"] for one in bundles(place.url)] == [["trained"]] * 3
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("place", ["ssh"], indirect=True)
 def test_a_worker_keeps_its_few_connections(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     """A server may refuse whoever connects anew for every call, and its log names each."""
@@ -138,6 +150,7 @@ def test_a_worker_keeps_its_few_connections(home: FakeBatch, place: Site, tmp_pa
         assert 1 <= told.read().count("Accepted publickey") <= 6  # it made 33
 
 
+@decided_at_home
 def test_what_home_has_changed_meanwhile_is_kept_and_not_accepted(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     work(home, tmp_path / "far", packed(home, place))
     home.change(training={"max_steps": 30, "device": "cpu", "colors": "as_is"})
@@ -147,6 +160,7 @@ def test_what_home_has_changed_meanwhile_is_kept_and_not_accepted(home: FakeBatc
     assert len(list(home.output.glob("patches/*/attempt-01/splat.ply"))) == 3
 
 
+@decided_at_home
 def test_two_who_train_the_same_bring_one_splat(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     """As where a store lets two win: the claims of the first are taken away."""
     url = packed(home, place)
@@ -171,9 +185,8 @@ def test_a_second_result_of_a_task_that_is_trained_already_does_not_end_the_nigh
     adopted(home, url)
     results()
     home.change(executor={"store": url})
-    far, ended = worker(home, tmp_path / "third", url, "--idle", "600s"), home.run_apart("train", timeout_s=120)
-    far.terminate()
-    assert (ended.returncode, far.wait(60)) == (0, 75), ended.stderr
+    ended = run(home, url, "train", others=(lambda: work(home, tmp_path / "third", url),))
+    assert (ended.returncode, states(home)) == (0, dict.fromkeys(THREE, "trained")), ended.stderr
     assert "another splat was accepted meanwhile" in ended.stderr
 
 

@@ -1,14 +1,27 @@
-"""Batches whose tasks travel by a store, and workers of that store."""
+"""Batches whose tasks travel by a store, and workers of that store.
+
+By a folder, home and its workers take turns in the process of the test, by its clock. By a server each has its own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fake_batch import CONSTANTS, FakeBatch
+from machine_here import CLOCK
+
+from splatbatch.night import store_worker, travel
+from splatbatch.remote import exchange, traffic
+
+Step = Callable[[], object]
 
 QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}}
 SHORT = {
@@ -20,6 +33,62 @@ SHORT = {
     "splatbatch.remote.traffic.HANGS_S": 8.0,
 }
 """Spans of time, so that a test of them ends soon."""
+MOST_S = 3600.0
+"""By the clock of the test: who waits for longer waits in vain."""
+BY_FOLDER = [
+    "folder",
+    *(pytest.param(kind, marks=[pytest.mark.all, pytest.mark.long]) for kind in ("ssh", "s3")),
+]
+"""Stores of a test that proves something of home or a worker: another kind of store would make no difference."""
+decided_at_home = pytest.mark.parametrize("place", BY_FOLDER, indirect=True)
+
+
+class TimeHere:
+    """The module `time` by the clock of the test: while one waits, others take their turns."""
+
+    monotonic = staticmethod(CLOCK.now)
+
+    def __init__(self, others: list[Step]) -> None:
+        self._others, self._end = others, CLOCK.now() + MOST_S
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def sleep(self, seconds: float) -> None:
+        assert CLOCK.now() < self._end, "it is waited for what never comes"
+        if self._others:
+            self._others.pop(0)()
+        else:
+            CLOCK.sleep(seconds)
+
+
+@contextlib.contextmanager
+def taking_turns(*others: Step) -> Iterator[None]:
+    """Let home and workers of this process wait by the clock of the test.
+
+    Args:
+        others: do their part once somebody waits, one after the other.
+    """
+    time_here = TimeHere([*others])
+    with pytest.MonkeyPatch.context() as here:
+        for module in (store_worker, travel, exchange, traffic):
+            here.setattr(module, "time", time_here)
+        here.setattr(traffic, "rest", CLOCK.sleep)
+        here.setattr(traffic, "_FREE", [])
+        yield
+
+
+def run(batch: FakeBatch, url: str, *words: str, others: tuple[Step, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a command at home, here if it can."""
+    if not runs_here(batch, url):
+        return batch.run_apart(*words, timeout_s=300)
+    with taking_turns(*others):
+        return batch.run(*words)
+
+
+def runs_here(batch: FakeBatch, url: str) -> bool:
+    """Return whether a store needs no server, and the program of a batch is that of the tests."""
+    return "://" not in url and type(batch) is FakeBatch
 
 
 def elsewhere(folder: Path, batch: FakeBatch) -> FakeBatch:
@@ -40,8 +109,23 @@ def worker(batch: FakeBatch, folder: Path, url: str, *words: str) -> subprocess.
     return subprocess.Popen(command, text=True, env=environment, cwd=folder, **pipes)
 
 
-def work(batch: FakeBatch, folder: Path, url: str, *words: str, timeout_s: float = 90) -> tuple[int, str]:
-    """Have a worker do all there is; return its exit code and what it said."""
+def work(batch: FakeBatch, folder: Path, url: str, *words: str) -> tuple[int, str]:
+    """Have a worker do all there is, here if it can; return its exit code and what it said."""
+    from command_line import invoke
+
+    if not runs_here(batch, url):
+        return work_apart(batch, folder, url, *words, timeout_s=300)
+    other = elsewhere(folder, batch)
+    other.constants = SHORT | other.constants
+    with pytest.MonkeyPatch.context() as there, taking_turns():
+        there.chdir(folder)
+        there.setenv("SPLATBATCH_CACHE", str(folder / "cache"))
+        ended = invoke("work", url, "--scratch", "scratch", *words, batch=other)
+    return ended.code, ended.out + ended.err
+
+
+def work_apart(batch: FakeBatch, folder: Path, url: str, *words: str, timeout_s: float = 90) -> tuple[int, str]:
+    """Have a worker in a process of its own do all there is."""
     one = worker(batch, folder, url, *words)
     said, _ = one.communicate(timeout=timeout_s)
     return one.returncode, said
