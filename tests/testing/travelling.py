@@ -35,6 +35,8 @@ SHORT = {
 """Spans of time, so that a test of them ends soon."""
 MOST_S = 3600.0
 """By the clock of the test: who waits for longer waits in vain."""
+TURN_S = 1.0
+"""A turn takes longer than the pause between two looks: the next begins once this one was seen."""
 BY_FOLDER = [
     "folder",
     *(pytest.param(kind, marks=[pytest.mark.all, pytest.mark.long]) for kind in ("ssh", "s3")),
@@ -58,8 +60,8 @@ class TimeHere:
         assert CLOCK.now() < self._end, "it is waited for what never comes"
         if self._others:
             self._others.pop(0)()
-        else:
-            CLOCK.sleep(seconds)
+            seconds = TURN_S
+        CLOCK.sleep(seconds)
 
 
 @contextlib.contextmanager
