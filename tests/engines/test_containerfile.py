@@ -34,11 +34,13 @@ def lint(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(program), str(path)], capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.contract
 def test_hadolint_finds_nothing() -> None:
     ended = lint(PATH)
     assert (ended.returncode, ended.stdout) == (0, "")
 
 
+@pytest.mark.all
 def test_hadolint_finds_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "Containerfile").write_text(PATH.read_text() + "RUNN something\n")
     assert lint(tmp_path / "Containerfile").returncode == 1

@@ -49,6 +49,7 @@ def see_nothing_left(batch: FakeBatch, site: Site) -> None:
     assert wait_for(lambda: site.jobs() == [])
 
 
+@pytest.mark.contract
 def test_outcomes_and_time_limits_are_the_same_whoever_starts_the_workers(elsewhere: FakeBatch, site: Site) -> None:
     elsewhere.change(limits={"wall_s": 3}, retry={"max_attempts": 2})
     elsewhere.script(p0=["die SIGSEGV", "train"], p1=["exit 1 odd"], p2=["train 600"])
@@ -60,6 +61,7 @@ def test_outcomes_and_time_limits_are_the_same_whoever_starts_the_workers(elsewh
     see_nothing_left(elsewhere, site)
 
 
+@pytest.mark.all
 def test_cancel_ends_what_runs_and_what_waits(elsewhere: FakeBatch, site: Site) -> None:
     elsewhere.script(p0=["train 600"], p1=["train 600"], p2=["train 600"])
     assert elsewhere.run_apart("train", "--detach", timeout_s=200).returncode == 0
@@ -71,6 +73,7 @@ def test_cancel_ends_what_runs_and_what_waits(elsewhere: FakeBatch, site: Site) 
     assert elsewhere.run_apart("train", timeout_s=200).returncode == 0  # nobody obeys the old request
 
 
+@pytest.mark.all
 def test_a_parent_that_is_killed_is_followed_by_another_and_nothing_is_trained_twice(
     elsewhere: FakeBatch, site: Site
 ) -> None:
@@ -103,6 +106,7 @@ def test_who_attaches_sees_it_end(elsewhere: FakeBatch, site: Site) -> None:
     see_nothing_left(elsewhere, site)
 
 
+@pytest.mark.contract
 def test_a_worker_that_is_killed_costs_one_attempt(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)
     os.kill(worker_pid(job), signal.SIGKILL)

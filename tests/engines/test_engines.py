@@ -130,6 +130,6 @@ def line_of(patch: str) -> str:
 
 def test_a_worker_says_which_job_it_is(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(JOB, "12_3")
-    assert batch.make("p0", training={"colors": "as_is"}).run_apart("work", timeout_s=200).returncode == 0
+    assert batch.make("p0", training={"colors": "as_is"}).run("work").returncode == 0
     [record] = [json.loads(path.read_text()) for path in batch.output.glob("workers/*.json")]
     assert record["job"] == "12_3"

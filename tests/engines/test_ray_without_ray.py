@@ -41,12 +41,14 @@ def code_of(folder: Path) -> str:
     return code.read_text()
 
 
+@pytest.mark.contract
 def test_how_a_worker_has_ended_is_written_down(tmp_path: Path) -> None:
     keeper = kept(tmp_path, "echo at work; exit 75")
     assert (keeper.wait(30), code_of(tmp_path)) == (0, "75\n")
     assert (tmp_path / "0.log").read_text() == "at work\n"
 
 
+@pytest.mark.contract
 def test_a_worker_that_is_told_to_stop_has_its_grace_and_no_more(tmp_path: Path) -> None:
     keeper = kept(tmp_path, "trap 'echo heard' TERM; echo ready; while :; do sleep 0.1; done", grace_s=2)
     wait_for(lambda: "ready" in (tmp_path / "0.log").read_text())
@@ -57,6 +59,7 @@ def test_a_worker_that_is_told_to_stop_has_its_grace_and_no_more(tmp_path: Path)
     assert time.monotonic() - began > 1
 
 
+@pytest.mark.contract
 def test_a_worker_whose_keeper_is_killed_is_told_to_stop(tmp_path: Path) -> None:
     keeper = kept(tmp_path, "trap 'echo heard; exit 75' TERM; echo ready; while :; do sleep 0.1; done")
     wait_for(lambda: "ready" in (tmp_path / "0.log").read_text())
@@ -88,6 +91,7 @@ def test_how_a_worker_is_follows_from_rays_names_and_its_own_files(
     assert _seen(Submission(tmp_path), f"s/{index}", ANSWER) == expected
 
 
+@pytest.mark.contract
 def test_an_engine_that_cannot_be_asked_says_unknown_and_is_left_alone_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +107,7 @@ def test_an_engine_that_cannot_be_asked_says_unknown_and_is_left_alone_for_a_whi
     assert len((tmp_path / "calls").read_text()) <= 2
 
 
+@pytest.mark.all
 def test_a_client_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "client.py").write_text("import sys, time; print('connecting', file=sys.stderr); time.sleep(600)")
     monkeypatch.setattr(engine, "CLIENT", tmp_path / "client.py")
@@ -111,6 +116,7 @@ def test_a_client_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pyt
         Connection().ask("look")
 
 
+@pytest.mark.contract
 def test_a_worker_gets_this_shells_environment_but_not_its_gpus_nor_rays_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ def test_hosts_of_a_store_share_nothing_and_send_what_they_train(batch: FakeBatc
     assert not (hosts[0].root / "model").exists()
 
 
+@pytest.mark.contract
 def test_hosts_that_share_nothing_are_refused_where_the_console_shows_it(batch: FakeBatch, host: Host) -> None:
     batch.make("p0", **QUICK)
     assert host.lay_out(hosts=("algo-1", "algo-2")).run()[0] == 5
@@ -141,6 +142,7 @@ def test_hosts_that_share_nothing_are_refused_where_the_console_shows_it(batch: 
     assert "FSx" in host.failure
 
 
+@pytest.mark.all
 def test_a_hyperparameter_nobody_knows_and_a_yaml_that_is_not_there_are_named(
     batch: FakeBatch, host: Host, tmp_path: Path
 ) -> None:

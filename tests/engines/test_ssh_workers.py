@@ -22,6 +22,7 @@ def call(batch: FakeBatch, hosts: str, *words: str) -> subprocess.CompletedProce
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.all
 def test_workers_on_all_hosts_outlive_the_call_and_train_the_batch(batch: FakeBatch) -> None:
     names = [f"p{number}" for number in range(6)]
     batch.make(*names, **QUICK).script(**{name: ["await go", "train"] for name in names[:2]})
@@ -35,6 +36,7 @@ def test_workers_on_all_hosts_outlive_the_call_and_train_the_batch(batch: FakeBa
     assert "6 of 6 patches trained" in (batch.folder / "work-three.log").read_text()
 
 
+@pytest.mark.all
 def test_what_a_host_is_asked_to_add_reaches_its_worker(batch: FakeBatch) -> None:
     batch.make("p 0", "p1", **QUICK)
     assert call(batch, "one", "--no-verify", "--for", "1h", "p 0").returncode == 0
@@ -42,6 +44,7 @@ def test_what_a_host_is_asked_to_add_reaches_its_worker(batch: FakeBatch) -> Non
     assert [path.parent.name for path in batch.output.glob("patches/*/result.json")] == ["p 0"]
 
 
+@pytest.mark.all
 def test_a_word_that_is_not_ascii_reaches_its_worker_in_any_locale(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,6 +54,7 @@ def test_a_word_that_is_not_ascii_reaches_its_worker_in_any_locale(
     wait_until(lambda: [path.parent.name for path in batch.output.glob("patches/*/result.json")] == ["it's gr\u00fcn"])
 
 
+@pytest.mark.all
 def test_workers_of_a_store_need_its_url_alone(batch: FakeBatch, tmp_path: Path) -> None:
     url = f"file://{tmp_path / 'store'}"
     batch.make("p0", "p1", **QUICK).run_apart("pack", "--to", url)
@@ -64,6 +68,7 @@ def test_workers_of_a_store_need_its_url_alone(batch: FakeBatch, tmp_path: Path)
     assert (batch.folder / "bin/homes/one/work-one.log").exists()
 
 
+@pytest.mark.all
 def test_a_host_that_is_not_reached_is_named_with_sshs_own_words_and_the_others_work(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK)
     ended = call(batch, "gone\none\n")
@@ -73,6 +78,7 @@ def test_a_host_that_is_not_reached_is_named_with_sshs_own_words_and_the_others_
     assert batch.result("p0")["accepted"] == 1
 
 
+@pytest.mark.contract
 def test_a_worker_that_ends_at_once_is_told_in_its_own_words(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK).change(training={"max_step": 5})
     ended = call(batch, "one")
@@ -84,6 +90,7 @@ def test_a_worker_that_ends_at_once_is_told_in_its_own_words(batch: FakeBatch) -
 @pytest.mark.parametrize(
     ("hosts", "config", "words"), [("none", "c.yml", "none: no such file"), ("h", "c.yml", "c.yml: no such")]
 )
+@pytest.mark.contract
 def test_a_wrong_call_starts_nothing(tmp_path: Path, hosts: str, config: str, words: str) -> None:
     (tmp_path / "h").write_text("one")
     command = ["bash", str(SCRIPT), hosts, config]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from cut_quarry import QUARRY
 from PIL import Image
 
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.machine.bounded import Ended
 from splatbatch.publish import film as filming
 from splatbatch.publish.film import Film
 from splatbatch.scene.colmap.reconstruction import read_images
@@ -57,31 +59,39 @@ def test_a_patch_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert again.code == 6 and "is there already" in again.err
 
 
-def encode(tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Encode some frames by a program that stands in for ffmpeg."""
+def encode(tmp_path: Path, ffmpeg: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Encode some frames by what stands in for ffmpeg."""
     program = tmp_path / "bin/ffmpeg"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+    program.touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(filming, "run_bounded", ffmpeg)
     film, frames = Film(tmp_path / "a.mp4", 32, 24, 2), tmp_path / "frames.rgb"
     frames.write_bytes(bytes(2 * film.frame_bytes))
     return filming._encoded(frames, film, tmp_path, lambda _: None)
 
 
 def test_frames_go_to_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = encode(tmp_path, 'for out; do :; done; echo "$@" > "$out"', monkeypatch)
+    def written(command: list[str], *_: object) -> Ended:
+        Path(command[-1]).write_text(" ".join(command[1:]))
+        return Ended(0, "")
+
+    place = encode(tmp_path, written, monkeypatch)
     told = place.read_text()
     assert place == tmp_path / "a.mp4"
     assert "-f rawvideo -pix_fmt rgb24 -s 32x24 -r 30 -i" in told and "libx264" in told
 
 
-@pytest.mark.parametrize(("script", "words"), [("echo no codec; exit 1", "no codec"), ("exit 0", "wrote nothing")])
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [(Ended(1, "no codec\n"), "no codec"), (Ended(0, ""), "wrote nothing")],
+    ids=["fails", "writes-nothing"],
+)
 def test_an_ffmpeg_that_fails_leaves_no_film(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Ended, words: str
 ) -> None:
     with pytest.raises(OutputError, match=words):
-        encode(tmp_path, script, monkeypatch)
+        encode(tmp_path, lambda *_: ended, monkeypatch)
     assert not (tmp_path / "a.mp4").exists()
 
 

@@ -15,7 +15,7 @@ from letters import letters
 from splat_tool import tool_or_skip
 
 from splatbatch.errors import OutputError
-from splatbatch.machine.bounded import Bounds
+from splatbatch.machine.bounded import Bounds, Ended
 from splatbatch.publish import convert as converting
 from splatbatch.publish.convert import CLUSTERED, Job, Rung, convert
 from splatbatch.publish.formats import FORMATS
@@ -56,6 +56,7 @@ def nearest(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.linalg.norm(one[:, None] - other[None], axis=2).min(axis=1).max())
 
 
+@pytest.mark.contract
 def test_spz_has_the_axes_of_its_specification_and_comes_back(splat: Part, tool: Tool, tmp_path: Path) -> None:
     wanted, one = letters(degree=1), job(splat, "spz", tmp_path)
     written = convert(one, tool)
@@ -66,6 +67,7 @@ def test_spz_has_the_axes_of_its_specification_and_comes_back(splat: Part, tool:
     assert np.allclose(back.sh0, wanted.sh0, atol=0.03) and np.allclose(back.shN, wanted.shN, atol=0.05)
 
 
+@pytest.mark.contract
 def test_glb_has_the_axes_of_gltf(splat: Part, tool: Tool, tmp_path: Path) -> None:
     one = job(splat, "glb", tmp_path)
     written = convert(one, tool)
@@ -74,7 +76,8 @@ def test_glb_has_the_axes_of_gltf(splat: Part, tool: Tool, tmp_path: Path) -> No
     assert written.num_gaussians == len(letters())
 
 
-@pytest.mark.parametrize("degree", [0, 3])
+@pytest.mark.contract
+@pytest.mark.parametrize("degree", [pytest.param(0, marks=pytest.mark.all), 3])
 def test_glb_comes_back_turned_as_it_was(tool: Tool, tmp_path: Path, degree: int) -> None:
     wanted = letters(degree)
     back = read_splat(convert(job(part_of(tmp_path / "a.ply", wanted), "glb", tmp_path), tool).decoded or Path())
@@ -102,6 +105,7 @@ def test_sog_and_compressed_ply_come_back_where_they_were(splat: Part, tool: Too
             assert np.abs(back.means[own][:, 3 - sum(((0, 1), (1, 2), (2, 0))[which])]).max() < 0.01
 
 
+@pytest.mark.all(but=("ply-True", "ply-False"))
 @pytest.mark.parametrize("is_antialiased", [True, False])
 @pytest.mark.parametrize("kind", ["ply", "compressed", "sog", "spz", "streamed"])
 def test_how_a_splat_is_drawn_goes_with_it(tool: Tool, tmp_path: Path, kind: str, is_antialiased: bool) -> None:
@@ -120,6 +124,7 @@ def test_a_tile_says_how_it_is_drawn(is_antialiased: bool) -> None:
     assert gzip.decompress(packed)[14] == is_antialiased  # the byte of flags, whose first bit it is
 
 
+@pytest.mark.all
 def test_one_gaussian_without_direction_comes_back(tool: Tool, tmp_path: Path) -> None:
     alone = Gaussians(**{name: values[:1] for name, values in vars(letters()).items()})
     for kind in ("sog", "spz"):
@@ -127,6 +132,7 @@ def test_one_gaussian_without_direction_comes_back(tool: Tool, tmp_path: Path) -
         assert written.num_gaussians == 1
 
 
+@pytest.mark.all
 def test_a_large_scene_is_streamed_piece_by_piece_as_one(
     tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,33 +189,45 @@ def run_plainly(self: Tool, arguments: tuple[str, ...], wall_s: float | None = N
     return run_bounded([self.node, str(self.program), *arguments], bounds)
 
 
+@pytest.mark.contract
 def test_a_tool_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = call(tmp_path, "echo begun; sleep 60", Bounds(0.3), monkeypatch)
     assert "p0: spz: splat-transform was ended after 0.3 s (last: begun)" in error.message
     assert "smaller ones" in error.hint
 
 
+@pytest.mark.contract
 def test_a_tool_that_takes_too_much_memory_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     greedy = 'exec python3 -c "a = bytearray(300 << 20); import time; time.sleep(60)"'
     error = call(tmp_path, greedy, Bounds(30, 256), monkeypatch)
     assert "256 may be used" in error.message and "smaller ones" in error.hint
 
 
-def test_a_tool_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    error = call(tmp_path, "echo no such codec >&2; exit 1", Bounds(), monkeypatch)
-    assert "exit code 1: no such codec" in error.message
-
-
-def test_a_tool_that_writes_nothing_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "wrote nothing" in call(tmp_path, "exit 0", Bounds(), monkeypatch).message
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [(Ended(1, "no such codec\n"), "exit code 1: no such codec"), (Ended(0, ""), "wrote nothing")],
+    ids=["fails", "writes-nothing"],
+)
+def test_a_tool_that_fails_is_quoted_and_one_that_writes_nothing_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Ended, words: str
+) -> None:
+    monkeypatch.setattr(Tool, "run", lambda *_: ended)
+    one = job(part_of(tmp_path / "a.ply", letters(degree=1)), "spz", tmp_path)
+    with pytest.raises(OutputError, match=words):
+        convert(one, fake_tool(tmp_path, "", Bounds()))
 
 
 def test_colours_that_take_too_long_to_pack_are_left_out_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = 'case "$*" in *"-H 0"*) for out; do :; done; echo x > "$out";; *) sleep 60;; esac'
-    monkeypatch.setattr(Tool, "run", run_plainly)
+    def quick_without_colours(_: Tool, arguments: list[str], wall_s: float | None = None) -> Ended:
+        if "-H 0" not in " ".join(arguments):
+            return Ended(-9, "", exceeded="time", seconds=wall_s or 0)
+        Path(arguments[-1]).write_text("x")
+        return Ended(0, "")
+
+    monkeypatch.setattr(Tool, "run", quick_without_colours)
     monkeypatch.setattr(converting, "CLUSTERED", (Rung(0.02), Rung(0.02, (), ("-H", "1")), CLUSTERED[2]))
     monkeypatch.setattr(converting, "_read_back", lambda one, tool: converting.Written(1))
     one = job(part_of(tmp_path / "a.ply", letters(degree=1)), "streamed", tmp_path)
-    assert convert(one, fake_tool(tmp_path, slow, Bounds(10.0))).notes == (CLUSTERED[2].note,)
+    assert convert(one, fake_tool(tmp_path, "", Bounds(10.0))).notes == (CLUSTERED[2].note,)

@@ -147,6 +147,7 @@ def test_without_a_crs_the_sky_is_above() -> None:
     assert np.allclose(shown, [[0, 0, 2]]) and np.linalg.det(ground.rotation) == pytest.approx(1)
 
 
+@pytest.mark.contract
 def test_the_splat_of_a_tile_is_what_the_tool_reads_too(tmp_path: Path) -> None:
     tool, wanted = tool_or_skip(), letters(degree=2)
     (tmp_path / "own.spz").write_bytes(pack(wanted))

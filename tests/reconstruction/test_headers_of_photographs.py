@@ -121,6 +121,7 @@ def test_photographs_that_are_copies_of_another_are_told(tmp_path: Path) -> None
     assert "1 photograph the same as another (left/again.jpg)" in planned(tmp_path).notes
 
 
+@pytest.mark.contract
 def test_photographs_that_never_answer_end_the_command_with_their_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import fake_trainer
 import numpy as np
 import pytest
 from command_line import Ended, invoke
-from fake_batch import FakeBatch
+from fake_batch import FakeBatch, write_model
 
 from splatbatch.errors import OutputError
 from splatbatch.outcome import Splat
@@ -73,6 +73,7 @@ def ply(batch: FakeBatch, *arguments: str) -> Ended:
     return invoke("publish", "--as", "ply", *arguments, batch=batch)
 
 
+@pytest.mark.journey
 def test_the_command_writes_one_file_per_trained_patch(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2").script(p2=["exit 2 wrong"])
     batch.run("train")
@@ -92,7 +93,7 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
 
 
 @pytest.fixture
-def trained(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
+def trained(trained_once: FakeBatch, tmp_path: Path, made_here: None) -> FakeBatch:
     """Return a batch whose patches are trained: a copy, so that a test may do with it what it likes."""
     return trained_once.copied(tmp_path / "batch")
 
@@ -197,9 +198,8 @@ def test_a_folder_may_have_a_dot_in_its_name(trained: FakeBatch, name: str) -> N
         (["p0", "--sh-degree", "4"], 2, "sh-degree"),
     ],
 )
-def test_what_cannot_be_exported_is_said(batch: FakeBatch, arguments: list[str], code: int, words: str) -> None:
-    batch.make("p0", "p1", "p2")
-    batch.run("train", "--patch", "p0", "--patch", "p1")
-    ended = batch.run("publish", "--as", "ply", *arguments)
-    assert ended.returncode == code
-    assert words in ended.stderr
+def test_what_cannot_be_exported_is_said(trained: FakeBatch, arguments: list[str], code: int, words: str) -> None:
+    write_model(trained.folder / "patches/p2/sparse/0", [f"img{number}.png" for number in range(9)])
+    ended = ply(trained, *arguments)
+    assert ended.code == code
+    assert words in ended.err
