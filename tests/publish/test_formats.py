@@ -220,7 +220,10 @@ def test_a_tool_that_fails_is_quoted_and_one_that_writes_nothing_has_failed(
 def test_colours_that_take_too_long_to_pack_are_left_out_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    given_s = list[float | None]()
+
     def quick_without_colours(_: Tool, arguments: list[str], wall_s: float | None = None) -> Ended:
+        given_s.append(wall_s)
         if "-H 0" not in " ".join(arguments):
             return Ended(-9, "", exceeded="time", seconds=wall_s or 0)
         Path(arguments[-1]).write_text("x")
@@ -231,3 +234,4 @@ def test_colours_that_take_too_long_to_pack_are_left_out_and_that_is_said(
     monkeypatch.setattr(converting, "_read_back", lambda one, tool: converting.Written(1))
     one = job(part_of(tmp_path / "a.ply", letters(degree=1)), "streamed", tmp_path)
     assert convert(one, fake_tool(tmp_path, "", Bounds(10.0))).notes == (CLUSTERED[2].note,)
+    assert given_s == [0.2, 0.2, CLUSTERED[2].share * 10.0]
