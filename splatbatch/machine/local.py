@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -49,11 +49,10 @@ class SilenceWatch:
     woken_s: float = -1.0
     wakings: int = 0
     _signs: object = None
-    _looked_at: float = field(default_factory=time.monotonic)
+    _looked_at: float = 0.0
 
-    def look(self) -> Literal["", "wake", "end"]:
+    def look(self, now: float) -> Literal["", "wake", "end"]:
         """Return what is to be done about it; asked in every round, looks once a second."""
-        now = time.monotonic()
         passed_s = now - self._looked_at
         if passed_s < LOOK_S:
             return ""
@@ -209,7 +208,7 @@ class _Supervisor:
 
     def wake_or_end(self) -> None:
         """See to it that one that stands still goes on, or ends: its limits count for nothing as long as it stands."""
-        match self.silence.look():
+        match self.silence.look(time.monotonic()):
             case "wake":
                 self.process.send_signal(signal.SIGCONT)
             case "end":

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,11 +48,11 @@ TALKATIVE = 10
 class LogProgress:
     """Hears what a program says; writes a record whenever a second's talk has something new."""
 
-    def __init__(self, path: Path, patterns: Mapping[str, str], max_steps: int) -> None:
+    def __init__(self, path: Path, patterns: Mapping[str, str], max_steps: int, now: float) -> None:
         self._path = path
         self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items() if pattern}
         self._max_steps = max_steps
-        self._started = time.monotonic()
+        self._started = self._now = now
         self._heard = b""
         self._step = 0
         self.steps = self._steps_told = StepsHeard()
@@ -70,17 +70,18 @@ class LogProgress:
             if "step" in self._patterns:
                 self.steps = self.steps.without_knowing_more()
 
-    def look(self) -> None:
+    def look(self, now: float) -> None:
         """Read the whole lines heard since; write down what is new, steps alone only now and then."""
         end = max(self._heard.rfind(b"\n"), self._heard.rfind(b"\r")) + 1
         lines, self._heard = self._heard[:end], self._heard[end:]
+        self._now = now
         self._read(lines)
-        now = time.monotonic()
         if not self._news.keys() <= OF_EVERY_STEP or now - self._written_at >= SHARE_OF_RUN * (now - self._started):
             self._tell()
 
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """Read what is left, also a line without an end."""
+        self._now = now
         lines, self._heard = self._heard, b""
         self._read(lines)
         if self.steps != self._steps_told:
@@ -133,9 +134,9 @@ class LogProgress:
         return {name: value for name, value in figures.items() if value is not None}
 
     def _write(self, **figures: object) -> None:
-        now = {"t": round(time.time(), 2), "seconds": round(time.monotonic() - self._started, 2)}
+        now = {"t": round(time.time(), 2), "seconds": round(self._now - self._started, 2)}
         figures = {**now, "step": self._step, "max_steps": self._max_steps, **self.steps.to_record(), **figures}
-        self._written_at, self._steps_told = time.monotonic(), self.steps
+        self._written_at, self._steps_told = self._now, self.steps
         append_line(self._path, Progress.from_record(figures).to_record(), durable=False)
 
 
@@ -250,13 +251,13 @@ def what_measures(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
 class ExternalWatch:
     """Reads progress from the log, and notices a program that is done but does not end."""
 
-    def __init__(self, folder: AttemptFolder, watch: Watch | None) -> None:
+    def __init__(self, folder: AttemptFolder, watch: Watch | None, now: float) -> None:
         self._progress: LogProgress | None = None
         self._finish: FinishWatch | None = None
         self._max_steps = watch.max_steps if watch else 0
         if watch is None:
             return
-        self._progress = LogProgress(folder.progress, watch.progress, watch.max_steps)
+        self._progress = LogProgress(folder.progress, watch.progress, watch.max_steps, now)
         with suppress(OSError):
             self._progress.enter(watch.phase)
         finish = watch.finish
@@ -269,34 +270,32 @@ class ExternalWatch:
         if self._progress:
             self._progress.hear(data)
 
-    def timers(self, log: BoundedLog) -> list[tuple[float, Callable[[], None]]]:
-        """Return what to do how often, in seconds."""
-        timers: list[tuple[float, Callable[[], None]]] = []
+    def timers(self, log: BoundedLog) -> Iterator[tuple[float, Callable[[float], None]]]:
+        """Yield what to do how often, in seconds."""
         if self._progress:
-            timers.append((INTERVAL_S, self._progress.look))
+            yield INTERVAL_S, self._progress.look
         if finish := self._finish:
-            timers.append((finish.interval_s, lambda: finish.look(log.said)))
-        return timers
+            yield finish.interval_s, lambda now: finish.look(now, log.said)
 
-    def is_over(self) -> TimedOut | None:
+    def is_over(self, now: float) -> TimedOut | None:
         """Return why to end the program if it has done its work and does not end by itself.
 
         A splat whose name tells no step may be an early one: as long as the log says so, the program is at work.
         """
         finish, progress = self._finish, self._progress
-        if finish is None or not finish.is_over():
+        if finish is None or not finish.is_over(now):
             return None
         if not finish.is_named and progress:
-            progress.look()
+            progress.look(now)
             if progress.steps.falls_short_of(self._max_steps):
                 return None
         return TimedOut("finished", finish.after_s)
 
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """Read the last words."""
         if self._progress:
             with suppress(OSError):
-                self._progress.close()
+                self._progress.close(now)
 
 
 @dataclass(frozen=True)
@@ -421,15 +420,15 @@ class FinishWatch:
     """Its regular expression takes too long, or there are too many files: whether it is done is not asked any more."""
     _said: int = 0
     _traces: tuple[object, ...] = ()
-    _silent_since: float = field(default_factory=time.monotonic)
-    _whole_since: float = field(default_factory=time.monotonic)
+    _silent_since: float = 0.0
+    _whole_since: float = 0.0
 
     @property
     def interval_s(self) -> float:
         """Return how often to look."""
         return min(self.after_s / LOOKS, LONGEST_LOOK_S)
 
-    def look(self, said: int) -> None:
+    def look(self, now: float, said: int) -> None:
         """Note whether anything has changed.
 
         `said` counts the bytes that the process has said so far.
@@ -441,7 +440,6 @@ class FinishWatch:
         except (TooSlow, TooManyFiles):
             self.is_given_up, self._traces = True, ()
             return
-        now = time.monotonic()
         traces = tuple((path, _size(path), _moved_at(path)) for path in there)
         if not traces or traces != self._traces:
             self._whole_since = self._silent_since = now
@@ -450,9 +448,8 @@ class FinishWatch:
         self._traces, self._said = traces, said
         self.is_named = bool(traces) and self.artifacts.name_last_step()
 
-    def is_over(self) -> bool:
+    def is_over(self, now: float) -> bool:
         """Return whether all is there and unchanged, and nothing was said, for so long; or much longer in any case."""
-        now = time.monotonic()
         silent = now - self._silent_since > self.after_s
         return bool(self._traces) and (silent or now - self._whole_since > TALKATIVE * self.after_s)
 

@@ -59,7 +59,7 @@ class HostMonitor:
         self.gpu = GpuWatch(self._attempt, gpu_uuid)
         self._kernel = KernelLog(gpu.bus(gpu_uuid) if gpu_uuid else "")
 
-    def look(self) -> None:
+    def look(self, _: float = 0.0) -> None:
         """Look around; now and then while the process runs, and once after its end."""
         self._pids.update(processes.descendants_at_a_glance(os.getpid()))
         self._kernel.look(self._pids)
@@ -103,7 +103,7 @@ class GpuWatch:
         self.own_peak_mib: int | None = None
         """The most that the attempt's processes held at a sample; None: NVML did not say, or there is no GPU."""
 
-    def look(self) -> None:
+    def look(self, _: float = 0.0) -> None:
         """Take a sample and write it down; the first belongs to the time before the process has reached the GPU."""
         if self._uuid is None:
             return

@@ -177,8 +177,8 @@ class _Watch:
 
     def __post_init__(self) -> None:
         self.limits = self.job.spec.limits
-        self.stall = Watchdog(self.folder.progress, self.process.pid)
-        self.external = external.ExternalWatch(self.folder, self.job.watch)
+        self.stall = Watchdog(self.folder.progress, self.process.pid, self.started)
+        self.external = external.ExternalWatch(self.folder, self.job.watch, self.started)
         self.secrets = Secrets(self.job.watch)
         self.timers = self._timers()
 
@@ -197,9 +197,10 @@ class _Watch:
         processes.end_orphans(self.process.pid)
         self._drain()  # once: nobody is left who could write more
         self._keep(self.secrets.rest())
-        self.external.close()
+        now = time.monotonic()
+        self.external.close(now)
         self.log.close()
-        return self._verdict(self.process.poll())
+        return self._verdict(self.process.poll(), now)
 
     def _timers(self) -> list[Every]:
         timers = [Every(HEARTBEAT_S, self._beat), Every(HOST_LOOK_S, self.host.look)]
@@ -209,7 +210,7 @@ class _Watch:
         if self.job.spec.gpu:
             timers.append(Every(GPU_SAMPLE_S, self.host.gpu.look))
         if stall_s := self.limits.stall_s:
-            look = lambda: self.stall.look(self.log.said, self.host.gpu.busiest_percent())  # noqa: E731
+            look = lambda now: self.stall.look(now, self.log.said, self.host.gpu.busiest_percent())  # noqa: E731
             timers.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), look))
         return timers
 
@@ -218,13 +219,13 @@ class _Watch:
         self.started = time.monotonic()
         self.job.begin(go)
         self.host.begin(go.gpu)
-        self.stall = Watchdog(self.folder.progress, self.process.pid)
+        self.stall = Watchdog(self.folder.progress, self.process.pid, self.started)
         self.timers = self._timers()
 
     def _end_if_due(self) -> None:
         now = time.monotonic()
         if self.ending is None:
-            self.ending = self._reason_to_end(now - self.started)
+            self.ending = self._reason_to_end(now)
             if self.ending is not None:
                 self.kill_at = now + self.limits.grace_s
                 processes.send_group(signal.SIGTERM, self.process.pid)
@@ -232,7 +233,7 @@ class _Watch:
             processes.send_group(signal.SIGKILL, self.process.pid)
             processes.end_orphans(self.process.pid)
 
-    def _reason_to_end(self, age_s: float) -> Exit | None:
+    def _reason_to_end(self, now: float) -> Exit | None:
         if self.stop.by or self.folder.cancel.exists():
             why = self.stop.by or "cancel file"
             with suppress(OSError):
@@ -241,15 +242,15 @@ class _Watch:
         if self.job.spec.standby:
             return None
         wall_s, stall_s = self.limits.wall_s, self.limits.stall_s
-        if age_s > wall_s:
+        if now - self.started > wall_s:
             return TimedOut("wall", wall_s)
-        if finished := self.external.is_over():
+        if finished := self.external.is_over(now):
             return finished
-        return TimedOut("stall", stall_s) if 0 < stall_s < self.stall.idle_s() else None
+        return TimedOut("stall", stall_s) if 0 < stall_s < now - self.stall.moved_at else None
 
-    def _verdict(self, code: int | None) -> Exit:
+    def _verdict(self, code: int | None, now: float) -> Exit:
         """Say how it ended: our reason if we ended it and it did not finish well all the same."""
-        if self.ending is not None and (code != 0 or self.ending == self.external.is_over()):
+        if self.ending is not None and (code != 0 or self.ending == self.external.is_over(now)):
             return self.ending
         return Killed(-code) if code and code < 0 else Exited(code or 0)
 
@@ -266,7 +267,7 @@ class _Watch:
         self.log.write(data)
         self.external.hear(data)
 
-    def _beat(self) -> None:
+    def _beat(self, _: float) -> None:
         self.beats += 1
         heartbeat = Heartbeat(self.beats, self.process.pid, tuple(processes.names_below(os.getpid())))
         write_json(self.folder.heartbeat, heartbeat.to_record())
@@ -289,7 +290,7 @@ class Every:
     """Something to do now and then."""
 
     interval_s: float
-    do: Callable[[], None]
+    do: Callable[[float], None]
     due: float = 0.0
 
     def tick(self, now: float) -> None:
@@ -298,7 +299,7 @@ class Every:
             self.due = now + self.interval_s
             # a full disk or an unreachable share must not end a good training
             with suppress(OSError):
-                self.do()
+                self.do(now)
 
 
 @dataclass
@@ -307,28 +308,24 @@ class Watchdog:
 
     progress: Path
     pid: int
-    moved_at: float = field(default_factory=time.monotonic)
-    _looked_at: float = field(default_factory=time.monotonic)
+    moved_at: float
+    _looked_at: float = 0.0
     _traces: tuple[int, ...] = ()
     _cpu_s: float = 0.0
 
-    def look(self, log_bytes: int, gpu_percent: int | None) -> None:
+    def look(self, now: float, log_bytes: int, gpu_percent: int | None) -> None:
         """Note whether anything has moved since the last look.
 
         Args:
+            now: by the clock that does not jump.
             log_bytes: what the process has said so far.
             gpu_percent: the highest utilisation of its GPU since the last look; None: it has none, so that the
                 CPU time of the process and all below it counts.
         """
-        now = time.monotonic()
         traces = (log_bytes, *_size_and_time(self.progress))
         if traces != self._traces or self._works(gpu_percent, now - self._looked_at):
             self.moved_at = now
         self._traces, self._looked_at = traces, now
-
-    def idle_s(self) -> float:
-        """Return for how long nothing has moved."""
-        return time.monotonic() - self.moved_at
 
     def _works(self, gpu_percent: int | None, since_s: float) -> bool:
         if gpu_percent is not None:

@@ -68,13 +68,15 @@ def test_the_record_says_how_much_room_there_was(attempt: Attempts) -> None:
         assert attempt.end[key] is None or attempt.end[key] >= 0
 
 
+@pytest.mark.contract
 def test_the_program_may_open_as_many_files_as_the_hard_limit_allows(attempt: Attempts) -> None:
     limit = "resource.getrlimit(resource.RLIMIT_NOFILE)"
     code = f"import resource; soft, hard = {limit}; print(soft in (hard, {processes.MOST_FILES}))"
-    attempt.program(code).run()
+    attempt.program(code).run_apart()
     assert attempt.folder.log.read_text() == "True\n"
 
 
+@pytest.mark.contract
 def test_what_a_killed_supervisor_leaves_behind_is_found_by_its_key_and_ended(attempt: Attempts) -> None:
     spawn = (
         "import subprocess; p = subprocess.Popen(['sleep', '600'], start_new_session=True); print(p.pid, flush=True)"

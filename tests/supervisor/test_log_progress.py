@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,13 @@ PATTERNS = {"step": r"(\d[\d,]*)/\d", "loss": r"loss=(\S+)", "num_gaussians": r"
 class Listener:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "progress.jsonl"
-        self.progress = LogProgress(self.path, PATTERNS, 30_000)
+        self.now = 0.0
+        self.progress = LogProgress(self.path, PATTERNS, 30_000, self.now)
 
     def after(self, *said: bytes) -> dict[str, Any]:
         for words in said:
             self.progress.hear(words)
-            self.progress.look()
+            self.progress.look(self.now)
         return (*({},), *read_lines(self.path))[-1]
 
 
@@ -66,11 +66,8 @@ def test_of_a_flood_the_end_is_read_and_no_line_without_its_beginning(listener: 
     assert listener.after(b"x" * MOST_BYTES + b"\n9/10\n")["step"] == 9
 
 
-def test_steps_are_written_now_and_then_and_figures_of_the_end_at_once(
-    listener: Listener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = time.monotonic() + 3600
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+def test_steps_are_written_now_and_then_and_figures_of_the_end_at_once(listener: Listener) -> None:
+    listener.now = 3600.0
     listener.after(*(b"%d/30000\n" % step for step in range(1, 50)))
     assert len(list(read_lines(listener.path))) == 1
     assert listener.after(b"PSNR 25.5\n") | {"t": 0, "seconds": 0} == {
@@ -81,18 +78,19 @@ def test_steps_are_written_now_and_then_and_figures_of_the_end_at_once(
 
 def test_the_last_words_count_without_an_end_of_line(listener: Listener) -> None:
     listener.progress.hear(b"30000/30000")
-    listener.progress.close()
+    listener.progress.close(0.0)
     assert listener.after()["step"] == 30_000
 
 
 def test_a_program_is_not_done_before_its_figures_are_there(tmp_path: Path) -> None:
     watch = FinishWatch(Artifacts(tmp_path, ("*.ply",), files=("stats.json",)), after_s=0.0)
     (tmp_path / "splat.ply").write_bytes(b"ply\nproperty float f_dc_0\nend_header\n")
-    watch.look(said=0)
-    assert not watch.is_over()
+    watch.look(1.0, said=0)
+    assert not watch.is_over(2.0)
     (tmp_path / "stats.json").write_bytes(b"{}")
-    watch.look(said=0)
-    assert watch.is_over()
+    watch.look(2.0, said=0)
+    assert not watch.is_over(2.0)
+    assert watch.is_over(2.1)
 
 
 def test_the_highest_step_and_the_longest_silence_between_two_are_kept(listener: Listener) -> None:
@@ -107,6 +105,6 @@ def test_a_program_that_says_nothing_of_steps_has_no_highest(listener: Listener)
 def test_where_a_flood_may_have_hidden_steps_it_is_said(listener: Listener) -> None:
     assert "steps_unheard" not in listener.after(b"1/10 loss=1\n")
     listener.after(b"10/10\n" + b"x" * MOST_BYTES + b"\nloss=2\n")
-    listener.progress.close()
+    listener.progress.close(0.0)
     assert listener.after()["steps_unheard"] is True
     assert "steps_unheard" not in listener.after(b"10/10 loss=3\n")

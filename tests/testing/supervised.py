@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from program_here import Clock, supervise_here
+
 from splatbatch import processes
 from splatbatch.files import read_json
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -39,6 +41,7 @@ class Attempts:
         self.folder = AttemptFolder(root / "attempt-01")
         self.folder.path.mkdir()
         self.started: list[subprocess.Popen[bytes]] = []
+        self.clock = Clock()
 
     def job(self, *argv: str, limits: dict[str, float] | None = None, **more: Any) -> Attempts:
         job = {
@@ -60,7 +63,15 @@ class Attempts:
         return self.started[-1]
 
     def run(self) -> int:
+        """Supervise inside this process, by a clock of its own."""
+        return supervise_here(self.folder, self.clock)
+
+    def run_apart(self) -> int:
         return self.start().wait(PATIENCE_S)
+
+    def after(self, seconds: float, do: Callable[[], object]) -> None:
+        """Do something once the program has run for so long, by the clock of `run`."""
+        self.clock.alarms.append((seconds, do))
 
     def until_ready(self) -> subprocess.Popen[bytes]:
         supervisor = self.start()
