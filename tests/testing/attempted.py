@@ -1,11 +1,14 @@
-"""One attempt of any trainer through the real supervisor, and what comes of it."""
+"""One attempt of any trainer through the supervisor, inside this process, and its outcome."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from program_here import Clock, supervise_here
 
 from splatbatch.config import Limits
 from splatbatch.files import read_lines
@@ -16,11 +19,9 @@ from splatbatch.scheduler import judge
 from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.trainers import Trainer
 
-PATIENCE_S = 30.0
-
 
 class Attempted:
-    """Starts a trainer on a patch in a folder of its own."""
+    """Runs a trainer on a patch in a folder of its own, by a clock of its own."""
 
     def __init__(self, trainer: Trainer, patch: Patch, root: Path, **limits: float) -> None:
         self.trainer = trainer
@@ -30,10 +31,24 @@ class Attempted:
         argv = trainer.command(patch, self.folder)
         order = judge.Order("b.p0.a1", argv, Slot("cpu"))
         judge.write_job(Attempt(patch.name, self.folder), order, Limits(**limits))
-        self.process = subprocess.Popen([sys.executable, "-m", "splatbatch.supervisor", str(self.folder.path)])
+        self.clock = Clock()
+
+    def after(self, seconds: float, do: Callable[[], object]) -> None:
+        """Do something once the attempt has run for so long."""
+        self.clock.alarms.append((seconds, do))
+
+    def run(self) -> None:
+        supervise_here(self.folder, self.clock)
+
+    def run_apart(self) -> None:
+        """Run it as a night does: a supervisor and a program that are processes."""
+        subprocess.run([sys.executable, "-m", "splatbatch.supervisor", self.folder.path], check=False, timeout=60)
 
     def outcome(self) -> Outcome:
-        self.process.wait(PATIENCE_S)
+        self.run()
+        return self.judged()
+
+    def judged(self) -> Outcome:
         end = verdict(self.folder.read_exit(), Seen(is_running=False))
         assert end is not None
         return judge.judge(self.folder, self.trainer, end)

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import external_program
 import pytest
@@ -45,6 +45,31 @@ def test_a_program_gets_its_environment_and_its_folder(run: Run, tmp_path: Path)
     attempt = run(command=[sys.executable, "-c", code], env=env, working_folder=str(tmp_path))
     assert isinstance(attempt.outcome(), Failed)
     assert attempt.folder.log.read_text().split() == [str(tmp_path), "train", "True"]
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("do", ["train", "train-then-die SIGSEGV", "linger", "exit 3 no luck"])
+def test_a_program_in_a_process_of_its_own_comes_to_the_same(run: Run, patch: Patch, batch: FakeBatch, do: str) -> None:
+    asked: dict[str, Any] = {
+        "settings": {"do": do},
+        "progress": {"step": r"step (\d+)/", "loss": r"loss (\S+)"},
+        "artifact": {"ply": "point_cloud_*.ply", "finished_after_s": 0.3},
+    }
+    here = run(**asked)
+    apart = Attempted(open_trainer(recipe(**asked)), patch, batch.folder / "apart", stall_s=30)
+    here.run()
+    apart.run_apart()
+    ends = [read_json(one.folder.exit) or {} for one in (here, apart)]
+    told = ("kind", "code", "signal", "limit")
+    assert [ends[0].get(name) for name in told] == [ends[1].get(name) for name in told]
+    assert here.folder.log.read_bytes() == apart.folder.log.read_bytes()
+    assert figures(here)[-1] == figures(apart)[-1]
+    assert type(here.judged()) is type(apart.judged())
+
+
+def figures(attempt: Attempted) -> list[dict[str, Any]]:
+    """Return its progress without what tells the time."""
+    return [{key: value for key, value in one.items() if key not in ("t", "seconds")} for one in attempt.progress()]
 
 
 def test_a_question_finds_no_answer_and_ends(run: Run) -> None:

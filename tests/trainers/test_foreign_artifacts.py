@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,12 +19,11 @@ from splatbatch.store.results import whose_splat
 from splatbatch.trainers import external as measures
 
 YEAR_S = 365 * 86400
-BY_HAND = "import os, pathlib, shutil, sys; out = pathlib.Path(sys.argv[1]) / 'point_cloud_10.ply'; {}"
 
 
 def doing(code: str) -> dict[str, object]:
-    """Return a program that leaves its splat by some Python."""
-    return {"command": [sys.executable, "-c", BY_HAND.format(code), "{output}"]}
+    """Return what has the program leave its splat by some Python."""
+    return {"settings": {"do": f"by-hand {code}"}}
 
 
 @pytest.fixture
@@ -82,7 +79,19 @@ def test_thousands_of_nested_folders_are_not_searched_and_harm_nothing(run: Run,
     try:
         assert isinstance(attempt.outcome(), Trained)
     finally:
-        subprocess.run(["rm", "-rf", attempt.folder.output], check=True)  # shutil's own removal gives up so deep
+        remove_nested(attempt.folder.output)  # shutil's own removal gives up so deep
+
+
+def remove_nested(folder: Path) -> None:
+    home, depth = Path.cwd(), 0
+    os.chdir(folder)
+    while Path("d").is_dir():
+        os.chdir("d")
+        depth += 1
+    for _ in range(depth):
+        os.chdir("..")
+        Path("d").rmdir()
+    os.chdir(home)
 
 
 def external_ply(folder: Path) -> Path:
@@ -97,7 +106,7 @@ def test_more_files_than_can_be_looked_through_are_told(
     monkeypatch.setattr("splatbatch.supervisor.external.MOST_FILES", 50)
     many = f"shutil.copy({str(external_ply(tmp_path))!r}, out); [(out.parent / str(i)).touch() for i in range(60)]"
     found = run(**doing(many), artifact={"ply": "**/point_cloud_*.ply"})
-    found.process.wait(30)
+    found.run()
     assert found.collect() == Rejected(f"not found: more than 50 files below {found.folder.output}")
 
 

@@ -23,7 +23,7 @@ MEASURED: dict[str, Any] = {"metrics": {"evaluate": True}}
 
 
 def made(attempted: Attempted) -> Metrics:
-    attempted.process.wait(60)
+    attempted.run()
     splat = attempted.collect()
     assert isinstance(splat, Splat), splat
     return Metrics.from_record(splat.metrics)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
+from told import listen
 
 from splatbatch.config import Recipe, Training
 from splatbatch.config.trainers.programs import Program
@@ -41,23 +42,26 @@ LEAKS = {
 HIDDEN = (LEAKS["HF_TOKEN"], quote(LEAKS["HF_TOKEN"], safe=""), "+secret", PASSWORD, "MIIEvQIBADANBgkq", "hkiG9w0")
 
 
-def leaking(batch: FakeBatch, do: str) -> dict[str, bytes]:
+def leaking(batch: FakeBatch, do: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """Have a trainer tell what it must not, and ask every command; return all that is kept, and all that was said."""
     other = {**batch.settings["trainers"]["foreign"], "env": LEAKS, "settings": {"do": do}}
     other["metrics"] = {"file": "figures.json", "keys": {"psnr": "psnr"}, "evaluate": False}
-    told = ["sh", "-c", f"cat >> {batch.folder}/told"]
-    batch.change(trainers={"foreign": other}, notify={"command": told}, retry={"max_attempts": 1})
+    told = listen(monkeypatch)
+    batch.change(trainers={"foreign": other}, notify={"command": ["tell"]}, retry={"max_attempts": 1})
     commands = ("train", "status", "explain p0", "report", "logs p0", "status --json", "plan", "config show")
     said = [invoke(*words.split(), batch=batch) for words in commands]
     files = [path for path in batch.output.rglob("*") if path.is_file() and path.name != "watch.json"]
     kept = {str(path): path.read_bytes() for path in files if "attempt-01/output/" not in str(path)}
     words = {name: (one.out + one.err).encode() for name, one in zip(commands, said, strict=True)}
-    return {**kept, **words, "told": (batch.folder / "told").read_bytes()}
+    return {**kept, **words, "told": b"".join(told.heard)}
 
 
 @pytest.mark.parametrize("do", ["leak", "leak fail", "leak-to-end"])
-def test_what_a_program_tells_of_its_environment_is_kept_and_shown_nowhere(foreign_batch: FakeBatch, do: str) -> None:
-    found = leaking(foreign_batch, do)
+def test_what_a_program_tells_of_its_environment_is_kept_and_shown_nowhere(
+    foreign_batch: FakeBatch, do: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = leaking(foreign_batch, do, monkeypatch)
+    assert b'"event": "batch_ended"' in found["told"]
     leaks = {(name, one) for name, text in found.items() for one in HIDDEN if one.encode() in text}
     assert leaks == set()
     [log] = [text for name, text in found.items() if name.endswith("p0/attempt-01/train.log")]
@@ -68,8 +72,10 @@ def test_what_a_program_tells_of_its_environment_is_kept_and_shown_nowhere(forei
         assert b"train /usr/share" in log  # too short, or a path: no secret
 
 
-def test_the_cause_of_a_failure_is_still_found_where_secrets_are_masked(foreign_batch: FakeBatch) -> None:
-    found = leaking(foreign_batch, "leak fail")
+def test_the_cause_of_a_failure_is_still_found_where_secrets_are_masked(
+    foreign_batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = leaking(foreign_batch, "leak fail", monkeypatch)
     [report] = [text for name, text in found.items() if name.endswith("report.json")]
     assert b"RuntimeError: 401 Client Error: token [HF_TOKEN] is refused by [TRACKING_URL]" in report
     assert b"[HF_TOKEN]" in found["logs p0"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from fake_batch import ROOT
 from fake_trainer import SCRIPT_VARIABLE, FakeTrainer, splat_of
+from program_here import call_here
 
 from splatbatch.config import Recipe, Training
 from splatbatch.config.trainers.programs import Artifact, Program
@@ -80,8 +80,8 @@ def folder(tmp_path: Path) -> AttemptFolder:
 def test_its_command_trains_a_splat_that_it_collects(trainer: Trainer, patch: Patch, folder: AttemptFolder) -> None:
     argv = trainer.command(patch, folder)
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    ended = subprocess.run(argv, env=environment, cwd=folder.path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    code, said = call_here(argv, environment, folder.path)
+    assert code == 0, said
     splat = trainer.collect(folder)
     assert isinstance(splat, Splat), splat
     assert splat.path.is_relative_to(folder.path)

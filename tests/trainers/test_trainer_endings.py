@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ import external_program
 import fake_trainer
 import pytest
 from attempted import Attempted
-from supervised import wait_for
 
 from splatbatch.config import Recipe, Training
 from splatbatch.config.trainers.programs import Artifact, Measures, Program, ProgressLines
@@ -100,7 +98,5 @@ def test_how_far_it_is_can_be_read(begin: Begin) -> None:
 
 def test_what_is_cancelled_is_stopped_and_no_failure(begin: Begin) -> None:
     attempt = begin("hang")
-    wait_for(attempt.folder.heartbeat.exists)
-    time.sleep(0.2)
-    attempt.folder.cancel.touch()
+    attempt.after(0.2, attempt.folder.cancel.touch)
     assert attempt.outcome() == Stopped("cancel file")
