@@ -24,11 +24,13 @@ def until(condition: object, timeout_s: float = 10) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.contract
 def test_a_program_that_ends_well_says_so(tmp_path: Path) -> None:
     ended = run_bounded(["sh", "-c", "pwd; echo $ODD"], Bounds(10), Surroundings(tmp_path, {"ODD": "word"}))
     assert ended.is_well and ended.said.split() == [str(tmp_path), "word"]
 
 
+@pytest.mark.contract
 def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
     script = f"setsid sleep 60 & echo $! > {tmp_path}/own; sleep 60 & echo $! > {tmp_path}/group; wait"
     ended = run_bounded(["sh", "-c", script], Bounds(0.5))
@@ -38,12 +40,14 @@ def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
         until(lambda pid=pid: not lives(pid))
 
 
+@pytest.mark.contract
 def test_memory_is_counted_with_all_children() -> None:
     script = 'python3 -c "a = bytearray(200 << 20); import time; time.sleep(60)" & wait'
     ended = run_bounded(["sh", "-c", script], Bounds(30, 100))
     assert ended.exceeded == "memory" and 100 < ended.peak_mib < 400
 
 
+@pytest.mark.contract
 def test_a_beat_that_raises_ends_the_program(tmp_path: Path) -> None:
     def stop() -> None:
         if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
@@ -54,6 +58,7 @@ def test_a_beat_that_raises_ends_the_program(tmp_path: Path) -> None:
     assert not lives(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.contract
 def test_a_program_that_is_not_there_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         run_bounded(["/nowhere/program"], Bounds())

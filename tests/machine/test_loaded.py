@@ -78,6 +78,7 @@ def loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loading
     loading.supervisors.close()
 
 
+@pytest.mark.contract
 def test_a_loaded_program_runs_as_one_that_was_started_by_its_name(loading: Loading) -> None:
     loaded, by_name = loading.facts("0"), loading.facts("0", module="other")
     assert loaded.pop("argv") == ["-m", "small", "0"]
@@ -88,12 +89,14 @@ def test_a_loaded_program_runs_as_one_that_was_started_by_its_name(loading: Load
     assert loaded["code"] == 3
 
 
+@pytest.mark.all
 def test_what_a_loaded_program_says_is_in_its_log(loading: Loading) -> None:
     folder, child = loading.start("0")
     child.wait(PATIENCE_S)
     assert folder.log.read_text().splitlines()[-1] == "said so"
 
 
+@pytest.mark.contract
 def test_a_loaded_program_dies_with_its_supervisor(loading: Loading) -> None:
     folder, child = loading.start("60")
     wait_for((folder.path / "facts.json").exists)
@@ -104,6 +107,7 @@ def test_a_loaded_program_dies_with_its_supervisor(loading: Loading) -> None:
     wait_for(lambda: not alive(own["pid"]))
 
 
+@pytest.mark.all
 def test_one_that_cannot_be_loaded_is_started_by_its_name_and_says_why(loading: Loading) -> None:
     folder, child = loading.start(module="absent")
     assert child.wait(PATIENCE_S) == 1

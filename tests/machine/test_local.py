@@ -89,6 +89,7 @@ def test_there_is_room_and_every_slot_has_its_own_name(engine: Engine) -> None:
     assert len(names) == len(set(names)) == 3
 
 
+@pytest.mark.contract
 def test_a_job_runs_to_its_end_and_is_seen_to_have_ended(engine: Engine) -> None:
     job, handles = engine.start("print('done')")
     assert handles.keys() == {key_of(job)}
@@ -97,6 +98,7 @@ def test_a_job_runs_to_its_end_and_is_seen_to_have_ended(engine: Engine) -> None
     assert job.log.read_text() == "done\n"
 
 
+@pytest.mark.all
 def test_several_jobs_run_at_once(engine: Engine) -> None:
     jobs = [engine.job(ASLEEP), engine.job(ASLEEP)]
     handles = engine.submit(*jobs)
@@ -104,6 +106,7 @@ def test_several_jobs_run_at_once(engine: Engine) -> None:
     assert all(seen.is_running for seen in engine.executor.poll(handles).values())
 
 
+@pytest.mark.contract
 def test_a_job_that_is_submitted_twice_runs_once(engine: Engine) -> None:
     job, first = engine.start("print('once')")
     assert engine.submit(job) == first
@@ -112,6 +115,7 @@ def test_a_job_that_is_submitted_twice_runs_once(engine: Engine) -> None:
     assert job.log.read_text() == "once\n"
 
 
+@pytest.mark.all
 def test_a_running_job_is_seen_and_found_and_its_handle_is_a_string(engine: Engine) -> None:
     _, handles = engine.start(ASLEEP)
     assert engine.seen(handles).is_running
@@ -120,6 +124,7 @@ def test_a_running_job_is_seen_and_found_and_its_handle_is_a_string(engine: Engi
     assert engine.executor.find("another-batch") == {}
 
 
+@pytest.mark.contract
 def test_what_shows_the_command_line_of_its_supervisor_is_not_taken_for_it(engine: Engine) -> None:
     """As the attempt's own process does between its fork and its exec: a signal sent to it there reaches nobody."""
     folder = str(engine.root / "attempt-01")
@@ -131,6 +136,7 @@ def test_what_shows_the_command_line_of_its_supervisor_is_not_taken_for_it(engin
     assert engine.end(job)["kind"] == "cancelled"
 
 
+@pytest.mark.contract
 def test_another_parent_finds_sees_and_cancels_what_runs(engine: Engine) -> None:
     job, handles = engine.start(ASLEEP)
     wait_for(job.heartbeat.exists)
@@ -143,6 +149,7 @@ def test_another_parent_finds_sees_and_cancels_what_runs(engine: Engine) -> None
     wait_for(lambda: not other.poll(found)[key_of(job)].is_running)
 
 
+@pytest.mark.all
 def test_a_cancelled_job_says_so_and_is_found_no_more(engine: Engine) -> None:
     job, handles = engine.start(ASLEEP)
     wait_for(job.heartbeat.exists)
@@ -153,11 +160,11 @@ def test_a_cancelled_job_says_so_and_is_found_no_more(engine: Engine) -> None:
 
 
 def test_the_handle_of_another_boot_is_of_a_job_that_is_gone(engine: Engine) -> None:
-    _, handles = engine.start(ASLEEP)
-    stranger = {key.replace(".a1", ".a99"): handle + "x" for key, handle in handles.items()}
+    mine = f"{os.getpid()}:{processes.start_ticks(os.getpid())}:{processes.boot_id()}"
+    assert engine.seen({f"{engine.batch}.p0.a1": mine}).is_running
+    stranger = {f"{engine.batch}.p0.a99": f"{mine}x"}
     assert not engine.seen(stranger).is_running
     engine.executor.cancel(stranger)
-    assert engine.seen(handles).is_running
 
 
 def test_nothing_asked_is_nothing_answered(engine: Engine) -> None:
@@ -209,6 +216,7 @@ def frozen_at_its_end(engine: Engine) -> int:
     return pid
 
 
+@pytest.mark.contract
 def test_a_supervisor_that_is_frozen_when_all_is_told_does_not_stay(engine: Engine) -> None:
     pid = frozen_at_its_end(engine)
     engine.executor.close()

@@ -42,6 +42,7 @@ def test_without_the_program_there_is_no_mps(monkeypatch: pytest.MonkeyPatch, tm
     assert Mps.start() is None
 
 
+@pytest.mark.contract
 def test_attempts_are_told_where_the_daemon_listens_and_it_ends_with_its_server(told: Path) -> None:
     install(told, f"{SERVER}{READY}wait")
     mps = Mps.start()
@@ -54,6 +55,7 @@ def test_attempts_are_told_where_the_daemon_listens_and_it_ends_with_its_server(
     assert not folder.exists()
 
 
+@pytest.mark.contract
 def test_a_daemon_that_is_deaf_is_ended_by_force(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatbatch.machine.mps.QUIT_S", 0.2)
     install(told, f"trap '' TERM; {READY}while true; do sleep 0.1; done")
@@ -63,11 +65,13 @@ def test_a_daemon_that_is_deaf_is_ended_by_force(told: Path, monkeypatch: pytest
     assert not alive(int(told.read_text()))
 
 
+@pytest.mark.all
 def test_a_daemon_that_does_not_come_up_is_done_without(told: Path) -> None:
     install(told, "exit 1")
     assert Mps.start() is None
 
 
+@pytest.mark.contract
 def test_a_daemon_ends_when_its_batch_is_killed_and_the_next_run_sweeps_up_its_server(told: Path) -> None:
     install(told, f"{SERVER}{READY}wait")
     code = "from splatbatch.machine.mps import Mps; Mps.start(); print(1, flush=True); input()"
@@ -82,6 +86,7 @@ def test_a_daemon_ends_when_its_batch_is_killed_and_the_next_run_sweeps_up_its_s
     mps.stop()
 
 
+@pytest.mark.all
 def test_a_look_for_attempts_of_an_earlier_run_leaves_no_daemon(
     told: Path, batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +100,7 @@ def test_a_look_for_attempts_of_an_earlier_run_leaves_no_daemon(
     assert not alive(int(told.read_text()))
 
 
+@pytest.mark.all(but="settings0-False")
 @pytest.mark.parametrize(("settings", "shares"), [({}, False), ({"patches_per_gpu": 2}, True)])
 def test_mps_is_started_only_for_patches_that_share_a_gpu(
     told: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], shares: bool

@@ -73,6 +73,7 @@ def of_proc(pid: int) -> dict[str, object]:
     }
 
 
+@pytest.mark.contract
 def test_a_forked_supervisor_looks_like_one_that_was_started_as_a_program(starts: Starts) -> None:
     forked_folder, forked = starts.asleep()
     starts.supervisors._is_given_up = True
@@ -85,6 +86,8 @@ def test_a_forked_supervisor_looks_like_one_that_was_started_as_a_program(starts
         assert (read_json(folder.start) or {})["pid"] == child.pid
 
 
+@pytest.mark.all(but="raise SystemExit(3)-1")
+@pytest.mark.contract
 @pytest.mark.parametrize(("code", "ends_with"), [("", 0), ("raise SystemExit(3)", 1)])
 def test_how_a_forked_supervisor_ended_is_known(starts: Starts, code: str, ends_with: int) -> None:
     folder, child = starts.start(*PYTHON, code)
@@ -93,12 +96,14 @@ def test_how_a_forked_supervisor_ended_is_known(starts: Starts, code: str, ends_
     assert (read_json(folder.exit) or {})["kind"] == "exited"
 
 
+@pytest.mark.all
 def test_a_killed_one_is_known_to_be_killed(starts: Starts) -> None:
     _, child = starts.asleep()
     child.send_signal(signal.SIGKILL)
     assert child.wait(PATIENCE_S) == -signal.SIGKILL
 
 
+@pytest.mark.all
 def test_a_second_start_of_a_folder_is_fenced(starts: Starts) -> None:
     folder, child = starts.start(*PYTHON, "")
     child.wait(PATIENCE_S)
@@ -106,6 +111,7 @@ def test_a_second_start_of_a_folder_is_fenced(starts: Starts) -> None:
     assert again.wait(PATIENCE_S) == 75
 
 
+@pytest.mark.contract
 def test_when_the_server_dies_supervisors_live_on_and_the_next_one_starts_as_a_program(starts: Starts) -> None:
     folder, child = starts.asleep()
     os.kill(starts.supervisors.server() or 0, signal.SIGKILL)
@@ -116,6 +122,7 @@ def test_when_the_server_dies_supervisors_live_on_and_the_next_one_starts_as_a_p
     assert starts.supervisors.server() is None
 
 
+@pytest.mark.contract
 def test_a_server_that_stands_still_is_not_waited_for_long(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
     _, child = starts.asleep()
     server = starts.supervisors.server() or 0
@@ -129,6 +136,7 @@ def test_a_server_that_stands_still_is_not_waited_for_long(starts: Starts, monke
     assert (read_json(folder.exit) or {})["code"] == 0
 
 
+@pytest.mark.all
 def test_a_server_that_cannot_be_started_costs_nothing_but_time(
     starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +146,7 @@ def test_a_server_that_cannot_be_started_costs_nothing_but_time(
     assert isinstance(child, subprocess.Popen)
 
 
+@pytest.mark.all
 def test_a_server_forks_also_where_whoever_started_us_ignores_the_end_of_children(starts: Starts) -> None:
     """Ignored signals are inherited, and the kernel then forgets children that nobody has waited for."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -151,6 +160,7 @@ def test_a_server_forks_also_where_whoever_started_us_ignores_the_end_of_childre
     assert (read_json(folder.exit) or {})["code"] == 0
 
 
+@pytest.mark.all
 def test_a_path_for_which_the_command_line_has_no_room_is_supervised_all_the_same(
     starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +185,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.contract
 def test_when_the_parent_is_killed_the_server_is_gone_and_its_supervisors_stop_and_tell(starts: Starts) -> None:
     folder = starts.folder(*PYTHON, ASLEEP)
     parent = subprocess.Popen([*PYTHON, PARENT, str(folder.path)], stdout=subprocess.PIPE, text=True)
@@ -200,6 +211,7 @@ def of_bare_python() -> float:
     return cpu_s(resource.RUSAGE_CHILDREN) - before
 
 
+@pytest.mark.all
 def test_a_supervisor_costs_no_more_than_a_few_interpreters_that_do_nothing(starts: Starts) -> None:
     """13 ms with the program against 12 ms, on a quiet machine; as a program it took 165 ms."""
     starts.start("/bin/true")[1].wait(PATIENCE_S)
