@@ -12,11 +12,11 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch.doctor import inventory
+from splatbatch.doctor import examination, inventory
 from splatbatch.doctor.checks import TorchBuild
 from splatbatch.doctor.preflight import preflight
 from splatbatch.machine import gpu
-from splatbatch.supervisor.ask import ask
+from splatbatch.supervisor.ask import Answer, ask
 from splatbatch.tasks.batch import open_batch
 
 H200 = gpu.Gpu(0, "GPU-a", "NVIDIA H200", 143_771, (9, 0))
@@ -26,11 +26,9 @@ pytestmark = pytest.mark.skipif(bool(gpu.gpus()), reason="there is a GPU here")
 
 
 @pytest.fixture
-def quick_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for a torch that comes up, in a tenth of the time."""
-    (tmp_path / "quick").mkdir()
-    (tmp_path / "quick" / "torch.py").write_text("print('{}')\nraise SystemExit(0)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "quick"))
+def quick_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in for a torch that comes up, in no time."""
+    monkeypatch.setattr(examination, "ask", lambda modules, *_: [Answer({}) for _ in modules])
 
 
 def findings(*arguments: str, batch: FakeBatch | None = None) -> tuple[int, dict[str, dict[str, str]]]:
@@ -40,7 +38,17 @@ def findings(*arguments: str, batch: FakeBatch | None = None) -> tuple[int, dict
     return ended.code, {one["check"]: one for one in facts["findings"]}
 
 
+@pytest.mark.all
 def test_without_a_config_the_machine_alone_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    look_at_the_machine(monkeypatch, tmp_path)
+
+
+@pytest.mark.usefixtures("quick_torch")
+def test_all_that_is_said_without_a_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    look_at_the_machine(monkeypatch, tmp_path)
+
+
+def look_at_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SPLATBATCH_CONFIG", raising=False)
     code, found = findings("--warm")
@@ -90,6 +98,7 @@ def test_a_folder_that_cannot_be_written_is_a_problem(batch: FakeBatch) -> None:
     assert findings(batch=batch)[1]["output folder"]["state"] == "problem"
 
 
+@pytest.mark.contract
 def test_torch_that_hangs_or_dies_is_a_finding(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     (batch.folder / "broken").mkdir()
     (batch.folder / "broken" / "torch.py").write_text("raise ImportError('libcudart.so.13: no such file')")
@@ -99,6 +108,7 @@ def test_torch_that_hangs_or_dies_is_a_finding(batch: FakeBatch, monkeypatch: py
     assert (code, "libcudart.so.13: no such file" in found["torch"]["message"]) == (4, True)
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize(
     ("code", "record", "error"),
     [

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from fake_batch import FakeBatch
+from supervised import alive, wait_for
+from told import listen
 
 from splatbatch.config import load
 from splatbatch.errors import ConfigError
@@ -31,6 +33,7 @@ def keeping(batch: FakeBatch) -> list[str]:
     return [sys.executable, "-c", KEEP, str(batch.folder / "told")]
 
 
+@pytest.mark.contract
 def test_the_end_and_every_failure_for_good_are_told(batch: FakeBatch) -> None:
     batch.make("p0", "p1", notify={"command": keeping(batch)}, retry={"max_attempts": 1})
     batch.script(p0=["exit 1 CUDA error: out of memory"], p1=["train"])
@@ -44,6 +47,8 @@ def test_the_end_and_every_failure_for_good_are_told(batch: FakeBatch) -> None:
     ]
 
 
+@pytest.mark.all(but=("command0", "command1"))
+@pytest.mark.contract
 @pytest.mark.parametrize(
     "command", [["/no/such/program"], ["false"], [sys.executable, "-c", "import time; time.sleep(60)"]]
 )
@@ -58,13 +63,15 @@ def test_a_failing_hook_fails_no_batch(batch: FakeBatch, command: list[str]) -> 
     assert time.monotonic() - started < 30
 
 
-def test_a_password_is_shown_nowhere(batch: FakeBatch) -> None:
+def test_a_password_is_shown_nowhere(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = listen(monkeypatch, lambda argv: "exit code 1" if argv[0] == "false" else "")
     urls = [f"json://user:{PASSWORD}@127.0.0.1:9/"] if find_spec("apprise") else []
     batch.make("p0", notify={"command": ["false", f"https://x/{PASSWORD}"], "urls": urls})
     batch.script(p0=["exit 1 CUDA error: out of memory"]).change(retry={"max_attempts": 1})
     ended = batch.run("train")
     shown = batch.run("config", "show")
     assert "notification failed: notify.command: exit code 1" in ended.stderr
+    assert any(PASSWORD.encode() in one for one in told.heard) is bool(urls)
     written = [path.read_bytes() for path in batch.output.rglob("*") if path.is_file()]
     assert PASSWORD.encode() not in b"".join([*written, ended.stdout.encode(), ended.stderr.encode()])
     assert PASSWORD not in shown.stdout + shown.stderr
@@ -139,10 +146,13 @@ def test_urls_without_apprise_are_refused_before_anything_starts(
         notify.Notifier(load(batch.config).notify, OutputFolder(batch.output), ["p0"])
 
 
+@pytest.mark.contract
 def test_a_hook_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    script = f"(sleep 2; touch {tmp_path}/late) & sleep 60"
-    hook = Hook(["bash", "-c", script], b"x" * 1_000_000, 0.3)  # more than a pipe holds, and nobody reads
-    while hook.verdict() is None:
-        time.sleep(0.05)
-    time.sleep(2.5)
-    assert not (tmp_path / "late").exists()
+    script = f"sleep 600 & echo $! > {tmp_path}/aside; setsid sleep 600 & echo $! > {tmp_path}/apart; wait"
+    hook = Hook(["bash", "-c", script], b"x" * 1_000_000, 60)  # more than a pipe holds, and nobody reads
+    places = [tmp_path / name for name in ("aside", "apart")]
+    pids = [wait_for(lambda place=place: place.exists() and place.read_text()) for place in places]
+    assert all(alive(int(pid)) for pid in pids)
+    assert hook.verdict() is None
+    hook.end()
+    wait_for(lambda: not any(alive(int(pid)) for pid in pids))

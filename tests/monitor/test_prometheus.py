@@ -71,7 +71,7 @@ def test_of_several_workers_one_writes_and_when_it_ends_another_does(
 
 
 def test_workers_leave_the_metrics_of_their_batch(batch: FakeBatch) -> None:
-    batch.make("p0", training={"colors": "as_is"}).run_apart("work")
+    batch.make("p0", training={"colors": "as_is"}).run("work")
     lines = (batch.output / "metrics.prom").read_text().splitlines()
     assert {"splatbatch_running 0.0", 'splatbatch_patches{state="trained"} 1.0'} <= set(lines)
 

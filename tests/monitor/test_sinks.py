@@ -188,6 +188,8 @@ def test_a_store_in_a_file_lies_beside_the_yaml(store: str, told: str) -> None:
     assert mlflow_sink.anchored(store, Path("/reef")) == told
 
 
+@pytest.mark.all(but="raise SystemError")
+@pytest.mark.contract
 @pytest.mark.parametrize("program", ["import sys; sys.exit(3)", "import time; time.sleep(60)", "raise SystemError"])
 def test_a_store_that_fails_or_hangs_costs_the_batch_nothing(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, program: str
@@ -201,6 +203,7 @@ def test_a_store_that_fails_or_hangs_costs_the_batch_nothing(
     assert "tracking.mlflow: " in ended.stderr
 
 
+@pytest.mark.contract
 def test_a_program_that_is_not_there_costs_the_batch_nothing(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
     monkeypatch.setattr(mlflow_sink, "PROGRAM", ("/nowhere/python",))
@@ -270,6 +273,7 @@ def test_a_sink_that_raises_is_told_of_once_and_left_alone(where: str) -> None:
     assert sound.heard > 6
 
 
+@pytest.mark.contract
 def test_a_beat_never_waits(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
     monkeypatch.setattr(mlflow_sink, "PROGRAM", (sys.executable, "-c", "import time; time.sleep(60)"))
@@ -299,6 +303,7 @@ def test_a_store_that_is_away_all_night_is_told_of_once_and_not_asked_without_pa
 ) -> None:
     monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
     monkeypatch.setattr(mlflow_sink, "Hook", Failing)
+    monkeypatch.setattr("splatbatch.monitor.sinks.sink.LOOK_S", 0.0)
     sink = MlflowSink(Tracking(mlflow="http://x"), OutputFolder(batch.output), batch.folder, lambda: {"p0": {}})
     said = [line for _ in range(50) for line in sink.beat()]
     assert (len(said), Failing.num_started) == (1, 1)

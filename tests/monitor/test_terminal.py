@@ -72,14 +72,15 @@ def closed(*arguments: str, without: str, batch: FakeBatch) -> subprocess.Comple
     return subprocess.run(shell, env=batch.environment(), capture_output=True, timeout=60, check=False)
 
 
-@pytest.mark.all(but="pipe")
+@pytest.mark.all
 def test_a_batch_that_nobody_reads_ends_all_the_same(batch: FakeBatch, unread: tuple[int, int]) -> None:
     batch.make("p0", "p1")
     assert start(batch, "train", stdout=unread[1], stderr=unread[1]).wait(LONGEST_S) == 0
     assert [batch.result(patch)["attempt"] for patch in ("p0", "p1")] == ["attempt-01"] * 2
 
 
-@pytest.mark.all(but="terminal")
+@pytest.mark.journey
+@pytest.mark.all(but="pipe")
 def test_a_batch_that_nobody_reads_obeys_sigterm(batch: FakeBatch, unread: tuple[int, int]) -> None:
     process = start(batch.make("p0").script(p0=["hang"]), "train", stdout=unread[1], stderr=unread[1])
     wait_until((batch.output / "patches/p0/attempt-01/heartbeat.json").exists)
@@ -152,13 +153,14 @@ def test_a_terminal_that_may_not_be_opened_anew_is_written_to_in_small_pieces(mo
 def test_a_batch_whose_terminal_goes_trains_on_under_nohup(batch: FakeBatch) -> None:
     told = batch.folder / "told.json"
     batch.make("p0", notify={"command": ["cp", "/dev/stdin", str(told)]}).script(p0=["await go"])
-    code = hung_up(batch, prefix=(sys.executable, "-c", IGNORE_HUP))
+    code = hung_up(batch, prefix=(sys.executable, "-c", IGNORE_HUP), hears_s=1.5)
     assert code == 0
     assert batch.result("p0")["attempt"] == "attempt-01"
     assert "1 of 1 patches trained" in told.read_text()
     assert "splatbatch_running 0.0" in (batch.output / "metrics.prom").read_text()
 
 
+@pytest.mark.journey
 def test_a_batch_whose_terminal_goes_without_nohup_stops_with_129(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["await never"])
     assert hung_up(batch, prefix=()) == 129
@@ -166,7 +168,7 @@ def test_a_batch_whose_terminal_goes_without_nohup_stops_with_129(batch: FakeBat
     assert "splatbatch_running 0.0" in (batch.output / "metrics.prom").read_text()
 
 
-def hung_up(batch: FakeBatch, prefix: tuple[str, ...]) -> int:
+def hung_up(batch: FakeBatch, prefix: tuple[str, ...], hears_s: float = 0.0) -> int:
     """Run a batch on a terminal of its own that goes while it trains; return its exit code."""
     pid, master = pty.fork()
     if pid == 0:
@@ -174,11 +176,12 @@ def hung_up(batch: FakeBatch, prefix: tuple[str, ...]) -> int:
         os.execve(command[0], command, batch.environment() | {"TERM": "xterm"})
     wait_until((batch.output / "patches/p0/attempt-01/heartbeat.json").exists)
     os.close(master)
-    time.sleep(1.5)
+    time.sleep(hears_s)
     (batch.folder / "go").touch()
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.all
 def test_status_on_a_terminal_that_has_gone_is_no_traceback(batch: FakeBatch) -> None:
     master, slave = pty.openpty()
     os.close(master)
@@ -187,7 +190,7 @@ def test_status_on_a_terminal_that_has_gone_is_no_traceback(batch: FakeBatch) ->
     assert (batch.folder / "err").read_text() == ""
 
 
-@pytest.mark.all(but="<&- >&- 2>&-")
+@pytest.mark.all
 @pytest.mark.parametrize("without", ["2>&-", ">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_a_batch_with_closed_descriptors_trains(batch: FakeBatch, without: str) -> None:
     batch.make("p0")
@@ -195,6 +198,7 @@ def test_a_batch_with_closed_descriptors_trains(batch: FakeBatch, without: str) 
     assert batch.result("p0")["attempt"] == "attempt-01"
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("without", each(3, ["<&- >&- 2>&-", "2>&-", ">&-"]))
 def test_a_command_with_closed_descriptors_is_no_traceback(batch: FakeBatch, without: str) -> None:
     ended = closed("status", without=without, batch=batch.make("p0"))
@@ -202,6 +206,7 @@ def test_a_command_with_closed_descriptors_is_no_traceback(batch: FakeBatch, wit
     assert b"Traceback" not in ended.stderr
 
 
+@pytest.mark.contract
 def test_a_supervisor_with_closed_descriptors_writes_into_no_file_of_its_own(tmp_path: Path) -> None:
     attempt = Attempts(tmp_path).program("print('hello')")
     command = [sys.executable, "-m", "splatbatch.supervisor", str(attempt.folder.path)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import signal
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -166,6 +165,7 @@ def test_three_hundred_lines_of_a_log_are_one_line_beside_the_table() -> None:
     assert len(line) == LONGEST_LINE
 
 
+@pytest.mark.journey
 @pytest.mark.all(but="80")
 @pytest.mark.parametrize("width", ["80", "200"])
 def test_a_running_batch_is_a_table_that_keeps_to_its_terminal(batch: FakeBatch, width: str) -> None:
@@ -201,21 +201,18 @@ def test_watching_a_terminal_goes_on_until_somebody_has_seen_enough(
     assert (ended.out.count("waiting"), "\x1b" in ended.out) == (3, False)
 
 
-def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path) -> None:
-    folder = AttemptFolder(tmp_path)
+def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, waits = AttemptFolder(tmp_path), iter((0, 1, 2))
     folder.log.write_bytes("one ä".encode()[:-1])
 
-    def go_on() -> None:
-        time.sleep(0.5)
-        with folder.log.open("ab") as file:
-            file.write("ä".encode()[-1:] + b"\ntwo\n")
-        folder.exit.write_text("{}")
+    def go_on(_: float) -> None:
+        if next(waits) == 1:
+            with folder.log.open("ab") as file:
+                file.write("ä".encode()[-1:] + b"\ntwo\n")
+            folder.exit.write_text("{}")
 
-    writer = threading.Thread(target=go_on)
-    writer.start()
-    said = "".join(explain.follow(folder))
-    writer.join()
-    assert said == "one ä\ntwo\n"
+    monkeypatch.setattr(explain.time, "sleep", go_on)
+    assert "".join(explain.follow(folder)) == "one ä\ntwo\n"
 
 
 class Writer:
@@ -249,6 +246,7 @@ def test_a_log_is_followed_however_it_grows(
     assert "".join(explain.follow(folder)) == shown
 
 
+@pytest.mark.all
 def test_following_a_running_attempt_ends_with_it_and_leaves_it_alone(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train 1.5"])
     train = batch.start("train")
@@ -260,6 +258,7 @@ def test_following_a_running_attempt_ends_with_it_and_leaves_it_alone(batch: Fak
     assert train.returncode == 0
 
 
+@pytest.mark.all
 def test_ctrl_c_ends_watching_quietly(batch: FakeBatch) -> None:
     process = batch.make("p0").start("status", "--watch")
     assert process.stdout is not None

@@ -9,31 +9,41 @@ import pytest
 from splatbatch.monitor import notify
 from splatbatch.monitor.sinks import mlflow_sink, sink
 
+Answer = Callable[[Sequence[str]], str | None]
+"""What `Hook.verdict` returns of a command; None: it hangs."""
+
 
 class Listener:
-    """Stands for a command that is told something: it hears all, and answers as it is asked to."""
+    """Starts what stands for hooks, and keeps what they were told."""
 
-    def __init__(self, answer: Callable[[Sequence[str], bytes], str | None]) -> None:
+    def __init__(self, answer: Answer) -> None:
         self.heard: list[bytes] = []
-        self.num_ended = 0
+        self.running: list[Told] = []
         self._answer = answer
 
-    def __call__(self, argv: Sequence[str], message: bytes, _timeout_s: float, *, is_heard: bool = False) -> Listener:
+    def __call__(self, argv: Sequence[str], message: bytes, _timeout_s: float, *, is_heard: bool = False) -> Told:
         self.heard.append(message)
-        self._verdict = self._answer(argv, message)
-        return self
+        self.running.append(hook := Told(self.running, self._answer(argv)))
+        return hook
+
+
+class Told:
+    """Stands for a command that was told something."""
+
+    def __init__(self, running: list[Told], answer: str | None) -> None:
+        self._running, self._answer = running, answer
 
     def verdict(self) -> str | None:
-        return self._verdict
+        if self._answer is not None:
+            self.end()
+        return self._answer
 
     def end(self) -> None:
-        self.num_ended += 1
+        self._running.remove(self)
 
 
-def listen(
-    monkeypatch: pytest.MonkeyPatch, answer: Callable[[Sequence[str], bytes], str | None] = lambda *_: ""
-) -> Listener:
-    """Let a listener stand for every hook; the answer is as `Hook.verdict` has it."""
+def listen(monkeypatch: pytest.MonkeyPatch, answer: Answer = lambda _: "") -> Listener:
+    """Let a listener stand for every hook."""
     listener = Listener(answer)
     monkeypatch.setattr(notify, "Hook", listener)
     monkeypatch.setattr(mlflow_sink, "Hook", listener)
