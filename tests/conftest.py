@@ -170,16 +170,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 NOT_YET = {
     "commands",
-    "doctor",
-    "machine",
-    "monitor",
     "night",
     "scheduler",
     "store",
-    "supervisor",
     "tasks",
     "tests",
-    "trainers",
 }
 
 
