@@ -83,14 +83,21 @@ def test_the_last_words_count_without_an_end_of_line(listener: Listener) -> None
 
 
 def test_a_program_is_not_done_before_its_figures_are_there(tmp_path: Path) -> None:
-    watch = FinishWatch(Artifacts(tmp_path, ("*.ply",), files=("stats.json",)), after_s=0.0)
+    watch = FinishWatch(Artifacts(tmp_path, ("*.ply",), files=("stats.json",)), after_s=1.0)
     (tmp_path / "splat.ply").write_bytes(b"ply\nproperty float f_dc_0\nend_header\n")
     watch.look(1.0, said=0)
-    assert not watch.is_over(2.0)
+    assert not watch.is_over(100.0)
     (tmp_path / "stats.json").write_bytes(b"{}")
     watch.look(2.0, said=0)
-    assert not watch.is_over(2.0)
-    assert watch.is_over(2.1)
+    assert [watch.is_over(now) for now in (2.9, 3.1)] == [False, True]
+
+
+def test_a_program_that_goes_on_talking_has_ten_times_as_long(tmp_path: Path) -> None:
+    watch = FinishWatch(Artifacts(tmp_path, ("*.ply",)), after_s=1.0)
+    (tmp_path / "splat.ply").write_bytes(b"ply\nproperty float f_dc_0\nend_header\n")
+    for second in range(13):
+        watch.look(second, said=second)
+        assert watch.is_over(second + 0.5) is (second > 9)
 
 
 def test_the_highest_step_and_the_longest_silence_between_two_are_kept(listener: Listener) -> None:
