@@ -197,16 +197,15 @@ class _Watch:
         processes.end_orphans(self.process.pid)
         self._drain()  # once: nobody is left who could write more
         self._keep(self.secrets.rest())
-        now = time.monotonic()
-        self.external.close(now)
+        self.external.close(time.monotonic())
         self.log.close()
-        return self._verdict(self.process.poll(), now)
+        return self._verdict(self.process.poll())
 
     def _timers(self) -> list[Every]:
         timers = [Every(HEARTBEAT_S, self._beat), Every(HOST_LOOK_S, self.host.look)]
         if self.job.spec.standby:
             return timers
-        timers += [Every(interval_s, do) for interval_s, do in self.external.timers(self.log)]
+        timers += [Every(interval_s, do) for interval_s, do in self.external.timers()]
         if self.job.spec.gpu:
             timers.append(Every(GPU_SAMPLE_S, self.host.gpu.look))
         if stall_s := self.limits.stall_s:
@@ -248,9 +247,10 @@ class _Watch:
             return finished
         return TimedOut("stall", stall_s) if 0 < stall_s < now - self.stall.moved_at else None
 
-    def _verdict(self, code: int | None, now: float) -> Exit:
+    def _verdict(self, code: int | None) -> Exit:
         """Say how it ended: our reason if we ended it and it did not finish well all the same."""
-        if self.ending is not None and (code != 0 or self.ending == self.external.is_over(now)):
+        was_done = isinstance(self.ending, TimedOut) and self.ending.limit == "finished"
+        if self.ending is not None and (code != 0 or was_done):
             return self.ending
         return Killed(-code) if code and code < 0 else Exited(code or 0)
 

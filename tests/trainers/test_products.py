@@ -100,6 +100,19 @@ def test_a_program_on_its_way_is_not_done_since_an_early_splat_lies_there(run: R
     assert outcome.splat.num_gaussians == 10
 
 
+def test_a_program_that_says_its_last_step_after_a_long_silence_still_writes_its_splat(run: Run) -> None:
+    code = (
+        "import os, sys, time; sys.path.insert(0, sys.argv[1]); import external_program as f\n"
+        "from pathlib import Path\n"
+        "splat = Path('splat.ply'); f.say(1, 10); f.write_ply(splat, 3); time.sleep(20.3)\n"
+        "f.say(10, 10); time.sleep(0.5); f.write_ply(splat); os._exit(0)"
+    )
+    command = [sys.executable, "-c", code.replace("{", "{{"), str(Path(external_program.__file__).parent)]
+    outcome = run(command=command, progress=SAYS, artifact={**STEPLESS, "finished_after_s": 10}).outcome()
+    assert isinstance(outcome, Trained)
+    assert outcome.splat.num_gaussians == 10
+
+
 def test_a_file_that_has_its_size_before_its_content_does_not_count(run: Run) -> None:
     attempt = run(settings={"do": "fill-later 4"}, artifact={"ply": "point_cloud_*.ply", "finished_after_s": 0.3})
     assert isinstance(attempt.outcome(), Failed)
