@@ -135,5 +135,6 @@ def test_no_value_in_any_record_stops_a_batch(whole: FakeBatch) -> None:
     spoil(whole.output, random.Random(1), 3)
     (whole.output / "lock").write_text('{"host": "here", "pid": "abc", "sequence": "1e999"}')
     whole.script(p1=["train"], p3=["train"])
+    whole.constants["splatbatch.store.workers.SILENCE_S"] = 2  # of the worker that nothing is known of
     ended = invoke("train", batch=whole)
     assert ended.code == 0, ended.err
