@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 from cost import Cost
 from fake_batch import ROOT, SHARED, FakeBatch
@@ -182,6 +183,7 @@ NOT_YET = {
 def quick(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test of the gate that sleeps or starts a process."""
     item = request.node
+    WATCH.has_started = False
     if is_slow(item) or any(item.get_closest_marker(mark) for mark in EXEMPT if mark != "all"):
         yield
         return
@@ -199,8 +201,9 @@ def quick(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def batch(tmp_path: Path) -> FakeBatch:
-    return FakeBatch(tmp_path)
+def batch(tmp_path: Path) -> Iterator[FakeBatch]:
+    yield FakeBatch(tmp_path)
+    command_line.end_all()
 
 
 @pytest.fixture

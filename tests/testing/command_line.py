@@ -9,7 +9,7 @@ import os
 import pty
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import fake_trainer
 import machine_here
 import one_fork_server
 import typer.main
+from turns import CLOCK, SIGNALS, Program
 
 from splatbatch import cli, reader, trainers
 from splatbatch.machine import supervisors
@@ -28,7 +29,8 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 """Forty commands with all their options are built once, not for each that is run."""
 READERS: reader.Kind = reader.Here
 """A command inside this process reads here, too; tests of what hangs set it to the real ones."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AROUND = contextlib.ExitStack()
+"""What those have around them that take turns."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,47 @@ class Ended:
     code: int
     out: str
     err: str
+
+
+class Beside:
+    """A command that takes turns with the test, by the clock of the test."""
+
+    def __init__(self, batch: FakeBatch, *arguments: str) -> None:
+        AROUND.enter_context(surroundings(batch))
+        AROUND.enter_context(machine_here.machine_here())
+        self._program = Program(lambda: invoke(*arguments, batch=batch))
+        CLOCK.programs.append(self._program)
+
+    @property
+    def said(self) -> str:
+        """What it has said on stderr, as long as it runs."""
+        return getattr(self._program.streams[1], "getvalue", str)()
+
+    def until(self, condition: Callable[[], object]) -> Beside:
+        """Let it go on until something holds."""
+        while not condition():
+            assert not self._program.has_ended, f"it has ended: {self._program.result}"
+            CLOCK.pass_until(self._program.wakes_at)
+        return self
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        self._program.handlers[SIGNALS.index(number)](number, None)
+
+    def ended(self) -> subprocess.CompletedProcess[str]:
+        """Let it go on to its end."""
+        while not self._program.has_ended:
+            CLOCK.pass_until(self._program.wakes_at)
+        end = self._program.result
+        return subprocess.CompletedProcess([], end.code, end.out, end.err)
+
+
+def end_all() -> None:
+    """End what takes turns still."""
+    for program in list(CLOCK.programs):
+        program.end()
+    CLOCK.programs.clear()
+    AROUND.close()
 
 
 class Terminal(io.StringIO):

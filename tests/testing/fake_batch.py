@@ -10,11 +10,14 @@ import sys
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fake_trainer
 import yaml
 from flat_scene import write_model, write_photos
+
+if TYPE_CHECKING:
+    from command_line import Beside
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"
@@ -97,6 +100,12 @@ class FakeBatch:
         return subprocess.Popen(
             self.command(*arguments), text=True, env=self.environment(), stdin=subprocess.DEVNULL, **pipes
         )
+
+    def beside(self, *arguments: str) -> Beside:
+        """Start a command inside this process; it takes turns with the test."""
+        from command_line import Beside
+
+        return Beside(self, *arguments)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end inside this process; its attempts are processes all the same."""

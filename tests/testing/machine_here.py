@@ -1,34 +1,38 @@
 """A machine whose attempts run inside the process of a test, and whose night costs no waiting.
 
-`FakeBatch.run` uses it wherever the script lets every attempt train or fail at once. An attempt that takes time, hangs
-or starts children is a process all the same, and its night waits by the real clock.
+`FakeBatch.run` uses it. An attempt that starts children, or does what takes real time, is a process all the same, and
+its night waits by the real clock.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
 import signal
+import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import external_program
 import fake_attempt
 import light_trainer
 from program_here import supervise_here
+from turns import CLOCK
 
 from splatbatch import processes
 from splatbatch.files import write_json
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.protocol import Handle, Key, Seen
-from splatbatch.outcome import Cancelled, Exit, Exited, Killed
-from splatbatch.reader import Reading
-from splatbatch.scheduler.running import rest
+from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.store.records.attempt import Heartbeat, Start
 from splatbatch.supervisor.host_monitor import HostMonitor
@@ -37,10 +41,102 @@ from splatbatch.supervisor.log import BoundedLog
 
 AT_ONCE = {"train", "exit", "die", "train-then-die", "spoil", "needs", "measure", "unhealthy"}
 """What takes no time, unless it is told to."""
+IN_TIME = {"await", "hang", "linger"}
+"""What takes time, by the clock of the test."""
+PROGRAM = "program"
+"""What an attempt of no trainer is."""
+MODULES = ("splatbatch.night.making", "eighth_product")
+"""Those that run here, by their function `main`."""
+KILL = os.kill
+HANGS_S = 60.0
+"""A program that sleeps for so long hangs."""
+
+
+class HangsError(BaseException):
+    """A program sleeps for ever."""
 
 
 class SignalOfItself(BaseException):
     """An attempt ends itself by a signal, of which the test is to know nothing."""
+
+
+@dataclass
+class AttemptHere:
+    """An attempt that runs here, and what its script says."""
+
+    folder: AttemptFolder
+    job: Job
+    verb: str
+    words: str
+    host: HostMonitor
+    began: float | None = None
+    """None: it stands by."""
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        self.began = CLOCK.now()
+        self.host.begin(self.job.spec.gpu)
+        self.host.look()
+        write_json(self.folder.heartbeat, Heartbeat(1, os.getpid(), ()).to_record())
+        if self.verb != PROGRAM:
+            begun = {"phase": "train", "step": 1, "max_steps": steps_of(self.folder), "loss": 0.5}
+            light_trainer.say(light_trainer.Folder(self.folder.path), **begun)
+        if self.verb == "linger":
+            self._do("train")
+        self.look()
+
+    def look(self) -> None:
+        """End it if it is due."""
+        if self.began is None or self.folder.exit.exists():
+            return
+        limits, age_s = self.job.spec.limits, CLOCK.now() - self.began
+        if age_s > limits.wall_s:
+            self.tell(TimedOut("wall", limits.wall_s))
+        elif self.verb == PROGRAM:
+            self._run()
+        elif self._is_over(age_s):
+            self.tell(self._do(self.verb))
+        elif 0 < limits.stall_s < age_s:
+            self.tell(TimedOut("stall", limits.stall_s))
+
+    def _is_over(self, age_s: float) -> bool:
+        if self.verb == "train":
+            return age_s >= float(self.words.partition(" ")[0] or 0)
+        if self.verb == "await":
+            return Path(os.environ["SPLATBATCH_CONFIG"]).with_name(self.words).exists()
+        return self.verb not in IN_TIME
+
+    def _do(self, verb: str) -> Exit:
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), _environment(self.job):
+            end = _end_of(
+                partial(_program, self.job.spec.argv, self.folder)
+                if verb == PROGRAM
+                else partial(_behave, self.folder, verb, self.words)
+            )
+        log = BoundedLog(self.folder.log)
+        log.write(said.getvalue().encode())
+        log.close()
+        return end
+
+    def _run(self) -> None:
+        """Run a program to its end; one that hangs has none."""
+        try:
+            self.tell(self._do(PROGRAM))
+        except HangsError:
+            self.verb = "hang"
+
+    def cancel(self) -> None:
+        """End it as a supervisor does that is told to."""
+        if not self.folder.exit.exists():
+            told = self.folder.cancel
+            self.tell(Cancelled((told.read_text() if told.exists() else "") or "SIGTERM"))
+
+    def tell(self, end: Exit) -> None:
+        """Write down how it ended."""
+        self.folder.ballast.unlink(missing_ok=True)
+        self.host.look()
+        write_json(self.folder.exit, self.host.facts(end, stood_by=self.job.spec.standby).to_record())
 
 
 class MachineHere(LocalExecutor):
@@ -48,90 +144,100 @@ class MachineHere(LocalExecutor):
 
     def __init__(self, *of_machine: Any) -> None:
         super().__init__(*of_machine)
-        self._here: dict[Key, AttemptFolder] = {}
-        self._standing_by: dict[Key, Job] = {}
+        self._here: dict[Key, AttemptHere] = {}
 
     def submit(self, key: Key, folder: AttemptFolder) -> Handle:
         if key in self._here:
             return key
         job = read_job(folder)
         if job and job.watch and external_program.__file__ in job.spec.argv:
-            self._here[key] = folder
+            self._here[key] = AttemptHere(folder, job, PROGRAM, "", HostMonitor(folder, job.spec.gpu))
             supervise_here(folder)
             return key
-        if job is None or not is_quick(job, folder):
-            CLOCK.is_real = True
+        if job is None or (line := line_of(job, folder)) is None:
             return super().submit(key, folder)
         if folder.start.exists():  # another supervisor has it
             return key
-        self._here[key] = folder
         place = ("here", os.getpid(), processes.boot_id(), time.time(), processes.start_ticks(os.getpid()), None)
         write_json(folder.start, Start(*place, processes.pid_space()).to_record())
-        if job.spec.standby:
-            self._standing_by[key] = job
-            light_trainer.say(light_trainer.Folder(folder.path), phase="standby", step=0)
-        else:
-            self._run(folder, job)
+        verb, words = line
+        is_unready = verb == "unready"
+        if is_unready:
+            verb, _, words = words.partition(" ")
+        self._here[key] = one = AttemptHere(folder, job, verb, words, HostMonitor(folder, job.spec.gpu))
+        if not job.spec.standby:
+            one.begin()
+            return key
+        light_trainer.say(light_trainer.Folder(folder.path), phase="standby", step=0)
+        if is_unready:
+            one.tell(Exited(1))
         return key
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
-        elsewhere = {key: handle for key, handle in handles.items() if key not in self._here}
-        seen = dict(super().poll(elsewhere))
+        seen = dict(super().poll({key: handle for key, handle in handles.items() if key not in self._here}))
         for key in handles:
-            if folder := self._here.get(key):
-                if key in self._standing_by and (go := folder.read_go()):
-                    job = self._standing_by.pop(key)
-                    job.begin(go)
-                    self._run(folder, job)
-                seen[key] = Seen(is_running=key in self._standing_by)
+            if one := self._here.get(key):
+                if one.began is None and (go := one.folder.read_go()):
+                    one.job.begin(go)
+                    one.begin()
+                one.look()
+                seen[key] = Seen(is_running=not one.folder.exit.exists())
         return seen
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
         super().cancel({key: handle for key, handle in handles.items() if key not in self._here})
         for key in handles:
-            if job := self._standing_by.pop(key, None):
-                told = self._here[key].cancel
-                why = told.read_text() if told.exists() else "SIGTERM"
-                _tell(self._here[key], job, Cancelled(why), HostMonitor(self._here[key], job.spec.gpu))
+            if one := self._here.get(key):
+                one.cancel()
 
     def kill(self, handles: Mapping[Key, Handle]) -> None:
         super().kill({key: handle for key, handle in handles.items() if key not in self._here})
         self.cancel({key: handle for key, handle in handles.items() if key in self._here})
 
-    def _run(self, folder: AttemptFolder, job: Job) -> None:
-        host = HostMonitor(folder, job.spec.gpu)
-        host.look()
-        write_json(folder.heartbeat, Heartbeat(1, os.getpid(), ()).to_record())
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), _environment(job):
-            end = _end_of(folder)
-        log = BoundedLog(folder.log)
-        log.write(said.getvalue().encode())
-        log.close()
-        _tell(folder, job, end, host)
+
+def steps_of(folder: AttemptFolder) -> int:
+    return json.loads(folder.settings.read_text())["recipe"]["training"]["max_steps"]
 
 
-def _tell(folder: AttemptFolder, job: Job, end: Exit, host: HostMonitor) -> None:
-    folder.ballast.unlink(missing_ok=True)
-    host.look()
-    write_json(folder.exit, host.facts(end, stood_by=job.spec.standby).to_record())
-
-
-def _end_of(folder: AttemptFolder) -> Exit:
+def _behave(folder: AttemptFolder, verb: str, words: str) -> int:
     def die(_: object, rest: str, __: int) -> int:
         raise SignalOfItself(getattr(signal, rest))
 
-    usual, fake_attempt.die = fake_attempt.die, die
+    behaviour = (fake_attempt.BEHAVIOURS | {"die": die})[verb]
+    with mock.patch.object(fake_attempt, "die", die), CLOCK.standing():
+        return behaviour(light_trainer.Folder(folder.path), "" if verb == "linger" else words, steps_of(folder))
+
+
+def _program(argv: Sequence[str], folder: AttemptFolder) -> int:
+    """Do what a program in Python does."""
+    usual, argv_here = signal.getsignal(signal.SIGTERM), [argv[1], *argv[3:]]
     try:
-        behaviours = fake_attempt.BEHAVIOURS | {"die": die}
-        return Exited(light_trainer.behave(light_trainer.Folder(folder.path), behaviours))
+        with mock.patch.object(sys, "argv", argv_here), mock.patch.object(os, "kill", _kill):
+            if argv[1] == "-m":
+                return importlib.import_module(argv[2]).main(folder) or 0
+            with CLOCK.standing(HANGS_S, HangsError), contextlib.chdir(folder.path):
+                exec(argv[2], {"__name__": "__main__"})
+                return 0
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
+def _kill(pid: int, number: int) -> None:
+    if number and pid == os.getpid():
+        raise SignalOfItself(number)
+    KILL(pid, number)
+
+
+def _end_of(call: Callable[[], int]) -> Exit:
+    try:
+        return Exited(call())
     except SignalOfItself as end:
         return Killed(int(end.args[0]))
+    except SystemExit as end:
+        return Exited(int(end.code or 0))
     except Exception:  # noqa: BLE001 - as a process of its own would end
         traceback.print_exc()
         return Exited(1)
-    finally:
-        fake_attempt.die = usual
 
 
 @contextlib.contextmanager
@@ -146,48 +252,32 @@ def _environment(job: Job) -> Iterator[None]:
         os.environ.update(before)
 
 
-def is_quick(job: Job, folder: AttemptFolder) -> bool:
-    """Return whether an attempt is one of the fake trainer that takes no time."""
+def line_of(job: Job, folder: AttemptFolder) -> tuple[str, str] | None:
+    """Return what the script says for an attempt of the fake trainer; None where a process must do it."""
+    if job.spec.argv[1:2] == ("-c",) or (job.spec.argv[1:2] == ("-m",) and job.spec.argv[2] in MODULES):
+        return (PROGRAM, "") if not job.watch else None
     if fake_attempt.__file__ not in job.spec.argv or job.watch:
-        return False
+        return None
     script = json.loads(Path(os.environ["FAKE_TRAINER_SCRIPT"]).read_text())
     lines = script.get(json.loads(folder.settings.read_text())["patch"], ["train"])
     verb, _, words = lines[min(folder.number, len(lines)) - 1].partition(" ")
-    return verb in AT_ONCE and (verb != "train" or float(words.partition(" ")[0] or 0) == 0)
-
-
-class Clock:
-    """Goes on by itself where nothing but time is waited for."""
-
-    def __init__(self) -> None:
-        self.is_real, self._ahead_s = False, 0.0
-
-    def now(self) -> float:
-        return time.monotonic() + self._ahead_s
-
-    def sleep(self, seconds: float, readings: Sequence[Reading[Any]] = ()) -> None:
-        if self.is_real or readings:
-            rest(seconds, readings)
-        else:
-            self._ahead_s += seconds
-
-
-CLOCK = Clock()
+    does = words.partition(" ")[0] if verb == "unready" else verb
+    return (verb, words) if does in AT_ONCE | IN_TIME and "child" not in words else None
 
 
 @contextlib.contextmanager
 def machine_here() -> Iterator[None]:
     """Let nights of this process have this machine and its clock."""
-    from splatbatch.scheduler import loop, session, single
+    from splatbatch.scheduler import session, single
     from splatbatch.scheduler.work import adopt
 
-    usual, CLOCK.is_real = loop.WallClock, False
-    for module in (session, single, adopt):
+    modules = (session, single, adopt)
+    usual = [module.LocalExecutor for module in modules]
+    for module in modules:
         module.LocalExecutor = MachineHere
-    loop.WallClock = lambda: CLOCK
     try:
-        yield
+        with CLOCK.of_commands():
+            yield
     finally:
-        loop.WallClock = usual
-        for module in (session, single, adopt):
-            module.LocalExecutor = LocalExecutor
+        for module, executor in zip(modules, usual, strict=True):
+            module.LocalExecutor = executor

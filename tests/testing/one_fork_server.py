@@ -26,6 +26,9 @@ class Shared:
         self.process, self.channel, self._server, self._surroundings = server.process, self, server, surroundings
 
     def ask(self, path: bytes) -> int:
+        from quick import WATCH
+
+        WATCH.hear_start("an attempt")
         self._surroundings.write_text(json.dumps([str(Path.cwd()), dict(os.environ)]))
         return self._server.ask(path)
 

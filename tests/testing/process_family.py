@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 
 from fake_batch import FakeBatch
 
@@ -49,17 +50,17 @@ def fugitives(batch: FakeBatch) -> list[int]:
 def left_of(batch: FakeBatch, patience_s: float = 2.0) -> list[int]:
     """Return all that a batch has started and that still runs: by environment, and by what hides from that."""
     script = f"FAKE_TRAINER_SCRIPT={batch.folder / 'script.json'}".encode()
-    end = time.monotonic() + patience_s
-    while (left := [*_with_variable(script), *fugitives(batch)]) and time.monotonic() < end:
+    end = monotonic() + patience_s
+    while (left := [*_with_variable(script), *fugitives(batch)]) and monotonic() < end:
         time.sleep(0.05)
     return left
 
 
 def wait_until(condition: Callable[[], object]) -> None:
     """Wait until something holds, but not for ever."""
-    end = time.monotonic() + PATIENCE_S
+    end = monotonic() + PATIENCE_S
     while not condition():
-        if time.monotonic() > end:
+        if monotonic() > end:
             raise TimeoutError("it did not happen in time")
         time.sleep(0.002)
 

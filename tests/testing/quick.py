@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from types import FrameType
 
 LONGEST_SLEEP_S = 0.01
@@ -16,6 +17,8 @@ STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.sys
 """Audit events: docs.python.org, "Audit events table"."""
 EXEMPT = ("all", "long", "journey", "contract", "gpu")
 """Marks of tests that may."""
+BETWEEN = (__file__, str(Path(__file__).with_name("turns.py")))
+"""Files through which others wait."""
 
 
 class Watch:
@@ -23,17 +26,25 @@ class Watch:
 
     def __init__(self) -> None:
         self.seen: Counter[str] | None = None
+        self.has_started = False
+        """Whether the test has started a process, which knows the real time alone."""
         self._sleep = time.sleep
         time.sleep = self._rest
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, _: object) -> None:
-        if self.seen is not None and event in STARTS:
-            self._note(f"starts a process ({event})")
+        if event in STARTS:
+            self.hear_start(event)
+
+    def hear_start(self, how: str) -> None:
+        """Note that a process is started, by this process or for it."""
+        self.has_started = True
+        if self.seen is not None:
+            self._note(f"starts a process ({how})")
 
     def _rest(self, seconds: float) -> None:
         if self.seen is not None and seconds > LONGEST_SLEEP_S:
-            self._note(f"sleeps {seconds:g} s")
+            self._note(f"sleeps {seconds:.2g} s")
         self._sleep(seconds)
 
     def _note(self, what: str) -> None:
@@ -46,7 +57,7 @@ class Watch:
 
 def is_ours(name: str) -> bool:
     """Return whether a file is of the product or its tests."""
-    return ("/splatbatch/" in name or "/tests/" in name) and "/site-packages/" not in name and name != __file__
+    return ("/splatbatch/" in name or "/tests/" in name) and "/site-packages/" not in name and name not in BETWEEN
 
 
 WATCH = Watch()

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from program_here import Clock, supervise_here
@@ -22,8 +23,8 @@ DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {ASLEEP}"
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
+    end = monotonic() + PATIENCE_S
+    while monotonic() < end:
         if found := condition():
             return found
         time.sleep(0.02)
