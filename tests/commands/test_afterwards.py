@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ import pytest
 from command_line import invoke
 from cut_batch import copy_of, trained
 from fake_batch import FakeBatch
-from process_family import wait_until
 
-from splatbatch.night.making import OfSplats
+from splatbatch.monitor import notify
+from splatbatch.night.making import OfSplats, Publishing
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
 
@@ -41,6 +42,22 @@ def cut(cut_once: FakeBatch, tmp_path: Path) -> FakeBatch:
     for record in (batch.output / "patches/p1/accepted").glob("*.json"):
         record.unlink()
     return batch.script(p1=FAILS)
+
+
+class Told:
+    """Keeps a notification, as the command that it is meant for would."""
+
+    def __init__(self, argv: Sequence[str], message: bytes, _timeout_s: float) -> None:
+        with Path(argv[-1]).open("ab") as file:
+            file.write(message + b"\n")
+
+    def verdict(self) -> str:
+        return ""
+
+
+@pytest.fixture(autouse=True)
+def told_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notify, "Hook", Told)
 
 
 def asked(batch: FakeBatch, **publish: Any) -> FakeBatch:
@@ -115,11 +132,10 @@ def test_a_scene_may_be_published_with_holes(cut: FakeBatch) -> None:
 
 def test_a_batch_that_is_interrupted_says_that_nothing_is_published(batch: FakeBatch) -> None:
     asked(batch.make("p0", "p1")).script(p0=["hang"])
-    parent = batch.start("train")
-    wait_until((batch.output / "patches/p0/attempt-01/progress.jsonl").exists)
-    parent.send_signal(signal.SIGTERM)
-    _, said = parent.communicate(timeout=60)
-    assert parent.returncode == 143 and "not published: interrupted (SIGTERM)" in said
+    night = batch.beside("train").until((batch.output / "patches/p0/attempt-01/progress.jsonl").exists)
+    night.send(signal.SIGTERM)
+    ended = night.ended()
+    assert ended.returncode == 143 and "not published: interrupted (SIGTERM)" in ended.stderr
     assert told_everywhere(batch).startswith("left out: not published: interrupted")
 
 
@@ -128,14 +144,10 @@ def test_publishing_is_interrupted_at_once_and_people_are_told(
 ) -> None:
     does(monkeypatch, "import time; time.sleep(600)")
     attempt = asked(batch.make("p0")).output / "afterwards/publish/attempt-01"
-
-    def interrupt() -> None:
-        wait_until((attempt / "start.json").exists)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=interrupt).start()
+    night = batch.beside("train").until((attempt / "start.json").exists)
     began = time.monotonic()
-    assert batch.run("train").returncode == 143
+    night.send(signal.SIGTERM)
+    assert night.ended().returncode == 143
     assert time.monotonic() - began < 40
     assert told_everywhere(batch) == "left out: not published: interrupted (SIGTERM)"
     assert events_of(batch, "afterwards/publish") == [("attempt_started", None), ("attempt_ended", "stopped")]
@@ -146,7 +158,10 @@ def test_publishing_is_interrupted_at_once_and_people_are_told(
 def test_a_fault_while_publishing_changes_no_exit_code(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
-    does(monkeypatch, f"{MAKING}\ndef fail(*_): raise {fault!r}\nPublishing.make = fail\nsys.exit({MAIN})")
+    def fail(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(Publishing, "make", fail)
     ended = asked(batch.make("p0")).run("train")
     assert ended.returncode == 0 and "Traceback" not in ended.stderr
     assert "not published: " in ended.stderr and str(fault) in told_everywhere(batch)

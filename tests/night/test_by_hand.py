@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import threading
+import sys
 from pathlib import Path
 
 import pytest
 from command_line import invoke
 from cut_batch import copy_of, trained
 from fake_batch import FakeBatch
-from process_family import wait_until
 
 from splatbatch.night import products
 from splatbatch.night.making import OfSplats
@@ -38,9 +36,9 @@ def attempts(batch: FakeBatch, what: str) -> list[AttemptFolder]:
 def test_each_is_an_attempt_in_a_process_of_its_own_and_what_is_fresh_stays(cut: FakeBatch) -> None:
     to = ("--as", "ply", "--to", str(cut.folder / "site"), "--no-measure")
     for what, arguments, fresh in (("merge", (), "left as it was"), ("publish", to, "scene.ply: as it was")):
-        first, second = (invoke(what, *arguments, batch=cut) for _ in range(2))
-        assert (first.code, second.code) == (0, 0), first.err + second.err
-        assert fresh not in first.out + first.err and fresh in second.out + second.err
+        first, second = (cut.run_apart(what, *arguments) for _ in range(2))
+        assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+        assert fresh not in first.stdout + first.stderr and fresh in second.stdout + second.stderr
         (latest,) = attempts(cut, what)
         job = latest.read_job()
         assert latest.number == 2 and job is not None and "splatbatch.night.making" in job.argv
@@ -68,14 +66,10 @@ def test_of_a_folder_that_is_only_read_may_be_published(cut: FakeBatch, monkeypa
 
 def test_it_is_interrupted_at_once(cut: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     def hangs(self: OfSplats, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        return ("sleep", "600")
+        return (sys.executable, "-c", "import time; time.sleep(600)")
 
     monkeypatch.setattr(OfSplats, "command", hangs)
     attempt = cut.output / "afterwards/merge/attempt-01"
-
-    def interrupt() -> None:
-        wait_until((attempt / "start.json").exists)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=interrupt).start()
-    assert invoke("merge", batch=cut).code == 143
+    merge = cut.beside("merge").until((attempt / "start.json").exists)
+    merge.send(signal.SIGTERM)
+    assert merge.ended().returncode == 143

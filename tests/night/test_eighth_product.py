@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import eighth_product
 import pytest
 from command_line import surroundings
+from machine_here import machine_here
 
 from splatbatch.night.training import train
 from splatbatch.splats import read_header
@@ -27,7 +28,7 @@ def counted(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> FakeBatch:
 
 
 def night(batch: FakeBatch) -> None:
-    with surroundings(batch):
+    with surroundings(batch), machine_here():
         assert train(open_batch(batch.config), after=eighth_product.count_after).code == 0
 
 
