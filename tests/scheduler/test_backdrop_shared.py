@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cut_scene import cut
 from fake_batch import FakeBatch
-from process_family import left_of, wait_until
+from process_family import wait_until
+from turns import CLOCK
 
 from splatbatch.scheduler.queue import Closed, Elsewhere, NobodyElse, Ours, Queue
 from splatbatch.scheduler.work.claiming import Claiming, Snapshot
@@ -60,18 +60,15 @@ def claiming(batch: Batch, presence: Presence) -> Claiming:
 
 def test_patches_wait_for_the_backdrop_that_another_worker_trains(batch: FakeBatch) -> None:
     cut(batch, **QUICK).script(backdrop=["await go"])
-    one = batch.start("work")
-    wait_until(lambda: begun(batch))
-    other = batch.start("work")
-    wait_until(lambda: len(list(batch.output.glob("claims/.prepare/*.done"))) == 2)
-    time.sleep(1)
+    one = batch.beside("work").until(lambda: begun(batch))
+    other = batch.beside("work").until(lambda: len(list(batch.output.glob("claims/.prepare/*.done"))) == 2)
+    CLOCK.pass_until(CLOCK.now() + 5)
     assert begun(batch) == ["backdrop"]
     (batch.folder / "go").touch()
-    told = [worker.communicate(timeout=120)[0] for worker in (one, other)]
-    assert [one.returncode, other.returncode] == [0, 0], told
+    told = [worker.ended() for worker in (one, other)]
+    assert [one.returncode for one in told] == [0, 0], told
     assert sorted(begun(batch)) == ["backdrop", "p0", "p1"]
     assert behind(batch, "p0", "p1") == {batch.result("backdrop")["splat"]["sha256"]}
-    assert left_of(batch) == []
 
 
 @pytest.mark.all
@@ -88,7 +85,7 @@ def test_a_worker_that_is_killed_over_the_backdrop_is_replaced_and_the_patches_w
 
 def test_a_worker_of_one_patch_trains_the_backdrop_that_it_needs(batch: FakeBatch) -> None:
     cut(batch, **QUICK)
-    assert batch.run_apart("work", "p1").returncode == 0
+    assert batch.run("work", "p1").returncode == 0
     assert begun(batch) == ["backdrop", "p1"]
 
 
@@ -99,15 +96,14 @@ def test_who_joins_a_run_that_trains_a_fresh_backdrop_anew_waits_and_trains_agai
     cut(batch, **QUICK).script(backdrop=["measure 20 25", "await go"])
     assert batch.run("train", "--patch", "p0").returncode == 0
     first = batch.result("backdrop")["splat"]["sha256"]
-    run = batch.start("retry", "--patch", "backdrop", "--force")
-    wait_until(lambda: begun(batch).count("backdrop") == 2)
-    worker = batch.start("work")
-    wait_until(lambda: at_work(batch))
-    time.sleep(1)
+    run = batch.beside("retry", "--patch", "backdrop", "--force")
+    run.until(lambda: begun(batch).count("backdrop") == 2)
+    worker = batch.beside("work").until(lambda: at_work(batch))
+    CLOCK.pass_until(CLOCK.now() + 5)
     assert "p1" not in begun(batch)
     (batch.folder / "go").touch()
-    told = [one.communicate(timeout=120)[0] for one in (run, worker)]
-    assert [run.returncode, worker.returncode] == [0, 0], told
+    told = [one.ended() for one in (run, worker)]
+    assert [one.returncode for one in told] == [0, 0], told
     now = batch.result("backdrop")["splat"]["sha256"]
     assert now != first
     assert behind(batch, "p0", "p1") == {now}

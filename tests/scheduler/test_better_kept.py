@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from fake_batch import FakeBatch
-from process_family import wait_until
 
 SET = ("--set", "training.init_scale=40")
 
@@ -145,13 +144,12 @@ def test_compare_shows_attempts_and_runs(trained: FakeBatch) -> None:
 
 def test_ctrl_c_in_a_retry_keeps_the_earlier_splat_and_says_so(trained: FakeBatch) -> None:
     trained.script(p0=["measure 24.6", "hang"])
-    running = trained.start("retry", "-p", "p0", "--force")
-    wait_until((trained.output / "patches/p0/attempt-02/progress.jsonl").exists)
-    running.send_signal(signal.SIGINT)
-    out, _ = running.communicate(timeout=30)
-    assert running.returncode == 130
-    assert "interrupted (SIGINT); the earlier splat of p0 is kept" in out
-    assert "0 of 1 requested patches trained" in out
+    running = trained.beside("retry", "-p", "p0", "--force")
+    running.until((trained.output / "patches/p0/attempt-02/progress.jsonl").exists).send(signal.SIGINT)
+    ended = running.ended()
+    assert ended.returncode == 130
+    assert "interrupted (SIGINT); the earlier splat of p0 is kept" in ended.stdout
+    assert "0 of 1 requested patches trained" in ended.stdout
     assert kept(trained) == "attempt-01"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_batch import FakeBatch
 from process_family import wait_until
+from turns import CLOCK
 
 from splatbatch.files import read_json, write_json
 from splatbatch.scheduler import cancel
@@ -19,19 +19,25 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.lock import holder
 from splatbatch.store.records.run import CancelRequest, Holder
 
+if TYPE_CHECKING:
+    from command_line import Beside
 
-def start(batch: FakeBatch, *running: str) -> subprocess.Popen[str]:
+
+def start(batch: FakeBatch, *running: str) -> Beside:
     """Start a batch; return when these patches train."""
-    parent = batch.start("train")
-    for patch in running:
-        wait_until((batch.output / "patches" / patch / "attempt-01" / "progress.jsonl").exists)
-    return parent
+    places = [batch.output / "patches" / patch / "attempt-01" / "progress.jsonl" for patch in running]
+    return batch.beside("train").until(lambda: all(place.exists() for place in places))
 
 
-def start_again(batch: FakeBatch) -> subprocess.Popen[str]:
+def start_again(batch: FakeBatch) -> Beside:
     """Start a batch whose p0 was trained once; return when it trains anew."""
+    return batch.beside("train").until((batch.output / "patches/p0/attempt-02/progress.jsonl").exists)
+
+
+def start_apart(batch: FakeBatch) -> subprocess.Popen[str]:
+    """Start a batch in a process of its own; return when p0 trains."""
     parent = batch.start("train")
-    wait_until((batch.output / "patches/p0/attempt-02/progress.jsonl").exists)
+    wait_until((batch.output / "patches/p0/attempt-01/progress.jsonl").exists)
     return parent
 
 
@@ -46,7 +52,7 @@ def requests(batch: FakeBatch) -> list[Any]:
 def test_cancel_ends_the_batch_as_sigterm_does_and_says_what_came_of_it(batch: FakeBatch) -> None:
     parent = start(batch.make("p0", "p1").script(p0=["hang"]), "p0")
     ended = batch.run("cancel")
-    assert (ended.returncode, parent.wait(5)) == (0, 143)
+    assert (ended.returncode, parent.ended().returncode) == (0, 143)
     assert "cancelled. Of that run: 0 of 2 patches trained; stopped: p0; waiting: p1" in ended.stdout
     assert outcomes(batch) == {"p0": "stopped"}
     assert requests(batch) == []
@@ -58,7 +64,7 @@ def test_an_older_splat_of_other_settings_does_not_count_as_trained(batch: FakeB
     batch.change(training={"max_steps": 30})
     parent = start_again(batch.script(p0=["hang"]))
     ended = batch.run("cancel")
-    assert (ended.returncode, parent.wait(5)) == (0, 143)
+    assert (ended.returncode, parent.ended().returncode) == (0, 143)
     stands = batch.run("status").stdout
     assert "cancelled. Of that run: 0 of 2 patches trained; stopped: p0; stale: p1" in ended.stdout
     assert "0 of 2 patches trained; stopped: p0; stale: p1" in stands
@@ -71,7 +77,7 @@ def test_cancel_says_that_nobody_can_tell_what_is_stale_where_the_scene_is_gone(
     parent = start_again(batch.script(p0=["hang"]))
     (batch.folder / "patches").rename(batch.folder / "moved")
     ended = batch.run("cancel")
-    assert (ended.returncode, parent.wait(5)) == (0, 143)
+    assert (ended.returncode, parent.ended().returncode) == (0, 143)
     assert "which splats are stale cannot be told" in ended.stdout + ended.stderr
 
 
@@ -89,7 +95,7 @@ def test_a_batch_on_another_host_is_ended_by_the_file_alone(batch: FakeBatch) ->
     parent = start(batch.make("p0").script(p0=["hang deaf"]), "p0")
     output = OutputFolder(batch.output)
     cancel.ask(output, replace(holder(output.lock) or Holder(), host="elsewhere"), [])
-    assert parent.wait(15) == 143
+    assert parent.ended().returncode == 143
     assert outcomes(batch) == {"p0": "stopped"}
     assert batch.events("cancel_requested")[0]["patches"] == []
     assert requests(batch) == []
@@ -97,7 +103,7 @@ def test_a_batch_on_another_host_is_ended_by_the_file_alone(batch: FakeBatch) ->
 
 @pytest.mark.all
 def test_a_batch_that_was_stopped_by_ctrl_z_is_ended_too(batch: FakeBatch) -> None:
-    parent = start(batch.make("p0").script(p0=["hang"]), "p0")
+    parent = start_apart(batch.make("p0").script(p0=["hang"]))
     os.kill(parent.pid, signal.SIGSTOP)
     assert batch.run("cancel").returncode == 0
     assert parent.wait(5) == 143
@@ -107,7 +113,7 @@ def test_cancelled_patches_are_stopped_or_not_started_and_the_others_go_on(batch
     batch.make("p0", "p1", "p2", executor={"cpu_slots": 1}).script(p0=["hang", "train"])
     parent = start(batch, "p0")
     ended = batch.run("cancel", "-p", "p0", "-p", "p2")
-    assert (ended.returncode, parent.wait(30)) == (0, 1)
+    assert (ended.returncode, parent.ended().returncode) == (0, 1)
     assert "p0: stopped" in ended.stdout
     assert "p2: stopped: cancelled by" in ended.stdout
     assert outcomes(batch) == {"p0": "stopped", "p1": "trained", "p2": "stopped"}
@@ -120,7 +126,7 @@ def test_a_patch_that_stands_by_is_not_started_either(batch: FakeBatch) -> None:
     parent = start(batch, "p0", "p1")
     assert batch.run("cancel", "-p", "p1").returncode == 0
     (batch.folder / "go").touch()
-    assert parent.wait(30) == 1
+    assert parent.ended().returncode == 1
     assert outcomes(batch) == {"p0": "trained", "p1": "stopped", "p2": "trained"}
 
 
@@ -128,17 +134,31 @@ def test_a_patch_that_stands_by_is_not_started_either(batch: FakeBatch) -> None:
 def test_a_patch_that_waits_for_its_retry_is_not_tried_again(batch: FakeBatch) -> None:
     batch.make("p0", "p1", executor={"cpu_slots": 2}, constants={"splatbatch.failures.retry.FIRST_WAIT_S": 60})
     parent = start(batch.script(p0=["exit 1 CUDA error: unspecified launch failure"], p1=["await go"]), "p0", "p1")
-    wait_until(lambda: batch.events("retry"))
+    parent.until(lambda: batch.events("retry"))
     assert batch.run("cancel", "-p", "p0").returncode == 0
     (batch.folder / "go").touch()
-    assert parent.wait(30) == 1
+    assert parent.ended().returncode == 1
     assert outcomes(batch) == {"p0": "stopped", "p1": "trained"}
 
 
-@pytest.mark.all(but="patches0")
+@pytest.mark.parametrize("patches", [[], ["p0"]])
+def test_a_request_to_an_earlier_process_of_the_same_number_stops_nothing(batch: FakeBatch, patches: list[str]) -> None:
+    night = start(batch.make("p0").script(p0=["hang", "train"]), "p0")
+    output = OutputFolder(batch.output)
+    run = holder(output.lock) or Holder()
+    earlier = replace(run, ticks=run.ticks - 1)
+    write_json(output.new_cancel(), CancelRequest(earlier.identity(), tuple(patches)).to_record())
+    night.until(lambda: requests(batch) == []).send(signal.SIGTERM)
+    assert (night.ended().returncode, batch.events("cancel_requested")) == (143, [])
+    write_json(output.new_cancel(), CancelRequest(earlier.identity(), tuple(patches)).to_record())
+    assert batch.run("train").returncode == 0
+    assert requests(batch) == []
+
+
+@pytest.mark.all
 @pytest.mark.parametrize("patches", [[], ["p0"]])
 def test_a_request_that_is_left_over_does_not_stop_the_next_batch(batch: FakeBatch, patches: list[str]) -> None:
-    parent = start(batch.make("p0").script(p0=["hang", "train"]), "p0")
+    parent = start_apart(batch.make("p0").script(p0=["hang", "train"]))
     output = OutputFolder(batch.output)
     run = holder(output.lock) or Holder()
     parent.kill()
@@ -154,11 +174,11 @@ def test_a_dead_batch_of_another_host_is_not_waited_for(batch: FakeBatch, monkey
     output = OutputFolder(batch.make("p0").output)
     output.create()
     write_json(output.lock, {"host": "elsewhere", "pid": 7, "boot_id": "x", "ticks": 1, "sequence": 3, "since": "-"})
-    began = time.monotonic()
+    began = CLOCK.now()
     ended = batch.run("cancel")
     assert ended.returncode == 0
     assert "process 7 on elsewhere is silent" in ended.stderr
-    assert time.monotonic() - began < 25
+    assert CLOCK.now() - began < 25
     assert requests(batch) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from splatbatch.store.events import Event, Paused, Resumed
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger, events
 
+MNT_DETACH = 2  # umount(2)
 NOT_LOOKED_AT = {"free_disk_mib": 0}
 SHM = type(shutil.disk_usage("/"))(1024 * MIB, 1000 * MIB, 24 * MIB)
 
@@ -30,12 +32,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 8 MiB; the batch's output folder lies on it."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
+    libc = ctypes.CDLL(None)
+    if libc.mount(b"tmpfs", os.fsencode(disk), b"tmpfs", 0, b"size=8m"):
         pytest.skip("only root may mount a small disk")
     (tmp_path / "output").symlink_to(disk)
     yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    assert libc.umount2(os.fsencode(disk), MNT_DETACH) == 0
 
 
 def until(process: subprocess.Popen[str], words: str) -> None:
@@ -49,11 +51,10 @@ def until(process: subprocess.Popen[str], words: str) -> None:
 
 def test_a_batch_pauses_until_there_is_room_and_then_goes_on(batch: FakeBatch, small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(bytes(4 * MIB))
-    process = batch.make("p0", "p1", limits={"free_disk_mib": 6}).start("train")
-    until(process, "paused, nothing new is started")
+    night = batch.make("p0", "p1", limits={"free_disk_mib": 6}).beside("train")
+    night.until(lambda: "paused, nothing new is started" in night.said)
     (small_disk / "filler").unlink()
-    process.communicate(timeout=30)
-    assert process.returncode == 0
+    assert night.ended().returncode == 0
     happened = [event["event"] for event in batch.events() if event["event"] not in ("expected", "forecast")]
     assert happened[2:5] == ["paused", "resumed", "attempt_started"]
 
@@ -83,6 +84,7 @@ def test_a_disk_that_fills_up_behind_a_splat_costs_no_training(batch: FakeBatch,
     assert len(batch.events("attempt_started")) == 2
 
 
+@pytest.mark.contract
 def test_a_disk_that_stays_full_is_given_up_and_what_was_trained_is_adopted(batch: FakeBatch, small_disk: Path) -> None:
     batch.make("p0", "p1", limits=NOT_LOOKED_AT, constants=pause(1)).script(p0=["train-then-fill"])
     done = batch.run("train")
@@ -104,15 +106,13 @@ def test_a_start_on_a_disk_that_stays_full_is_refused_in_words(batch: FakeBatch,
 
 def test_a_start_on_a_full_disk_waits_for_room_and_obeys(batch: FakeBatch, small_disk: Path) -> None:
     fill(small_disk / "filler")
-    process = batch.make("p0", limits=NOT_LOOKED_AT).start("train")
-    until(process, "paused until there is room")
-    process.send_signal(signal.SIGTERM)
-    assert (process.wait(timeout=30), batch.events() if batch.ledger.exists() else []) == (143, [])
-    process = batch.start("train")
-    until(process, "paused until there is room")
+    night = batch.make("p0", limits=NOT_LOOKED_AT).beside("train")
+    night.until(lambda: "paused until there is room" in night.said).send(signal.SIGTERM)
+    assert (night.ended().returncode, batch.events() if batch.ledger.exists() else []) == (143, [])
+    again = batch.beside("train")
+    again.until(lambda: "paused until there is room" in again.said)
     (small_disk / "filler").unlink()
-    process.communicate(timeout=60)
-    assert process.returncode == 0
+    assert again.ended().returncode == 0
 
 
 def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(small_disk: Path) -> None:

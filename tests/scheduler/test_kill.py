@@ -87,6 +87,7 @@ def test_of_two_parents_without_flock_one_works_each_time(
     assert races(tmp_path, number) == {(0, 6): number}
 
 
+@pytest.mark.contract
 def test_a_killed_supervisor_takes_its_trainer_and_all_its_kin_with_it(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train-with-kin 600", "train-with-kin 0"])
     parent = start(batch)
@@ -98,6 +99,7 @@ def test_a_killed_supervisor_takes_its_trainer_and_all_its_kin_with_it(batch: Fa
     assert left_of(batch) == {}
 
 
+@pytest.mark.contract
 def test_what_a_killed_parent_and_a_killed_supervisor_leave_is_ended_by_the_next_run(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train-with-kin 600", "train-with-kin 0"])
     parent = start(batch)
@@ -110,6 +112,7 @@ def test_what_a_killed_parent_and_a_killed_supervisor_leave_is_ended_by_the_next
     assert left_of(batch) == {}
 
 
+@pytest.mark.contract
 def test_what_finished_after_its_parent_was_killed_is_adopted(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["linger", "hang"])
     parent = start(batch)
@@ -161,6 +164,7 @@ def test_an_attempt_that_never_started_may_not_start_late(batch: FakeBatch) -> N
     assert [path.name for path in folder.path.iterdir()] == ["cancel"]
 
 
+@pytest.mark.contract
 def test_a_hang_is_ended_at_the_stall_limit_and_a_viewer_behind_a_whole_splat_counts(batch: FakeBatch) -> None:
     batch.make("p0", "p1", limits={"stall_s": 1}).script(p0=["hang deaf child", "train"], p1=["linger"])
     assert batch.run("train").returncode == 0

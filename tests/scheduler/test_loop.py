@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from fake_batch import FakeBatch
 
@@ -62,6 +64,7 @@ def test_a_crash_after_the_splat_is_whole_counts_as_trained_with_a_warning(batch
     assert "ended badly after its splat was whole" in batch.result("p0")["warnings"][0]
 
 
+@pytest.mark.contract
 def test_a_hanging_trainer_is_ended_at_the_wall_limit_with_its_deaf_children(batch: FakeBatch) -> None:
     batch.make("p0", limits={"wall_s": 1, "grace_s": 0.3}, retry={"max_attempts": 1}).script(p0=["hang deaf child"])
     assert batch.run("train").returncode == 1
@@ -70,15 +73,13 @@ def test_a_hanging_trainer_is_ended_at_the_wall_limit_with_its_deaf_children(bat
 
 def test_an_interrupted_batch_stops_its_attempts_and_says_so(batch: FakeBatch) -> None:
     batch.make("p0", "p1").script(p0=["hang"])
-    process = batch.start("train")
-    while "attempt 1 started" not in process.stderr.readline():
-        pass
-    process.terminate()
-    process.communicate(timeout=20)
-    assert process.returncode == 143
+    night = batch.beside("train")
+    night.until(lambda: "attempt 1 started" in night.said).send(signal.SIGTERM)
+    assert night.ended().returncode == 143
     assert batch.events("attempt_ended")[0]["outcome"] == "stopped"
 
 
+@pytest.mark.contract
 def test_a_killed_parent_leaves_no_attempt_running_and_the_next_run_goes_on(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["hang", "train"])
     process = batch.start("train")
@@ -92,14 +93,11 @@ def test_a_killed_parent_leaves_no_attempt_running_and_the_next_run_goes_on(batc
 
 def test_two_runs_at_once_are_one_too_many(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train 3"])
-    first = batch.start("train")
-    while "attempt 1 started" not in first.stderr.readline():
-        pass
+    first = batch.beside("train").until(lambda: batch.ledger.exists() and batch.events("attempt_started"))
     second = batch.run("train")
     assert second.returncode == 6
     assert "is training into this folder" in second.stderr
-    first.communicate(timeout=20)
-    assert first.returncode == 0
+    assert first.ended().returncode == 0
 
 
 def test_what_was_odd_in_a_training_is_said_at_its_end_and_by_status(batch: FakeBatch) -> None:

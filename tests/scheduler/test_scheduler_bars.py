@@ -61,6 +61,7 @@ def test_a_bench_finds_packages_that_only_pythonpath_names(tmp_path: Path) -> No
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.contract
 def test_the_status_loads_neither_the_audit_nor_the_trainers() -> None:
     code = "import sys; import splatbatch.commands.status; print(sorted(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

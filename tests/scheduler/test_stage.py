@@ -69,6 +69,7 @@ def test_an_attempt_that_crashes_is_diagnosed_and_made_once_more(staged: FakeBat
     assert [event["patch"] for event in staged.events("retry")] == ["doubled"]
 
 
+@pytest.mark.all
 def test_after_a_kill_it_is_made_by_the_next_run(staged: FakeBatch) -> None:
     staged.script(doubled=["hang", "make"])
     process = staged.start("train")

@@ -37,10 +37,9 @@ def interrupted(batch: FakeBatch, how: Callable[[subprocess.Popen[str]], None]) 
 
 def test_the_next_patch_stands_by_and_goes_when_the_slot_is_free(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2", **ALWAYS).script(p0=["train 1"])
-    process = batch.start("train")
-    wait_for(lambda: standing_by(batch, "p1"))
+    night = batch.beside("train").until(lambda: standing_by(batch, "p1"))
     assert not (batch.output / "patches/p2").exists()
-    assert process.wait(90) == 0
+    assert night.ended().returncode == 0
     assert [event["patch"] for event in batch.events("attempt_started")] == ["p0", "p1", "p2"]
     assert [batch.result(patch)["attempt"] for patch in ("p0", "p1", "p2")] == ["attempt-01"] * 3
     assert json.loads((batch.output / "patches/p1/attempt-01/go.json").read_text())["slot"] == "cpu0"
@@ -59,6 +58,7 @@ def test_a_standby_that_never_becomes_ready_is_replaced_and_no_attempt(batch: Fa
     assert batch.result("p1")["attempt"] == "attempt-01"
 
 
+@pytest.mark.contract
 def test_a_killed_standby_is_no_failure(batch: FakeBatch) -> None:
     process = batch.make("p0", "p1", **ALWAYS).script(p0=["train 1.5"]).start("train")
     os.kill(wait_for(lambda: standing_by(batch, "p1"))["child"], signal.SIGKILL)
@@ -66,7 +66,15 @@ def test_a_killed_standby_is_no_failure(batch: FakeBatch) -> None:
     assert [event["outcome"] for event in batch.events("attempt_ended")] == ["trained", "trained"]
 
 
-@pytest.mark.all(but="15-143")
+@pytest.mark.parametrize(("sig", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_leaves_no_attempt_of_the_standby(batch: FakeBatch, sig: int, code: int) -> None:
+    night = batch.make("p0", "p1", **ALWAYS).script(p0=["hang"]).beside("train")
+    night.until(lambda: standing_by(batch, "p1")).send(sig)
+    assert night.ended().returncode == code
+    assert not (batch.output / "patches/p1/attempt-01").exists()
+
+
+@pytest.mark.all
 @pytest.mark.parametrize(("sig", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_ends_the_standby_and_leaves_no_attempt(batch: FakeBatch, sig: int, code: int) -> None:
     ended, pid = interrupted(batch.make("p0", "p1", **ALWAYS), lambda process: process.send_signal(sig))
@@ -85,13 +93,10 @@ def test_a_standby_whose_parent_is_killed_ends_and_the_next_run_begins_anew(batc
     assert [event["patch"] for event in batch.events("attempt_ended")].count("p1") == 1
 
 
-@pytest.mark.all
 def test_status_shows_who_stands_by(batch: FakeBatch) -> None:
-    process = batch.make("p0", "p1", **ALWAYS).script(p0=["hang"]).start("train")
-    wait_for(lambda: standing_by(batch, "p1"))
+    night = batch.make("p0", "p1", **ALWAYS).script(p0=["hang"]).beside("train")
+    night.until(lambda: standing_by(batch, "p1"))
     said = batch.run("status").stdout
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=90)
     assert "waiting (standby)" in said
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Freeze = Callable[[Path], None]
 
 
+pytestmark = pytest.mark.contract  # what chattr freezes, the kernel does not let change
+
+
 @pytest.fixture
 def freeze() -> Iterator[Freeze]:
     """Make files and folders immutable, where the file system and we may."""
@@ -67,14 +70,12 @@ def test_what_was_trained_is_kept_where_its_place_cannot_be_written_and_taken_la
     batch: FakeBatch, freeze: Freeze
 ) -> None:
     batch.make("p0", "p1").script(p0=["await now"])
-    process = batch.start("train")
     folder = batch.output / "patches" / "p0"
-    while not (folder / "attempt-01" / "progress.jsonl").exists():
-        time.sleep(0.02)
+    night = batch.beside("train").until((folder / "attempt-01" / "progress.jsonl").exists)
     freeze(folder)
     (batch.folder / "now").touch()
-    said = process.communicate(timeout=60)
-    assert (process.returncode, "1 of 2 patches trained; failed: p0" in said[0]) == (1, True), said
+    ended = night.ended()
+    assert (ended.returncode, "1 of 2 patches trained; failed: p0" in ended.stdout) == (1, True), ended
     assert diagnosis(batch, "p0")["cause"] == "output_unwritable"
     subprocess.run(["chattr", "-i", folder], check=True)
     assert batch.run("train").returncode == 0

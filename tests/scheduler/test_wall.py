@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -32,11 +33,20 @@ FAULTS = tuple(doors.FAULTS)
 
 
 @pytest.fixture(autouse=True)
-def real_readers(monkeypatch: Any) -> None:
-    monkeypatch.setattr(command_line, "READERS", reader.Reader)
+def real_readers(request: pytest.FixtureRequest, monkeypatch: Any) -> None:
+    """Have processes read where one hangs, and wherever that costs the gate nothing."""
+    is_real = any(request.node.get_closest_marker(mark) for mark in ("contract", "all", "long"))
+    kind = reader.Reader if is_real else reader.Here
+    monkeypatch.setattr(command_line, "READERS", kind)
+    monkeypatch.setattr(reader, "USUAL", kind)
 
 
-ROTATING = [(*one, FAULTS[index % len(FAULTS)]) for index, one in enumerate(doors.ALL)]
+def rotating() -> Iterator[Any]:
+    for index, one in enumerate(doors.ALL):
+        fault = FAULTS[index % len(FAULTS)]
+        yield pytest.param(*one, fault, marks=pytest.mark.contract if fault == "hang" else ())
+
+
 EVERY = [(*one, fault) for one in doors.ALL for fault in FAULTS]
 
 
@@ -56,7 +66,7 @@ def through(batch: FakeBatch, patch: pytest.MonkeyPatch, entry: str, door: str, 
     return doors.failures(batch, entry)
 
 
-@pytest.mark.parametrize(("entry", "door", "fault"), each(3, ROTATING))
+@pytest.mark.parametrize(("entry", "door", "fault"), each(3, [*rotating()]))
 def test_what_fails_or_hangs_at_a_door_costs_one_patch(
     batch: FakeBatch, monkeypatch: Any, entry: str, door: str, fault: str
 ) -> None:
@@ -153,31 +163,26 @@ def test_faults_in_different_places_stop_nothing() -> None:
     assert "(internal_fault) on 3 patches" in why_stop_batch(alike) and not why_stop_batch(unlike)
 
 
-@pytest.mark.all
+@pytest.mark.contract
 def test_a_photograph_that_becomes_a_pipe_after_the_audit_hangs_nobody(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2").script(p0=["train 2"])
-    process = batch.start("train")
-    while not (batch.ledger.exists() and batch.events("attempt_started")):
-        time.sleep(0.05)
+    night = batch.beside("train").until(lambda: batch.ledger.exists() and batch.events("attempt_started"))
     photograph = batch.folder / "images/img3.png"
     photograph.unlink()
     os.mkfifo(photograph)
-    process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert batch.run_apart("status", timeout_s=20).returncode == 0
+    assert night.ended().returncode == 1
+    assert batch.run("status").returncode == 0
 
 
-@pytest.mark.all
+@pytest.mark.contract
 def test_photographs_exchanged_after_the_audit_are_audited_again(batch: FakeBatch) -> None:
     from fake_batch import write_photos
 
     batch.make("p0", "p1").script(p0=["train 3"])
-    process = batch.start("train")
-    while not (batch.ledger.exists() and batch.events("attempt_started")):
-        time.sleep(0.05)
+    night = batch.beside("train").until(lambda: batch.ledger.exists() and batch.events("attempt_started"))
     write_photos(batch.folder / "images", ["img0.png"], size=(16, 16))
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 1 and "p1: refused: " in told
+    ended = night.ended()
+    assert ended.returncode == 1 and "p1: refused: " in ended.stderr
     assert [one["patch"] for one in batch.events("attempt_started")] == ["p0"]
 
 
@@ -200,13 +205,11 @@ def test_a_large_splat_is_collected_while_others_start_and_end(
     assert gap_s < 2
 
 
+@pytest.mark.contract
 def test_sigterm_is_obeyed_while_a_reader_hangs(batch: FakeBatch, monkeypatch: Any) -> None:
     batch.make("p0", "p1").script(p0=["train 1"])
-    monkeypatch.setenv("FAKE_DOOR", "splatbatch.tasks.fingerprints.fingerprint:fingerprint hang")
-    process = batch.start("train")
-    while not (batch.ledger.exists() and batch.events("attempt_ended")):
-        time.sleep(0.05)
+    doors.put(monkeypatch, "splatbatch.tasks.fingerprints.fingerprint:fingerprint", "hang")
+    night = batch.beside("train").until(lambda: batch.ledger.exists() and batch.events("attempt_ended"))
     began = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == 143 and time.monotonic() - began < 40
+    night.send(signal.SIGTERM)
+    assert night.ended().returncode == 143 and time.monotonic() - began < 40

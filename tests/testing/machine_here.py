@@ -77,7 +77,6 @@ class AttemptHere:
         self.began = CLOCK.now()
         self.host.begin(self.job.spec.gpu)
         self.host.look()
-        write_json(self.folder.heartbeat, Heartbeat(1, os.getpid(), ()).to_record())
         if self.verb != PROGRAM:
             begun = {"phase": "train", "step": 1, "max_steps": steps_of(self.folder), "loss": 0.5}
             light_trainer.say(light_trainer.Folder(self.folder.path), **begun)
@@ -160,6 +159,7 @@ class MachineHere(LocalExecutor):
             return key
         place = ("here", os.getpid(), processes.boot_id(), time.time(), processes.start_ticks(os.getpid()), None)
         write_json(folder.start, Start(*place, processes.pid_space()).to_record())
+        write_json(folder.heartbeat, Heartbeat(1, os.getpid(), ()).to_record())
         verb, words = line
         is_unready = verb == "unready"
         if is_unready:

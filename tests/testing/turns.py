@@ -157,8 +157,8 @@ class Clock:
     def _rest(self, seconds: float, readings: Sequence[object]) -> None:
         if any(getattr(reading, "descriptor", None) is not None for reading in readings):
             reader.rest(seconds, readings)
-        else:
-            self.sleep(seconds)
+            seconds = 0
+        self.sleep(seconds)
 
 
 CLOCK = Clock()
