@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from process_family import left_of, may_unshare, wait_until
+from turns import CLOCK
 
 from splatbatch.config import Limits
 from splatbatch.scheduler.work.time_left import parse_duration
@@ -21,6 +22,7 @@ from splatbatch.store.layout import OutputFolder
 from splatbatch.store.workers import Presence
 
 if TYPE_CHECKING:
+    from command_line import Beside
     from fake_batch import FakeBatch
 
 QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}}
@@ -43,7 +45,7 @@ def wait_for(batch: FakeBatch, pattern: str) -> None:
 
 @contextmanager
 def working(batch: FakeBatch, *patches: str) -> Iterator[subprocess.Popen[str]]:
-    """Have a worker at work on patches that do not end by themselves."""
+    """Have a worker at work, in a process of its own, on patches that do not end by themselves."""
     worker = batch.start("work", *patches)
     try:
         wait_for(batch, "patches/*/attempt-*/start.json")
@@ -53,18 +55,45 @@ def working(batch: FakeBatch, *patches: str) -> Iterator[subprocess.Popen[str]]:
         worker.communicate(timeout=60)
 
 
-def test_two_workers_share_a_batch_and_each_task_is_trained_once(batch: FakeBatch) -> None:
+def at_work(batch: FakeBatch, *patches: str) -> Beside:
+    """Return a worker that takes turns with the test, once it has begun to train."""
+    return batch.beside("work", *patches).until(lambda: list(batch.output.glob("patches/*/attempt-*/start.json")))
+
+
+def share(batch: FakeBatch) -> list[str]:
+    """Return the names of four patches that take so long that two workers begin."""
     names = [f"p{number}" for number in range(4)]
-    batch.make(*names, **QUICK).script(**{name: ["train 0.5"] for name in names})  # so that both begin
-    both = [batch.start("work") for _ in range(2)]
-    told = [worker.communicate(timeout=120)[0] for worker in both]
-    assert [worker.returncode for worker in both] == [0, 0]
-    assert all("4 of 4 patches trained" in one for one in told)
+    batch.make(*names, **QUICK).script(**{name: ["train 0.5"] for name in names})
+    return names
+
+
+def see_shared(batch: FakeBatch, names: list[str]) -> None:
+    """See that each was trained once, and that the next train knows it."""
     assert ends_of(batch) == [(name, "trained") for name in names]
     assert {batch.result(name)["accepted"] for name in names} == {1}
     assert len(list(batch.output.glob("ledger/*.jsonl"))) == 2
     assert batch.run("train").returncode == 0  # which reads what they have told
     assert ends_of(batch) == [(name, "trained") for name in names]
+
+
+def test_two_workers_that_take_turns_train_each_task_once(batch: FakeBatch) -> None:
+    names = share(batch)
+    both = [batch.beside("work") for _ in range(2)]
+    told = [worker.ended() for worker in both]
+    assert [one.returncode for one in told] == [0, 0]
+    assert all("4 of 4 patches trained" in one.stdout for one in told)
+    assert all(len(path.read_text().splitlines()) > 3 for path in batch.output.glob("ledger/*.jsonl"))
+    see_shared(batch, names)
+
+
+@pytest.mark.journey
+def test_two_workers_share_a_batch_and_each_task_is_trained_once(batch: FakeBatch) -> None:
+    names = share(batch)
+    both = [batch.start("work") for _ in range(2)]
+    told = [worker.communicate(timeout=120)[0] for worker in both]
+    assert [worker.returncode for worker in both] == [0, 0]
+    assert all("4 of 4 patches trained" in one for one in told)
+    see_shared(batch, names)
 
 
 @pytest.mark.all
@@ -84,15 +113,13 @@ def test_the_last_of_several_workers_publishes(batch: FakeBatch) -> None:
 
 def test_a_worker_that_is_told_to_stop_ends_with_75_and_another_goes_on(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK).script(p0=["train 600", "train"])
-    with working(batch) as worker:
-        worker.send_signal(signal.SIGTERM)
-        began = time.monotonic()
-        assert worker.wait(60) == 75
-        assert time.monotonic() - began < 30
+    worker, began = at_work(batch), CLOCK.now()
+    worker.send(signal.SIGTERM)
+    assert worker.ended().returncode == 75
+    assert CLOCK.now() - began < 30
     assert ends_of(batch) == [("p0", "stopped")]
-    assert batch.run_apart("work").returncode == 0
+    assert batch.run("work").returncode == 0
     assert ends_of(batch) == [("p0", "stopped"), ("p0", "trained")]
-    assert left_of(batch) == []
 
 
 @pytest.mark.all
@@ -108,6 +135,7 @@ def test_a_trainer_that_is_deaf_keeps_no_worker_from_ending_within_the_grace_of_
     assert left_of(batch) == []
 
 
+@pytest.mark.contract
 def test_what_a_killed_worker_had_is_trained_by_another_and_not_held_against_the_task(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK, retry={"max_attempts": 1}).script(p0=["train 600", "exit 1 odd", "train"])
     with working(batch) as worker:
@@ -237,15 +265,15 @@ def test_failures_count_whoever_has_seen_them(batch: FakeBatch) -> None:
 
 def test_while_a_worker_works_train_is_refused_with_6_and_status_tells_who_works_on_what(batch: FakeBatch) -> None:
     batch.make("p0", "p1", **QUICK).script(p0=["train 600"], p1=["train 600"])
-    with working(batch, "p0"):
-        refused = batch.run("train")
-        assert refused.returncode == 6
-        assert "worker" in refused.stderr
-        assert "splatbatch cancel" in refused.stderr
-        told = json.loads(batch.run("status", "--json").stdout)
-        [one] = told["workers"]
-        assert (one["tasks"], one["has_ended"]) == (["p0"], False)
-        assert "Running: 1 worker" in batch.run("status").stdout
+    at_work(batch, "p0")
+    refused = batch.run("train")
+    assert refused.returncode == 6
+    assert "worker" in refused.stderr
+    assert "splatbatch cancel" in refused.stderr
+    told = json.loads(batch.run("status", "--json").stdout)
+    [one] = told["workers"]
+    assert (one["tasks"], one["has_ended"]) == (["p0"], False)
+    assert "Running: 1 worker" in batch.run("status").stdout
 
 
 @pytest.mark.all
@@ -268,23 +296,21 @@ def test_where_claims_cannot_be_made_its_attempt_tells(batch: FakeBatch) -> None
     assert batch.result("p0")["accepted"] == 1
 
 
-@pytest.mark.all
 def test_a_worker_by_another_yaml_is_refused_with_5(batch: FakeBatch) -> None:
     batch.make("p0", "p1", **QUICK).script(p0=["train 600"])
-    with working(batch, "p0"):
-        batch.change(training={"max_steps": 21})
-        refused = batch.run_apart("work")
-        assert refused.returncode == 5
-        assert "another YAML" in refused.stderr
+    at_work(batch, "p0")
+    batch.change(training={"max_steps": 21})
+    refused = batch.run("work")
+    assert refused.returncode == 5
+    assert "another YAML" in refused.stderr
 
 
 def test_cancel_reaches_workers(batch: FakeBatch) -> None:
     batch.make("p0", "p1", **QUICK).script(p0=["train 600"], p1=["train 600"])
-    with working(batch) as worker:
-        done = batch.run("cancel")
-        assert (done.returncode, worker.wait(60)) == (0, 143)
-        assert "stopped: p0" in done.stdout
-    assert left_of(batch) == []
+    worker = at_work(batch)
+    done = batch.run("cancel")
+    assert (done.returncode, worker.ended().returncode) == (0, 143)
+    assert "stopped: p0" in done.stdout
 
 
 @pytest.mark.all
