@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +52,21 @@ def test_all_trained_is_0_and_some_failed_is_1(batch: FakeBatch) -> None:
     assert "No module named 'x')" in ended.err
 
 
+STOPS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+
+
+@pytest.mark.parametrize(("number", "code"), STOPS, ids=str)
+def test_who_interrupts_a_batch_is_named_by_its_exit_code(batch: FakeBatch, number: signal.Signals, code: int) -> None:
+    night = batch.make("p0", "p1").script(p0=["hang"]).beside("train")
+    night.until(lambda: "attempt 1 started" in night.said).send(number)
+    assert night.ended().returncode == code
+    end = batch.events("attempt_ended")[-1]
+    assert (end["outcome"], end["reason"]) == ("stopped", number.name)
+
+
+@pytest.mark.journey
 @pytest.mark.all(but="15-143")
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
-)
+@pytest.mark.parametrize(("number", "code"), STOPS, ids=str)
 def test_an_interrupted_batch_ends_with_128_and_the_signal(batch: FakeBatch, number: signal.Signals, code: int) -> None:
     batch.make("p0", "p1").script(p0=["hang"])
     process = batch.start("train")
@@ -82,20 +94,30 @@ def test_nohup_is_honoured(batch: FakeBatch) -> None:
 # pipes, terminals, stdin
 
 
-@pytest.mark.parametrize(
-    "commands",
-    [
-        ["train"],
-        pytest.param([*COMMANDS, "retry --failed", "--help", "trian", "train --patch p9"], marks=pytest.mark.all),
-    ],
-    ids=["train", "others"],
-)
-def test_no_escape_codes_go_into_a_pipe_whatever_the_environment_claims(
-    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, commands: list[str]
-) -> None:
-    batch.make("p0").run("train")
+@pytest.fixture
+def claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that claims a terminal of many colours."""
     for name, value in (("FORCE_COLOR", "1"), ("CLICOLOR_FORCE", "1"), ("TERM", "xterm-256color")):
         monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("claims")
+@pytest.mark.parametrize("command", ["train", *COMMANDS, "retry --failed", "--help", "trian", "train --patch p9"])
+def test_what_is_no_terminal_gets_no_escape_codes(batch: FakeBatch, command: str) -> None:
+    batch.make("p0").run("train")
+    ended = batch.run(*command.split())
+    assert "\x1b" not in ended.stdout + ended.stderr and ended.stdout + ended.stderr
+
+
+@pytest.mark.all
+@pytest.mark.usefixtures("claims")
+@pytest.mark.parametrize(
+    "commands",
+    [["train"], [*COMMANDS, "retry --failed", "--help", "trian", "train --patch p9"]],
+    ids=["train", "others"],
+)
+def test_no_escape_codes_go_into_a_pipe_whatever_the_environment_claims(batch: FakeBatch, commands: list[str]) -> None:
+    batch.make("p0").run("train")
     for command in commands:
         ended = batch.run_apart(*command.split())
         assert "\x1b" not in ended.stdout + ended.stderr, command
@@ -109,6 +131,7 @@ def test_a_terminal_gets_colours_unless_no_color_is_set(batch: FakeBatch) -> Non
     assert not COLOUR.search(on_terminal(batch, "status", NO_COLOR="1")[1])
 
 
+@pytest.mark.journey
 def test_on_a_terminal_a_batch_is_a_table_that_moves(batch: FakeBatch) -> None:
     batch.make("p0", "p1").script(p0=["exit 1 CUDA error: out of memory", "train"])
     code, said = on_terminal(batch, "train")
@@ -118,8 +141,31 @@ def test_on_a_terminal_a_batch_is_a_table_that_moves(batch: FakeBatch) -> None:
     assert "\x1b[?25h" in said.rpartition("\x1b[?25l")[2]  # the cursor is shown again
 
 
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The answer "y" waits on stdin."""
+    ours, theirs = os.pipe()
+    os.write(theirs, b"y\n")
+    os.close(theirs)
+    usual = os.dup(0)
+    os.dup2(ours, 0)
+    with open(0, closefd=False) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield ours
+    os.dup2(usual, 0)
+    os.close(usual)
+    os.close(ours)
+
+
+def test_nothing_is_read_from_stdin(batch: FakeBatch, answer: int) -> None:
+    batch.make("p0")
+    for command in ("train", "status", "report"):
+        assert batch.run(command).returncode == 0
+    assert os.read(answer, 9) == b"y\n"
+
+
 @pytest.mark.all
-def test_nothing_is_read_from_stdin(batch: FakeBatch) -> None:
+def test_no_process_of_ours_reads_stdin(batch: FakeBatch) -> None:
     batch.make("p0")
     ours, theirs = os.pipe()
     os.write(theirs, b"y\n")
@@ -130,20 +176,24 @@ def test_nothing_is_read_from_stdin(batch: FakeBatch) -> None:
     os.close(theirs)
 
 
+@pytest.mark.journey
 @pytest.mark.all(but="plan --json")
 @pytest.mark.parametrize("command", ["status --json", "plan --json", "report --json", "status"])
 def test_a_reader_that_goes_away_is_no_error(batch: FakeBatch, command: str) -> None:
-    batch.make(*(f"p{i}" for i in range(300)))
+    batch.make(*(f"p{i}" for i in range(100)))
     process = batch.start(*command.split())
     assert process.stdout is not None
     assert process.stderr is not None
+    held = fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)  # the least: a page
     process.stdout.readline()
     process.stdout.close()
     said = process.stderr.read()
     process.wait(30)
     assert said == ""
+    assert len(batch.run(*command.split()).stdout) > 2 * held, "all of it went into the pipe"
 
 
+@pytest.mark.all
 def test_a_batch_whose_reader_goes_away_goes_on(batch: FakeBatch) -> None:
     batch.make("p0", "p1").script(p0=["train 0.3"])
     process = batch.start("train")
@@ -175,6 +225,7 @@ def cpu_and_wall_s(run: Callable[[], object]) -> tuple[float, float]:
     return min(took)
 
 
+@pytest.mark.journey
 def test_help_is_there_in_a_moment() -> None:
     cpu_s, wall_s = cpu_and_wall_s(lambda: subprocess.run([SPLATBATCH, "--help"], capture_output=True, check=True))
     assert cpu_s <= 0.4
@@ -193,7 +244,21 @@ def test_a_second_train_is_quick(batch: FakeBatch) -> None:
 # what every command says and writes
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["config", "--help"], ["schema"]])
+NEEDS_NONE = [["--version"], ["--help"], ["config", "--help"], ["schema"]]
+
+
+@pytest.mark.parametrize("arguments", NEEDS_NONE)
+def test_what_needs_no_config_asks_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = invoke(*arguments)
+    assert (ended.code, ended.err, bool(ended.out.strip())) == (0, "", True)
+
+
+@pytest.mark.journey
+@pytest.mark.all(but="arguments0")
+@pytest.mark.parametrize("arguments", NEEDS_NONE)
 def test_what_needs_no_config_works_without_one(tmp_path: Path, arguments: list[str]) -> None:
     command = [sys.executable, "-m", "splatbatch", *arguments]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -229,13 +294,11 @@ def test_the_status_of_named_patches_is_json(batch: FakeBatch) -> None:
 
 def test_the_status_says_who_is_running(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["hang"])
-    process = batch.start("train")
-    wait_until_started(process)
+    night = batch.beside("train")
+    night.until(lambda: "attempt 1 started" in night.said)
     status = json.loads(invoke("status", "--json", batch=batch).out)
-    assert (status["run"]["pid"], status["patches"][0]["state"]) == (process.pid, "running")
-    assert f"Running: process {process.pid}" in invoke("status", batch=batch).out
-    process.terminate()
-    process.communicate(timeout=30)
+    assert (status["run"]["pid"], status["patches"][0]["state"]) == (os.getpid(), "running")
+    assert f"Running: process {os.getpid()}" in invoke("status", batch=batch).out
 
 
 def test_patches_whose_names_look_like_markup_are_trained_and_shown_as_they_are(batch: FakeBatch) -> None:
@@ -387,6 +450,7 @@ def halved(tmp_path: Path) -> Path:
     return config
 
 
+@pytest.mark.contract
 def test_verify_dims_finds_what_is_wrong_and_mends_a_copy(halved: Path, tmp_path: Path) -> None:
     audit = invoke("verify-dims", "--json", "--config", str(halved))
     finding = json.loads(audit.out)["findings"][0]
@@ -430,6 +494,7 @@ def test_errors_that_a_repair_leaves_are_said(halved: Path, tmp_path: Path) -> N
     assert "splatbatch train" not in said.out
 
 
+@pytest.mark.all
 def test_what_was_mended_trains_as_it_is(halved: Path, tmp_path: Path) -> None:
     fix = ("verify-dims", "--fix", "scale", "--out", str(tmp_path / "mended"), "--config", str(halved))
     record = json.loads(invoke(*fix, "--json").out)

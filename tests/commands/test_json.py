@@ -39,7 +39,7 @@ COMMANDS = [
     ("explain", "explain p1"),
     ("explain", "explain p2"),
     ("explain", "explain {output}/patches/p1/attempt-01/train.log"),
-    ("doctor", "doctor"),
+    pytest.param("doctor", "doctor", marks=pytest.mark.all),
     ("doctor", "doctor --trainers"),
     ("report", "report"),
     ("clean", "clean --dry-run"),
@@ -54,19 +54,14 @@ def test_what_is_printed_is_as_published(night: FakeBatch, command: str, argumen
     assert checked(command, ended.out)
 
 
-@pytest.mark.all
 def test_what_is_running_is_as_published(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["hang"])
-    process = batch.start("train")
-    assert process.stderr is not None
-    while "attempt 1 started" not in process.stderr.readline():
-        assert process.poll() is None
+    night = batch.beside("train")
+    night.until(lambda: "attempt 1 started" in night.said)
     for command in ("status", "report"):
         checked(command, invoke(command, "--json", batch=batch).out)
     explained = checked("explain", invoke("explain", "p0", "--json", batch=batch).out)
     assert (explained["status"]["state"], explained["attempts"][0]["outcome"]) == ("running", None)
-    process.terminate()
-    process.communicate(timeout=30)
 
 
 @pytest.mark.parametrize("command", [*printed(), "config show"])

@@ -68,6 +68,7 @@ def stream_of(url: SplitResult) -> Iterator[dict[str, Any]]:
                 yield json.loads(line.removeprefix("data: "))
 
 
+@pytest.mark.contract
 def test_who_has_the_whole_url_sees_the_report_as_it_is_now(shown: SplitResult, batch: FakeBatch) -> None:
     code, page, headers = get(shown, shown.path)
     assert code == 200 and "1 of 2 patches trained. 1 thing to do" in page and 'id="live"' in page
@@ -78,7 +79,8 @@ def test_who_has_the_whole_url_sees_the_report_as_it_is_now(shown: SplitResult, 
     assert f'data-version="{now["version"]}"' in page
 
 
-@pytest.mark.all(but="events")
+@pytest.mark.contract
+@pytest.mark.all(but=("events", "now"))
 @pytest.mark.parametrize("name", ["", "now", "events"])
 def test_nobody_else_is_answered(shown: SplitResult, name: str) -> None:
     by_name = f"localhost:{shown.port}"
@@ -92,6 +94,7 @@ def test_nobody_else_is_answered(shown: SplitResult, name: str) -> None:
         assert get(shown, f"{shown.path}{name}", Host="localhost:9999")[0] == 200
 
 
+@pytest.mark.contract
 def test_it_writes_nothing_and_ends_at_ctrl_c(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train"])
     assert batch.run("train").returncode == 0
@@ -105,6 +108,7 @@ def test_it_writes_nothing_and_ends_at_ctrl_c(batch: FakeBatch) -> None:
         assert process.wait(timeout=20) == 130
 
 
+@pytest.mark.contract
 def test_the_stream_tells_what_a_training_does(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train 6"])
     with served(batch) as (url, _):

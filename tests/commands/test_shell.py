@@ -74,7 +74,8 @@ def completed(batch: FakeBatch, line: str, shell: str = "bash") -> list[str]:
     return [word.partition("\t")[0] for word in ended.stdout.splitlines()]
 
 
-@pytest.mark.all(but=("bash-splatbatch retry p1-words2", "fish-splatbatch retry p1-words2"))
+@pytest.mark.contract
+@pytest.mark.all(but="bash-splatbatch retry p1-words2")
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -94,11 +95,13 @@ def test_a_shell_completes_commands_options_and_patches(
     assert set(completed(batch.make("p0", "p1", "p10"), line, shell)) == words
 
 
+@pytest.mark.contract
 def test_where_no_batch_is_a_shell_completes_no_patch_and_says_nothing(batch: FakeBatch) -> None:
     batch.make("p0").config.unlink()
     assert "p0" not in completed(batch, "splatbatch retry p")
 
 
+@pytest.mark.all
 def test_zsh_is_told_the_patches_too(batch: FakeBatch) -> None:
     assert '"p1"' in " ".join(completed(batch.make("p0", "p1"), "splatbatch retry p", "zsh"))
 
