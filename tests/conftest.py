@@ -17,12 +17,17 @@ import command_line
 import pytest
 from cost import Cost
 from fake_batch import ROOT, SHARED, FakeBatch
+from fake_trainer import SCRIPT_VARIABLE, FakeTrainer
 from hypothesis import settings
 from made_here import make_here
 from quick import EXEMPT, WATCH
+from told_here import ToldHere
+from turns import CLOCK, Clock
 
 from splatbatch.machine.gpu import gpus
+from splatbatch.monitor import notify
 from splatbatch.scheduler import single
+from splatbatch.trainers import TRAINERS
 
 # hundreds of processes are started: none of them compiles the package anew, none starts threads that it has no use for
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -169,16 +174,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     terminalreporter.write_line(f"figure: {words} ({report.nodeid.rpartition('::')[2]})")
 
 
-NOT_YET = {
-    "commands",
-    "night",
-    "scheduler",
-    "store",
-    "tasks",
-    "tests",
-}
-
-
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test of the gate that sleeps or starts a process."""
@@ -195,7 +190,7 @@ def quick(request: pytest.FixtureRequest) -> Iterator[None]:
     if path := os.environ.get("QUICK_LOG"):
         with Path(path).open("a") as file:
             file.writelines(f"{item.nodeid}\t{num}\t{what}\n" for what, num in seen.items())
-    if seen and item.path.parent.name not in NOT_YET:
+    if seen:
         told = "\n".join(f"{what}, {num} times" for what, num in seen.most_common(5))
         pytest.fail(f"a test of the gate takes no time; mark it `all`, or as a journey or contract:\n{told}", False)
 
@@ -210,6 +205,30 @@ def batch(tmp_path: Path) -> Iterator[FakeBatch]:
 def made_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Merge, publish and certify in the process of the test."""
     monkeypatch.setattr(single, "make", make_here)
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """A clock that goes on where this process would wait; commands in it have one anyway."""
+    with CLOCK.of_commands():
+        yield CLOCK
+        command_line.end_all()
+
+
+@pytest.fixture
+def told_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep notifications in the file that their command names last."""
+    monkeypatch.setattr(notify, "Hook", ToldHere)
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have the fake trainer train a scene that is no FakeBatch; what a test writes here is its script."""
+    path = tmp_path / "script.json"
+    path.write_text("{}")
+    monkeypatch.setenv(SCRIPT_VARIABLE, str(path))
+    monkeypatch.setitem(TRAINERS, "gsplat", FakeTrainer)
+    return path
 
 
 @pytest.fixture

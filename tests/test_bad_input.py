@@ -244,6 +244,7 @@ def test_a_gpu_that_is_demanded_and_not_there_ends_with_5(
         assert word in said
 
 
+@pytest.mark.journey
 def test_without_gsplat_train_ends_with_4(batch: FakeBatch) -> None:
     batch.make("p0")
     (batch.folder / "sitecustomize.py").write_text(HIDE_GSPLAT)
@@ -256,6 +257,7 @@ def test_without_gsplat_train_ends_with_4(batch: FakeBatch) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("arguments", "code"),
     each(3, [(["train", "--patch", "p5"], 2), (["verify-dims"], 3), (["train", "--config", "nowhere.yml"], 2)]),

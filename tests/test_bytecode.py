@@ -29,11 +29,13 @@ def run(bare: Path, **environment: str) -> list[Path]:
     return list((bare / "cache").rglob("torch.*.pyc"))
 
 
+@pytest.mark.contract
 def test_bytecode_is_kept_where_python_is_told_not_to_write_it(bare: Path) -> None:
     assert len(run(bare, PYTHONDONTWRITEBYTECODE="1")) == 1
     assert not (bare / "__pycache__").exists()
 
 
+@pytest.mark.contract
 def test_bytecode_that_lies_beside_torch_is_used(bare: Path) -> None:
     import py_compile
 
@@ -41,6 +43,7 @@ def test_bytecode_that_lies_beside_torch_is_used(bare: Path) -> None:
     assert run(bare, PYTHONDONTWRITEBYTECODE="1") == []
 
 
+@pytest.mark.contract
 def test_whoever_says_where_bytecode_goes_is_obeyed(bare: Path) -> None:
     assert run(bare, PYTHONPYCACHEPREFIX=str(bare / "elsewhere")) == []
     assert list((bare / "elsewhere").rglob("torch.*.pyc"))

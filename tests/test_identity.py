@@ -163,6 +163,7 @@ def _stamp_many(folder: Path, first: int) -> None:
         stamps.put(f"/somewhere/{number}", (folder / "a").stat(), "1" * 64)
 
 
+@pytest.mark.contract
 def test_several_processes_write_at_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(b"a")
     with ProcessPoolExecutor(4, get_context("fork")) as pool:

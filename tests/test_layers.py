@@ -40,13 +40,15 @@ def modules_of(batch: FakeBatch, arguments: list[str]) -> set[str]:
     return set(json.loads(told.read_text()))
 
 
+@pytest.mark.contract
 @pytest.mark.skipif(not LINT_IMPORTS.exists(), reason="import-linter is not installed")
 def test_the_import_contracts_hold() -> None:
     ended = subprocess.run([LINT_IMPORTS, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout[-2000:]
 
 
-@pytest.mark.all(but=("train", "status"))
+@pytest.mark.contract
+@pytest.mark.all(but="train")
 @pytest.mark.parametrize(
     "arguments",
     [["train"], ["train", "--dry-run"], ["retry", "--failed"], ["verify-dims"], ["status"], ["report"]],
@@ -59,6 +61,7 @@ def test_the_parent_never_loads_torch_gsplat_or_pycolmap(batch: FakeBatch, argum
     assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
 
 
+@pytest.mark.contract
 def test_help_loads_next_to_nothing(batch: FakeBatch) -> None:
     loaded = modules_of(batch.make("p0"), ["--help"])
     # the fake trainer itself needs numpy and pydantic, the command line does not
@@ -68,6 +71,7 @@ def test_help_loads_next_to_nothing(batch: FakeBatch) -> None:
     assert not {"numpy", "pydantic", "yaml", "PIL", *HEAVY} & set(eval(said))
 
 
+@pytest.mark.contract
 def test_the_supervisor_loads_neither_numpy_nor_torch_nor_what_reads_a_config() -> None:
     code = "import sys; import splatbatch.supervisor.watch; print(set(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
-from command_line import Ended, invoke
+from command_line import in_time
 from cut_batch import copy_of, trained
 from fake_batch import FakeBatch
 
-SECONDS = 30
-"""For each command: none takes 5 s on an idle machine; one that waits for a pipe never ends."""
 HELD_OUT = {"holdout_list": "holdout.txt"}
 OF_SCENE = ("verify-dims", "verify-dims --deep", "plan", "status --verify")
 OF_OUTPUT = (
@@ -55,20 +52,6 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> FakeBatch:
 @pytest.fixture
 def batch(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
     return copy_of(trained_once, tmp_path / "batch")
-
-
-def in_time(*arguments: str, batch: FakeBatch | None = None) -> Ended:
-    """Run a command; one that waits for a pipe is ended, and shown by where it waits."""
-
-    def fail(*_: object) -> None:
-        pytest.fail(f"splatbatch {' '.join(arguments)} waits")  # which no command takes for an error of the system
-
-    usual, left_s = signal.signal(signal.SIGALRM, fail), signal.alarm(SECONDS)
-    try:
-        return invoke(*arguments, batch=batch)
-    finally:
-        signal.signal(signal.SIGALRM, usual)
-        signal.alarm(left_s)
 
 
 def put_pipe(path: Path) -> None:

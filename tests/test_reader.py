@@ -39,6 +39,7 @@ def fails(how: str) -> Any:
     return how.upper()
 
 
+@pytest.mark.contract
 @KINDS
 def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(kind: Kind) -> None:
     found = dict(answers(kind(fails, ["a", "recursion", "memory", "scene", "disk", "no json", "b"])))
@@ -52,6 +53,7 @@ def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(k
     assert found["scene"].error.hint == "Copy them."
 
 
+@pytest.mark.contract
 def test_a_reader_that_is_killed_or_hangs_costs_one_item() -> None:
     found = dict(answers(Reader(fails, ["a", "dies", "b", "hangs", "c"], hangs_s=0.6)))
     assert [found[name] for name in "abc"] == [Done("A"), Done("B"), Done("C")]
@@ -59,6 +61,7 @@ def test_a_reader_that_is_killed_or_hangs_costs_one_item() -> None:
     assert isinstance(found["hangs"], Hang) and found["hangs"].seconds > 0.6
 
 
+@pytest.mark.contract
 def test_a_reader_says_what_it_reads_and_the_parent_that_it_waits(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(reader, "SAYS_S", 0.3)
     (tmp_path / "a.jpg").write_bytes(b"a")
@@ -73,6 +76,7 @@ def test_a_reader_says_what_it_reads_and_the_parent_that_it_waits(tmp_path: Path
     assert told and told[0].startswith(f"waits for {tmp_path}/a.jpg for 0 s")
 
 
+@pytest.mark.contract
 def test_whoever_waits_beats_and_is_stopped_at_once() -> None:
     beats: list[float] = []
     began = time.monotonic()
@@ -83,6 +87,7 @@ def test_whoever_waits_beats_and_is_stopped_at_once() -> None:
     assert max(b - a for a, b in pairwise(beats)) < 5
 
 
+@pytest.mark.contract
 def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: Any) -> None:
     monkeypatch.setattr(reader, "MOST_AT_ONCE", 3)
     monkeypatch.setattr(reader, "_AT_WORK", set())  # a test before this one may have left readers of its own
@@ -103,6 +108,7 @@ def test_once_many_readers_cannot_be_ended_nothing_more_is_read_that_might_hang(
     assert all(isinstance(one, Hang) for one in found.values())
 
 
+@pytest.mark.contract
 def test_a_lock_of_the_parent_is_not_held_by_its_reader(tmp_path: Path) -> None:
     file = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
     try:

@@ -13,6 +13,7 @@ from stalled import stalled
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
+pytestmark = pytest.mark.contract  # what a mount that does not answer does to who reads
 SOON = {"splatbatch.reader.HANGS_S": 3.0, "splatbatch.reader.SAYS_S": 1.0}
 
 
@@ -21,7 +22,7 @@ def soon(monkeypatch: Any) -> None:
     monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps(SOON | {"splatbatch.night.decided.AGAIN_S": 3.0}))
 
 
-@pytest.mark.all(but=("status", "plan"))
+@pytest.mark.all(but="status")
 @pytest.mark.parametrize("command", ["status", "verify-dims", "plan", "report"])
 def test_photographs_that_do_not_answer_hang_no_query(batch: FakeBatch, command: str) -> None:
     assert batch.make("p0", "p1").run("train").returncode == 0
@@ -31,6 +32,7 @@ def test_photographs_that_do_not_answer_hang_no_query(batch: FakeBatch, command:
     assert "splatbatch: waits for " in ended.stderr and "has not answered for" in ended.stderr
 
 
+@pytest.mark.all
 def test_a_train_over_photographs_that_do_not_answer_ends_and_says_so(batch: FakeBatch) -> None:
     batch.make("p0", "p1")
     with stalled(batch.folder / "images"):

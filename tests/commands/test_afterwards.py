@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from command_line import invoke
 from cut_batch import copy_of, trained
 from fake_batch import FakeBatch
 
-from splatbatch.monitor import notify
 from splatbatch.night.making import OfSplats, Publishing
 from splatbatch.scene.patches import Patch
 from splatbatch.store.attempt_folder import AttemptFolder
@@ -25,6 +23,7 @@ from splatbatch.store.attempt_folder import AttemptFolder
 KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
 MAKING = "import os, signal, sys; from splatbatch.night.making import *"
 MAIN = "main(AttemptFolder(Path(sys.argv[1])))"
+pytestmark = pytest.mark.usefixtures("told_here")
 FAILS = ["exit 1 ModuleNotFoundError: No module named 'x'"]
 
 
@@ -42,22 +41,6 @@ def cut(cut_once: FakeBatch, tmp_path: Path) -> FakeBatch:
     for record in (batch.output / "patches/p1/accepted").glob("*.json"):
         record.unlink()
     return batch.script(p1=FAILS)
-
-
-class Told:
-    """Keeps a notification, as the command that it is meant for would."""
-
-    def __init__(self, argv: Sequence[str], message: bytes, _timeout_s: float) -> None:
-        with Path(argv[-1]).open("ab") as file:
-            file.write(message + b"\n")
-
-    def verdict(self) -> str:
-        return ""
-
-
-@pytest.fixture(autouse=True)
-def told_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify, "Hook", Told)
 
 
 def asked(batch: FakeBatch, **publish: Any) -> FakeBatch:

@@ -65,6 +65,7 @@ def test_a_key_outside_of_its_section_gets_the_section(reef: MadeScene, key: str
     assert right in told(invoke("plan", "--config", "c.yml"), 2)
 
 
+@pytest.mark.usefixtures("script")
 def test_train_of_a_folder_writes_its_configuration_and_trains(reef: MadeScene) -> None:
     trained = invoke("train", "reef", "--set", "training.max_steps=3")
     assert trained.code in (0, 1) and Path("reef/splat_config.yml").is_file()

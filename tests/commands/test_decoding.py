@@ -59,6 +59,7 @@ def test_without_the_audit_nothing_is_decoded(spoilt: FakeBatch) -> None:
     assert not spoilt.events("refused")
 
 
+@pytest.mark.contract
 def test_a_batch_that_ends_before_all_is_decoded_leaves_no_traceback(
     spoilt: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def smaller(batch: FakeBatch, divisor: int = 2) -> Path:
     return copies
 
 
+@pytest.mark.contract
 def test_what_is_decoded_is_what_will_be_trained_on(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2", training={"resolution": "1/2"})
     copies = smaller(batch)

@@ -6,12 +6,11 @@ import json
 import os
 import shutil
 import signal
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import Ended, invoke
+from command_line import Beside, Ended, invoke
 from cut_quarry import accept, lay_out, part, quarry_splat, tinted
 from published_shapes import checked
 
@@ -39,13 +38,17 @@ def output_of(quarry: Partition) -> OutputFolder:
     return OutputFolder(quarry.path.parents[1] / "output")
 
 
-def evaluate(quarry: Partition, *options: str, **changes: str) -> Ended:
+def arguments(quarry: Partition, *options: str, **changes: str) -> tuple[str, ...]:
     config = quarry.path.parents[1] / "splat_config.yml"
     text = config.read_text().replace("training:\n", "training:\n  device: cpu\n  resolution: 1/4\n", 1)
     text += "".join(f"{section}: {setting}\n" for section, setting in changes.items())
     path = config.with_name("evaluated.yml")
     path.write_text(text)
-    return invoke("evaluate", "--config", str(path), *options)
+    return ("evaluate", "--config", str(path), *options)
+
+
+def evaluate(quarry: Partition, *options: str, **changes: str) -> Ended:
+    return invoke(*arguments(quarry, *options, **changes))
 
 
 @pytest.mark.all
@@ -207,21 +210,28 @@ def test_a_process_that_fails_is_diagnosed_with_the_place_of_its_log(
     assert "Traceback" not in ended.err
 
 
-def test_who_interrupts_it_stops_its_process(
-    quarry: Partition, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def sleeps_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have the process that measures sleep for ever."""
     (tmp_path / "sleeps_on.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setattr(evaluation.Evaluating, "module", "sleeps_on")
-    threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    ended = evaluate(quarry, limits="{grace_s: 0.5}")
-    assert ended.code == 143, ended.err
-    assert "stopped" in ended.err
-    (attempt,) = output_of(quarry).scene.evaluating.attempts()
+
+
+@pytest.mark.usefixtures("sleeps_on")
+def test_who_interrupts_it_stops_its_process(quarry: Partition) -> None:
+    asked = Beside(None, *arguments(quarry, limits="{grace_s: 0.5}"))
+    attempts = output_of(quarry).scene.evaluating.attempts
+    asked.until(lambda: any(one.start.exists() for one in attempts())).send(signal.SIGTERM)
+    ended = asked.ended()
+    assert ended.returncode == 143, ended.stderr
+    assert "stopped" in ended.stderr
+    (attempt,) = attempts()
     told = attempt.read_exit()
     assert told is not None and isinstance(told.end, Cancelled)
 
 
+@pytest.mark.usefixtures("sleeps_on")
 def test_one_that_takes_too_long_is_ended(quarry: Partition) -> None:
     ended = evaluate(quarry, limits="{wall_s: 0.3, grace_s: 0.1}")
     assert ended.code == 1

@@ -187,6 +187,7 @@ def test_an_export_that_float32_can_hold_has_the_coordinates_of_the_model(tmp_pa
     assert read_header(tmp_path / "a.ply").offset == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.contract
 def test_an_external_program_is_given_a_copy_without_the_offset(far: FakeBatch) -> None:
     program = ["python3", "-c", "import sys; print(sys.argv)", "{scene}", "{sparse}"]
     far.change(

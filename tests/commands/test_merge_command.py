@@ -349,21 +349,15 @@ def test_nothing_of_anybody_else_is_written_over(batch: FakeBatch, name: str) ->
     assert (place(batch, "p0") / "splat.ply").read_bytes() == before
 
 
-@pytest.mark.all
 def test_while_a_batch_runs_nothing_is_merged(batch: FakeBatch) -> None:
     batch.script(p0=["hang"])
     batch.change(patches={"p0": {"training": {"max_steps": 30}}})
-    process = batch.start("train", "p0")
-    try:
-        assert process.stderr is not None
-        while "attempt 2 started" not in process.stderr.readline():
-            assert process.poll() is None
-        assert "is training into this folder" in refused(batch, "--allow-missing")
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
+    night = batch.beside("train", "p0")
+    night.until(lambda: "attempt 2 started" in night.said)
+    assert "is training into this folder" in refused(batch, "--allow-missing")
 
 
+@pytest.mark.contract
 def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing_for_long(batch: FakeBatch) -> None:
     invoke("merge", batch=batch)
     told = f"Merging.make(open_batch(Path({str(batch.config)!r})), MakingSettings('merge'))"
@@ -386,6 +380,7 @@ def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing
     assert sorted(path.name for path in (batch.output / "scene").iterdir()) == ["merge.json", "splat.ply"]
 
 
+@pytest.mark.contract
 def test_what_a_killed_merge_left_goes_and_what_others_write_stays(batch: FakeBatch) -> None:
     dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
     (batch.output / "scene").mkdir()
@@ -460,18 +455,14 @@ def test_what_was_accepted_is_merged_before_its_files_are_put_up(batch: FakeBatc
     assert scene(batch).read_bytes() == wanted
 
 
-@pytest.mark.all(but="merge")
 @pytest.mark.parametrize("command", ["merge", "clean"])
 def test_while_a_worker_trains_nothing_is_made_of_what_it_may_replace(batch: FakeBatch, command: str) -> None:
     lose(batch)
     batch.script(p1=["await go"] * 9)
-    worker = batch.start("work")
-    wait_until((place(batch, "p1") / "attempt-02/start.json").exists)
+    batch.beside("work").until((place(batch, "p1") / "attempt-02/start.json").exists)
     ended = invoke(command, batch=batch)
     assert (ended.code, "trains into this folder" in ended.err) == (6, True), ended.err
     assert "hint: " in ended.err
-    worker.terminate()
-    worker.communicate()
 
 
 @pytest.mark.all

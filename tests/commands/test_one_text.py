@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pytest
 from command_line import invoke
@@ -21,7 +22,7 @@ LETTER = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
 
 
 @pytest.fixture
-def failed(batch: FakeBatch) -> FakeBatch:
+def failed(batch: FakeBatch, told_here: None) -> FakeBatch:
     """A batch of which one patch has failed for good."""
     told = [sys.executable, "-c", LETTER, str(batch.folder / "told")]
     batch.make("p0", notify={"command": told}, retry={"max_attempts": 1}).script(
@@ -35,8 +36,13 @@ def words_of(batch: FakeBatch, *command: str) -> str:
     return " ".join(invoke(*command, batch=batch).out.split())
 
 
+def told_of(batch: FakeBatch) -> dict[str, Any]:
+    """Return what the last notification says of p0."""
+    return json.loads((batch.folder / "told").read_text().splitlines()[-1])["patches"][0]
+
+
 def test_every_command_names_the_cause_in_plain_words_with_its_code(failed: FakeBatch) -> None:
-    advice = json.loads((failed.folder / "told").read_text())["patches"][0]["advice"]
+    advice = told_of(failed)["advice"]
     assert f"p0: failed: {WHY}. {advice}" in words_of(failed, "status")
     assert f"failed: {WHY} in phase" in words_of(failed, "explain", "p0")
     assert advice.partition(" (It is given up")[0] in words_of(failed, "explain", "p0")
@@ -45,7 +51,10 @@ def test_every_command_names_the_cause_in_plain_words_with_its_code(failed: Fake
     assert f"p0: {WHY}: {advice.partition(' Try: ')[0]}" in report and f"**{WHY}**" in report
     page = (failed.output / "report.html").read_text()
     assert f"<b>{WHY}</b>" in page and "cuda oom" not in page
-    assert json.loads((failed.folder / "told").read_text())["patches"][0]["in_words"] == f"failed: {WHY}. {advice}"
+    assert (
+        json.loads((failed.folder / "told").read_text().splitlines()[-1])["patches"][0]["in_words"]
+        == f"failed: {WHY}. {advice}"
+    )
 
 
 def test_before_a_first_train_all_commands_refuse_the_same_patch(batch: FakeBatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -87,8 +88,12 @@ def test_a_source_that_is_none_ends_it(tmp_path: Path) -> None:
     assert ended.code == 3 and str(tmp_path / "none") in ended.err
 
 
-def test_a_patch_that_fails_keeps_the_scene_from_being_merged(tmp_path: Path) -> None:
-    ended = scene(tmp_path, "limits.wall_s=0.2", "limits.grace_s=0.1")
+FAILS = json.dumps({"p0": ["exit 1 odd"], "p1": ["exit 1 odd"]})
+
+
+def test_a_patch_that_fails_keeps_the_scene_from_being_merged(tmp_path: Path, script: Path) -> None:
+    script.write_text(FAILS)
+    ended = scene(tmp_path)
     assert ended.code == 1
     assert "not merged: a patch is missing" in ended.err
     assert not OutputFolder(tmp_path / "output").scene.splat.exists()
@@ -112,8 +117,9 @@ def test_what_was_killed_goes_on_where_it_ended(tmp_path: Path, after: str) -> N
     assert found is not None and found.total.num_photos == 4
 
 
-def test_a_scene_that_is_not_merged_says_that_nothing_is_published(tmp_path: Path) -> None:
-    ended = scene(tmp_path, "limits.wall_s=0.2", "limits.grace_s=0.1", "publish.formats=[ply]")
+def test_a_scene_that_is_not_merged_says_that_nothing_is_published(tmp_path: Path, script: Path) -> None:
+    script.write_text(FAILS)
+    ended = scene(tmp_path, "publish.formats=[ply]")
     assert ended.code == 1
     assert "not published: the scene is not merged: a patch is missing" in ended.err
     assert "not published" in (tmp_path / "output/report.md").read_text()

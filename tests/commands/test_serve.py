@@ -110,17 +110,18 @@ def test_it_writes_nothing_and_ends_at_ctrl_c(batch: FakeBatch) -> None:
 
 @pytest.mark.contract
 def test_the_stream_tells_what_a_training_does(batch: FakeBatch) -> None:
-    batch.make("p0").script(p0=["train 6"])
+    batch.make("p0").script(p0=["await go"])
     with served(batch) as (url, _):
         stream = stream_of(url)
         first = next(stream)
         assert first["line"] == "0 of 1 trained" and first["running"] == [] and first["run"] == ""
-        training = batch.start("train")
+        training = batch.beside("train").until((batch.output / "patches/p0/attempt-01/progress.jsonl").exists)
         told = next(one for one in stream if one["running"])
-        assert told["running"][0]["patch"] == "p0" and told["run"].startswith(f"process {training.pid} on ")
+        assert told["running"][0]["patch"] == "p0" and told["run"].startswith(f"process {os.getpid()} on ")
         assert told["version"] != first["version"]
+        (batch.folder / "go").touch()
+        assert training.ended().returncode == 0
         assert next(one for one in stream if one["states"]["p0"] == "trained")["left"] == 0
-        training.communicate()
 
 
 @pytest.mark.all

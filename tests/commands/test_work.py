@@ -135,7 +135,7 @@ def test_a_trainer_that_is_deaf_keeps_no_worker_from_ending_within_the_grace_of_
     assert left_of(batch) == []
 
 
-@pytest.mark.contract
+@pytest.mark.all
 def test_what_a_killed_worker_had_is_trained_by_another_and_not_held_against_the_task(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK, retry={"max_attempts": 1}).script(p0=["train 600", "exit 1 odd", "train"])
     with working(batch) as worker:

@@ -12,6 +12,7 @@ import pytest
 from command_line import surroundings
 from docs_blocks import DOCS
 from fake_batch import FakeBatch
+from machine_here import machine_here
 
 from splatbatch.errors import ConfigError
 from splatbatch.night import api
@@ -19,7 +20,7 @@ from splatbatch.night import api
 
 @pytest.fixture(autouse=True)
 def _as_a_program(batch: FakeBatch) -> Iterator[None]:
-    with surroundings(batch):
+    with surroundings(batch), machine_here():
         yield
 
 
@@ -81,6 +82,7 @@ def test_signals_mean_to_a_program_what_they_meant_before(batch: FakeBatch) -> N
     assert [signal.getsignal(number) for number in numbers] == before
 
 
+@pytest.mark.contract
 def test_a_batch_can_be_trained_from_a_thread(batch: FakeBatch) -> None:
     opened, codes = api.open_batch(batch.make("p0").config), list[int]()
     thread = threading.Thread(target=lambda: codes.append(api.train(opened).exit_code))

@@ -265,6 +265,7 @@ def test_of_workers_that_begin_at_once_none_stumbles_over_anothers_look_at_the_f
     assert [path.name for path in output.path.iterdir()] == ["patches"]
 
 
+@pytest.mark.contract
 def test_what_a_worker_left_that_was_killed_as_it_began_goes_with_the_next(tmp_path: Path) -> None:
     output = OutputFolder(tmp_path)
     place = output.worker("one").parent

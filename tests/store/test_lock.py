@@ -8,12 +8,12 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from turns import CLOCK, Program
 
 from splatbatch.errors import OutputError
 from splatbatch.processes import boot_id
@@ -76,6 +76,16 @@ def foreign(path: Path, **facts: Any) -> dict[str, Any]:
     return record
 
 
+def beats_after(seconds: float, path: Path, **facts: Any) -> None:
+    """Have the other host beat after a while."""
+
+    def beat() -> None:
+        time.sleep(seconds)
+        foreign(path, **facts)
+
+    CLOCK.programs.append(Program(beat))
+
+
 def test_a_lock_is_held_inside_and_free_afterwards(path: Path) -> None:
     with OutputLock(path):
         assert (holder(path) or Holder()).host == socket.gethostname()
@@ -86,6 +96,7 @@ def test_a_lock_is_held_inside_and_free_afterwards(path: Path) -> None:
         pass
 
 
+@pytest.mark.contract
 def test_the_lock_of_a_killed_process_is_free(path: Path) -> None:
     process = python(HOLD, path)
     assert process.stdout is not None
@@ -98,6 +109,7 @@ def test_the_lock_of_a_killed_process_is_free(path: Path) -> None:
         assert (holder(path) or Holder()).pid != process.pid
 
 
+@pytest.mark.usefixtures("clock")
 def test_the_lock_of_a_silent_foreign_host_is_taken_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "SILENCE_S", 0.6)
     before = foreign(path)
@@ -106,11 +118,11 @@ def test_the_lock_of_a_silent_foreign_host_is_taken_over(path: Path, monkeypatch
         assert (holder(path) or Holder()).host == socket.gethostname()
 
 
+@pytest.mark.usefixtures("clock")
 def test_the_lock_of_a_foreign_host_that_beats_is_respected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "SILENCE_S", 5.0)
     foreign(path)
-    beat = threading.Timer(0.2, foreign, [path], {"sequence": 4})
-    beat.start()
+    beats_after(0.2, path, **{"sequence": 4})
     with pytest.raises(OutputError, match="process 7 on elsewhere since yesterday"), OutputLock(path):
         pass
     assert (holder(path) or Holder()).sequence == 4
@@ -176,6 +188,7 @@ def race(path: Path, number: int) -> list[str]:
     return sorted(said)
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("before", ["nothing", "a killed holder", "a free generation"])
 def test_of_many_without_flock_one_holds_the_lock(path: Path, before: str) -> None:
     if before == "a killed holder":
@@ -234,6 +247,7 @@ def test_where_there_are_no_links_either_a_lock_is_held_by_one(
         pass
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_generation_whose_maker_was_killed_before_it_wrote_is_taken_over(
     path: Path, without_flock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,13 +257,14 @@ def test_a_generation_whose_maker_was_killed_before_it_wrote_is_taken_over(
         assert (holder(path.with_name("lock.2")) or Holder()).sequence == 1
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_foreign_host_that_beats_is_respected_without_flock_too(
     path: Path, without_flock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock, "SILENCE_S", 5.0)
     generation = path.with_name("lock.3")
     foreign(generation)
-    threading.Timer(0.2, foreign, [generation], {"sequence": 4}).start()
+    beats_after(0.2, generation, sequence=4)
     with pytest.raises(OutputError, match="process 7 on elsewhere since yesterday"), OutputLock(path):
         pass
 
@@ -259,6 +274,7 @@ def test_a_lock_in_a_folder_that_is_not_there_is_said(path: Path) -> None:
         pass
 
 
+@pytest.mark.contract
 def test_a_lock_that_outlives_its_killed_holder_for_a_moment_is_waited_for(path: Path) -> None:
     """The holder's child between fork and exec has its descriptors still."""
     process = python(DYING, path)

@@ -129,6 +129,7 @@ def test_a_patch_is_refused_only_under_the_trainer_that_cannot_take_it(batch: Fa
     assert json.loads(invoke("verify-dims", "--json", batch=batch).out)["bad_patches"] == ["p0", "p1"]
 
 
+@pytest.mark.contract
 def test_settings_of_a_foreign_program_are_compared_like_ours(batch: FakeBatch) -> None:
     command = [sys.executable, external_program.__file__, "--steps={steps}", "--output={output}", "--do={setting.do}"]
     program = {"command": command, "settings": {"do": "train"}, "artifact": {"ply": "point_cloud_*.ply"}}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import fake_trainer
 import machine_here
 import one_fork_server
+import pytest
 import typer.main
 from turns import CLOCK, SIGNALS, Program
 
@@ -29,6 +30,8 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 """Forty commands with all their options are built once, not for each that is run."""
 READERS: reader.Kind = reader.Here
 """A command inside this process reads here, too; tests of what hangs set it to the real ones."""
+LONGEST_S = 30
+"""None takes 5 s on an idle machine; one that waits for a pipe never ends."""
 AROUND = contextlib.ExitStack()
 """What those have around them that take turns."""
 
@@ -42,10 +45,24 @@ class Ended:
     err: str
 
 
+def in_time(*arguments: str, batch: FakeBatch | None = None) -> Ended:
+    """Run a command that must not wait for a pipe; one that does fails its test, and is shown by where it waits."""
+
+    def fail(*_: object) -> None:
+        pytest.fail(f"splatbatch {' '.join(arguments)} waits")  # which no command takes for an error of the system
+
+    usual, left_s = signal.signal(signal.SIGALRM, fail), signal.alarm(LONGEST_S)
+    try:
+        return invoke(*arguments, batch=batch)
+    finally:
+        signal.signal(signal.SIGALRM, usual)
+        signal.alarm(left_s)
+
+
 class Beside:
     """A command that takes turns with the test, by the clock of the test."""
 
-    def __init__(self, batch: FakeBatch, *arguments: str) -> None:
+    def __init__(self, batch: FakeBatch | None, *arguments: str) -> None:
         AROUND.enter_context(surroundings(batch))
         AROUND.enter_context(machine_here.machine_here())
         self._program = Program(lambda: invoke(*arguments, batch=batch))

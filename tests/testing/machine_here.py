@@ -11,6 +11,7 @@ import importlib
 import io
 import json
 import os
+import runpy
 import signal
 import sys
 import time
@@ -45,8 +46,8 @@ IN_TIME = {"await", "hang", "linger"}
 """What takes time, by the clock of the test."""
 PROGRAM = "program"
 """What an attempt of no trainer is."""
-MODULES = ("splatbatch.night.making", "eighth_product")
-"""Those that run here, by their function `main`."""
+MAKING = "splatbatch.night.making"
+"""Of our own programs, the one that runs here."""
 KILL = os.kill
 HANGS_S = 60.0
 """A program that sleeps for so long hangs."""
@@ -213,13 +214,21 @@ def _program(argv: Sequence[str], folder: AttemptFolder) -> int:
     usual, argv_here = signal.getsignal(signal.SIGTERM), [argv[1], *argv[3:]]
     try:
         with mock.patch.object(sys, "argv", argv_here), mock.patch.object(os, "kill", _kill):
-            if argv[1] == "-m":
-                return importlib.import_module(argv[2]).main(folder) or 0
+            if argv[2] == MAKING:
+                return importlib.import_module(MAKING).main(folder)
             with CLOCK.standing(HANGS_S, HangsError), contextlib.chdir(folder.path):
-                exec(argv[2], {"__name__": "__main__"})
+                _run_as_main(*argv[1:3])
                 return 0
     finally:
         signal.signal(signal.SIGTERM, usual)
+
+
+def _run_as_main(option: str, program: str) -> None:
+    if option == "-c":
+        exec(program, {"__name__": "__main__"})
+        return
+    with mock.patch.object(sys, "path", [*os.environ.get("PYTHONPATH", "").split(os.pathsep), *sys.path]):
+        runpy.run_module(program, run_name="__main__")
 
 
 def _kill(pid: int, number: int) -> None:
@@ -252,10 +261,17 @@ def _environment(job: Job) -> Iterator[None]:
         os.environ.update(before)
 
 
+def is_program(job: Job) -> bool:
+    """Return whether a job is a program in Python that does not belong to us, or makes a product."""
+    option, program = (*job.spec.argv[1:3], "", "")[:2]
+    is_ours = program.startswith("splatbatch.") and program != MAKING
+    return option in ("-c", "-m") and not is_ours and not job.watch
+
+
 def line_of(job: Job, folder: AttemptFolder) -> tuple[str, str] | None:
     """Return what the script says for an attempt of the fake trainer; None where a process must do it."""
-    if job.spec.argv[1:2] == ("-c",) or (job.spec.argv[1:2] == ("-m",) and job.spec.argv[2] in MODULES):
-        return (PROGRAM, "") if not job.watch else None
+    if is_program(job):
+        return PROGRAM, ""
     if fake_attempt.__file__ not in job.spec.argv or job.watch:
         return None
     script = json.loads(Path(os.environ["FAKE_TRAINER_SCRIPT"]).read_text())
