@@ -250,6 +250,9 @@ def test_what_is_written_is_on_the_disk_before_it_has_its_name(tmp_path: Path, m
     append_line(tmp_path / "b.jsonl", {"event": 1})
     append_line(tmp_path / "c.jsonl", {"event": 1}, durable=False)
     assert done == [path_beside(tmp_path / "a.txt").name, "named", tmp_path.name, "b.jsonl"]
+    done.clear()
+    link_whole(tmp_path / "a.txt", tmp_path / "d.txt", within=tmp_path)
+    assert done == ["a.txt", tmp_path.name, "named", tmp_path.name]
 
 
 def test_half_a_line_is_taken_back_where_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from itertools import product
 from pathlib import Path
 
 import external_program
@@ -62,10 +63,12 @@ def test_a_splat_that_does_not_say_its_step_is_not_from_the_last(path: Path) -> 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("place", [-4, -56])
 def test_a_value_that_is_not_finite_is_found_anywhere(path: Path, value: float, place: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[place : place + 4 or None] = np.float32(value).tobytes()
-    path.write_bytes(data)
-    assert reason(path) == "not finite: 1 of 10 Gaussians"
+    whole = path.read_bytes()
+    for bad, at in product((value, np.inf, -np.inf), (place, -56)):
+        data = bytearray(whole)
+        data[at : at + 4 or None] = np.float32(bad).tobytes()
+        path.write_bytes(data)
+        assert reason(path) == "not finite: 1 of 10 Gaussians", (bad, at)
 
 
 def test_an_empty_splat_does_not_count(tmp_path: Path) -> None:

@@ -73,9 +73,12 @@ def test_a_claim_that_was_taken_over_is_given_out_no_more(output: OutputFolder) 
     assert (held.owner.worker, held.generation) == ("b", 2)
 
 
-def test_a_claim_is_never_changed_or_removed(output: OutputFolder) -> None:
+def test_a_claim_is_never_changed_or_removed(output: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 4):
         assert claims_of(output, f"w{number}", gone=True).take("p0") == Claim("p0", number)
+    late = claims_of(output, "late", gone=True)
+    monkeypatch.setattr(late, "_highest", lambda _: 2)  # its listing lags behind
+    assert isinstance(late.take("p0"), Held)
     assert sorted(path.name for path in (output.claims / "p0").iterdir()) == ["1", "2", "3"]
     owners = [json.loads(output.claim("p0", number).read_text())["worker"] for number in (1, 2, 3)]
     assert owners == ["w1", "w2", "w3"]
@@ -122,15 +125,16 @@ def test_a_listing_that_lags_behind_gives_nobody_what_another_has(
 
 
 def test_silence_is_content_that_does_not_change_by_the_clock_of_who_looks(output: OutputFolder) -> None:
-    now = [0.0]
+    began = 1e9  # by the clock of the other host it beats long before
+    now = [began]
     watcher, far = Watcher(output, clock=lambda: now[0]), elsewhere(output)
-    for now[0] in (0.0, SILENCE_S - 1):
+    for now[0] in (began, began + SILENCE_S - 1):
         assert not watcher.is_gone(far.record)
     far._write()
-    for now[0] in (SILENCE_S, 2 * SILENCE_S - 1):
+    for now[0] in (began + SILENCE_S, began + 2 * SILENCE_S - 1):
         assert not watcher.is_gone(far.record)
     assert watcher.lives(far.record)  # it was seen to move
-    now[0] = 2 * SILENCE_S
+    now[0] = began + 2 * SILENCE_S
     assert watcher.is_gone(far.record)
     os.utime(far.path)
     assert watcher.is_gone(far.record)  # times are of other clocks: they count for nothing

@@ -7,12 +7,16 @@ import random
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from frozen_workers import TASK, Worker, frozen_after_operations, num_operations
+from test_results import accept, attempt_with_splat
 
 from splatbatch.files import read_json
 from splatbatch.splats import check_splat
+from splatbatch.store import results
+from splatbatch.store.folders import PatchFolder
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.results import put_in_place, why_not_the_splat
 
@@ -36,6 +40,22 @@ def fault_of(output: OutputFolder, workers: list[Worker]) -> str:
     if not made.items() >= wanted.items() or check_splat(folder.splat).num_gaussians != num:
         return f"result.json {made.get('attempt')}, splat.ply {check_splat(folder.splat)}"
     return ""
+
+
+def num_gaussians_after_a_sleep(folder: PatchFolder, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Accept a splat of 3, and the next one, of 4, while the first sleeps; return which of them has its place."""
+    late, newer = attempt_with_splat(folder, 3), attempt_with_splat(folder, 4)
+    put_up = results.put_up
+
+    def sleep(*arguments: Any) -> None:
+        monkeypatch.setattr(results, "put_up", put_up)
+        accept(folder, *newer, {})
+        put_up(*arguments)
+
+    monkeypatch.setattr(results, "put_up", sleep)
+    accept(folder, *late, {})
+    assert check_splat(folder.splat).num_gaussians == (read_json(folder.result) or {})["num_gaussians"]
+    return check_splat(folder.splat).num_gaussians
 
 
 @dataclass
@@ -78,8 +98,9 @@ class Count:
 
 @pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
 def test_of_two_frozen_after_each_operation_exactly_one_is_accepted(
-    tmp_path: Path, record_property: pytest.RecordProperty, every: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: pytest.RecordProperty, every: int
 ) -> None:
+    assert num_gaussians_after_a_sleep(PatchFolder(tmp_path / "asleep/patches/p0"), monkeypatch) == 4
     count = Count()
     count.run(tmp_path, lags=False, every=every)
     record_property("figure", str(count))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from fake_trainer import splat_of
 
 from splatbatch.config import Evaluation, Recipe, Training
 from splatbatch.files import read_json
+from splatbatch.identity import sha256_of
 from splatbatch.outcome import Splat, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, write_splat
@@ -79,27 +81,45 @@ def test_a_later_splat_replaces_an_earlier_one(folder: PatchFolder) -> None:
     assert names == ["accepted", "attempt-01", "attempt-02", "result.json", "splat.ply"]
 
 
+def no_links(*_: object) -> None:
+    raise OSError(1, "Operation not permitted")
+
+
 @pytest.mark.parametrize("step", ["link", "replace"])
 def test_a_kill_between_any_two_steps_leaves_no_manifest_of_another_splat(
     folder: PatchFolder, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    accept(folder, *attempt_with_splat(folder, 3), {})
-    attempt, trained = attempt_with_splat(folder, 4)
+    """Where a splat can be linked, and where it is copied and replaces the one before."""
+    done = [0]
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
+    def until_killed(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            done[0] -= 1
+            if done[0] == -1:
+                raise KeyboardInterrupt
+            return real(*arguments)
 
-    monkeypatch.setattr(*((os, "link", killed) if step == "link" else (Path, "replace", killed)))
-    with pytest.raises(KeyboardInterrupt):
-        accept(folder, attempt, trained, {})
-    assert manifest(folder) == {} or not why_not_the_splat(folder, product(folder), "every byte")
-    assert isinstance(check_splat(attempt.folder.splat), Splat)
+        return call
+
+    monkeypatch.setattr(os, "link", until_killed(os.link if step == "link" else no_links))
+    monkeypatch.setattr(Path, "replace", until_killed(Path.replace))
+    for number in count():
+        home, done[0] = PatchFolder(folder.path / str(number)), 99
+        accept(home, *attempt_with_splat(home, 3), {})
+        attempt, trained = attempt_with_splat(home, 4)
+        done[0] = number
+        try:
+            accept(home, attempt, trained, {})
+            break
+        except KeyboardInterrupt:
+            told = Result.read(home.result)
+        assert told is None or told.sha256 == sha256_of(home.splat), f"killed at step {number}"
+        assert manifest(home) == {} or not why_not_the_splat(home, product(home), "every byte")
+        assert isinstance(check_splat(attempt.folder.splat), Splat)
+    assert number >= 5
 
 
 def test_where_links_are_not_possible_the_splat_is_copied(folder: PatchFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_links(*_: object) -> None:
-        raise OSError(1, "Operation not permitted")
-
     monkeypatch.setattr(os, "link", no_links)
     accept(folder, *attempt_with_splat(folder), {})
     assert why_not_the_splat(folder, product(folder), "every byte") == ""
