@@ -6,6 +6,7 @@ import signal
 
 import pytest
 from fake_batch import FakeBatch
+from process_family import left_of, wait_until
 
 from splatbatch.night import night
 
@@ -83,12 +84,12 @@ def test_an_interrupted_batch_stops_its_attempts_and_says_so(batch: FakeBatch) -
 def test_a_killed_parent_leaves_no_attempt_running_and_the_next_run_goes_on(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["hang", "train"])
     process = batch.start("train")
-    while "attempt 1 started" not in process.stderr.readline():
-        pass
+    wait_until((batch.output / "patches/p0/attempt-01/progress.jsonl").exists)
     process.kill()
     process.communicate()
     assert batch.run("train").returncode == 0
     assert batch.result("p0")["attempt"] == "attempt-02"
+    assert left_of(batch) == []
 
 
 def test_two_runs_at_once_are_one_too_many(batch: FakeBatch) -> None:

@@ -42,7 +42,8 @@ def causes(past: Past, name: str = "p0") -> list[str]:
 
 
 def test_failures_and_rungs_of_two_workers_make_one_history(output: OutputFolder) -> None:
-    tell(output, "b", failed("nan_loss"), {**RETRY, "changes": {"training.init_scale": 0.3, "slots": 1}})
+    retry = {**RETRY, "changes": {"training.init_scale": 0.3, "slots": 1}}
+    tell(output, "b", failed("nan_loss"), retry, host="another")
     tell(output, "a", failed("segfault", generation=2, t=0.5))  # by a clock that is behind
     past = Past(output, output.ledger_of("me"))
     assert causes(past) == ["nan_loss", "segfault"]

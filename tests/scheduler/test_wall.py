@@ -19,7 +19,7 @@ from sampled import each
 from splatbatch import reader, trainers
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import PASSING, Failure, why_stop_batch
-from splatbatch.outcome import Diagnosis
+from splatbatch.scheduler import wall
 from splatbatch.scheduler.loop import Runner
 from splatbatch.scheduler.rounds import Rounds
 from splatbatch.store.ledger import Ledger
@@ -124,10 +124,26 @@ def test_a_night_trains_the_other_patches(
     assert (fault == "hang") or "Traceback" in told[-1]["traceback"]
 
 
-def test_a_fault_while_collecting_never_trains_again(batch: FakeBatch, monkeypatch: Any) -> None:
+class HangsOverP1(reader.Here[Any]):
+    """Has no answer over what an attempt at p1 has left."""
+
+    def look(self) -> list[tuple[Any, reader.Answer]]:
+        if getattr(self._call, "func", self._call).__name__.strip("_") != "collect":
+            return super().look()
+        hanging = [one for one in self._left if (one[0] if isinstance(one, tuple) else one.task).name == "p1"]
+        for one in hanging:
+            self._left.remove(one)
+        return super().look() + [(one, reader.Hang("splat.ply", reader.HANGS_S)) for one in hanging]
+
+
+@pytest.mark.parametrize("fault", ["exception", "hang"])
+def test_a_fault_while_collecting_never_trains_again(batch: FakeBatch, monkeypatch: Any, fault: str) -> None:
     batch.make("p0", "p1")
     with monkeypatch.context() as patch:
-        doors.put(patch, "splatbatch.store.results:keep", "exception")
+        if fault == "hang":
+            patch.setattr(command_line, "READERS", HangsOverP1)
+        else:
+            doors.put(patch, "splatbatch.store.results:keep", fault)
         assert batch.run("train").returncode == 1
         assert batch.run("train").returncode == 1  # the fault is still there: it is not trained for that
     assert [one["patch"] for one in batch.events("attempt_started")] == ["p0", "p1"]
@@ -156,7 +172,8 @@ def test_the_same_fault_on_three_patches_stops_the_batch(batch: FakeBatch, monke
 
 def test_faults_in_different_places_stop_nothing() -> None:
     def failed(place: str) -> tuple[Failure, ...]:
-        return (Failure(Diagnosis("internal_fault", "fail", "", ("KeyError: 'a'", place))),)
+        fault = wall.of_traceback("KeyError: 'a'", f'  File "/x/{place}", line 3, in look\n', "start")
+        return (Failure(fault.diagnosis),)
 
     alike = {TaskId(f"p{index}"): failed("x.py") for index in range(3)}
     unlike = {TaskId(f"p{index}"): failed(f"x{index}.py") for index in range(3)}

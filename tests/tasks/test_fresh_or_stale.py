@@ -36,14 +36,16 @@ def spoil_camera(batch: FakeBatch, patch: str) -> None:
 
 
 def test_an_old_splat_hides_no_failed_retraining(batch: FakeBatch) -> None:
-    batch.make("p0", "p1").run("train")
+    batch.make("p0", "p1", "p2").run("train")
     batch.change(training={"max_steps": 30, "device": "cpu"})
-    batch.script(p0=["train", "exit 1 Traceback: IndexError", "exit 1 Traceback: IndexError"])
+    given_up = ["train", "exit 1 Traceback: IndexError", "exit 1 Traceback: IndexError"]
+    batch.script(p0=given_up, p2=["train", "exit 1 ModuleNotFoundError: No module named 'x'"])
     ended = batch.run("train")
     assert ended.returncode == 1
-    assert "1 of 2 patches trained" in ended.stdout
+    assert "1 of 3 patches trained" in ended.stdout
     assert "p0" in ended.stdout
-    assert states(batch)["p0"] == "failed"
+    assert states(batch) == {"p0": "failed", "p1": "trained", "p2": "failed"}
+    assert planned(batch) == {"p0": "given_up", "p1": "skip", "p2": "train"}
 
 
 def test_a_cut_splat_whose_retraining_fails_is_not_trained(batch: FakeBatch) -> None:
