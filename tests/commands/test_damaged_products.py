@@ -72,6 +72,9 @@ def test_a_damaged_merged_scene_is_named_and_merged_anew(batch: FakeBatch) -> No
 
 
 def test_damaged_rows_are_not_carried_into_the_next_scene(batch: FakeBatch) -> None:
+    whole = flip_first_row(batch)
+    assert invoke("merge", batch=batch).code == 0
+    assert scene(batch).read_bytes() == whole
     flip_first_row(batch)
     shutil.rmtree(batch.output / "patches/p3")
     assert invoke("merge", "--allow-missing", batch=batch).code == 0

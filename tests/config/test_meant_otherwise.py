@@ -33,8 +33,9 @@ def test_a_number_that_is_read_otherwise_than_people_read_it_is_a_mistake(
 
 @pytest.mark.parametrize("key", ["executor.cpu_slots", "limits.wall_s", "evaluation.holdout_every", "training.seed"])
 def test_true_is_no_number_anywhere(tmp_path: Path, key: str) -> None:
-    section, _, name = key.partition(".")
-    assert f"{key}: " in mistakes(tmp_path, f"{section}: {{{name}: true}}\n")
+    for one in (key, "limits.wall_s"):  # also where it need not be whole
+        section, _, name = one.partition(".")
+        assert f"{one}: " in mistakes(tmp_path, f"{section}: {{{name}: true}}\n")
 
 
 @pytest.mark.parametrize("text", ["training: {standby: true}\n", 'x-a: "1:30"\n', 'x-a: "1_0"\n', "x-t: 2026-01-01\n"])

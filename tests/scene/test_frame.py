@@ -55,9 +55,12 @@ def test_without_an_offset_the_very_same_model_is_returned() -> None:
 
 
 def test_a_model_in_utm_gets_an_offset_of_whole_units_in_its_middle(far: Path) -> None:
-    offset = offset_for([span(read_reconstruction(far))])
+    model = read_reconstruction(far)
+    offset = offset_for([span(model)])
     assert all(value == round(value) for value in offset)
     assert np.abs(np.subtract(offset, UTM)).max() < 20
+    trained = shifted(model, offset).points.xyz.astype(np.float32)
+    assert np.abs(trained + np.array(offset) - model.points.xyz).max() < 0.001
 
 
 def test_with_its_offset_a_far_model_is_the_near_one_again(far: Path) -> None:

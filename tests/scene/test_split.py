@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,8 @@ def test_a_photograph_is_test_everywhere_or_nowhere(tmp_path: Path):
     for patch in find_patches(Scene(patches=tmp_path / "patches")):
         held = set(choose_holdout(patch, Evaluation()))
         assert held == done.plan.partition.test & set(done.photographs(patch.name))
+        uncut = replace(patch, partition=None, source=CALITERRA / "sparse" / "0")  # as other programs cut a scene
+        assert set(choose_holdout(uncut, Evaluation())) == held
         assert choose_holdout(patch, Evaluation(holdout_every=0)) == ()
 
 

@@ -15,19 +15,23 @@ from splatbatch.config.trainers.programs import Program
 from splatbatch.tasks.fingerprints.fingerprint import earlier_hashes
 
 SECRET = "hunter2"
+LONG = "correct horse battery"
+"""A program that tells it has it masked in its log: it is no word of other logs."""
 OF_VERSION_0_1 = "daebe5e1dbea7b77"
 
 
 def test_the_environment_of_a_program_is_named_and_never_shown(foreign_batch: FakeBatch) -> None:
     other = foreign_batch.settings["trainers"]["foreign"]
-    foreign_batch.change(trainers={"foreign": {**other, "env": {"TOKEN": SECRET, "PIN": 7123456}}})
+    command = ["sh", "-c", 'echo "it is $LONG"; exec "$@"', "sh", *other["command"]]
+    env = {"TOKEN": SECRET, "PIN": 7123456, "LONG": LONG}
+    foreign_batch.change(trainers={"foreign": {**other, "command": command, "env": env}})
     said = [invoke(*words.split(), batch=foreign_batch) for words in ("train", "config show", "report", "plan")]
     assert "TOKEN: '**********'" in said[1].out and said[0].code == 0
     files = [path for path in foreign_batch.output.rglob("*") if path.is_file()]
-    holding = [path for path in files if SECRET in path.read_text("latin-1")]
+    holding = [path for path in files if any(one in path.read_text("latin-1") for one in (SECRET, LONG))]
     assert {path.name for path in holding} == {"watch.json"}
     assert {path.stat().st_mode & 0o777 for path in holding} == {0o600}
-    assert not any(secret in one.out + one.err for one in said for secret in (SECRET, "7123456"))
+    assert not any(secret in one.out + one.err for one in said for secret in (SECRET, LONG, "7123456"))
 
 
 PASSWORD = "tr0ub4dor&3"
