@@ -80,7 +80,7 @@ def test_who_has_the_whole_url_sees_the_report_as_it_is_now(shown: SplitResult, 
 
 
 @pytest.mark.contract
-@pytest.mark.all(but=("events", "now"))
+@pytest.mark.all(but="now")
 @pytest.mark.parametrize("name", ["", "now", "events"])
 def test_nobody_else_is_answered(shown: SplitResult, name: str) -> None:
     by_name = f"localhost:{shown.port}"
