@@ -32,6 +32,7 @@ from splatbatch.scheduler.standby import Standbys
 from splatbatch.store.events import AttemptEnded, GaveUp, Refused, SlotGivenUp, Waits
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
+from splatbatch.store.obstacles import COLLECT
 from splatbatch.tasks.fingerprints.inputs import places
 from splatbatch.tasks.task import Task
 
@@ -334,10 +335,10 @@ class Runner:
         try:
             if not (found := one.reading.look()):
                 return False
-            self._judge(running, one.end, collected(wall.value_of(found[0][1], wall.COLLECT)))
+            self._judge(running, one.end, collected(wall.value_of(found[0][1], COLLECT)))
         except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
             if not is_out_of_space(error):
-                self._fail_at_the_door(running.task, error, wall.COLLECT)
+                self._fail_at_the_door(running.task, error, COLLECT)
                 return True
             self._room.shut(now, str(error))
             self._retries.note(running.task, Failed(self._room.diagnosis()))

@@ -14,14 +14,13 @@ from splatbatch.failures.causes import spelled
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Diagnosis, Failed, Made, Outcome, Stopped, Trained
-from splatbatch.scheduler import wall
 from splatbatch.scheduler.queue import Claimer, NobodyElse, Queue
 from splatbatch.scheduler.running import Clock, Running
 from splatbatch.store.attempt_folder import Attempt
 from splatbatch.store.events import AttemptEnded, GaveUp, MpsOff, Retried, SlotGivenUp
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.ledger import Ledger
-from splatbatch.store.obstacles import INTERNAL_FAULT
+from splatbatch.store.obstacles import COLLECT, INTERNAL_FAULT
 from splatbatch.tasks import given_up
 from splatbatch.tasks.task import TRAINING, Task
 
@@ -110,7 +109,7 @@ class RetryHandling:
         What an attempt has left is not trained anew: the next run collects it once more.
         """
         self._not_started(task, diagnosis, traceback)
-        if diagnosis.action == "retry" and diagnosis.phase != wall.COLLECT:
+        if diagnosis.action == "retry" and diagnosis.phase != COLLECT:
             self._count(task, diagnosis, queue)
         elif diagnosis.cause == INTERNAL_FAULT:
             self._learn(task, failures=(*self._history(task).failures, retry.Failure(diagnosis)))

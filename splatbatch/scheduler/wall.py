@@ -9,10 +9,8 @@ from splatbatch.errors import SplatbatchError
 from splatbatch.outcome import Diagnosis
 from splatbatch.reader import Answer, Done, Fault, Hang, Refused, fault_of
 from splatbatch.store import obstacles
-from splatbatch.store.obstacles import HANGS, INTERNAL_FAULT
+from splatbatch.store.obstacles import COLLECT, HANGS, INTERNAL_FAULT
 
-COLLECT = "collect"
-"""The phase of a fault over what an attempt has left: it is collected once more, and not trained again."""
 _COLLECTING = "splatbatch failed over what the attempt has left; `splatbatch train` collects that once more."
 _PREPARING = "splatbatch failed before the training; `splatbatch train` tries it again."
 _REPORT = "Please report it, with the traceback that `splatbatch explain PATCH` shows."
@@ -75,7 +73,7 @@ def diagnosis_of(error: BaseException, folder: Path, phase: str = "start") -> tu
     The traceback is empty where the error itself says all.
     """
     if isinstance(error, SplatbatchError | OSError):
-        return obstacles.diagnosis_of(error, folder), ""
+        return obstacles.diagnosis_of(error, folder, phase), ""
     found = behind(error, phase)
     return found.diagnosis, found.traceback
 

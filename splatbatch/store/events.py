@@ -19,7 +19,7 @@ from splatbatch.outcome import (
     exit_from_record,
     exit_to_record,
 )
-from splatbatch.store.obstacles import HANGS, INTERNAL_FAULT, UNWRITABLE
+from splatbatch.store.obstacles import COLLECT, HANGS, INTERNAL_FAULT, UNWRITABLE
 from splatbatch.store.records.record import TypedRecord, in_json, reads
 
 Noun = Literal["patch", "stage"]
@@ -151,7 +151,7 @@ class AttemptEnded(Event, event="attempt_ended"):
     @property
     def is_judged(self) -> bool:
         """Return whether its attempt needs no further look: what was left could be collected, and kept."""
-        return self.attempt is not None and self.cause not in NOT_COLLECTED
+        return self.attempt is not None and self.cause not in NOT_COLLECTED and self.phase != COLLECT
 
     @classmethod
     def of(cls, patch: str, attempt: int, outcome: Outcome, **more: Any) -> AttemptEnded:

@@ -12,25 +12,27 @@ from splatbatch.store.folders import PatchFolder
 UNWRITABLE = "output_unwritable"
 INTERNAL_FAULT = "internal_fault"
 HANGS = "read_hangs"
+COLLECT = "collect"
+"""The phase of a fault over what an attempt has left: it is collected once more, and not trained again."""
 NOT_MADE = "not_made"
 """It waits for the product of another task, and follows it by itself."""
 RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """What fork(2) and pipe(2) fail with where processes, memory or files run short: it may pass."""
 
 
-def diagnosis_of(error: Exception, folder: Path) -> Diagnosis:
-    """Say what stood in the way of an attempt."""
+def diagnosis_of(error: Exception, folder: Path, phase: str) -> Diagnosis:
+    """Say what stood in the way of an attempt, or of its result."""
     if isinstance(error, OSError) and error.errno in RUN_SHORT:
         advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
-        return Diagnosis("process_limit", "retry", advice, (str(error),), "start")
+        return Diagnosis("process_limit", "retry", advice, (str(error),), phase)
     if isinstance(error, OSError) and (path := _path_below(error, folder)):
         words = error.strerror or str(error)
         advice = f"{path}: {words}. Mend its permissions or move away what stands there, then run again."
-        return Diagnosis(UNWRITABLE, "fail", advice, (str(error),), "start")
+        return Diagnosis(UNWRITABLE, "fail", advice, (str(error),), phase)
     if isinstance(error, NotMadeError):
-        return Diagnosis(NOT_MADE, "fail", f"{error}. It follows once that is made.", (str(error),), "start")
+        return Diagnosis(NOT_MADE, "fail", f"{error}. It follows once that is made.", (str(error),), phase)
     hint = error.hint if isinstance(error, SplatbatchError) else ""
-    return Diagnosis("not_started", "fail", f"{error}. {hint}".rstrip(), (str(error),), "start")
+    return Diagnosis("not_started", "fail", f"{error}. {hint}".rstrip(), (str(error),), phase)
 
 
 def see_place(folder: PatchFolder) -> None:

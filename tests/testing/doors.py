@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +35,13 @@ FAULTS: Mapping[str, Callable[[], Any]] = {
     "memory": lambda: bytearray(1 << 60),
     "recursion": lambda: _deeper(""),
     "hang": lambda: time.sleep(1000),
+    "too many files": lambda: too_many_files(),
 }
+
+
+def too_many_files() -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
 
 DOORS: Mapping[str, tuple[str, ...]] = {
     "decide": (

@@ -24,6 +24,7 @@ from splatbatch.store.endings import Endings
 from splatbatch.store.events import AttemptEnded
 from splatbatch.store.folders import PatchFolder, never_went
 from splatbatch.store.ledger import Ledger, judged_attempts
+from splatbatch.store.obstacles import COLLECT
 from splatbatch.store.records.attempt import JobSpec
 from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.store.records.result import Result
@@ -93,13 +94,12 @@ def _adopt_all(batch: Batch, left: Sequence[Left], ledger: Ledger, patience: Pat
     for (task, folder, end), found in answers(reader.USUAL(partial(_collect, batch), ended), patience):
         attempt = _attempt_of(task, folder)
         try:
-            write_down(attempt, end, collected(wall.value_of(found, wall.COLLECT)), ledger, adopted=True)
-        except OSError as error:
+            write_down(attempt, end, collected(wall.value_of(found, COLLECT)), ledger, adopted=True)
+        except (OSError, SplatbatchError, wall.Behind) as error:
             if is_out_of_space(error):
                 raise
-        except (SplatbatchError, wall.Behind) as error:
-            faults[task.name], traceback = wall.diagnosis_of(error, task.home(batch.output).path, wall.COLLECT)
-            said = {"traceback": traceback, "adopted": True}
+            faults[task.name], traceback = wall.diagnosis_of(error, task.home(batch.output).path, COLLECT)
+            said = {"phase": COLLECT, "traceback": traceback, "adopted": True}
             ledger.write(AttemptEnded.of(task.name, folder.number, Failed(faults[task.name]), **said))
     return faults
 
