@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+from itertools import chain
+
 import pytest
 from command_line import invoke
-from fake_batch import FakeBatch
+from fake_batch import ROOT, FakeBatch
 
 from splatbatch.plain_text import counted, plain
 from splatbatch.store.layout import OutputFolder
@@ -57,7 +60,8 @@ def test_no_name_of_a_patch_is_obeyed_by_a_terminal_or_read_as_markdown(batch: F
         "verify-dims",
         "doctor --trainers",
     ]
-    for command in [*(one.split() for one in commands), *(["explain", name] for name in NAMES)]:
+    named = (["explain", name] for name in NAMES), (["accept", name, "--attempt", "1"] for name in NAMES)
+    for command in [*(one.split() for one in commands), *chain(*named)]:
         ended = invoke(*command, batch=batch)
         assert ended.code in (0, 1, 2, 6), (command, ended.err)
         assert not set(ended.out + ended.err) & {"\x1b", "\x07", "\x9b", "\u202e"}, command
@@ -81,3 +85,11 @@ def test_one_thing_is_not_called_many() -> None:
         "1,200 patches",
         "0 lines",
     )
+
+
+def test_no_command_prints_a_name_as_it_is() -> None:
+    """`print_line` and `plain` take out what a terminal obeys; a text that is put together goes through one of them."""
+    for path in (ROOT / "splatbatch/commands").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.echo" and path.name != "output.py":
+                assert not isinstance(node.args[0], ast.JoinedStr | ast.Name), (path, node.lineno)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from splatbatch.commands.compare import attempt_table
-from splatbatch.commands.output import open_console
+from splatbatch.commands.output import open_console, print_line
 from splatbatch.night.accept import accept as accept_attempt
 from splatbatch.night.compare import attempts_at
 from splatbatch.store.records.metrics import spell_figures
@@ -21,6 +19,6 @@ def accept(config: Path | None, name: str, number: int) -> None:
     task = the_task(batch.tasks, name)
     figures = spell_figures(accept_attempt(batch, name, number).metrics.final)
     figures = f", {figures}" if figures else ""
-    typer.echo(f"{task.name}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
+    print_line(f"{task.name}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
     console = open_console()
     console.print(attempt_table(attempts_at(batch, task), console.width))

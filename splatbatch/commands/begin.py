@@ -10,10 +10,11 @@ from typing import Literal
 
 import typer
 
+from splatbatch.commands.output import print_line
 from splatbatch.config import DEFAULT_CONFIG
 from splatbatch.config.shipped import shipped
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.plain_text import one_line, plain
+from splatbatch.plain_text import plain
 
 
 def demo(folder: Path, *, trains: bool) -> None:
@@ -75,4 +76,4 @@ def write_example(name: Example, folder: Path, out: Path | None) -> None:
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
     following = f"splatbatch plan --config {shlex.quote(str(target))}"
-    typer.echo(one_line(f"{target}: the example {name!r}. Set scene to where your patches lie, then: {following}"))
+    print_line(f"{target}: the example {name!r}. Set scene to where your patches lie, then: {following}")

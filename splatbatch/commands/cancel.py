@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
+from splatbatch.commands.output import print_line
 from splatbatch.night.cancel import cancel as cancel_batch
 from splatbatch.tasks.status import summary
 
@@ -15,8 +14,8 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
     """End what runs, wait until it has ended, and say how it stands then."""
     done = cancel_batch(config, wanted)
     if not done.was_running:
-        typer.echo(f"{done.output.path}: no batch is running there, nothing to cancel")
+        print_line(f"{done.output.path}: no batch is running there, nothing to cancel")
         return
     for one in done.statuses if done.patches else ():
-        typer.echo(f"{one.patch}: {one.why}")
-    typer.echo(f"cancelled. {'Of the named' if done.patches else 'Of that run'}: {summary(done.statuses)}")
+        print_line(f"{one.patch}: {one.why}")
+    print_line(f"cancelled. {'Of the named' if done.patches else 'Of that run'}: {summary(done.statuses)}")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
-from splatbatch.commands.output import open_console, open_table, print_json
+from splatbatch.commands.output import open_console, open_table, print_json, print_line
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import write_text
 from splatbatch.night.capture import flight_of
-from splatbatch.plain_text import counted, one_line
+from splatbatch.plain_text import counted
 from splatbatch.scene.capture import Flight
 from splatbatch.tasks.batch import open_batch
 
@@ -43,7 +41,7 @@ def plan_capture(config: Path | None, names: Sequence[str], to: Path | None, *, 
         return
     _show(flight)
     if to:
-        typer.echo(one_line(f"written: {to}"))
+        print_line(f"written: {to}")
 
 
 def _write(flight: Flight, to: Path) -> None:
@@ -56,7 +54,7 @@ def _write(flight: Flight, to: Path) -> None:
 def _show(flight: Flight) -> None:
     plan = flight.plan
     if not plan.cells:
-        typer.echo("every cell is seen often enough, from far enough apart: no photograph is needed")
+        print_line("every cell is seen often enough, from far enough apart: no photograph is needed")
         return
     table = open_table(COLUMNS, ("view", "position"))
     for view in flight.views()[:MOST_SHOWN]:
@@ -67,6 +65,6 @@ def _show(flight: Flight) -> None:
     kinds = [cell.why for cell in plan.cells]
     told = ", ".join(f"{kinds.count(why)} {why}" for why in dict.fromkeys(kinds))
     covers = f"{counted(len(plan.views), 'photograph')} for {counted(len(plan.cells), 'weak cell')} ({told})"
-    typer.echo(one_line(f"{covers}, from {plan.distance:.4g} away; headings clockwise from the model's y axis"))
+    print_line(f"{covers}, from {plan.distance:.4g} away; headings clockwise from the model's y axis")
     if plan.left:
-        typer.echo(one_line(f"{counted(len(plan.left), 'cell')} would still lack some: nothing is free around there"))
+        print_line(f"{counted(len(plan.left), 'cell')} would still lack some: nothing is free around there")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.commands.output import print_json
+from splatbatch.commands.output import print_json, print_line
 from splatbatch.files import MIB
 from splatbatch.night.clean import clean as clean_batch
 from splatbatch.plain_text import counted, plain
@@ -26,4 +26,4 @@ def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
     for one in found.files:
         typer.echo(plain(f"{one.path}: {one.what}, {one.bytes / MIB:.1f} MiB"))
     said = f"{'would be ' if dry_run else ''}removed, {found.bytes / MIB:.1f} MiB"
-    typer.echo(f"{counted(len(found.files), 'item')} {said}" if found.files else "nothing to remove")
+    print_line(f"{counted(len(found.files), 'item')} {said}" if found.files else "nothing to remove")

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.commands.output import open_console, print_json
+from splatbatch.commands.output import open_console, print_json, print_line
 from splatbatch.night.prepare import Import, bring_in
 from splatbatch.plain_text import counted, one_line, plain, spell_place
 from splatbatch.scene.audit.audit import Audit
@@ -40,16 +40,16 @@ def _tell(folder: Path, done: Imported, audit: Audit) -> None:
 
     capture = done.capture
     found = f"{counted(len(capture.shots), 'photograph')}, linked; {counted(done.num_points, 'point')}"
-    typer.echo(one_line(f"{folder}: {capture.kind}: {found}"))
-    typer.echo(one_line(f"world: {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}"))
+    print_line(f"{folder}: {capture.kind}: {found}")
+    print_line(f"world: {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}")
     if any(done.offset):
-        typer.echo(f"offset {spell_place(done.offset)} is taken off before training: scene.offset")
+        print_line(f"offset {spell_place(done.offset)} is taken off before training: scene.offset")
     for words, lines in (("converted", done.notes.converted), ("not converted", done.notes.left_out)):
         if lines:
-            typer.echo("\n  ".join([f"{words}:", *map(one_line, map(plain, lines))]))
+            print_line("\n  ".join([f"{words}:", *map(one_line, map(plain, lines))]))
     console = open_console()
     for part in render(audit):
         console.print(part)
     config = shlex.quote(str(folder / configuration.DEFAULT_CONFIG))
     next_one = "verify-dims" if audit.errors() else "train"
-    typer.echo(one_line(f"All of this is in {folder / RECORD}. Next: splatbatch {next_one} --config {config}"))
+    print_line(f"All of this is in {folder / RECORD}. Next: splatbatch {next_one} --config {config}")

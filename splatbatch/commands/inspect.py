@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from splatbatch import terminal
-from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
+from splatbatch.commands.output import open_console, open_table, print_json, print_line, print_warnings
 from splatbatch.night import api
 from splatbatch.night.inspection import MOST_NAMED, Closely, Found
 from splatbatch.plain_text import one_line
@@ -33,7 +33,7 @@ def inspect(config: Path | None, names: Sequence[str], how: Closely, *, as_json:
     else:
         show(found)
     for name, why in failed.items():
-        typer.echo(one_line(f"{name}: {why}"), err=True)
+        print_line(f"{name}: {why}", err=True)
     raise typer.Exit(NOT_ALL if failed else 0)
 
 
@@ -46,13 +46,13 @@ def show(found: Found) -> None:
     if found:
         console.print(table)
     for letter in sorted({one.grade for one in found.values()} & GRADES.keys()):
-        typer.echo(one_line(grade_in_words(letter)))
+        print_line(grade_in_words(letter))
     for name, one in found.items():
         if told := drop_in_words(one.dropped):
-            typer.echo(one_line(f"{name}: {told}"))
+            print_line(f"{name}: {told}")
     advice = {figure.name: figure.advice for one in found.values() for figure in one.found}
     for figure_name, words in advice.items():
-        typer.echo(one_line(f"{figure_name}: {words}"))
+        print_line(f"{figure_name}: {words}")
 
 
 def _row(figure: QualityFigure) -> list[str]:
@@ -72,5 +72,5 @@ def verify(config: Path | None, names: Sequence[str], file: Path | None, *, as_j
         print_json({name: Checked(tuple(why)) for name, why in found.items()})
     else:
         for name, why in found.items():
-            typer.echo(one_line(f"{name}: {'; '.join(why) or 'holds'}"))
+            print_line(f"{name}: {'; '.join(why) or 'holds'}")
     raise typer.Exit(NOT_ALL if any(found.values()) else 0)

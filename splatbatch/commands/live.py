@@ -12,13 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from splatbatch.commands.loopback import LOOPBACK, Guard, LoopbackHandler, open_server, serve_until_interrupted
+from splatbatch.commands.output import print_line
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
 from splatbatch.night.status import spelled_crew, standing_now
-from splatbatch.plain_text import one_line
 from splatbatch.report import Now, build, to_live_html
 from splatbatch.store.claims import at_work
 from splatbatch.store.lock import holder
@@ -50,8 +48,8 @@ def serve(config: Path | None, port: int) -> None:
     guard = Guard()
     server = open_server(port, partial(_Handler, guard, board, threading.BoundedSemaphore(MOST_STREAMS)))
     number = server.server_port
-    typer.echo(one_line(f"the report, as it is now, at http://{LOOPBACK}:{number}/{guard.token}/ until Ctrl-C"))
-    typer.echo(f"from another machine: ssh -L {number}:{LOOPBACK}:{number} THIS_MACHINE there, then the same address")
+    print_line(f"the report, as it is now, at http://{LOOPBACK}:{number}/{guard.token}/ until Ctrl-C")
+    print_line(f"from another machine: ssh -L {number}:{LOOPBACK}:{number} THIS_MACHINE there, then the same address")
     serve_until_interrupted(server)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.commands.output import print_json, print_warnings
+from splatbatch.commands.output import print_json, print_line, print_warnings
 from splatbatch.config.schedule import Schedule
 from splatbatch.night.night import report as renew_report
 from splatbatch.night.plan import DECISIONS, Plan
 from splatbatch.night.plan import plan as plan_of
-from splatbatch.plain_text import one_line, plain
+from splatbatch.plain_text import plain
 from splatbatch.report import to_markdown
 from splatbatch.store.events import UNTIL
 from splatbatch.tasks.batch import Batch, open_batch
@@ -79,17 +79,15 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
 def _print_plan(found: Plan) -> None:
     batch = found.batch
     for one in found.decisions:
-        typer.echo(
-            one_line(f"{one.patch}: {UNTIL if isinstance(one, GivenUp) else DECISIONS[type(one)]}: {one.reason}")
-        )
+        print_line(f"{one.patch}: {UNTIL if isinstance(one, GivenUp) else DECISIONS[type(one)]}: {one.reason}")
     for name, need in found.footprints.items():
-        typer.echo(one_line(f"{name} expected: {need.in_words()}"))
+        print_line(f"{name} expected: {need.in_words()}")
     for name, reason in tight(found.footprints, batch.config).items():
-        typer.echo(one_line(f"{name}: {reason}"))
+        print_line(f"{name}: {reason}")
     schedules = found.schedules.values()
     for text in dict.fromkeys(", ".join(_of_schedule(one)) for one in schedules):
-        typer.echo(text)
+        print_line(text)
     for line in settled_in_words(batch, found.to_train):
-        typer.echo(one_line(line))
+        print_line(line)
     if found.to_train:
-        typer.echo(found.forecast.in_words())
+        print_line(found.forecast.in_words())

@@ -31,10 +31,15 @@ def open_table(headings: Sequence[str], texts: Container[str]) -> Table:
     return table
 
 
+def print_line(words: str, *, err: bool = False) -> None:
+    """Print a line as text alone: a name in it may hold what a terminal obeys."""
+    typer.echo(one_line(words), err=err)
+
+
 def print_warnings(warnings: Iterable[str]) -> None:
     """Say on stderr what stops nothing and should be changed."""
     for warning in warnings:
-        typer.echo(one_line(f"warning: {warning}"), err=True)
+        print_line(f"warning: {warning}", err=True)
 
 
 def print_json(facts: Any) -> None:

@@ -12,12 +12,12 @@ from typing import Literal
 import typer
 from rich.table import Table
 
-from splatbatch.commands.output import open_console, print_json
+from splatbatch.commands.output import open_console, print_json, print_line
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.monitor.table import narrowed
 from splatbatch.monitor.telling import Lines, tell
 from splatbatch.night.prepare import begin, repair, verified
-from splatbatch.plain_text import one_line, plain
+from splatbatch.plain_text import plain
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.settled.frame import FRAME, note, spans_of
@@ -64,10 +64,10 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
         for part in render(audit):
             console.print(narrowed(part, WORTHS, console.width) if isinstance(part, Table) else part)
         if told := note(frame, audit.patches):
-            typer.echo(one_line(told))
+            print_line(told)
         for name, one in tones.items():
             for line in in_words(one):
-                typer.echo(one_line(f"colours{f' of {name}' if name else ''}: {line}"))
+                print_line(f"colours{f' of {name}' if name else ''}: {line}")
     is_unlike = options.strict and any(one.outliers or one.left_alone or one.problem for one in tones.values())
     raise typer.Exit(SceneError.exit_code if is_unlike else audit.exit_code(strict=options.strict))
 
@@ -98,12 +98,12 @@ def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> int:
     for one in repaired:
         typer.echo(plain(one.in_words()))
     if audited is None:
-        typer.echo("every photograph fits its camera: nothing to repair, nothing written")
+        print_line("every photograph fits its camera: nothing to repair, nothing written")
     elif code:
         typer.echo(plain(audited.said))
-        typer.echo(one_line(f"{config}: the copies are written, but their audit found errors that are left to mend"))
+        print_line(f"{config}: the copies are written, but their audit found errors that are left to mend")
     else:
-        typer.echo(one_line(f"{config}: splatbatch train --config {shlex.quote(str(config))}"))
+        print_line(f"{config}: splatbatch train --config {shlex.quote(str(config))}")
     return code
 
 
@@ -114,9 +114,9 @@ def init(place: Path, out: Path | None) -> None:
     """
     begun = begin(place, out)
     if isinstance(begun, str):
-        typer.echo(one_line(begun))
+        print_line(begun)
         return
     for told in begun.found.notes:
-        typer.echo(one_line(told))
+        print_line(told)
     next_one = f"splatbatch verify-dims --config {shlex.quote(str(begun.config))}"
-    typer.echo(one_line(f"{begun.in_words()}. Next: {next_one}"))
+    print_line(f"{begun.in_words()}. Next: {next_one}")

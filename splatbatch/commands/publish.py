@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import typer
-
 from splatbatch import terminal
-from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
+from splatbatch.commands.output import open_console, open_table, print_json, print_line, print_warnings
 from splatbatch.errors import ConfigError
 from splatbatch.night import api, products
 from splatbatch.plain_text import one_line
@@ -69,10 +67,10 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
     if options.is_film:
         wanted = replace(options.film, is_forced=options.is_forced)
         name, place = products.film(batch, names, wanted, options.formats.strip().lower(), options.to)
-        return typer.echo(one_line(f"{name}: {place}: {place.stat().st_size / 1e6:.1f} MB"))
+        return print_line(f"{name}: {place}: {place.stat().st_size / 1e6:.1f} MB")
     if (to := options.to) and options.is_ply and _is_file(to):
         name, num = products.ply(batch, names, to, options.cut, is_forced=options.is_forced)
-        return typer.echo(one_line(f"{name}: {to}: {num:,} Gaussians, {to.stat().st_size / 1e6:.1f} MB"))
+        return print_line(f"{name}: {to}: {num:,} Gaussians, {to.stat().st_size / 1e6:.1f} MB")
     how = {"forced": options.is_forced, "measured": options.is_measured}
     done = api.publish(batch, names, options.to, options.formats, **how, cut=options.cut)
     if as_json:
@@ -116,4 +114,4 @@ def show(done: Publication) -> None:
         notes = one_line("; ".join(one.notes))
         table.add_row(one_line(name), size, share, f"{one.num_gaussians:,}", psnr, lost, seconds, notes)
     open_console().print(table)
-    typer.echo(one_line(f"{FILE} says the same, and of which splats: {SCENE} or patches"))
+    print_line(f"{FILE} says the same, and of which splats: {SCENE} or patches")

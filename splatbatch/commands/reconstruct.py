@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from splatbatch import terminal
-from splatbatch.commands.output import open_console, print_json
+from splatbatch.commands.output import open_console, print_json, print_line
 from splatbatch.monitor.telling import say
 from splatbatch.night.night import Ended
 from splatbatch.night.reconstruct import (
@@ -18,7 +18,6 @@ from splatbatch.night.reconstruct import (
     reconstruct,
     result_of,
 )
-from splatbatch.plain_text import one_line
 from splatbatch.reconstruction.plan import Plan
 from splatbatch.scene.audit.table import render
 from splatbatch.store.obstacles import NOT_MADE
@@ -31,7 +30,7 @@ def run(options: ReconstructOptions, *, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         batch, plan = open_reconstruction(options)
         for line in (*plan.in_words(), forecast(batch, batch.names, {}).in_words()):
-            typer.echo(one_line(line))
+            print_line(line)
         return
 
     def told(plan: Plan) -> None:
@@ -45,7 +44,7 @@ def run(options: ReconstructOptions, *, dry_run: bool, as_json: bool) -> None:
     elif result:
         tell(result)
         out = shlex.quote(str(options.out))
-        typer.echo(one_line(f"Next: splatbatch scene --source {out}/sparse/0 --images {out}/images"))
+        print_line(f"Next: splatbatch scene --source {out}/sparse/0 --images {out}/images")
     raise typer.Exit(code or (result.audited.exit_code() if result else 0))
 
 
@@ -54,15 +53,15 @@ def tell_failed(ended: Any) -> None:
     if isinstance(ended, Ended) and ended.code:
         for one in ended.statuses:
             if one.state in ("failed", "stopped") and one.cause != NOT_MADE:
-                typer.echo(one_line(f"{one.patch}: {one.in_words()}"), err=True)
-        typer.echo(one_line(f"report: {ended.batch.output.report('html')}"), err=True)
+                print_line(f"{one.patch}: {one.in_words()}", err=True)
+        print_line(f"report: {ended.batch.output.report('html')}", err=True)
 
 
 def tell(result: Reconstruction) -> None:
     """Print what came of photographs, and what the audit says of it."""
     for line in result.told.in_words():
-        typer.echo(one_line(line))
+        print_line(line)
     console = open_console()
     for part in render(result.audited):
         console.print(part)
-    typer.echo(one_line(f"report: {result.report}"))
+    print_line(f"report: {result.report}")

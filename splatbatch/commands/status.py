@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from splatbatch.commands.output import open_console, print_json
+from splatbatch.commands.output import open_console, print_json, print_line
 from splatbatch.engines.workers import EngineWorkers
 from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_view
 from splatbatch.night.status import Standings, index_of, spelled_crew, standings, statuses_of
@@ -116,10 +116,10 @@ def _watch(watched: Watched) -> None:
     with suppress(KeyboardInterrupt):
         _show(watched)
         statuses = watched.statuses()
-        typer.echo(one_line(summary(statuses)))
+        print_line(summary(statuses))
         raise typer.Exit(0 if all(one.is_made for one in statuses) else 1)
     if watched.is_at_work():
-        typer.echo("they go on; `splatbatch cancel` ends them")
+        print_line("they go on; `splatbatch cancel` ends them")
 
 
 def _show(watched: Watched) -> None:

@@ -15,7 +15,7 @@ from splatbatch import terminal
 from splatbatch.commands import publish as publishing
 from splatbatch.commands.compare import attempt_table
 from splatbatch.commands.look import print_plan
-from splatbatch.commands.output import open_console, print_warnings
+from splatbatch.commands.output import open_console, print_line, print_warnings
 from splatbatch.commands.scene import evaluate as evaluating
 from splatbatch.commands.scene import merge as merging
 from splatbatch.errors import ConfigError
@@ -119,7 +119,7 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
     if options.failed:
         batch = failed_only(batch)
         if not batch.tasks:
-            typer.echo("no failed patch to retry", err=True)
+            print_line("no failed patch to retry", err=True)
             return
     elif not names and not options.only:
         raise ConfigError("retry: no patch named", "Name one, as retry p5, or take all failed ones with --failed.")
@@ -151,7 +151,7 @@ def show(made: MergedScene | SceneEvaluation | Publication | Afterwards | Ended)
             publishing.show(made)
         case Afterwards():
             words = f"{made.words}; again: {made.command}" if made.command else made.words
-            typer.echo(one_line(words), err=not made.is_done)
+            print_line(words, err=not made.is_done)
         case Ended():
             _show_end(made)
 
@@ -223,7 +223,7 @@ def print_unsaved(batch: Batch, kept: Sequence[str]) -> None:
     lines = json.dumps(_tree(batch.changes), default=str).replace('"', "")
     for name in kept[:MOST_TABLES]:
         typer.echo(plain(f"not in the YAML; to keep these settings, write there: patches: {{{name}: {lines}}}"))
-    typer.echo(
+    print_line(
         "or `retry` with --save, which writes it; otherwise `train` leaves them out when it next trains the patch"
     )
 
@@ -258,7 +258,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
         case Begun(log=log, name=""):
             typer.echo(plain(read_tail(log).strip()))
         case Begun(log=log, name=name):
-            typer.echo(f"worker {name} is at work; log: {log}")
-            typer.echo(HOW)
+            print_line(f"worker {name} is at work; log: {log}")
+            print_line(HOW)
         case worker:
-            typer.echo(f"worker {worker.worker} on {worker.host} is at work: nothing was started")
+            print_line(f"worker {worker.worker} on {worker.host} is at work: nothing was started")

@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from splatbatch.commands.loopback import LOOPBACK, Guard, LoopbackHandler, open_server, serve_until_interrupted
+from splatbatch.commands.output import print_line
 from splatbatch.errors import MissingPartError, SplatbatchError
 from splatbatch.files import open_regular
-from splatbatch.plain_text import one_line
 from splatbatch.publish.page import asset, folder_page
 from splatbatch.publish.source import SCENE, viewed
 from splatbatch.publish.together import Together, view_together
@@ -45,7 +43,7 @@ def serve(config: Path | None, names: Sequence[str], port: int) -> None:
     server = open_server(port, partial(_Handler, guard, shown, folder_page(shown.facts, "splat.ply")))
     what = ", ".join(splat.name for splat in shown.splats)
     url = f"http://{LOOPBACK}:{server.server_port}/{guard.token}/"
-    typer.echo(one_line(f"{what}: {shown.num_gaussians:,} Gaussians at {url} until Ctrl-C"))
+    print_line(f"{what}: {shown.num_gaussians:,} Gaussians at {url} until Ctrl-C")
     serve_until_interrupted(server)
 
 

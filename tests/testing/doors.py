@@ -35,12 +35,8 @@ FAULTS: Mapping[str, Callable[[], Any]] = {
     "memory": lambda: bytearray(1 << 60),
     "recursion": lambda: _deeper(""),
     "hang": lambda: time.sleep(1000),
-    "too many files": lambda: too_many_files(),
+    "too many files": lambda: (_ for _ in ()).throw(OSError(errno.EMFILE, os.strerror(errno.EMFILE))),
 }
-
-
-def too_many_files() -> None:
-    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 DOORS: Mapping[str, tuple[str, ...]] = {

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from splatbatch import terminal
-from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
+from splatbatch.commands.output import open_console, open_table, print_json, print_line, print_warnings
 from splatbatch.night import api
 from splatbatch.plain_text import one_line
 from splatbatch.store.records.evaluation import Measured, SceneEvaluation, SeamMeasured
@@ -40,9 +40,9 @@ def show(found: SceneEvaluation) -> None:
     for part in tables(found):
         console.print(part)
     for name, why in found.lacking.items():
-        typer.echo(one_line(f"{name}: {why}: its seams were not measured"), err=True)
+        print_line(f"{name}: {why}: its seams were not measured", err=True)
     for note in found.notes:
-        typer.echo(one_line(note), err=True)
+        print_line(note, err=True)
 
 
 def tables(found: SceneEvaluation) -> Iterator[Table]:

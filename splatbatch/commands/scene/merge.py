@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import typer
 from rich.table import Table
 
-from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
+from splatbatch.commands.output import open_console, open_table, print_json, print_line, print_warnings
 from splatbatch.files import MIB
 from splatbatch.night import api
 from splatbatch.night.products import MergedScene
-from splatbatch.plain_text import counted, one_line
+from splatbatch.plain_text import counted
 from splatbatch.store.folders import MergedFiles
 from splatbatch.store.records.merge import Hole, Merge
 from splatbatch.tasks.batch import open_batch
@@ -42,10 +41,10 @@ def show(made: MergedScene) -> None:
     _warn(made)
     open_console().print(_table(made.done.merged))
     if behind := behind_in_words(made.done.merged):
-        typer.echo(behind)
-    typer.echo(one_line(_last_line(made.done.merged, made.files, made.done.num_new)))
+        print_line(behind)
+    print_line(_last_line(made.done.merged, made.files, made.done.num_new))
     if made.uncleaned:
-        typer.echo(one_line(f"what cleaning has changed: splatbatch evaluate, and with --splat {made.uncleaned.splat}"))
+        print_line(f"what cleaning has changed: splatbatch evaluate, and with --splat {made.uncleaned.splat}")
 
 
 def _warn(made: MergedScene) -> None:

@@ -9,13 +9,13 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch import terminal
+from splatbatch.commands.output import print_line
 from splatbatch.commands.reconstruct import tell, tell_failed
 from splatbatch.commands.scene import split as splitting
 from splatbatch.commands.train import show
 from splatbatch.night.night import Ended
 from splatbatch.night.reconstruct import Reconstruction
 from splatbatch.night.scene import SceneOptions, make_scene
-from splatbatch.plain_text import one_line
 from splatbatch.scene.partition.split import Split
 from splatbatch.store.layout import OutputFolder
 from splatbatch.store.records.evaluation import SceneEvaluation
@@ -38,6 +38,6 @@ def scene(options: SceneOptions) -> None:
         show(made)
         if isinstance(made, SceneEvaluation):
             splat = OutputFolder(configuration.load(options.config).output.folder).scene.splat
-            typer.echo(one_line(f"{splat}; again, step by step: see {shlex.quote(str(options.config))}"))
+            print_line(f"{splat}; again, step by step: see {shlex.quote(str(options.config))}")
 
     raise typer.Exit(make_scene(options, show_step))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import typer
 
-from splatbatch.commands.output import open_console, open_table, print_json, print_warnings
+from splatbatch.commands.output import open_console, open_table, print_json, print_line, print_warnings
 from splatbatch.monitor.telling import Lines, tell
-from splatbatch.plain_text import counted, one_line
+from splatbatch.plain_text import counted
 from splatbatch.scene.partition.picture import check_picture, draw
 from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_axis, parse_grid, read_boxes
 from splatbatch.scene.partition.record import json_schema
@@ -85,18 +85,18 @@ def show(done: Split, out: Path, *, dry_run: bool) -> None:
         table.add_row(cut.name, *figures, f"{cut.cost / total_cost:.1%}", STATES[cut.state])
     open_console().print(table)
     for name in facts.gone:
-        typer.echo(one_line(f"{name}: is no more"))
+        print_line(f"{name}: is no more")
     print_warnings(done.notes)
     held = f"{counted(facts.num_test, 'photograph')} held out in every patch"
     piece = f", {facts.num_contiguous:,} in one piece" if facts.num_contiguous else ""
     total = f"{counted(len(facts.patches), 'patch', 'es')} of {counted(facts.num_photographs, 'photograph')}"
     for line in filter(None, (f"{total}, {held}{piece}", facts.hold_out)):
-        typer.echo(one_line(line))
+        print_line(line)
     dearest = f"the dearest {facts.evenness:.2f} times the cheapest"
-    typer.echo(f"together they cost {total_cost:.1f} times the scene as one patch; {dearest}")
+    print_line(f"together they cost {total_cost:.1f} times the scene as one patch; {dearest}")
     if len(facts.patches) == 1:
-        typer.echo(f"one patch: --max-images {max(facts.num_photographs // 2, 1)} asks for more, smaller ones")
+        print_line(f"one patch: --max-images {max(facts.num_photographs // 2, 1)} asks for more, smaller ones")
     if dry_run:
-        typer.echo("nothing was written")
+        print_line("nothing was written")
         return
-    typer.echo(one_line(f"{out}: partition.json, partition.svg. Next: splatbatch init {shlex.quote(str(out))}"))
+    print_line(f"{out}: partition.json, partition.svg. Next: splatbatch init {shlex.quote(str(out))}")
