@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 from fake_batch import FakeBatch
-from machine_here import CLOCK
 from store_sites import Site
 from travelling import QUICK, bundles, run, taking_turns, work
+from turns import CLOCK
 
 from splatbatch.night.interruption import Interruption
 from splatbatch.night.store_worker import Stay, StoreWorker
@@ -53,7 +53,7 @@ def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
     monkeypatch.setattr(SlowToClaim, "claimed", 0)
     (scratch := tmp_path / "scratch").mkdir()
     worker, began = StoreWorker(url, Stay(), cast("Interruption", OnceClaimed()), scratch), CLOCK.now()
-    with taking_turns():
+    with taking_turns(), CLOCK.of_commands():
         assert worker.work() == 75
     assert SlowToClaim.claimed == 1 and CLOCK.now() - began >= ANSWERS_S
     assert sorted((one["state"], one["claims"]) for one in bundles(url)) == [("waiting", 0), ("waiting", 1)]

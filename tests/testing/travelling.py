@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from fake_batch import CONSTANTS, FakeBatch
-from machine_here import CLOCK
+from turns import CLOCK
 
 from splatbatch.night import store_worker, travel
 from splatbatch.remote import exchange, traffic
@@ -75,7 +75,7 @@ def taking_turns(*others: Step) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as here:
         for module in (store_worker, travel, exchange, traffic):
             here.setattr(module, "time", time_here)
-        here.setattr(traffic, "rest", CLOCK.sleep)
+        here.setattr(traffic, "rest", CLOCK.rest)
         here.setattr(traffic, "_FREE", [])
         yield
 

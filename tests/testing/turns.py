@@ -149,12 +149,12 @@ class Clock:
         with contextlib.ExitStack() as ours:
             if is_outermost:
                 ours.enter_context(mock.patch.object(time, "monotonic", self.now))
-                ours.enter_context(mock.patch.object(running, "rest", self._rest))
+                ours.enter_context(mock.patch.object(running, "rest", self.rest))
                 if time.sleep is REAL_SLEEP:  # a test may have its own
                     ours.enter_context(mock.patch.object(time, "sleep", self.sleep))
             yield
 
-    def _rest(self, seconds: float, readings: Sequence[object]) -> None:
+    def rest(self, seconds: float, readings: Sequence[object]) -> None:
         if any(getattr(reading, "descriptor", None) is not None for reading in readings):
             reader.rest(seconds, readings)
             seconds = 0

@@ -20,6 +20,7 @@ LONG = "correct horse battery"
 OF_VERSION_0_1 = "daebe5e1dbea7b77"
 
 
+@pytest.mark.contract
 def test_the_environment_of_a_program_is_named_and_never_shown(foreign_batch: FakeBatch) -> None:
     other = foreign_batch.settings["trainers"]["foreign"]
     command = ["sh", "-c", 'echo "it is $LONG"; exec "$@"', "sh", *other["command"]]
