@@ -22,7 +22,7 @@ def soon(monkeypatch: Any) -> None:
     monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps(SOON | {"splatbatch.night.decided.AGAIN_S": 3.0}))
 
 
-@pytest.mark.all(but="status")
+@pytest.mark.all
 @pytest.mark.parametrize("command", ["status", "verify-dims", "plan", "report"])
 def test_photographs_that_do_not_answer_hang_no_query(batch: FakeBatch, command: str) -> None:
     assert batch.make("p0", "p1").run("train").returncode == 0
@@ -41,6 +41,7 @@ def test_a_train_over_photographs_that_do_not_answer_ends_and_says_so(batch: Fak
     assert "does not answer" in ended.stdout + ended.stderr or "has not answered" in ended.stdout + ended.stderr
 
 
+@pytest.mark.all
 def test_a_mount_that_stalls_in_the_night_is_waited_for_and_leaves_what_trains_alone(batch: FakeBatch) -> None:
     batch.make("p0", "p1", retry={"max_attempts": 1}).script(p0=["train 3"])
     process = batch.start("train")

@@ -357,6 +357,7 @@ def test_while_a_batch_runs_nothing_is_merged(batch: FakeBatch) -> None:
     assert "is training into this folder" in refused(batch, "--allow-missing")
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing_for_long(batch: FakeBatch) -> None:
     invoke("merge", batch=batch)

@@ -117,6 +117,7 @@ def test_what_was_killed_goes_on_where_it_ended(tmp_path: Path, after: str) -> N
     assert found is not None and found.total.num_photos == 4
 
 
+@pytest.mark.all
 def test_a_scene_that_is_not_merged_says_that_nothing_is_published(tmp_path: Path, script: Path) -> None:
     script.write_text(FAILS)
     ended = scene(tmp_path, "publish.formats=[ply]")

@@ -108,6 +108,7 @@ def test_it_writes_nothing_and_ends_at_ctrl_c(batch: FakeBatch) -> None:
         assert process.wait(timeout=20) == 130
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_the_stream_tells_what_a_training_does(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["await go"])

@@ -58,6 +58,7 @@ def test_only_who_has_the_whole_url_is_answered_and_only_from_a_page_of_its_own(
         assert asked(viewed, viewed.path, origin=origin) == 403, origin
 
 
+@pytest.mark.all
 @pytest.mark.contract
 @built
 def test_the_splat_of_a_patch_is_served_with_all_that_is_in_it_until_ctrl_c(batch: FakeBatch) -> None:

@@ -86,6 +86,7 @@ def test_two_workers_that_take_turns_train_each_task_once(batch: FakeBatch) -> N
     see_shared(batch, names)
 
 
+@pytest.mark.all
 @pytest.mark.journey
 def test_two_workers_share_a_batch_and_each_task_is_trained_once(batch: FakeBatch) -> None:
     names = share(batch)

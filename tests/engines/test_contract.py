@@ -49,6 +49,7 @@ def see_nothing_left(batch: FakeBatch, site: Site) -> None:
     assert wait_for(lambda: site.jobs() == [])
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_outcomes_and_time_limits_are_the_same_whoever_starts_the_workers(elsewhere: FakeBatch, site: Site) -> None:
     elsewhere.change(limits={"wall_s": 3}, retry={"max_attempts": 2})
@@ -106,6 +107,7 @@ def test_who_attaches_sees_it_end(elsewhere: FakeBatch, site: Site) -> None:
     see_nothing_left(elsewhere, site)
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_a_worker_that_is_killed_costs_one_attempt(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)

@@ -166,7 +166,7 @@ def test_three_hundred_lines_of_a_log_are_one_line_beside_the_table() -> None:
 
 
 @pytest.mark.journey
-@pytest.mark.all(but="80")
+@pytest.mark.all
 @pytest.mark.parametrize("width", ["80", "200"])
 def test_a_running_batch_is_a_table_that_keeps_to_its_terminal(batch: FakeBatch, width: str) -> None:
     batch.make("p0", "p1").script(p0=["train 1.5"], p1=["exit 1 CUDA error: out of memory", "train"])

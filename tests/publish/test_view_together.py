@@ -66,6 +66,7 @@ def test_several_patches_are_one_ply_of_the_highest_degree(tmp_path: Path) -> No
     assert len(shown.photos) == 9 and [one.url for one in shown.facts.photos][:2] == ["photo/0", "photo/1"]
 
 
+@pytest.mark.all
 @pytest.mark.journey
 @built
 def test_only_who_has_the_whole_url_is_answered(tmp_path: Path) -> None:

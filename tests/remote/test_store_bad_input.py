@@ -131,6 +131,7 @@ def test_a_worker_whose_time_is_up_sends_its_attempt_and_lets_go(home: FakeBatch
     assert [outcome for _, _, outcome, _ in ends(home)] == ["stopped"]
 
 
+@pytest.mark.all
 @pytest.mark.contract
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
 def test_a_store_that_fills_up_is_said_and_shows_nothing_half_written(home: FakeBatch, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_outcomes_are_those_of_a_night_at_home(home: FakeBatch, place: Site, tmp
     ]  # fmt: skip
 
 
+@pytest.mark.all
 @pytest.mark.journey
 def test_train_packs_waits_adopts_and_reports(home: FakeBatch, place: Site, tmp_path: Path) -> None:
     home.change(executor={"store": place.url})
@@ -85,6 +86,7 @@ def test_a_killed_worker_costs_one_attempt(home: FakeBatch, place: Site, tmp_pat
     assert max(one["claims"] for one in bundles(place.url)) == 2
 
 
+@pytest.mark.all
 @pytest.mark.journey
 @decided_at_home
 def test_a_worker_that_is_told_to_stop_lets_go_and_sends_its_attempt(

@@ -155,6 +155,7 @@ def test_what_is_missing_is_said_in_one_line(
     assert "<template" not in text
 
 
+@pytest.mark.all
 @built
 def test_a_preview_is_made_once_and_again_for_a_newer_splat(tmp_path: Path) -> None:
     output = night(tmp_path)

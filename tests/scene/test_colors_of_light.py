@@ -44,6 +44,7 @@ def test_planted_light_is_found_again_with_its_tint_and_none_where_there_is_none
         assert found[name].tint == pytest.approx(TINT, abs=0.2)
 
 
+@pytest.mark.all
 def test_gains_are_found_again_beside_light_of_single_photographs(tmp_path: Path) -> None:
     planted = plant(QUARRY, tmp_path / "images", most=0.2, fields=FIELDS, tint=TINT)
     found = tones(QUARRY, tmp_path / "images").tones
@@ -64,6 +65,7 @@ def test_on_caliterra_those_have_light_of_their_own_into_which_the_sun_broke() -
     assert all(tone.tint[0] > tone.tint[1] > tone.tint[2] for tone in found.values() if tone.field)
 
 
+@pytest.mark.all
 def test_a_held_out_photograph_has_its_light_from_its_tracks_and_changes_no_other(tmp_path: Path) -> None:
     held, found = "left/0003.jpg", []
     for fields in ({}, {held: FIELDS[held]}):

@@ -37,6 +37,7 @@ def audited(root: Path, extent: Extent = USUAL) -> Audit:
     return audit_patches([Patch("p0", root / "sparse/0", root / "images")], None, TAKES_ALL, extent)
 
 
+@pytest.mark.all
 def test_photographs_shifted_by_one_are_exchanged(quarry: Path) -> None:
     for eye in ("left", "right"):
         names = sorted((quarry / "images" / eye).iterdir())
@@ -48,6 +49,7 @@ def test_photographs_shifted_by_one_are_exchanged(quarry: Path) -> None:
     assert "previous image by name" in finding.message
 
 
+@pytest.mark.all
 def test_left_and_right_exchanged(quarry: Path) -> None:
     for path in sorted((quarry / "images/left").iterdir()):
         other = quarry / "images/right" / path.name
@@ -96,7 +98,7 @@ SETS = {
 }
 
 
-@pytest.mark.all(but="turned by 180 degrees")
+@pytest.mark.all
 @pytest.mark.parametrize("says", SETS)
 def test_what_all_photographs_have_become_is_an_error_that_names_it(quarry: Path, says: str) -> None:
     changed(quarry, SETS[says])
@@ -241,6 +243,7 @@ def test_resized_photographs_are_mended(quarry: Path, tmp_path: Path) -> None:
     assert mended(quarry, tmp_path / "out", "scale")
 
 
+@pytest.mark.all
 def test_stretched_photographs_are_mended_as_resized_and_not_as_cropped(quarry: Path, tmp_path: Path) -> None:
     changed(quarry, lambda picture: picture.resize((320, 216), Picture.Resampling.LANCZOS))
     with pytest.raises(SceneError, match="more alike with --fix scale"):

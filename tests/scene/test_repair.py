@@ -209,6 +209,7 @@ def test_points_rigs_and_frames_are_copied_byte_for_byte(scene: MadeScene, tmp_p
         assert (fixed.sparse / name).read_bytes() == (scene.sparse / name).read_bytes()
 
 
+@pytest.mark.all
 def test_a_real_scene_keeps_its_reprojection_error(caliterra: Path, tmp_path: Path) -> None:
     small = caliterra.with_name("caliterra-small")
     scene = MadeScene(tmp_path / "scene")

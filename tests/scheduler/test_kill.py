@@ -87,6 +87,7 @@ def test_of_two_parents_without_flock_one_works_each_time(
     assert races(tmp_path, number) == {(0, 6): number}
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_a_killed_supervisor_takes_its_trainer_and_all_its_kin_with_it(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train-with-kin 600", "train-with-kin 0"])
@@ -112,6 +113,7 @@ def test_what_a_killed_parent_and_a_killed_supervisor_leave_is_ended_by_the_next
     assert left_of(batch) == {}
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_what_finished_after_its_parent_was_killed_is_adopted(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["linger", "hang"])

@@ -93,6 +93,7 @@ def test_who_ran_out_of_memory_beside_another_is_tried_alone_and_loses_no_rung(s
     assert world.at("ends", "p0") <= [at for at, what, who in world.history if (what, who) == ("begins", "p1")][1]
 
 
+@pytest.mark.all
 def test_auto_packs_while_all_together_get_faster(simulation: Simulation) -> None:
     world = simulation.patches(**{f"p{number}": Script(60) for number in range(8)})
     simulation.run(executor={"patches_per_gpu": "auto"})

@@ -34,6 +34,7 @@ def test_on_one_gpu_patches_are_trained_in_their_order(simulation: Simulation) -
     assert world.order() == ["p0", "p1", "p2"]
 
 
+@pytest.mark.all
 def test_on_several_gpus_the_longest_patch_comes_first(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(5), p1=Script(50), p2=Script(20), p3=Script(30), p4=Script(20))
     world.num_gpus = 2

@@ -58,6 +58,7 @@ def test_a_standby_that_never_becomes_ready_is_replaced_and_no_attempt(batch: Fa
     assert batch.result("p1")["attempt"] == "attempt-01"
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_a_killed_standby_is_no_failure(batch: FakeBatch) -> None:
     process = batch.make("p0", "p1", **ALWAYS).script(p0=["train 1.5"]).start("train")

@@ -96,6 +96,7 @@ def test_what_a_whole_batch_needs_and_cannot_write_ends_it_with_6_and_words(
     assert "Operation not permitted" in ended.stderr
 
 
+@pytest.mark.all
 def test_attempts_are_stopped_when_the_ledger_cannot_be_written_any_more(batch: FakeBatch, freeze: Freeze) -> None:
     batch.make("p0", "p1", executor={"cpu_slots": 2}).script(p0=["hang deaf child"], p1=["await now"])
     process = batch.start("train")

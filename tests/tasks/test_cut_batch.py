@@ -61,6 +61,7 @@ def test_what_was_trained_stays_trained_where_no_photograph_was_added(cut_batch:
         assert (now[name] == "trained") == (state == "stays"), (name, now)
 
 
+@pytest.mark.all
 def test_a_core_that_has_moved_is_another_patch(cut_batch: FakeBatch):
     assert cut_batch.run("train", "--no-verify").returncode == 0
     record = cut_batch.folder / "patches" / "p1" / "patch.json"
@@ -72,6 +73,7 @@ def test_a_core_that_has_moved_is_another_patch(cut_batch: FakeBatch):
     assert "p1: train: model, core or hold-out have changed: patch/patch.json" in cut_batch.run("plan").stdout
 
 
+@pytest.mark.all
 def test_all_patches_have_the_offset_of_their_partition(cut_batch: FakeBatch):
     path = cut_batch.folder / "patches" / "partition.json"
     said = json.loads(path.read_text())
@@ -82,6 +84,7 @@ def test_all_patches_have_the_offset_of_their_partition(cut_batch: FakeBatch):
     assert FRAME.settle(batch, Todo(batch.tasks, lambda: spans)) == batch.record(FRAME)
 
 
+@pytest.mark.all
 def test_a_block_is_held_out_if_the_yaml_says_so_and_there_is_one(cut_batch: FakeBatch):
     cut_batch.change(evaluation={"holdout": "contiguous"})
     refused = cut_batch.run("plan")

@@ -145,7 +145,7 @@ def test_a_coarse_to_fine_training_is_as_good(patch: Patch, monkeypatch: pytest.
     assert fmean(figures[True]) > fmean(figures[False]) - 1
 
 
-@pytest.mark.all(but="default-True")
+@pytest.mark.all
 @pytest.mark.parametrize(("strategy", "wanted"), [("default", True), ("mcmc", False)])
 def test_unless_told_otherwise_a_training_is_that_of_its_strategy(
     patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str, *, wanted: bool

@@ -52,6 +52,7 @@ def sections(elf: bytes) -> dict[str, int]:
     return {elf[names + one[0] : elf.index(b"\0", names + one[0])].decode(): one[5] for one in headers}
 
 
+@pytest.mark.all
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", each(6, ARCHITECTURES))
 def test_all_kernels_compile_and_take_what_python_gives_them(architecture: int) -> None:
@@ -122,6 +123,7 @@ def test_processes_that_compile_at_once_all_succeed(own_cache: Path) -> None:
     assert len([*own_cache.iterdir()]) == 1
 
 
+@pytest.mark.all
 @needs_nvrtc
 def test_what_the_wheel_carries_is_taken_before_anything_is_compiled(
     tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch

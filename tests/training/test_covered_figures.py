@@ -127,6 +127,7 @@ def test_the_worst_view_is_the_one_that_is_worst_where_others_look() -> None:
     assert ranked(views) == {"worst": "b", "best": "a"}
 
 
+@pytest.mark.all
 def test_every_evaluation_has_the_covered_figures(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "TRAINING_VIEWS", 1)
     folder, _ = trained(patch, with_evaluation(every=30))

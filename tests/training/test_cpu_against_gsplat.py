@@ -118,7 +118,7 @@ def train(strategy: DefaultStrategy | MCMCStrategy, *, num_dead: int = 0) -> tor
     return gaussians
 
 
-@pytest.mark.all(but="True")
+@pytest.mark.all
 @pytest.mark.parametrize("absgrad", [False, True])
 def test_the_default_strategy_grows_and_prunes(absgrad):
     strategy = DefaultStrategy(refine_start_iter=10, refine_every=10, grow_grad2d=2e-4, absgrad=absgrad)

@@ -59,6 +59,7 @@ def cloud() -> Parameters:
     return to_parameters(values, torch.device("cpu"))
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_run_at_its_plateau_ends_after_a_tail_and_leaves_a_whole_splat(patch: Patch, strategy: str) -> None:
     settings = early(strategy, cap_max=AT_ITS_CAP)
@@ -148,7 +149,7 @@ def test_nothing_ends_before_the_splat_has_grown(patch: Patch, strategy: str) ->
     assert told["checks"][0][0] > {"default": STEPS / 2, "mcmc": STEPS * 5 / 6}[strategy]
 
 
-@pytest.mark.all(but="36")
+@pytest.mark.all
 @pytest.mark.parametrize("dies_at", [30, 36, 38])  # before the plateau is found, then within the tail
 def test_a_run_that_was_killed_ends_where_it_would_have_ended_bit_by_bit(patch: Patch, dies_at: int) -> None:
     settings = early(checkpoint_every=4, cap_max=AT_ITS_CAP, max_steps=100)
@@ -199,6 +200,7 @@ def test_the_half_that_chooses_and_the_other_are_told_apart(patch: Patch) -> Non
     assert checked_by["gain_db"] == pytest.approx(told["checks"][-1][2] - told["checks"][0][2], abs=1e-3)
 
 
+@pytest.mark.all
 def test_with_one_held_out_photograph_a_run_makes_all_its_steps_and_says_why(patch: Patch, tmp_path: Path) -> None:
     (tmp_path / "held.txt").write_text("img0.png\n")
     folder, splat = trained(patch, early(evaluation={"holdout_list": str(tmp_path / "held.txt")}))

@@ -43,6 +43,7 @@ def place_weights(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.save(alexnet(), file)
 
 
+@pytest.mark.all
 def test_every_evaluation_is_kept_with_each_photograph(patch: Patch) -> None:
     folder, _ = trained(patch, with_evaluation(every=20, steps=[30]))
     metrics = read_json(folder.metrics) or {}
@@ -143,6 +144,7 @@ def network() -> nn.Sequential:
     return built
 
 
+@pytest.mark.all
 def test_lpips_is_that_of_torchmetrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reference = pytest.importorskip("torchmetrics.functional.image.lpips")
     monkeypatch.setattr(reference, "_get_tv_model_features", lambda *_: network())

@@ -69,6 +69,7 @@ def test_a_far_patch_is_trained_as_well_as_the_near_one(patch: Patch) -> None:
     assert figures[0] == pytest.approx(figures[1], abs=0.05)
 
 
+@pytest.mark.all
 def test_its_file_says_where_it_lies_and_lies_near_the_origin(far_patch: Patch) -> None:
     folder, _ = trained(far_patch, recipe())
     assert read_header(folder.splat).offset == UTM
@@ -122,6 +123,7 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
         assert torch.allclose(value, quats if name == "quats" else gaussians[name], atol=2e-6), name
 
 
+@pytest.mark.all
 def test_what_was_read_lies_in_memory_as_kernels_need_it(patch: Patch) -> None:
     folder, _ = trained(patch, recipe())
     frame = Frame(np.zeros(3), unit=1.0, scene_scale=1.0)

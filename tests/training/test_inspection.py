@@ -47,6 +47,7 @@ def sound(bed: Bed) -> Inspection:
     return bed.inspect()
 
 
+@pytest.mark.all
 def test_a_sound_splat_has_no_sickness_and_every_figure(sound: Inspection) -> None:
     assert (sound.grade, sound.found) == ("A", ())
     assert [figure.name for figure in sound.figures] == [row.name for row in limits.TABLE]

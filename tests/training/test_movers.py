@@ -111,6 +111,7 @@ def plant(images: Path, name: str = "img3.png") -> None:
     picture.save(images / name)
 
 
+@pytest.mark.all
 def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(movers, "CELL_PX", 2)
     monkeypatch.setattr(movers, "LOOKS", (0.8, 0.9))  # of 60 steps: nothing is sure before

@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 RECIPE = Recipe.model_validate({"training": {"sh_degree": 1, "resolution": "1/4", "device": "cpu"}})
 
 
-@pytest.mark.all(but="tones0")
+@pytest.mark.all
 @pytest.mark.parametrize("tones", [{}, {"left/0001.jpg": Tone((1.2, 1.0, 0.8), (-0.1,))}])
 def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str, Tone]) -> None:
     partition = lay_out(tmp_path / "quarry")

@@ -27,6 +27,7 @@ def events(folder: Path) -> Any:
     return accumulator.EventAccumulator(str(folder), size_guidance={"histograms": 0}).Reload()
 
 
+@pytest.mark.all
 def test_every_figure_of_progress_is_shown(patch: Patch) -> None:
     pytest.importorskip("tensorboard")
     folder, _ = trained(patch, shown())

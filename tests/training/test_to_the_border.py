@@ -70,7 +70,7 @@ def within(splat: Path, room: Box) -> float:
     return float(room.holds(read_splat(splat).means.astype(np.float64)).mean())
 
 
-@pytest.mark.all(but="default")
+@pytest.mark.all
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_a_patch_with_a_core_keeps_its_gaussians_within_reach(bordered: Patch, strategy: str) -> None:
     folder, _ = trained(bordered, recipe(strategy=strategy))
@@ -79,7 +79,7 @@ def test_a_patch_with_a_core_keeps_its_gaussians_within_reach(bordered: Patch, s
     assert within(folder.splat, bordered.border.reach) >= 0.95
 
 
-@pytest.mark.all(but="none-False-0")
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("border", "is_bounded", "num_behind"), [("core", True, 0), ("backdrop", False, 1), ("none", False, 0)]
 )
@@ -221,6 +221,7 @@ def test_without_its_backdrop_a_patch_trains_as_others_do_and_says_so(patch: Pat
     assert ALONE in [line.warning for line in folder.read_progress()]
 
 
+@pytest.mark.all
 def test_a_backdrop_that_changed_since_the_patch_was_started_ends_it(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
     assert bordered.behind is not None
@@ -322,6 +323,7 @@ def test_what_is_too_large_near_a_border_becomes_parts_that_fill_the_same_place(
     assert len(origin) <= 2 * len(values["means"])
 
 
+@pytest.mark.all
 def test_a_patch_begins_with_parts_of_the_backdrop_and_is_drawn_before_none_that_the_crop_takes(
     bordered: Patch,
 ) -> None:
