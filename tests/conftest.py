@@ -174,6 +174,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     terminalreporter.write_line(f"figure: {words} ({report.nodeid.rpartition('::')[2]})")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """End commands that take turns with the test before its fixtures go, on which they stand."""
+    command_line.end_all()
+
+
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test of the gate that sleeps or starts a process."""
@@ -196,9 +202,8 @@ def quick(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def batch(tmp_path: Path) -> Iterator[FakeBatch]:
-    yield FakeBatch(tmp_path)
-    command_line.end_all()
+def batch(tmp_path: Path) -> FakeBatch:
+    return FakeBatch(tmp_path)
 
 
 @pytest.fixture
@@ -212,7 +217,6 @@ def clock() -> Iterator[Clock]:
     """A clock that goes on where this process would wait; commands in it have one anyway."""
     with CLOCK.of_commands():
         yield CLOCK
-        command_line.end_all()
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ def test_a_mount_that_stalls_in_the_night_is_waited_for_and_leaves_what_trains_a
     assert (batch.result("p0")["attempt"], batch.events("gave_up")) == ("attempt-01", [])
 
 
+@pytest.mark.all
 def test_sigterm_is_obeyed_while_the_scene_does_not_answer(batch: FakeBatch) -> None:
     batch.make("p0", "p1")
     with stalled(batch.folder / "images"):

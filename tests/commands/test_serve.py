@@ -43,9 +43,10 @@ def served(batch: FakeBatch) -> Iterator[tuple[SplitResult, subprocess.Popen[str
         process.communicate()
 
 
-@pytest.fixture
-def shown(batch: FakeBatch) -> Iterator[SplitResult]:
-    """The URL of a report that is served, of a batch of which one patch is trained."""
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SplitResult]:
+    """The URL of a report that is served, of a batch of which one patch is trained; no test changes it."""
+    batch = FakeBatch(tmp_path_factory.mktemp("shown"))
     batch.make("p0", "p1").script(p0=["measure 21.5"])
     assert batch.run("train", "p0").returncode == 0
     with served(batch) as (url, _):
@@ -69,7 +70,7 @@ def stream_of(url: SplitResult) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.contract
-def test_who_has_the_whole_url_sees_the_report_as_it_is_now(shown: SplitResult, batch: FakeBatch) -> None:
+def test_who_has_the_whole_url_sees_the_report_as_it_is_now(shown: SplitResult) -> None:
     code, page, headers = get(shown, shown.path)
     assert code == 200 and "1 of 2 patches trained. 1 thing to do" in page and 'id="live"' in page
     assert "connect-src &#x27;self&#x27;; " in page and headers["Cache-Control"] == "no-store"

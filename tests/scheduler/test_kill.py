@@ -100,7 +100,7 @@ def test_a_killed_supervisor_takes_its_trainer_and_all_its_kin_with_it(batch: Fa
     assert left_of(batch) == {}
 
 
-@pytest.mark.contract
+@pytest.mark.all
 def test_what_a_killed_parent_and_a_killed_supervisor_leave_is_ended_by_the_next_run(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train-with-kin 600", "train-with-kin 0"])
     parent = start(batch)
@@ -114,7 +114,6 @@ def test_what_a_killed_parent_and_a_killed_supervisor_leave_is_ended_by_the_next
 
 
 @pytest.mark.all
-@pytest.mark.contract
 def test_what_finished_after_its_parent_was_killed_is_adopted(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["linger", "hang"])
     parent = start(batch)

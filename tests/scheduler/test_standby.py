@@ -59,7 +59,6 @@ def test_a_standby_that_never_becomes_ready_is_replaced_and_no_attempt(batch: Fa
 
 
 @pytest.mark.all
-@pytest.mark.contract
 def test_a_killed_standby_is_no_failure(batch: FakeBatch) -> None:
     process = batch.make("p0", "p1", **ALWAYS).script(p0=["train 1.5"]).start("train")
     os.kill(wait_for(lambda: standing_by(batch, "p1"))["child"], signal.SIGKILL)

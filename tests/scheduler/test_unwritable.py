@@ -96,6 +96,18 @@ def test_what_a_whole_batch_needs_and_cannot_write_ends_it_with_6_and_words(
     assert "Operation not permitted" in ended.stderr
 
 
+def test_nights_end_when_the_ledger_cannot_be_written_any_more(batch: FakeBatch, freeze: Freeze) -> None:
+    batch.make("p0", "p1", executor={"cpu_slots": 2}).script(p0=["hang"], p1=["await now"])
+    night = batch.beside("train")
+    night.until(lambda: len(list(batch.output.glob("patches/*/attempt-01/progress.jsonl"))) == 2)
+    freeze(batch.ledger)
+    (batch.folder / "now").touch()
+    ended = night.ended()
+    told = (ended.returncode, "local.jsonl: cannot be written" in ended.stderr, "hint: " in ended.stderr)
+    assert told == (6, True, True), ended.stderr
+    assert (batch.output / "patches/p0/attempt-01/exit.json").exists()
+
+
 @pytest.mark.all
 def test_attempts_are_stopped_when_the_ledger_cannot_be_written_any_more(batch: FakeBatch, freeze: Freeze) -> None:
     batch.make("p0", "p1", executor={"cpu_slots": 2}).script(p0=["hang deaf child"], p1=["await now"])

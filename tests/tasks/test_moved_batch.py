@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from moved_batch import MovedBatch, leave_figures
 from PIL import Image
 from sampled import each
 
-from splatbatch import identity
+from splatbatch import identity, reader
 from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.tasks.batch import open_batch
 
@@ -56,6 +55,7 @@ def put_measured(batch: FakeBatch, patch: str, seed: int) -> None:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATBATCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(reader, "USUAL", reader.Here)
 
 
 def sequence(batch: FakeBatch, seed: int, steps: int = 5) -> None:
@@ -65,10 +65,19 @@ def sequence(batch: FakeBatch, seed: int, steps: int = 5) -> None:
         moved.moves()
         assert getattr(moved, command)() == {}, f"seed {seed}, step {step}: {command}"
     assert moved.train() == {} == moved.status()
-    time.sleep(0.02)  # more than the tick of a file system's clock
+    see_a_tick(batch.folder / "tick")
     changed = replace_a_byte(moved)
     assert changed in " ".join(moved.plan().values()), f"seed {seed}: {changed} has changed"
     assert moved.train() == moved.plan()
+
+
+def see_a_tick(path: Path) -> None:
+    """Wait until the file system's clock goes on."""
+    path.touch()
+    first = path.stat().st_mtime_ns
+    while path.stat().st_mtime_ns == first:
+        path.write_bytes(b"")
+    path.unlink()
 
 
 def replace_a_byte(moved: MovedBatch) -> str:
