@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from command_line import invoke
 from cut_batch import copy_of, trained
 from fake_batch import FakeBatch
+from turns import CLOCK, Program
 
 from splatbatch.night.making import OfSplats, Publishing
 from splatbatch.scene.patches import Patch
@@ -204,11 +204,17 @@ def test_an_inspection_that_is_left_out_is_said(batch: FakeBatch) -> None:
 
 
 @pytest.mark.all
+@pytest.mark.usefixtures("clock")
 def test_a_turn_is_awaited_while_another_publish_is_at_work(batch: FakeBatch) -> None:
     asked(batch.make("p0"))
     left = batch.folder / "site" / f".work.{os.uname().nodename}.{os.getppid()}"  # of a process that lives
     left.mkdir(parents=True)
-    threading.Timer(3, left.rmdir).start()
+
+    def go_away() -> None:
+        time.sleep(3)
+        left.rmdir()
+
+    CLOCK.programs.append(Program(go_away))
     assert batch.run("train").returncode == 0
     assert site(batch) == ["p0.ply", "publish.json"]
     assert invoke("report", batch=batch).code == 0

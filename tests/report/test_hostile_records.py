@@ -117,6 +117,7 @@ def spoil(output: Path, dice: random.Random, mistakes: int) -> None:
     (output / "lock").write_text(spoilt(json.dumps(record), dice, mistakes))
 
 
+@pytest.mark.contract  # one of its patches is of another program
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_no_value_in_any_record_stops_a_command_that_reads(whole: FakeBatch, tmp_path: Path, rounds: int) -> None:
     pristine = shutil.copytree(whole.output, tmp_path / "pristine")
