@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.scene.colmap.copies import moved, write_moved
-from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Floats, Image, centers_of
 
 FINEST = 100
@@ -124,15 +124,6 @@ def shifted_image(image: Image, offset: Offset) -> Image:
     if offset == NO_OFFSET:
         return image
     return replace(image, translation=moved(image, -np.array(offset)))
-
-
-def read_shifted(sparse: Path, offset: Offset) -> Reconstruction:
-    """Read a model with the offset taken off.
-
-    Raises:
-        ModelError: a file is missing, unreadable, cut or garbage; it is named.
-    """
-    return shifted(read_reconstruction(sparse), offset)
 
 
 def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:

@@ -249,8 +249,7 @@ class _Watch:
 
     def _verdict(self, code: int | None) -> Exit:
         """Say how it ended: our reason if we ended it and it did not finish well all the same."""
-        was_done = isinstance(self.ending, TimedOut) and self.ending.limit == "finished"
-        if self.ending is not None and (code != 0 or was_done):
+        if self.ending and (code != 0 or (isinstance(self.ending, TimedOut) and self.ending.limit == "finished")):
             return self.ending
         return Killed(-code) if code and code < 0 else Exited(code or 0)
 

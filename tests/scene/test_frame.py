@@ -15,7 +15,6 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstr
 from splatbatch.scene.frame import (
     Span,
     offset_for,
-    read_shifted,
     shared_offset,
     shifted,
     span_between,
@@ -64,7 +63,7 @@ def test_a_model_in_utm_gets_an_offset_of_whole_units_in_its_middle(far: Path) -
 
 
 def test_with_its_offset_a_far_model_is_the_near_one_again(far: Path) -> None:
-    near, back = read_reconstruction(MODEL), read_shifted(far, UTM)
+    near, back = read_reconstruction(MODEL), shifted(read_reconstruction(far), UTM)
     assert np.abs(back.points.xyz - near.points.xyz).max() < 2e-9  # float64 at 4.5e6 has steps of 9e-10
     centers = [[image.center() for image in model.images] for model in (near, back)]
     assert np.abs(np.subtract(*centers)).max() < 1e-8

@@ -15,7 +15,7 @@ from small_patch import recipe, trained
 
 from splatbatch.config import Recipe, Training
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.frame import offset_for, read_shifted, span_of
+from splatbatch.scene.frame import offset_for, shifted, span_of
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import Gaussians, read_header, read_splat, write_splat
 from splatbatch.training.evaluation.evaluate import evaluate
@@ -34,7 +34,7 @@ def far_quarry(tmp_path: Path) -> Reconstruction:
     move(tmp_path / "far")
     span = span_of(read_reconstruction(tmp_path / "far"))
     assert span
-    return read_shifted(tmp_path / "far", offset_for([span]))
+    return shifted(read_reconstruction(tmp_path / "far"), offset_for([span]))
 
 
 def ulps(near: torch.Tensor, far: torch.Tensor) -> float:
