@@ -136,6 +136,8 @@ class ProgramHere:
             self._stamp()
         else:
             self._thread.join()
+            if torch := sys.modules.get("torch"):  # it may have been loaded with the threads of an attempt
+                torch.set_num_threads(1)
             for descriptor in (self._output, self._place):
                 os.close(descriptor)
 

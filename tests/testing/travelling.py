@@ -39,7 +39,7 @@ TURN_S = 1.0
 """A turn takes longer than the pause between two looks: the next begins once this one was seen."""
 BY_FOLDER = [
     "folder",
-    *(pytest.param(kind, marks=[pytest.mark.all, pytest.mark.long]) for kind in ("ssh", "s3")),
+    *(pytest.param(kind, marks=pytest.mark.all) for kind in ("ssh", "s3")),
 ]
 """Stores of a test that proves something of home or a worker: another kind of store would make no difference."""
 decided_at_home = pytest.mark.parametrize("place", BY_FOLDER, indirect=True)
