@@ -16,6 +16,7 @@ from splatbatch.files import MOST_FILES, Record, TooManyFiles, append_line, find
 from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
 from splatbatch.store.records.attempt import RECORDS_PER_RUN, Finish, Progress, Watch
 from splatbatch.supervisor.job import Job
+from splatbatch.supervisor.log import BoundedLog
 
 if TYPE_CHECKING:
     from splatbatch.store.attempt_folder import AttemptFolder
@@ -250,10 +251,10 @@ def what_measures(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
 class ExternalWatch:
     """Reads progress from the log, and notices a program that is done but does not end."""
 
-    def __init__(self, folder: AttemptFolder, watch: Watch | None, now: float) -> None:
+    def __init__(self, folder: AttemptFolder, watch: Watch | None, log: BoundedLog, now: float) -> None:
         self._progress: LogProgress | None = None
         self._finish: FinishWatch | None = None
-        self._said = 0
+        self._log = log
         self._max_steps = watch.max_steps if watch else 0
         if watch is None:
             return
@@ -267,7 +268,6 @@ class ExternalWatch:
 
     def hear(self, data: bytes) -> None:
         """Take in what the program says."""
-        self._said += len(data)
         if self._progress:
             self._progress.hear(data)
 
@@ -276,7 +276,7 @@ class ExternalWatch:
         if self._progress:
             yield INTERVAL_S, self._progress.look
         if finish := self._finish:
-            yield finish.interval_s, lambda now: finish.look(now, self._said)
+            yield finish.interval_s, lambda now: finish.look(now, self._log.said)
 
     def is_over(self, now: float) -> TimedOut | None:
         """Return why to end the program if it has done its work and does not end by itself.
@@ -286,7 +286,7 @@ class ExternalWatch:
         finish, progress = self._finish, self._progress
         if finish is None or not finish.is_over(now):
             return None
-        finish.look(now, self._said)  # what was said or written since counts
+        finish.look(now, self._log.said)  # what was said or written since counts
         if not finish.is_over(now):
             return None
         if not finish.is_named and progress:

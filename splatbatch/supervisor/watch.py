@@ -178,7 +178,7 @@ class _Watch:
     def __post_init__(self) -> None:
         self.limits = self.job.spec.limits
         self.stall = Watchdog(self.folder.progress, self.process.pid, self.started)
-        self.external = external.ExternalWatch(self.folder, self.job.watch, self.started)
+        self.external = external.ExternalWatch(self.folder, self.job.watch, self.log, self.started)
         self.secrets = Secrets(self.job.watch)
         self.timers = self._timers()
 

@@ -469,6 +469,7 @@ def halved(tmp_path: Path) -> Path:
     return config
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_verify_dims_finds_what_is_wrong_and_mends_a_copy(halved: Path, tmp_path: Path) -> None:
     audit = invoke("verify-dims", "--json", "--config", str(halved))

@@ -44,6 +44,7 @@ def test_planted_gains_are_found_again(scene: Path, tells: bool, vignetting: tup
     assert (np.median(off) <= 0.01, off.max() <= 0.03, found.is_even) == (True, True, True)
 
 
+@pytest.mark.all
 def test_planted_vignetting_is_found_again_and_none_where_there_is_none(tmp_path: Path) -> None:
     plant(QUARRY, tmp_path / "images", most=0, vignetting=(-0.2, -0.1))
     assert tones(QUARRY, tmp_path / "images").vignetting == {

@@ -107,6 +107,7 @@ def test_what_all_photographs_have_become_is_an_error_that_names_it(quarry: Path
     assert found[0].remedy
 
 
+@pytest.mark.all
 def test_photographs_turned_by_180_degrees_are_turned_back_by_a_command(quarry: Path) -> None:
     changed(quarry, SETS["turned by 180 degrees"])
     (finding,) = audited(quarry).findings
@@ -151,6 +152,7 @@ SINGLE = {
 }
 
 
+@pytest.mark.all(but="is black")
 @pytest.mark.parametrize("says", SINGLE)
 def test_a_single_photograph_is_told_as_what_it_is(quarry: Path, says: str) -> None:
     kind, change = SINGLE[says]
@@ -160,6 +162,7 @@ def test_a_single_photograph_is_told_as_what_it_is(quarry: Path, says: str) -> N
     assert says in finding.message
 
 
+@pytest.mark.all
 def test_a_blurred_photograph_is_for_information(quarry: Path) -> None:
     changed(quarry, lambda picture: picture.filter(ImageFilter.GaussianBlur(4)), "left/0008.jpg")
     audit = audited(quarry, EVERY)
@@ -189,6 +192,7 @@ def test_another_exposure_is_no_other_photograph(quarry: Path) -> None:
     assert audited(quarry).findings == ()
 
 
+@pytest.mark.all
 def test_two_exchanged_photographs_of_many_are_found_when_all_are_looked_at(quarry: Path) -> None:
     one, other = quarry / "images/left/0003.jpg", quarry / "images/left/0012.jpg"
     ours, theirs = one.read_bytes(), other.read_bytes()
@@ -201,6 +205,7 @@ def test_two_exchanged_photographs_of_many_are_found_when_all_are_looked_at(quar
     }
 
 
+@pytest.mark.all
 def test_a_photograph_copied_over_another_exchanges_nothing(quarry: Path) -> None:
     shutil.copyfile(quarry / "images/left/0004.jpg", quarry / "images/left/0003.jpg")
     (finding,) = audited(quarry, EVERY).findings

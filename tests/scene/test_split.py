@@ -476,6 +476,7 @@ def test_wrong_options_end_in_a_message(scene: Path, monkeypatch: pytest.MonkeyP
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.all
 def test_the_size_that_is_named_as_possible_is_always_the_same_and_is_kept_to(
     scene: Path, monkeypatch: pytest.MonkeyPatch
 ):

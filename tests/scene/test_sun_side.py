@@ -129,6 +129,7 @@ def test_one_photograph_without_exif_is_enough_to_be_without() -> None:
     assert [solved(exposed(seen, one)).drift.has_exposures for one in (np.zeros(NUM), exposures)] == [True, False]  # type: ignore[union-attr]
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("with_exif", [True, False])
 def test_in_relief_the_tracks_tell_a_drift_from_the_sun_and_it_is_evened(tmp_path: Path, with_exif: bool) -> None:
     low, high = min(DRIFTS.values()), max(DRIFTS.values())

@@ -14,7 +14,7 @@ def needs_a_process(scenario: Scenario) -> bool:
     return any(word in line for line in scenario.lines for word in ("devour", "child"))
 
 
-NIGHTS = [pytest.param(one, marks=pytest.mark.contract if needs_a_process(one) else ()) for one in SCENARIOS]
+NIGHTS = [pytest.param(one, marks=pytest.mark.all if needs_a_process(one) else ()) for one in SCENARIOS]
 
 
 @pytest.mark.parametrize("scenario", each(3, NIGHTS), ids=lambda scenario: scenario.name)

@@ -28,6 +28,7 @@ def simulation(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> Simulation:
     return Simulation(batch, monkeypatch)
 
 
+@pytest.mark.all
 def test_on_one_gpu_patches_are_trained_in_their_order(simulation: Simulation) -> None:
     world = simulation.patches(p0=Script(5), p1=Script(50), p2=Script(20))
     simulation.run()
@@ -149,7 +150,7 @@ def test_a_standby_that_cannot_be_told_to_go_is_told_later(
     assert len(simulation.batch.events("paused")) == 3
 
 
-@pytest.mark.parametrize(("times", "trained"), [(2, True), (1000, False)])
+@pytest.mark.parametrize(("times", "trained"), [(2, True), pytest.param(1000, False, marks=pytest.mark.all)])
 def test_a_machine_that_can_start_no_process_for_a_while_costs_no_patch(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch, times: int, trained: bool
 ) -> None:

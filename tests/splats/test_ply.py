@@ -78,6 +78,7 @@ def test_gsply_reads_our_splats(tmp_path: Path, degree: int) -> None:
         assert np.array_equal(np.asarray(theirs.shN).reshape(splat.shN.shape), splat.shN)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("degree", [0, 3])
 def test_we_read_the_splats_of_gsply(tmp_path: Path, degree: int) -> None:
     splat = random_gaussians(7, degree)

@@ -83,6 +83,7 @@ def test_the_photograph_is_named_that_a_veil_stands_before(bed: Bed, tmp_path: P
     assert figure.subjects[0] == behind_veil(bed.model(), 74).name
 
 
+@pytest.mark.all
 def test_the_record_is_read_as_it_was_written(sound: Inspection) -> None:
     assert Inspection.from_record(sound.to_record()) == sound
     assert Inspection.from_record({"figures": 3, "cells": "x", "photos": [1], "grade": None}) == Inspection()
@@ -130,6 +131,7 @@ def test_what_stands_by_reads_and_decodes_before_it_goes(bed: Bed, tmp_path: Pat
     assert found is not None and found.inputs == "k" and len(found.figures) == len(limits.TABLE)
 
 
+@pytest.mark.all
 def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
     photo = open_subject(bed.settings, bed.splat).on(torch.device("cpu")).holdout[0].small
     blur = blur_of(photo)
@@ -138,12 +140,14 @@ def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
     assert blur.std() < photo.pixels.float().std() / 255
 
 
+@pytest.mark.all
 def test_a_camera_moved_to_its_right_stands_there(bed: Bed) -> None:
     view = open_subject(bed.settings, bed.splat).on(torch.device("cpu")).training[0].small.view
     step = between.center_of(between.moved(view, 0.5)) - between.center_of(view)
     assert np.allclose(step, 0.5 * view.viewmat[0, :3].numpy(), atol=1e-5)
 
 
+@pytest.mark.all
 def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
     subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
     errors = np.concatenate([look.errors for look in subject.looks])
@@ -167,6 +171,7 @@ def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytes
     assert len(drawn) <= len(subject.looks) + 2 * between.MOST_VIEWS + 3
 
 
+@pytest.mark.all
 def test_colours_and_depths_of_one_pass_are_those_of_two(bed: Bed) -> None:
     subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
     look = subject.training[0]

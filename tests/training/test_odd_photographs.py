@@ -32,6 +32,7 @@ def test_odd_photographs_are_trained(tmp_path: Path, kind: str) -> None:
     assert splat.metrics["final"]["psnr"] >= splat.metrics["initial"]["psnr"] + 3
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_what_the_threads_of_a_training_need_is_imported_before_they_begin(tmp_path: Path) -> None:
     folder = prepared(odd_patch(tmp_path, "two_lenses"), recipe())
