@@ -17,8 +17,8 @@ def accept(config: Path | None, name: str, number: int) -> None:
     """Make the splat of an attempt the product, and say so."""
     batch = open_batch(config, [name])
     task = the_task(batch.tasks, name)
-    figures = spell_figures(accept_attempt(batch, name, number).metrics.final)
-    figures = f", {figures}" if figures else ""
-    print_line(f"{task.name}: attempt {number} accepted{figures}; `train` keeps it until settings or inputs change")
+    accepted = accept_attempt(batch, name, number).metrics.final
+    told = ", ".join(filter(None, (f"attempt {number} accepted", spell_figures(accepted))))
+    print_line(f"{task.name}: {told}; `train` keeps it until settings or inputs change")
     console = open_console()
     console.print(attempt_table(attempts_at(batch, task), console.width))

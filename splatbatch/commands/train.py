@@ -119,8 +119,7 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
     if options.failed:
         batch = failed_only(batch)
         if not batch.tasks:
-            print_line("no failed patch to retry", err=True)
-            return
+            return print_line("no failed patch to retry", err=True)
     elif not names and not options.only:
         raise ConfigError("retry: no patch named", "Name one, as retry p5, or take all failed ones with --failed.")
     if not options.force:

@@ -10,7 +10,14 @@ import numpy.typing as npt
 
 from splatbatch.files import open_regular
 from splatbatch.outcome import Rejected, Splat
-from splatbatch.splats.ply import LARGEST_COORDINATE, SplatHeader, degree_of, read_header
+from splatbatch.splats.ply import (
+    HIGHEST_DEGREE,
+    LARGEST_COORDINATE,
+    SplatHeader,
+    degree_of,
+    property_names,
+    read_header,
+)
 
 ROWS_AT_ONCE = 1 << 16
 QUATS = tuple(f"rot_{i}" for i in range(4))
@@ -25,7 +32,7 @@ class Flaws:
     """How many Gaussians cannot be rendered."""
 
     not_finite: int = 0
-    """A parameter is NaN or infinite, or the size it stands for is."""
+    """A parameter that is drawn is NaN or infinite, or the size it stands for is."""
     unturned: int = 0
     """The rotation is 0, 0, 0, 0, which is none: nobody has written it. Programs that give a file its size before its
     content leave such rows; trained rotations have any length, and never this one."""
@@ -105,6 +112,8 @@ def flaws_of(rows: npt.NDArray[np.float32], header: SplatHeader) -> Flaws:
     """Count the flaws of some rows, [N, properties]; one look at all of them tells whether there are any to count."""
     means, scales, quats = (rows[:, [header.properties.index(name) for name in of]] for of in (MEANS, SCALES, QUATS))
     finite, huge, turned = np.isfinite(rows), scales > LARGEST_LOG_SCALE, quats != 0
+    if not finite.all():  # what is not drawn, as the normals that some programs leave empty, may be anything
+        finite = finite[:, np.isin(header.properties, property_names(3 * (HIGHEST_DEGREE + 1) ** 2 - 3))]
     not_finite = 0 if finite.all() and not huge.any() else int((~finite.all(axis=1) | huge.any(axis=1)).sum())
     beyond = (np.abs(means) > np.float32(LARGEST_COORDINATE)) & np.isfinite(means)
     return Flaws(not_finite, int((~turned.any(axis=1)).sum()), int(beyond.any(axis=1).sum()))

@@ -65,6 +65,16 @@ def test_a_place_that_nothing_can_be_computed_with_is_none(tmp_path: Path, value
     assert np.isfinite(np.square([np.float32(value)] * 3).sum()) or not is_one
 
 
+def test_a_property_that_is_not_drawn_may_hold_anything(tmp_path: Path) -> None:
+    names = [*property_names(9), "nx"]
+    rows = plain_rows(names)
+    rows[1, names.index("nx")] = np.nan
+    path = written(tmp_path / "a.ply", names, rows)
+    assert isinstance(check_splat(path), Splat) and len(read_splat(path).means) == NUM
+    rows[2, names.index("f_rest_8")] = np.inf
+    assert check_splat(written(path, names, rows)) == Rejected("not finite: 1 of 3 Gaussians")
+
+
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     num_rest=st.sampled_from([0, 7, 9, 12, 24, 45, 72]),
