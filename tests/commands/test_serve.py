@@ -69,6 +69,7 @@ def stream_of(url: SplitResult) -> Iterator[dict[str, Any]]:
                 yield json.loads(line.removeprefix("data: "))
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_who_has_the_whole_url_sees_the_report_as_it_is_now(shown: SplitResult) -> None:
     code, page, headers = get(shown, shown.path)

@@ -43,6 +43,7 @@ def asked(url: SplitResult, path: str, *, host: str = "", origin: str = "") -> i
     return page.getresponse().status
 
 
+@pytest.mark.all
 @pytest.mark.contract
 @built
 def test_only_who_has_the_whole_url_is_answered_and_only_from_a_page_of_its_own(viewed: SplitResult) -> None:

@@ -68,6 +68,7 @@ def test_every_command_stands_in_the_table_and_no_other() -> None:
     assert named == {name for name, command in get_command(app).commands.items() if not command.hidden}
 
 
+@pytest.mark.all
 @pytest.mark.contract
 def test_no_sentence_is_longer_than_25_words() -> None:
     ended = subprocess.run(

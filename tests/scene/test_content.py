@@ -177,7 +177,7 @@ INTACT = {
 }
 
 
-@pytest.mark.all(but="at night")
+@pytest.mark.all
 @pytest.mark.parametrize("light", INTACT)
 def test_light_and_colour_are_no_fault(quarry: Path, light: str) -> None:
     changed(quarry, INTACT[light], quality=40)
@@ -256,7 +256,7 @@ def test_stretched_photographs_are_mended_as_resized_and_not_as_cropped(quarry: 
     assert mended(quarry, tmp_path / "out", "scale")
 
 
-@pytest.mark.all(but="change")
+@pytest.mark.all
 @pytest.mark.parametrize("change", [SETS["turned by 180 degrees"], enlarged(1.03)])
 def test_what_halved_photographs_were_besides_is_not_mended(quarry: Path, tmp_path: Path, change: Change) -> None:
     halved(quarry, change)

@@ -66,7 +66,7 @@ def through(batch: FakeBatch, patch: pytest.MonkeyPatch, entry: str, door: str, 
     return doors.failures(batch, entry)
 
 
-@pytest.mark.parametrize(("entry", "door", "fault"), each(3, [*rotating()]))
+@pytest.mark.parametrize(("entry", "door", "fault"), each(6, [*rotating()]))
 def test_what_fails_or_hangs_at_a_door_costs_one_patch(
     batch: FakeBatch, monkeypatch: Any, entry: str, door: str, fault: str
 ) -> None:

@@ -91,7 +91,7 @@ def replace_a_byte(moved: MovedBatch) -> str:
     return name.replace("patches/p1/sparse/0", "sparse")
 
 
-@pytest.mark.parametrize("seed", each(2, range(5)))
+@pytest.mark.parametrize("seed", each(5, range(5)))
 def test_no_verdict_changes_where_files_are_touched_copied_and_restored(
     merged_once: FakeBatch, tmp_path: Path, cache: None, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

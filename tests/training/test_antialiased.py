@@ -57,6 +57,7 @@ def test_what_the_file_says_counts_more_than_the_yaml(*, of_yaml: bool, said: bo
     assert (training.antialiased, training.sh_degree) == (of_yaml if said is None else said, 1)
 
 
+@pytest.mark.all
 def test_a_film_is_drawn_as_the_splat_was_trained(attempt: AttemptFolder, tmp_path: Path) -> None:
     one, other = (film(attempt, attempt.splat, tmp_path / "f", antialiased=mode) for mode in (True, False))
     assert one == other

@@ -8,7 +8,6 @@ import pytest
 import torch
 from blending_reference import Derived, Picture, a_picture, derive, reference, relative, rows_of, some_slopes
 from emulated_kernels import COMPILER, OnCpu
-from sampled import each
 
 from splatbatch.training.cuda.blend import Lists, blend
 
@@ -73,7 +72,8 @@ def both(
     return made, expected
 
 
-@pytest.mark.parametrize("named", each(3, PICTURES))
+@pytest.mark.all
+@pytest.mark.parametrize("named", PICTURES)
 def test_what_is_drawn_and_derived_is_what_float64_says(named: str, kernels: OnCpu) -> None:
     # rounding of a polynomial grows with the conic: piles have twelve times the sharpest that projection lets through
     most = 1e-4 if named.startswith("piles") else 1e-5

@@ -127,6 +127,7 @@ def test_the_default_strategy_grows_and_prunes(absgrad):
     assert (gaussians["means"][:, 2] > -20).all()
 
 
+@pytest.mark.all
 def test_the_mcmc_strategy_grows_to_its_cap_and_relocates_the_dead():
     gaussians = train(MCMCStrategy(cap_max=180, refine_start_iter=5, refine_every=10), num_dead=20)
     assert len(gaussians["means"]) == 180

@@ -251,6 +251,7 @@ def test_a_window_is_small_and_shows_what_the_photograph_shows_there(size: tuple
     assert torch.allclose(drawn[0][inside], drawn[1], atol=1e-3)
 
 
+@pytest.mark.all(but="corner1")
 @pytest.mark.parametrize("corner", [(0, 0), (150, 250), (199, 299), (1500, 700), (1999, 2999)])
 def test_a_window_lies_where_most_pixels_count(corner: tuple[int, int]) -> None:
     size = (2000, 3000) if corner[0] > 200 else (200, 300)

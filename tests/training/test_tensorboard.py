@@ -57,6 +57,7 @@ def test_a_histogram_has_at_most_10000_samples(tmp_path: Path) -> None:
     assert found.Tags()["scalars"] == ["loss"]
 
 
+@pytest.mark.all
 def test_without_the_package_there_is_one_warning_and_a_splat(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     folder, splat = trained(patch, shown())
