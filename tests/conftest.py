@@ -21,7 +21,7 @@ from fake_trainer import SCRIPT_VARIABLE, FakeTrainer
 from hypothesis import settings
 from made_here import make_here
 from quick import EXEMPT, WATCH
-from told_here import ToldHere
+from told import ToldHere
 from turns import CLOCK, Clock
 
 from splatbatch.machine.gpu import gpus

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,17 @@ class Told:
 
     def end(self) -> None:
         self._running.remove(self)
+
+
+class ToldHere:
+    """Stands for a command that keeps what it is told in the file that its last word names."""
+
+    def __init__(self, argv: Sequence[str], message: bytes, _timeout_s: float) -> None:
+        with Path(argv[-1]).open("ab") as file:
+            file.write(message + b"\n")
+
+    def verdict(self) -> str:
+        return ""
 
 
 def listen(monkeypatch: pytest.MonkeyPatch, answer: Answer = lambda _: "") -> Listener:
