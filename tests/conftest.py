@@ -128,7 +128,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
             for engine in ENGINES:
-                if path == f"tests/engines/test_{engine}.py" or f"[{engine}" in nodeid:
+                if path == f"tests/cluster/test_{engine}.py" or f"[{engine}" in nodeid:
                     return engine
             return ONE_WORKER.get(path, path if path in whole else nodeid)
 
@@ -150,7 +150,7 @@ def is_asked_for(item: pytest.Item, config: pytest.Config) -> bool:
     """Return whether a test runs by these options, on this machine."""
     if item.get_closest_marker("gpu") and not gpus():
         return False
-    if config.getoption("--engines") and item.path.parent == ROOT / "tests/engines":
+    if config.getoption("--engines") and item.path.parent == ROOT / "tests/cluster":
         return True
     if item.get_closest_marker("long"):
         return bool(config.getoption("--long"))

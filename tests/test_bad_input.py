@@ -15,7 +15,7 @@ from PIL import Image
 from sampled import each
 
 from splatbatch.machine import gpu
-from splatbatch.store.layout import OutputFolder
+from splatbatch.output.layout import OutputFolder
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch import identity
-from splatbatch.identity import FileFacts, Files, Stamps, changed, difference, file_fact, sha256_of
+from splatbatch import hashing
+from splatbatch.hashing import FileFacts, Files, Stamps, changed, difference, file_fact, sha256_of
 
 LONG_AGO = 1_700_000_000
 
@@ -21,7 +21,7 @@ LONG_AGO = 1_700_000_000
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SPLATBATCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(identity, "SETTLED_S", -60.0)  # files of this very moment count as settled
+    monkeypatch.setattr(hashing, "SETTLED_S", -60.0)  # files of this very moment count as settled
     return tmp_path / "cache/stamps"
 
 
@@ -49,7 +49,7 @@ def differ(then: Files, folder: Path, *, reads: bool) -> tuple[tuple[str, ...], 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
-    monkeypatch.setattr(identity, "sha256_of", lambda path: read.append(str(path)) or sha256_of(path))
+    monkeypatch.setattr(hashing, "sha256_of", lambda path: read.append(str(path)) or sha256_of(path))
     return read
 
 
@@ -121,7 +121,7 @@ def test_a_stamp_counts_for_no_other_state_of_its_file(photos: Path) -> None:
 
 
 def test_a_file_of_this_moment_is_not_kept(photos: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "SETTLED_S", 5.0)
+    monkeypatch.setattr(hashing, "SETTLED_S", 5.0)
     known = FileFacts()
     known.sha256(f"{photos}/a")  # of long ago, but its inode is of now
     assert not cache.exists()
@@ -146,7 +146,7 @@ def test_a_cache_that_cannot_be_read_or_written_costs_time_and_nothing_else(phot
 
 
 def test_the_stamps_are_bounded_and_the_newest_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "MOST_BYTES", 4096)
+    monkeypatch.setattr(hashing, "MOST_BYTES", 4096)
     file = tmp_path / "a"
     file.write_bytes(b"a")
     for number in range(100):

@@ -65,7 +65,10 @@ def test_the_parent_never_loads_torch_gsplat_or_pycolmap(batch: FakeBatch, argum
 def test_help_loads_next_to_nothing(batch: FakeBatch) -> None:
     loaded = modules_of(batch.make("p0"), ["--help"])
     # the fake trainer itself needs numpy and pydantic, the command line does not
-    assert not {"splatbatch.commands.train", "splatbatch.commands.look", "splatbatch.scheduler.loop", "pynvml"} & loaded
+    assert (
+        not {"splatbatch.cli.commands.train", "splatbatch.cli.commands.overview", "splatbatch.scheduler.loop", "pynvml"}
+        & loaded
+    )
     code = "import sys; from splatbatch import cli; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {"numpy", "pydantic", "yaml", "PIL", *HEAVY} & set(eval(said))
@@ -77,18 +80,18 @@ def test_the_supervisor_loads_neither_numpy_nor_torch_nor_what_reads_a_config() 
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded: set[str] = eval(said)
     assert not {"numpy", "pydantic", "yaml", *HEAVY} & {name.partition(".")[0] for name in loaded}
-    assert not {f"splatbatch.{room}" for room in ("config", "scene", "splats", "tasks", "store.layout")} & loaded
+    assert not {f"splatbatch.{room}" for room in ("config", "scene", "splats", "tasks", "output.layout")} & loaded
 
 
 READS_JSON = re.compile(r"\b(read_json|read_lines|last_line|json\.loads?)\(")
 OF_OTHERS = {
     "files.py": "defines them",
     "scene/photos/headers.py": "sizes of photographs, a cache of its own",
-    "scene/partition/place.py": "partition.json, which lies beside the patches",
+    "scene/partition/files.py": "partition.json, which lies beside the patches",
     "scene/partition/plan.py": "boxes that somebody has drawn",
     "doctor/inventory.py": "nvcc's version.json",
-    "engines/ray/client.py": "what it is asked on its stdin",
-    "engines/ray/engine.py": "what the client of Ray answers",
+    "cluster/ray/client.py": "what it is asked on its stdin",
+    "cluster/ray/engine.py": "what the client of Ray answers",
     "publish/tiles/glb.py": "tilesets and binary glTFs, as they lie in a folder to hand over",
     "publish/tool.py": "package.json of a package of npm",
     "publish/tiles/write.py": "a tileset that it wrote, in a folder to hand over",
@@ -96,18 +99,18 @@ OF_OTHERS = {
     "supervisor/apprise_urls.py": "a message on its stdin",
     "monitor/sinks/mlflow_runs.py": "its order, on stdin",
     "supervisor/ask.py": "what a program of ours answers",
-    "supervisor/loaded.py": "what a process that waits is told to run, by its socket",
+    "supervisor/preload.py": "what a process that waits is told to run, by its socket",
     "training/checkpoint.py": "a checkpoint",
 }
 
 
-def test_no_json_of_the_output_folder_is_opened_outside_store() -> None:
+def test_no_json_of_the_output_folder_is_opened_outside_output() -> None:
     package = ROOT / "splatbatch"
     readers = {path.relative_to(package) for path in package.rglob("*.py") if READS_JSON.search(path.read_text())}
-    assert {str(path) for path in readers if path.parts[0] != "store"} == OF_OTHERS.keys()
+    assert {str(path) for path in readers if path.parts[0] != "output"} == OF_OTHERS.keys()
 
 
-def test_fields_of_records_are_parsed_in_store_alone() -> None:
+def test_fields_of_records_are_parsed_in_output_alone() -> None:
     package = ROOT / "splatbatch"
     parsers = {
         path.relative_to(package) for path in package.rglob("*.py") if "splatbatch.fields import" in path.read_text()
@@ -117,5 +120,5 @@ def test_fields_of_records_are_parsed_in_store_alone() -> None:
     others |= {"config/sweep/sweep.py", "config/trainers/program_checks.py", "doctor/examination.py"}
     others |= {"tasks/attempt_table.py"}  # settings.json holds a tree of settings, as any version had them
     others |= {"scene/imports/transforms.py"}  # other programs' files
-    others |= {"remote/bundle.py"}  # sections of a YAML that a store brings
-    assert {str(path) for path in parsers if path.parts[0] != "store"} == others
+    others |= {"transfer/bundle.py"}  # sections of a YAML that a store brings
+    assert {str(path) for path in parsers if path.parts[0] != "output"} == others

@@ -19,10 +19,10 @@ import pytest
 from pydantic import BaseModel
 
 import splatbatch
-from splatbatch.commands import schema
+from splatbatch.cli.commands import schema
 from splatbatch.config import Recipe, Training
-from splatbatch.store.events import KINDS
-from splatbatch.store.records.record import TypedRecord
+from splatbatch.output.events import KINDS
+from splatbatch.output.records.record import TypedRecord
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +42,7 @@ PRINTED = (
 """What is printed with --json of an output folder that version 0.2.0 wrote."""
 
 
-NOT_HERE = ("splatbatch.training", "splatbatch.engines.ray")
+NOT_HERE = ("splatbatch.training", "splatbatch.cluster.ray")
 """They load torch or Ray, and have no records of their own."""
 
 
@@ -104,10 +104,10 @@ def identity_of_checkpoint() -> str:
     import torch
 
     from splatbatch.training import checkpoint
-    from splatbatch.training.border.bounds import Bounds
-    from splatbatch.training.border.surroundings import Surroundings
+    from splatbatch.training.border.boundary import Bounds
+    from splatbatch.training.border.patch_border import Surroundings
     from splatbatch.training.photos.frame import Frame
-    from splatbatch.training.photos.views import Photo, Views
+    from splatbatch.training.photos.posed_images import Photo, Views
     from splatbatch.training.rendering.view import View
 
     def numbers(*shape: int, start: int = 0) -> torch.Tensor:

@@ -9,8 +9,8 @@ import pytest
 from command_line import invoke
 from fake_batch import ROOT, FakeBatch
 
-from splatbatch.plain_text import counted, plain
-from splatbatch.store.layout import OutputFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.text import counted, plain
 
 EVIL = "\x1b]0;title\x07\x1b]52;c;aGk=\x1b\\\x1b[31mred\x1b[0m \x1b[2J\x07\x08\x00\x9b5Atab\tend\u202e\n"
 
@@ -89,7 +89,7 @@ def test_one_thing_is_not_called_many() -> None:
 
 def test_no_command_prints_a_name_as_it_is() -> None:
     """`print_line` and `plain` take out what a terminal obeys; a text that is put together goes through one of them."""
-    for path in (ROOT / "splatbatch/commands").rglob("*.py"):
+    for path in (ROOT / "splatbatch/cli/commands").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.echo" and path.name != "output.py":
                 assert not isinstance(node.args[0], ast.JoinedStr | ast.Name), (path, node.lineno)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from splatbatch import reader
+from splatbatch import isolated
 from splatbatch.errors import SceneError
 from splatbatch.files import open_regular
-from splatbatch.reader import Done, Fault, Hang, Here, Kind, Patience, Reader, Refused, ToldToStop, answer, answers
+from splatbatch.isolated import Done, Fault, Hang, Here, Kind, Patience, Reader, Refused, ToldToStop, answer, answers
 
 KINDS = pytest.mark.parametrize("kind", [Reader, Here])
 
@@ -63,7 +63,7 @@ def test_a_reader_that_is_killed_or_hangs_costs_one_item() -> None:
 
 @pytest.mark.contract
 def test_a_reader_says_what_it_reads_and_the_parent_that_it_waits(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(reader, "SAYS_S", 0.3)
+    monkeypatch.setattr(isolated, "SAYS_S", 0.3)
     (tmp_path / "a.jpg").write_bytes(b"a")
     told: list[str] = []
 
@@ -89,8 +89,8 @@ def test_whoever_waits_beats_and_is_stopped_at_once() -> None:
 
 @pytest.mark.contract
 def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: Any) -> None:
-    monkeypatch.setattr(reader, "MOST_AT_ONCE", 3)
-    monkeypatch.setattr(reader, "_AT_WORK", set())  # a test before this one may have left readers of its own
+    monkeypatch.setattr(isolated, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(isolated, "_AT_WORK", set())  # a test before this one may have left readers of its own
     begun = [Reader(fails, ["hangs"]) for _ in range(5)]
     assert all(not one.look() for one in begun)
     assert sum(one.descriptor is not None for one in begun) == 3
@@ -98,12 +98,12 @@ def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: An
         one.end()
     assert answer(fails, "a") == Done("A")
     time.sleep(0.1)
-    assert reader.num_abandoned() == 0
+    assert isolated.num_abandoned() == 0
 
 
 def test_once_many_readers_cannot_be_ended_nothing_more_is_read_that_might_hang(monkeypatch: Any) -> None:
-    monkeypatch.setattr(reader, "_ABANDONED", dict.fromkeys(range(1 << 22, (1 << 22) + 8), 0.0))
-    monkeypatch.setattr("splatbatch.reader.os.waitpid", lambda *_: (0, 0))
+    monkeypatch.setattr(isolated, "_ABANDONED", dict.fromkeys(range(1 << 22, (1 << 22) + 8), 0.0))
+    monkeypatch.setattr("splatbatch.isolated.os.waitpid", lambda *_: (0, 0))
     found = dict(answers(Reader(fails, ["a", "b"])))
     assert all(isinstance(one, Hang) for one in found.values())
 

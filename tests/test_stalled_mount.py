@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
 pytestmark = pytest.mark.contract  # what a mount that does not answer does to who reads
-SOON = {"splatbatch.reader.HANGS_S": 3.0, "splatbatch.reader.SAYS_S": 1.0}
+SOON = {"splatbatch.isolated.HANGS_S": 3.0, "splatbatch.isolated.SAYS_S": 1.0}
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: Any) -> None:
-    monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps(SOON | {"splatbatch.night.decided.AGAIN_S": 3.0}))
+    monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps(SOON | {"splatbatch.run.decide.AGAIN_S": 3.0}))
 
 
 @pytest.mark.all

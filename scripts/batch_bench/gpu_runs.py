@@ -17,7 +17,7 @@ from typing import Any
 
 from splatbatch.files import read_json, read_lines
 from splatbatch.machine import gpu
-from splatbatch.store.records.metrics import Metrics
+from splatbatch.output.records.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTLE_S = 2.0

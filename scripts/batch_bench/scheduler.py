@@ -19,19 +19,19 @@ from splatbatch.config import Recipe
 from splatbatch.files import append_line, write_json
 from splatbatch.machine.protocol import Handle, Key, Seen, Slot
 from splatbatch.outcome import Rejected, Splat
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.claims import Claims
+from splatbatch.output.index import SETTLED_S
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.lock import OutputLock
+from splatbatch.output.workers import LOCAL, Presence, Watcher
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
-from splatbatch.scheduler.rounds import Rounds
-from splatbatch.scheduler.work.claiming import Claiming, Snapshot
-from splatbatch.scheduler.work.past import Past
+from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.work.claimer import Claiming, Snapshot
+from splatbatch.scheduler.work.other_workers_history import Past
 from splatbatch.splats import Gaussians, check_splat, write_splat
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.claims import Claims
-from splatbatch.store.index import SETTLED_S
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.lock import OutputLock
-from splatbatch.store.workers import LOCAL, Presence, Watcher
 from splatbatch.tasks.batch import open_batch, refusals
 
 STEPS = 20

@@ -12,7 +12,7 @@ from splatbatch import terminal
 from splatbatch.cli import batch, quality, results, scene, shell
 from splatbatch.cli.app import app, command_first
 from splatbatch.errors import Interrupted, OutputError, SceneError, SplatbatchError
-from splatbatch.plain_text import plain
+from splatbatch.text import plain
 
 __all__ = ["app", "batch", "main", "quality", "results", "scene", "shell"]
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> Any:
     command = next((word for word in command_first(sys.argv[1:]) if not word.startswith("-")), "")
     if arguments is not None or command not in ONLY_READ or sys.platform != "linux":
         return _run(arguments)
-    from splatbatch.reader import Hang, watched
+    from splatbatch.isolated import Hang, watched
 
     found = watched(_exit_code, lambda words: typer.echo(plain(f"splatbatch: {words}"), err=True))
     if isinstance(found, Hang):

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from splatbatch.cli.app import all_named, app, batch_and_patches, the_batch
-from splatbatch.commands import options
+from splatbatch.cli.commands import options
 from splatbatch.errors import ConfigError
 
 
@@ -22,10 +22,10 @@ def init(
 ) -> None:
     """Write a commented splat_config.yml for what lies in a folder; with --example a complete one to begin from."""
     if example:
-        from splatbatch.commands.begin import write_example
+        from splatbatch.cli.commands.demo import write_example
 
         return write_example(example, folder, out)
-    from splatbatch.commands import prepare
+    from splatbatch.cli.commands import prepare
 
     prepare.init(folder, out)
 
@@ -36,14 +36,14 @@ def demo(
     trains: Annotated[bool, typer.Option("--train/--no-train", help="Train it, or only copy it.")] = True,
 ) -> None:
     """Train two patches of a small quarry that comes with the program, in a minute or two; needs no GPU."""
-    from splatbatch.commands import begin as demonstrating
+    from splatbatch.cli.commands import demo as demonstrating
 
     demonstrating.demo(folder, trains=trains)
 
 
 def _print_schema(wanted: bool) -> None:
     if wanted:
-        from splatbatch.commands.scene import split as splitting
+        from splatbatch.cli.commands.scene import split as splitting
 
         splitting.schema()
         raise typer.Exit
@@ -75,8 +75,8 @@ def split(
     ] = False,
 ) -> None:
     """Cut a COLMAP scene into patches that share its photographs; run it again once photographs were added."""
-    from splatbatch.commands.scene import split as splitting
-    from splatbatch.night.scene import trained_in
+    from splatbatch.cli.commands.scene import split as splitting
+    from splatbatch.run.scene import trained_in
     from splatbatch.scene.partition.split import SplitRequest
 
     asked = splitting.options_for(splitting.Cuts(max_images, overlap, grid, boxes, axis), holdout_block, seed)
@@ -103,7 +103,7 @@ def import_(
     json_: options.JsonOption = False,
 ) -> None:
     """Make a COLMAP scene of what another program has reconstructed; photographs are linked, not copied."""
-    from splatbatch.commands import import_ as importing
+    from splatbatch.cli.commands import import_ as importing
     from splatbatch.scene.imports.capture import ImportOptions
 
     asked = ImportOptions(images, points, chunk, skip_missing, not no_triangulation, within_s)
@@ -123,7 +123,7 @@ def verify_dims(
     colors: options.ColorsOption = False,
 ) -> None:
     """Check every photograph of every patch against its camera, and the models themselves."""
-    from splatbatch.commands import prepare
+    from splatbatch.cli.commands import prepare
 
     asked = prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out, deep=deep, colors=colors)
     prepare.verify_dims(config, all_named(patches, patch), asked)
@@ -138,9 +138,9 @@ def plan(
     json_: options.JsonOption = False,
 ) -> None:
     """Say which patches would be trained, why, and at which steps things happen."""
-    from splatbatch.commands import look
+    from splatbatch.cli.commands import overview
 
-    look.plan(config, all_named(patches, patch), only, as_json=json_)
+    overview.plan(config, all_named(patches, patch), only, as_json=json_)
 
 
 @app.command()
@@ -158,15 +158,15 @@ def train(
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed; or a folder."""
     if detached and not dry_run:
-        from splatbatch.commands import train as detach
+        from splatbatch.cli.commands import train as detach
 
         detach.see_no_workers(set_)
         return detach.detach(config, all_named(patches, patch), only, verify=not no_verify)
     if not dry_run:
-        from splatbatch.commands.ahead import load_training
+        from splatbatch.cli.commands.preload import load_training
 
         load_training(config)
-    from splatbatch.commands import train
+    from splatbatch.cli.commands import train
 
     if dry_run:
         return train.dry_run(config, all_named(patches, patch), only, set_)
@@ -185,7 +185,7 @@ def retry(
     save: Annotated[bool, typer.Option("--save", help="Write the settings of --set into the YAML.")] = False,
 ) -> None:
     """Train named patches, or all failed ones, again; with --set under other settings. The better splat is kept."""
-    from splatbatch.commands import train
+    from splatbatch.cli.commands import train
 
     wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
     train.retry(*batch_and_patches(config, patches, patch), wish)
@@ -211,16 +211,16 @@ def work(
     ] = False,
 ) -> None:
     """Train beside other workers, on as many machines as see the output folder, or a store; 75: start it again."""
-    from splatbatch.commands import train
-    from splatbatch.remote.schemes import is_store
+    from splatbatch.cli.commands import train
     from splatbatch.scheduler.work.time_left import parse_duration
+    from splatbatch.transfer.schemes import is_store
 
     for_s = parse_duration(for_) if for_ else None
     if only_builtin and not patches:
         raise ConfigError("work --only-builtin: names no store", "Write: splatbatch work STORE --only-builtin")
     if patches and (is_store(patches[0]) or idle or scratch or only_builtin):
-        from splatbatch.commands import store
-        from splatbatch.night.store_worker import Stay
+        from splatbatch.cli.commands import store
+        from splatbatch.run.store_worker import Stay
 
         stay = Stay(for_s, parse_duration(idle) if idle else 0.0)
         return store.work(patches, stay, scratch, only_builtin=only_builtin)
@@ -237,7 +237,7 @@ def pack(
     json_: options.JsonOption = False,
 ) -> None:
     """Put what is to be trained into a store, for workers that share no folder with us: each a bundle of its own."""
-    from splatbatch.commands import store
+    from splatbatch.cli.commands import store
 
     store.pack(config, all_named(patches, patch), to, verify=not no_verify, as_json=json_)
 
@@ -249,7 +249,7 @@ def adopt(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until nobody trains any of it any more.")] = False,
 ) -> None:
     """Bring home what workers have left in a store; a splat is accepted once, if it is what would be trained here."""
-    from splatbatch.commands import store
+    from splatbatch.cli.commands import store
 
     if len(named) > 2:
         raise ConfigError(f"adopt {' '.join(named)}: more than a folder and a store", "As adopt [FOLDER] STORE.")
@@ -261,13 +261,13 @@ def cancel(
     patches: options.WorkedArguments = None, config: options.ConfigOption = None, patch: options.PatchOption = []
 ) -> None:
     """End the batch that runs, here or on another host, or some of its patches; what ran is recorded as stopped."""
-    from splatbatch.remote.schemes import is_store
+    from splatbatch.transfer.schemes import is_store
 
     if patches and is_store(patches[0]):
-        from splatbatch.commands import store
+        from splatbatch.cli.commands import store
 
         return store.cancel(patches[0], patches[1:])
-    from splatbatch.commands import cancel as cancelling
+    from splatbatch.cli.commands import cancel as cancelling
 
     cancelling.cancel(*batch_and_patches(config, patches, patch))
 
@@ -285,7 +285,7 @@ def doctor(
     ] = False,
 ) -> None:
     """Say whether this machine can train, also what a config asks for; and what to do where it cannot."""
-    from splatbatch.commands import doctor as examining
+    from splatbatch.cli.commands import doctor as examining
 
     config = the_batch(config, folder)
     if trainers:

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from splatbatch.cli.app import app, batch_and_patches
-from splatbatch.commands import options
+from splatbatch.cli.commands import options
 
 
 @app.command()
@@ -34,8 +34,8 @@ def inspect(
     ] = None,
 ) -> None:
     """Say how good splats are beyond PSNR: haze, floaters, holes, photographs that hurt."""
-    from splatbatch.commands import inspect as inspecting
-    from splatbatch.night.inspection import Closely
+    from splatbatch.cli.commands import inspect as inspecting
+    from splatbatch.run.inspection import Closely
 
     if check or file:
         return inspecting.verify(*batch_and_patches(config, patches, patch), file, as_json=json_)
@@ -55,6 +55,6 @@ def plan_capture(
     json_: options.JsonOption = False,
 ) -> None:
     """Say what to photograph next, so that all that is weakly covered is seen often enough; inspect patches first."""
-    from splatbatch.commands import capture
+    from splatbatch.cli.commands import capture
 
     capture.plan_capture(*batch_and_patches(config, patches, patch), to, as_json=json_)

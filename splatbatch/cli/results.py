@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from splatbatch.cli.app import all_named, app, batch_and_patches, the_batch, the_one
-from splatbatch.commands import options
+from splatbatch.cli.commands import options
 
 
 @app.command()
@@ -26,13 +26,13 @@ def status(
     ] = False,
 ) -> None:
     """Say how far every patch is; from the files alone, also while a batch runs."""
-    from splatbatch.remote.schemes import is_store
+    from splatbatch.transfer.schemes import is_store
 
     if patches and is_store(patches[0]):
-        from splatbatch.commands import store
+        from splatbatch.cli.commands import store
 
         return store.status(patches[0], as_json=json_)
-    from splatbatch.commands import status as progress
+    from splatbatch.cli.commands import status as progress
 
     progress.status(config, all_named(patches, patch), progress.StatusOptions(json_, watch, verify))
 
@@ -51,7 +51,7 @@ def explain(
     exit_code: options.ExitCodeOption = None,
 ) -> None:
     """Tell a patch's whole history: attempts, evidence, changes, advice; or what went wrong in a log."""
-    from splatbatch.commands import explain as explaining
+    from splatbatch.cli.commands import explain as explaining
 
     config, chosen = batch_and_patches(config, names, [named] if named else [])
     asked = explaining.Asked(the_one(chosen), exit_code, as_json=json_)
@@ -68,7 +68,7 @@ def compare(
     json_: options.JsonOption = False,
 ) -> None:
     """Put the attempts at a patch side by side, or the patches of two runs."""
-    from splatbatch.commands import compare as comparing
+    from splatbatch.cli.commands import compare as comparing
 
     if other and (Path(other).exists() or os.sep in other):
         return comparing.compare_two(one, other, as_json=json_)
@@ -84,7 +84,7 @@ def accept(
     named: options.OnePatchOption = "",
 ) -> None:
     """Make the splat of another attempt the product of its patch; `compare` shows which there are."""
-    from splatbatch.commands import accept as accepting
+    from splatbatch.cli.commands import accept as accepting
 
     config, chosen = batch_and_patches(config, patch, [named] if named else [])
     accepting.accept(config, the_one(chosen), attempt)
@@ -95,9 +95,9 @@ def report(
     folder: options.BatchArgument = None, config: options.ConfigOption = None, json_: options.JsonOption = False
 ) -> None:
     """Write report.html, report.md and report.json, and print the report as text."""
-    from splatbatch.commands import look
+    from splatbatch.cli.commands import overview
 
-    look.report(the_batch(config, folder), as_json=json_)
+    overview.report(the_batch(config, folder), as_json=json_)
 
 
 @app.command()
@@ -105,7 +105,7 @@ def serve(
     folder: options.BatchArgument = None, config: options.ConfigOption = None, port: options.PortOption = 8765
 ) -> None:
     """Show the report in a browser on this machine while the batch runs, as it is at each moment, until Ctrl-C."""
-    from splatbatch.commands import live
+    from splatbatch.cli.commands import live
 
     live.serve(the_batch(config, folder), port)
 
@@ -118,7 +118,7 @@ def view(
     port: options.PortOption = 8080,
 ) -> None:
     """Serve splats in 3D to a browser on this machine, with photographs, until Ctrl-C: patches, or the scene."""
-    from splatbatch.commands import view as serving
+    from splatbatch.cli.commands import view as serving
 
     serving.serve(*batch_and_patches(config, names, patch), port)
 
@@ -145,7 +145,7 @@ def publish(
     out: options.FilmOption = None,
 ) -> None:
     """Write accepted splats, or the merged scene, as files that others open: formats, 3D Tiles, a page, a film."""
-    from splatbatch.commands import publish as publishing
+    from splatbatch.cli.commands import publish as publishing
     from splatbatch.publish.film import Film
     from splatbatch.splats.export import Cut
 
@@ -174,7 +174,7 @@ def merge(
     json_: options.JsonOption = False,
 ) -> None:
     """Merge the splats of all patches into one, each cropped to its core; written only if something has changed."""
-    from splatbatch.commands.scene import merge as merging
+    from splatbatch.cli.commands.scene import merge as merging
 
     how = {"allow_missing": allow_missing, "clean": clean, "keep_uncleaned": keep_uncleaned}
     merging.merge(the_batch(config, folder), out, how, as_json=json_)
@@ -188,6 +188,6 @@ def clean(
     json_: options.JsonOption = False,
 ) -> None:
     """Remove checkpoints, pictures and splats of superseded attempts; never an accepted splat, nor the one before."""
-    from splatbatch.commands import clean as cleaning
+    from splatbatch.cli.commands import clean as cleaning
 
     cleaning.clean(the_batch(config, folder), dry_run=dry_run, as_json=json_)

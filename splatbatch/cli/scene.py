@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from splatbatch.cli.app import app, the_batch
-from splatbatch.commands import options
+from splatbatch.cli.commands import options
 
 SplatOption = Annotated[
     Optional[Path],
@@ -24,7 +24,7 @@ def evaluate(
     json_: options.JsonOption = False,
 ) -> None:
     """Measure the merged scene on held-out photographs, and where its patches meet."""
-    from splatbatch.commands.scene import evaluate as evaluating
+    from splatbatch.cli.commands.scene import evaluate as evaluating
 
     evaluating.evaluate(the_batch(config, folder), splat, as_json=json_)
 
@@ -58,8 +58,8 @@ def reconstruct(
     json_: options.JsonOption = False,
 ) -> None:
     """Make a COLMAP model of photographs: supervised, resumable, with as many workers as are started on DIR."""
-    from splatbatch.commands import reconstruct as reconstructing
-    from splatbatch.night.reconstruct import ReconstructOptions, wanted_of
+    from splatbatch.cli.commands import reconstruct as reconstructing
+    from splatbatch.run.reconstruct import ReconstructOptions, wanted_of
 
     wanted = wanted_of(camera, rig, mapper, pairs, features)
     asked = ReconstructOptions(photographs, out, wanted, threads)
@@ -91,9 +91,9 @@ def scene(
     ] = None,
 ) -> None:
     """Split, train, merge and evaluate a COLMAP scene, or photographs, in one go; again, it goes on where it ended."""
-    from splatbatch.commands.scene import scene as whole
-    from splatbatch.commands.scene import split as splitting
-    from splatbatch.night.scene import SceneOptions
+    from splatbatch.cli.commands.scene import scene as whole
+    from splatbatch.cli.commands.scene import split as splitting
+    from splatbatch.run.scene import SceneOptions
 
     cuts = splitting.options_for(splitting.Cuts(max_images, overlap, grid, None, ""), 0.0, 0)
     wanted = SceneOptions(source, images, out, cuts, tuple(settings or ()), allow_missing, clean)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from splatbatch.cli.app import app, batch_and_patches, config_app, the_one
-from splatbatch.commands import options
+from splatbatch.cli.commands import options
 
 
 @app.command()
@@ -18,7 +18,7 @@ def schema(
     ] = "",
 ) -> None:
     """Print the JSON Schema of the YAML, for editors; or of what a command prints with --json."""
-    from splatbatch.commands.schema import schema_of
+    from splatbatch.cli.commands.schema import schema_of
 
     typer.echo(json.dumps(schema_of(command or "config show"), indent=1))
 
@@ -31,7 +31,7 @@ def config_show(
     json_: options.JsonOption = False,
 ) -> None:
     """Print the resolved configuration, or what trains one patch."""
-    from splatbatch.commands import look
+    from splatbatch.cli.commands import overview
 
     config, chosen = batch_and_patches(config, patch, [named] if named else [])
-    look.config_show(config, the_one(chosen) if chosen else "", as_json=json_)
+    overview.config_show(config, the_one(chosen) if chosen else "", as_json=json_)

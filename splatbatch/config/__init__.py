@@ -17,8 +17,8 @@ from splatbatch.config.recipe import Evaluation, Recipe, Training
 from splatbatch.config.section import NO_OFFSET, Offset
 from splatbatch.config.sections import Cooldown, LadderName, Limits, Notify, Output, Retry, Rung, Scene, Tracking
 from splatbatch.config.sweep.sweep import TaskId, Variant
-from splatbatch.config.yaml.bounded import STDIN
 from splatbatch.config.yaml.edit import save_moved
+from splatbatch.config.yaml.limits import STDIN
 from splatbatch.config.yaml.source import near, nearest
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from splatbatch.plain_text import moment, seconds_of
+from splatbatch.text import moment, seconds_of
 
 FORMS = "a time of day as 07:00, a date with a time as 2026-11-24 07:00, or a duration as 8h30m"
 LONGEST_S = 366 * 86_400.0

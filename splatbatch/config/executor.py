@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from splatbatch.config.section import Section, as_list
-from splatbatch.plain_text import seconds_of
+from splatbatch.text import seconds_of
 
 OF_SLURM = (
     "array",

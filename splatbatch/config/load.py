@@ -24,9 +24,9 @@ from splatbatch.config.sweep.checks import check_sweep, normal
 from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
 from splatbatch.config.trainers.program_checks import check_programs
 from splatbatch.config.trainers.programs import Program
-from splatbatch.config.yaml.bounded import STDIN
-from splatbatch.config.yaml.gone import without_gone
+from splatbatch.config.yaml.limits import STDIN
 from splatbatch.config.yaml.mistakes import MOST_MISTAKES, Mistake, Mistaken, mistake, raise_all, validated
+from splatbatch.config.yaml.retired_keys import without_gone
 from splatbatch.config.yaml.source import Source, dump, near, nearest, parse_value
 from splatbatch.errors import ConfigError
 

@@ -20,7 +20,7 @@ from pydantic import (
     field_validator,
 )
 
-from splatbatch.plain_text import seconds_of
+from splatbatch.text import seconds_of
 
 
 def _expanded(value: Any) -> Any:

@@ -12,7 +12,7 @@ from splatbatch.config import Recipe
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.files import MIB
 from splatbatch.machine.gpu import Presence
-from splatbatch.scene.footprint import Footprint
+from splatbatch.scene.memory_estimate import Footprint
 
 Version = tuple[int, int]
 """Major and minor, of CUDA or of a compute capability."""

@@ -20,11 +20,11 @@ from splatbatch.doctor.checks import (
 )
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.fields import texts
-from splatbatch.scene.footprint import Footprint
+from splatbatch.scene.memory_estimate import Footprint
 from splatbatch.supervisor.ask import Answer, ask
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.footprints import footprints_of
 from splatbatch.tasks.forecast import check_place, forecast
+from splatbatch.tasks.memory_estimates import footprints_of
 
 NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and the CPU needs no kernels"
 

@@ -21,8 +21,8 @@ from splatbatch.doctor import checks
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.slots import is_on_cpu
-from splatbatch.scene.footprint import Footprint
-from splatbatch.trainers.usable import missing
+from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.trainers.availability import missing
 
 PACKAGES = ("torch", "gsplat", "pycolmap", "numpy")
 COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "cc1plus", "ninja", "clang++", "g++", "c++"})

@@ -8,7 +8,7 @@ from splatbatch.config import Config, Recipe
 from splatbatch.doctor import inventory
 from splatbatch.doctor.checks import OF_TRAINER, Finding, driver, of_job, open_files, shared_memory, torch_build
 from splatbatch.errors import ExecutorError, TrainerError
-from splatbatch.scene.footprint import Footprint
+from splatbatch.scene.memory_estimate import Footprint
 
 WAITED_FOR = ("disk", "shared memory")
 """The gate in front of the batch waits for these, and says so: they may come back."""

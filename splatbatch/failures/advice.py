@@ -10,7 +10,7 @@ from typing import Any
 from splatbatch.failures.remedies import REMEDIES, Step, for_patch, typed
 from splatbatch.failures.settings import MOST_SHOWN, Difference, in_words, is_number, suspects
 from splatbatch.outcome import Diagnosis
-from splatbatch.plain_text import spell_some
+from splatbatch.text import spell_some
 
 LOG = "splatbatch explain PATCH --log"
 TRY = " Try: "

@@ -13,8 +13,8 @@ from splatbatch.failures import signs
 from splatbatch.failures.advice import Background
 from splatbatch.failures.exits import SIGABRT, SIGKILL, signal_of
 from splatbatch.failures.log import NO_GAP, Gap, Log
-from splatbatch.failures.raised import Raised
 from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
+from splatbatch.failures.tracebacks import Raised
 from splatbatch.failures.words import Words, lower
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
 from splatbatch.supervisor.external import TooSlow, time_limit

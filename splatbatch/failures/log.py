@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from splatbatch.failures import signs
-from splatbatch.failures.raised import MARKS, Marks, Raised, find_raised
+from splatbatch.failures.tracebacks import MARKS, Marks, Raised, find_raised
 from splatbatch.failures.words import Words, lower
 
 LINE_CHARS = 1000

@@ -13,7 +13,7 @@ from splatbatch.config.rungs import RESOLUTIONS, factor_of, no_factor, takes_fac
 from splatbatch.errors import ConfigError
 from splatbatch.failures.causes import spelled
 from splatbatch.outcome import Diagnosis
-from splatbatch.plain_text import counted
+from splatbatch.text import counted
 
 
 @dataclass(frozen=True)

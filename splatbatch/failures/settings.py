@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splatbatch.failures.remedies import spelt
-from splatbatch.plain_text import spell_some
+from splatbatch.text import spell_some
 
 RATES = re.compile(r"learning_rates\..*|refinement\.(grow_\w+|prune_\w+|noise_lr)|training\.init_\w+")
 FAR = 10.0

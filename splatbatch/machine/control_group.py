@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from splatbatch import processes
-from splatbatch.store.records.attempt import Start
+from splatbatch.output.records.attempt import Start
 
 PREFIX = "splatbatch-"
 _ROUNDS = 100

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml as nvml
 
 from splatbatch.files import MIB
-from splatbatch.store.records.attempt import GpuSample
+from splatbatch.output.records.attempt import GpuSample
 
 if TYPE_CHECKING:  # every supervisor would wait for all of the config
     from splatbatch.config import Cooldown

@@ -22,8 +22,8 @@ from splatbatch.machine.mps import SERVER_MIB, Mps
 from splatbatch.machine.protocol import Handle, Key, Seen, Slot
 from splatbatch.machine.slots import chosen_cards
 from splatbatch.machine.supervisors import SUPERVISOR, Child, Supervisors
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import JobSpec
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import JobSpec
 
 SILENCE_S = 60.0
 """A supervisor turns its loop twenty times a second and beats every second; so long without either, it is frozen."""

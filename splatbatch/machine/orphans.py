@@ -19,13 +19,13 @@ from splatbatch import processes
 from splatbatch.errors import SplatbatchError
 from splatbatch.machine import control_group
 from splatbatch.machine.protocol import Executor, Handle, Key
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.events import OrphansStopped
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.attempt import Start
-from splatbatch.store.results import batch_name
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.events import OrphansStopped
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.attempt import Start
+from splatbatch.output.results import batch_name
 
 PATIENCE_S = 10.0
 ROUND_S = 0.1

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from splatbatch.outcome import Exit, Lost
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import ExitFacts
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import ExitFacts
 
 Key = str
 """<batch>.<patch>.a<n>: names one attempt for ever, never used again."""

@@ -19,8 +19,8 @@ from splatbatch.files import MIB
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Diagnosis
-from splatbatch.scene.footprint import Footprint
-from splatbatch.store.records.attempt import GpuSample
+from splatbatch.output.records.attempt import GpuSample
+from splatbatch.scene.memory_estimate import Footprint
 
 CORES = "cpu"
 """Name of the slot of what takes no GPU, beside those of GPUs."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from splatbatch import processes
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 
 SUPERVISOR = "splatbatch.supervisor"
 FORK_SERVER = "splatbatch.supervisor.fork_server"

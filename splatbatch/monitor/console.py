@@ -15,15 +15,15 @@ from splatbatch import terminal
 from splatbatch.failures.causes import spelled
 from splatbatch.monitor.history import with_changes
 from splatbatch.monitor.table import batch_line, live_view, num_left, num_shown
-from splatbatch.plain_text import clock, counted, one_line
-from splatbatch.store import events
-from splatbatch.store.claims import at_work
-from splatbatch.store.events import AttemptEnded, Event
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.workers import Watcher
-from splatbatch.tasks.standing import Standing
+from splatbatch.output import events
+from splatbatch.output.claims import at_work
+from splatbatch.output.events import AttemptEnded, Event
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.workers import Watcher
+from splatbatch.tasks.counts import WORDS, how_many
+from splatbatch.tasks.freshness import Standing
 from splatbatch.tasks.status import PatchStatus, noun_of, read_status
-from splatbatch.tasks.tally import WORDS, how_many
+from splatbatch.text import clock, counted, one_line
 
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import get_args
 
 from splatbatch.failures.causes import spelled
-from splatbatch.plain_text import assignments, moment
-from splatbatch.store.events import Accepted, AttemptEnded, AttemptStarted, Gate, GaveUp, Refused, Restored, Retried
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import events
+from splatbatch.output.events import Accepted, AttemptEnded, AttemptStarted, Gate, GaveUp, Refused, Restored, Retried
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import events
 from splatbatch.tasks.status import PatchStatus
+from splatbatch.text import assignments, moment
 
 OfPatch = AttemptStarted | Gate | AttemptEnded | Retried | GaveUp | Accepted | Restored | Refused
 OF_PATCHES: tuple[type[OfPatch], ...] = get_args(OfPatch)

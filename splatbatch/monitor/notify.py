@@ -27,10 +27,10 @@ from splatbatch.errors import MissingPartError
 from splatbatch.files import Record
 from splatbatch.monitor.sinks.sink import End
 from splatbatch.outcome import Diagnosis
-from splatbatch.store.events import AttemptEnded, Event, GaveUp, Refused
-from splatbatch.store.layout import OutputFolder
+from splatbatch.output.events import AttemptEnded, Event, GaveUp, Refused
+from splatbatch.output.layout import OutputFolder
 from splatbatch.supervisor.hook import Hook
-from splatbatch.tasks.standing import Standing
+from splatbatch.tasks.freshness import Standing
 from splatbatch.tasks.status import MADE, PatchStatus, read_status
 
 SCHEMA = 1

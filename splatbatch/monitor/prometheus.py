@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from splatbatch.files import write_text
-from splatbatch.identity import Stamp, stamp_of
+from splatbatch.hashing import Stamp, stamp_of
 from splatbatch.monitor.sinks.sink import End
 from splatbatch.monitor.table import batch_eta_s
-from splatbatch.store.claims import AtWork, at_work
-from splatbatch.store.events import Event
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.workers import Watcher
-from splatbatch.tasks.standing import Standing
+from splatbatch.output.claims import AtWork, at_work
+from splatbatch.output.events import Event
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.workers import Watcher
+from splatbatch.tasks.freshness import Standing
 from splatbatch.tasks.status import STATES, PatchStatus, read_status
 
 EVERY_S = 5.0

@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from splatbatch.failures.causes import in_words
-from splatbatch.plain_text import clock, one_line
+from splatbatch.output.claims import AtWork, in_short, lines_of
 from splatbatch.scene.patches import spell
-from splatbatch.store.claims import AtWork, in_short, lines_of
 from splatbatch.tasks.status import PatchStatus, done_in_words, most_interesting
+from splatbatch.text import clock, one_line
 
 LEFT = ("running", "waiting", "stale", "stopped")
 """States of patches that `train` trains, or is training."""

@@ -13,10 +13,10 @@ from PIL import Image
 
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, open_regular, path_beside, write_json
-from splatbatch.machine.bounded import USUAL, Bounds, Ended, Surroundings, run_bounded
-from splatbatch.plain_text import counted
+from splatbatch.machine.limited_program import USUAL, Bounds, Ended, Surroundings, run_bounded
+from splatbatch.output.records.evaluation import FilmSettings
 from splatbatch.publish.source import Published
-from splatbatch.store.records.evaluation import FilmSettings
+from splatbatch.text import counted
 
 MODULE = "splatbatch.training.film"
 GIF = ".gif"

@@ -10,12 +10,12 @@ from typing import Any
 
 from splatbatch.errors import OutputError
 from splatbatch.files import write_json
-from splatbatch.machine.bounded import Bounds, run_bounded
+from splatbatch.machine.limited_program import Bounds, run_bounded
+from splatbatch.output.records.evaluation import Compared, Comparison, ComparisonSettings
+from splatbatch.output.records.publication import Output, TilesLoss, TilesRecord
 from splatbatch.publish.formats import TILES
 from splatbatch.publish.source import SCENE, Published
 from splatbatch.publish.tiling import Place, key_of_tiles, write_back
-from splatbatch.store.records.evaluation import Compared, Comparison, ComparisonSettings
-from splatbatch.store.records.publication import Output, TilesLoss, TilesRecord
 
 MODULE = "splatbatch.training.formats"
 MOST_READ_BACK = 5_000_000

@@ -12,9 +12,9 @@ from pathlib import Path
 from splatbatch import __version__
 from splatbatch.config import nearest
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
-from splatbatch.machine.bounded import USUAL, Bounds
-from splatbatch.monitor.telling import Lines
-from splatbatch.plain_text import counted
+from splatbatch.machine.limited_program import USUAL, Bounds
+from splatbatch.monitor.messages import Lines
+from splatbatch.output.records.publication import Output, Publication
 from splatbatch.publish.convert import Job, Written, as_file, convert
 from splatbatch.publish.formats import FORMATS, KINDS, PAGE, TILES, Format
 from splatbatch.publish.loss import Loss, measure, measure_tiles
@@ -27,9 +27,9 @@ from splatbatch.publish.tiling import Place, tile
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
 from splatbatch.publish.tool import Tool, find_tool
 from splatbatch.splats.export import WHOLE, Cut
-from splatbatch.store.records.publication import Output, Publication
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import hashes_in, key_of
+from splatbatch.text import counted
 
 VERSION = 2
 """Raise it when files are made otherwise: all are then written again."""

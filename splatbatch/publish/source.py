@@ -8,22 +8,22 @@ from pathlib import Path
 
 from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
-from splatbatch.identity import sha256_of
+from splatbatch.hashing import sha256_of
 from splatbatch.outcome import Rejected
+from splatbatch.output.records.colors import as_photographed
+from splatbatch.output.records.metrics import Metrics, TrainingSettings
+from splatbatch.output.records.result import Result
+from splatbatch.output.results import noting_damage
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
-from splatbatch.store.records.colors import as_photographed
-from splatbatch.store.records.metrics import Metrics, TrainingSettings
-from splatbatch.store.records.result import Result
-from splatbatch.store.results import noting_damage
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.provenance import recipe_of
-from splatbatch.tasks.scene.merging import see_whole
+from splatbatch.tasks.scene.merge import see_whole
+from splatbatch.tasks.scene.merge_candidates import Candidate, look
 from splatbatch.tasks.scene.partition import offset_of, partition_for
-from splatbatch.tasks.scene.usable import Candidate, look
-from splatbatch.tasks.settled.holdout import held_out, photographs_of
+from splatbatch.tasks.shared_decisions.holdout import held_out, photographs_of
 from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Task, of_patches, patches_of, select
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from splatbatch.errors import BusyError, ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, path_beside
-from splatbatch.plain_text import one_line
+from splatbatch.output.records.publication import Output, Publication, SplatRecord
 from splatbatch.processes import abandoned, start_ticks
 from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import Published
 from splatbatch.scene.patches import spell
-from splatbatch.store.records.publication import Output, Publication, SplatRecord
 from splatbatch.tasks.product import Damaged, Fresh, Product
+from splatbatch.text import one_line
 
 WORK = "work"
 TRIES, STEP_BACK_S = 5, 0.4

@@ -10,7 +10,8 @@ import numpy as np
 
 from splatbatch.config import Offset
 from splatbatch.errors import OutputError, SceneError
-from splatbatch.identity import hash_of
+from splatbatch.hashing import hash_of
+from splatbatch.output.records.publication import Output, Tiled, TilesRecord
 from splatbatch.publish.formats import TILES
 from splatbatch.publish.source import SCENE, Part, Published
 from splatbatch.publish.tiles.geodesy import Ground, on_globe, upright
@@ -20,7 +21,6 @@ from splatbatch.report.viewer.viewer import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats.blocks import sample_means
 from splatbatch.splats.ply import write_pieces
-from splatbatch.store.records.publication import Output, Tiled, TilesRecord
 
 COLMAP_UP = (0.0, -1.0, 0.0)
 NOWHERE = "scene.crs is not set: the tiles lie nowhere on Earth, with the sky above"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from splatbatch.caches import cache_home
 from splatbatch.errors import MissingPartError, OutputError
-from splatbatch.machine.bounded import USUAL, Bounds, Ended, Surroundings, run_bounded
+from splatbatch.machine.limited_program import USUAL, Bounds, Ended, Surroundings, run_bounded
 
 PACKAGE, VERSION = "@playcanvas/splat-transform", "3.7.0"
 FOLDER = f"splat-transform-{VERSION}"

@@ -14,10 +14,10 @@ from typing import Any
 
 from splatbatch.errors import SceneError, SplatbatchError
 from splatbatch.files import write_json
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.reconstruction import features, mapping, matching, model
 from splatbatch.reconstruction.plan import Made, StageSettings
 from splatbatch.reconstruction.stage import Work, cpu_s, peak_mib
-from splatbatch.store.attempt_folder import AttemptFolder
 
 STAGES: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     "features": features.make,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatbatch.errors import OutputError
-from splatbatch.store.records.record import TypedRecord
+from splatbatch.output.records.record import TypedRecord
 
 OURS = "reconstruction.json"
 """Beside sparse/ and images/: what was made, and by which plan."""

@@ -10,11 +10,11 @@ import numpy as np
 
 from splatbatch.files import write_json
 from splatbatch.outcome import Killed
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.record import TypedRecord
 from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.photos.pixels import undecodable
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.record import TypedRecord
 
 READING = "reading.json"
 """In the folder of an attempt: the photographs that are being read; what is named there when it crashes is suspect."""

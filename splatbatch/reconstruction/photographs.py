@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError, SceneError
-from splatbatch.identity import FileFacts
-from splatbatch.plain_text import counted, spell_some
+from splatbatch.hashing import FileFacts
 from splatbatch.reconstruction.facts import COPIES, OURS, Reconstructed
 from splatbatch.reconstruction.georeference import neighbouring
 from splatbatch.reconstruction.plan import FEW, Camera, Photograph, Plan, Wanted
@@ -24,6 +23,7 @@ from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.patches import natural_key
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.headers import THREADS, opened_photograph
+from splatbatch.text import counted, spell_some
 
 Floats = NDArray[np.float64]
 RAW = frozenset({".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"})

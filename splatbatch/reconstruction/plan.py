@@ -8,9 +8,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from splatbatch.identity import hash_of
+from splatbatch.hashing import hash_of
+from splatbatch.output.records.record import TypedRecord
 from splatbatch.scene.photos.numbers import numbers_of
-from splatbatch.store.records.record import TypedRecord
 
 VERSION = 2
 """Raise it when a stage makes something else of the same photographs: all is then made anew."""

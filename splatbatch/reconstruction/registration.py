@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatbatch.plain_text import spell_some
 from splatbatch.reconstruction.facts import MOST_NAMED, GpsFit, OtherComponent, PlacedCamera, Reconstructed
 from splatbatch.reconstruction.matching import two_views
 from splatbatch.reconstruction.stage import DATABASE, Work
+from splatbatch.text import spell_some
 
 if TYPE_CHECKING:
     import pycolmap

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from splatbatch.caches import own_scratch
 from splatbatch.errors import SceneError
 from splatbatch.files import append_line
-from splatbatch.identity import short_hash
+from splatbatch.hashing import short_hash
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.reconstruction.plan import Made, Plan, StageSettings, product_of, record_of, stages
 from splatbatch.scene.photos.numbers import link_numbers
-from splatbatch.store.attempt_folder import AttemptFolder
 
 if TYPE_CHECKING:
     import pycolmap

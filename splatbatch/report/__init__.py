@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from splatbatch.config import Variant
 from splatbatch.files import write_json, write_text
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.record import in_json
 from splatbatch.report.build import Now, build
 from splatbatch.report.facts import Report
 from splatbatch.report.markdown import to_markdown
 from splatbatch.report.page.page import to_html, to_live_html
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.record import in_json
-from splatbatch.tasks.standing import Standing
+from splatbatch.tasks.freshness import Standing
 
 __all__ = ["Now", "build", "to_live_html", "to_markdown", "write_facts", "write_report"]
 

@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 from splatbatch import __version__
 from splatbatch.config import TaskId, Variant
 from splatbatch.files import Record, read_tail
-from splatbatch.plain_text import clock, moment
+from splatbatch.output import events
+from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import lines
+from splatbatch.output.records.attempt import ExitFacts, Go, JobSpec, Progress
+from splatbatch.output.records.metrics import Metrics
+from splatbatch.output.records.result import Result
 from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
 from splatbatch.report.facts import OUTCOMES, Attempt, Next, Report, ReportedDeadline, ReportedFrame, ReportedPatch, Run
@@ -23,23 +30,16 @@ from splatbatch.report.quality import quality_of
 from splatbatch.report.scene import overview, scene_facts
 from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
-from splatbatch.store import events
-from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import lines
-from splatbatch.store.records.attempt import ExitFacts, Go, JobSpec, Progress
-from splatbatch.store.records.metrics import Metrics
-from splatbatch.store.records.result import Result
+from splatbatch.tasks.counts import counting
 from splatbatch.tasks.deadline.words import in_words
+from splatbatch.tasks.freshness import Standing
 from splatbatch.tasks.reconstruction import command_of
 from splatbatch.tasks.reconstruction import facts_of as reconstructed
-from splatbatch.tasks.settled.deadline import DEADLINE
-from splatbatch.tasks.settled.every import words_of_report
-from splatbatch.tasks.settled.frame import FRAME, note
-from splatbatch.tasks.standing import Standing
+from splatbatch.tasks.shared_decisions.deadline import DEADLINE
+from splatbatch.tasks.shared_decisions.frame import FRAME, note
+from splatbatch.tasks.shared_decisions.registry import words_of_report
 from splatbatch.tasks.status import STATES, PatchStatus, noun_of, read_status, summary
-from splatbatch.tasks.tally import counting
+from splatbatch.text import clock, moment
 
 SETUP = ("start", "load", "init")
 OfAttempt = events.AttemptStarted | events.Gate | events.AttemptEnded | events.Retried | events.GaveUp

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.colors import SceneColors, times_in_words
 from splatbatch.report.facts import ReportedColors, UnlikePhotograph
-from splatbatch.scene.colors.tone import Tone
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.colors import SceneColors, times_in_words
-from splatbatch.tasks.settled.tones import TONES, in_words
+from splatbatch.scene.colors.correction import Tone
+from splatbatch.tasks.shared_decisions.colors import TONES, in_words
 
 MOST_SHOWN = 24
 LEAST_SEEN = 1.03

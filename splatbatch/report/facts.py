@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from splatbatch.output.records.deadline.choice import Choice
+from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasured
+from splatbatch.output.records.frame import Frame
+from splatbatch.output.records.metrics import Resolution
+from splatbatch.output.records.quality import QualityFigure
+from splatbatch.output.records.run import Afterwards
 from splatbatch.reconstruction.facts import Reconstructed
-from splatbatch.store.records.deadline.choice import Choice
-from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
-from splatbatch.store.records.frame import Frame
-from splatbatch.store.records.metrics import Resolution
-from splatbatch.store.records.quality import QualityFigure
-from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.status import PatchStatus, State
 
 SCHEMA = 1

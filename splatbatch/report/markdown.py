@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from splatbatch.failures.causes import spelled
-from splatbatch.plain_text import assignments, one_line, plain
+from splatbatch.output.records.quality import grade_in_words
 from splatbatch.report.comparison import spelt
 from splatbatch.report.facts import CutScene, Item, Report, ReportedColors, ReportedPatch, Sweep, Worker
 from splatbatch.report.page.comparison_page import headings_of, is_best, short, shown
@@ -16,7 +16,7 @@ from splatbatch.report.todo import MOST_NAMED
 from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.scene.patches import spell
-from splatbatch.store.records.quality import grade_in_words
+from splatbatch.text import assignments, one_line, plain
 
 SPECIAL = re.compile(r"[\\`*\[|]")
 COVERED = "covered dB"

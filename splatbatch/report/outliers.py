@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from splatbatch.config import TaskId
-from splatbatch.store.records.metrics import deciding
+from splatbatch.output.records.metrics import deciding
 from splatbatch.tasks.status import PatchStatus
 
 FEWEST = 4

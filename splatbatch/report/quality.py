@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splatbatch.identity import FileFacts
-from splatbatch.plain_text import counted
+from splatbatch.hashing import FileFacts
+from splatbatch.output.folders import PICTURES, PatchFolder, SceneFolder, SplatFolder
+from splatbatch.output.records.quality import Dropped, Inspection, QualityFigure, read_certificate
 from splatbatch.report.facts import Quality
-from splatbatch.store.folders import PICTURES, PatchFolder, SceneFolder, SplatFolder
-from splatbatch.store.records.quality import Dropped, Inspection, QualityFigure, read_certificate
+from splatbatch.text import counted
 
 FIGURES = ("figure", "value", "limit", "state", "what")
 MOST_NAMED = 8

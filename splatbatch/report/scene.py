@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from splatbatch.errors import SceneError
-from splatbatch.identity import FileFacts
-from splatbatch.plain_text import counted
+from splatbatch.hashing import FileFacts
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasured
+from splatbatch.output.records.merge import Merge
+from splatbatch.output.records.result import Result
 from splatbatch.report.facts import CameraPlace, CoreBox, CutScene, Grade, Overview, ReportedSeam
 from splatbatch.report.quality import quality_of_scene
 from splatbatch.report.viewer.viewer import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image, centers_of
 from splatbatch.scene.patches import Patch
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.evaluation import SceneEvaluation, SeamMeasured
-from splatbatch.store.records.merge import Merge
-from splatbatch.store.records.result import Result
-from splatbatch.tasks.settled.holdout import held_out_as_recorded
-from splatbatch.tasks.tally import behind_in_words
+from splatbatch.tasks.counts import behind_in_words
+from splatbatch.tasks.shared_decisions.holdout import held_out_as_recorded
+from splatbatch.text import counted
 
 if TYPE_CHECKING:
     from splatbatch.scene.partition.border import Seam

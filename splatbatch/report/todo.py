@@ -8,13 +8,13 @@ from typing import Literal, NamedTuple
 
 from splatbatch.failures.advice import IF_NOT, OR_TRY, TRY
 from splatbatch.failures.causes import spelled
-from splatbatch.plain_text import counted
+from splatbatch.output.obstacles import NOT_MADE
+from splatbatch.output.records.run import DONE
+from splatbatch.output.retention import ACCEPT
 from splatbatch.report.facts import Item, Report, ReportedPatch
 from splatbatch.report.scene import why_it_steps
-from splatbatch.store.obstacles import NOT_MADE
-from splatbatch.store.records.run import DONE
-from splatbatch.store.retention import ACCEPT
 from splatbatch.tasks.status import INSIST, done_in_words
+from splatbatch.text import counted
 
 MOST_NAMED = 12
 """Patches in a command; of more, it is about all of the batch."""

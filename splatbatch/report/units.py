@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from splatbatch.store.records.metrics import Resolution
+from splatbatch.output.records.metrics import Resolution
 
 SIGNS = {
     "trained": "✓", "done": "✓", "failed": "✕", "refused": "✕",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.run import WorkerRecord
+from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.report.facts import Attempt, ReportedPatch, Run, Worker
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.run import WorkerRecord
-from splatbatch.store.workers import LOCAL, Watcher
 
 HEADINGS = ("worker", "node", "job", "since", "attempts", "trained", "in training", "is training")
 

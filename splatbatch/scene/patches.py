@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from splatbatch.config import NO_OFFSET, Offset, Scene, near
 from splatbatch.errors import SceneError
-from splatbatch.scene.colors.tone import NEUTRAL, Tone
+from splatbatch.scene.colors.correction import NEUTRAL, Tone
 from splatbatch.scene.formats import seen_at
-from splatbatch.scene.partition.place import find_partition
+from splatbatch.scene.partition.files import find_partition
 from splatbatch.scene.photos.folders import is_folder
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.config.yaml.source import quote
-from splatbatch.plain_text import one_line
 from splatbatch.scene.finder import Layout
 from splatbatch.scene.patches import spell
+from splatbatch.text import one_line
 
 TEMPLATE = """\
 # splatbatch: one Gaussian splat per patch. `splatbatch schema` lists every key.

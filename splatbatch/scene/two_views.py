@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import Floats
+from splatbatch.text import counted
 
 RATIO = 0.8
 """Of the distance to the second nearest descriptor, that the nearest must be below (Lowe 2004)."""

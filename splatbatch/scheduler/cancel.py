@@ -14,15 +14,15 @@ from splatbatch import processes
 from splatbatch.files import write_json
 from splatbatch.machine.protocol import Executor, Key
 from splatbatch.outcome import Stopped
+from splatbatch.output.events import AttemptEnded, CancelRequested, Refused
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.run import CancelRequest, Holder, RunIdentity, WorkerRecord
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.rounds import Rounds
-from splatbatch.scheduler.running import Running, ask_to_end
+from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.running_attempt import Running, ask_to_end
 from splatbatch.scheduler.standby import Standbys
-from splatbatch.store.events import AttemptEnded, CancelRequested, Refused
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.run import CancelRequest, Holder, RunIdentity, WorkerRecord
 from splatbatch.tasks.task import Task
 
 LOOK_S = 0.3

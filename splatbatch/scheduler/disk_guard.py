@@ -12,11 +12,11 @@ from splatbatch.config import Limits
 from splatbatch.errors import SplatbatchError
 from splatbatch.failures.retry import PASSING
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, is_out_of_space, write_whole
+from splatbatch.isolated import Patience, ToldToStop
 from splatbatch.outcome import Diagnosis
-from splatbatch.plain_text import clock
-from splatbatch.reader import Patience, ToldToStop
-from splatbatch.store.events import Paused, Resumed
-from splatbatch.store.ledger import Ledger
+from splatbatch.output.events import Paused, Resumed
+from splatbatch.output.ledger import Ledger
+from splatbatch.text import clock
 
 Written = TypeVar("Written")
 

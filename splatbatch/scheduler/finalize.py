@@ -10,16 +10,16 @@ from typing import Any
 from splatbatch.failures.advice import Background, Past
 from splatbatch.failures.own_signatures import own
 from splatbatch.files import Record
-from splatbatch.identity import FileFacts
+from splatbatch.hashing import FileFacts
 from splatbatch.outcome import Exit, Made, Outcome, Trained, outcome_from_record, outcome_to_record
+from splatbatch.output import results, retention
+from splatbatch.output.attempt_folder import Attempt
+from splatbatch.output.events import AttemptEnded
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger, events
+from splatbatch.output.records.attempt import AttemptFacts
 from splatbatch.scheduler import judge
-from splatbatch.store import results, retention
-from splatbatch.store.attempt_folder import Attempt
-from splatbatch.store.events import AttemptEnded
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import Ledger, events
-from splatbatch.store.records.attempt import AttemptFacts
 from splatbatch.tasks.task import TRAINING, Task
 
 

@@ -32,10 +32,10 @@ from splatbatch.outcome import (
     TimedOut,
     Trained,
 )
-from splatbatch.store.attempt_folder import Attempt, AttemptFolder
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.log_ends import read_ends
-from splatbatch.store.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, Progress, TimeLimits
+from splatbatch.output.attempt_folder import Attempt, AttemptFolder
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.log_ends import read_ends
+from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, Progress, TimeLimits
 from splatbatch.tasks.task import Maker
 
 FULL_MIB = 2

@@ -7,22 +7,22 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from splatbatch import reader
+from splatbatch import isolated
 from splatbatch.config import Config, Limits
 from splatbatch.files import Record
 from splatbatch.machine.protocol import Executor, Slot
-from splatbatch.scheduler import judge, wall
+from splatbatch.output import results
+from splatbatch.output.attempt_folder import Attempt
+from splatbatch.output.events import AttemptStarted, Gate
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.obstacles import see_place
+from splatbatch.output.records.attempt import Claimed
+from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.scheduler import judge, task_fault
 from splatbatch.scheduler.judge import Order
-from splatbatch.scheduler.pacer import NoDeadline, Pacer
-from splatbatch.scheduler.running import Running, take_prepared
-from splatbatch.store import results
-from splatbatch.store.attempt_folder import Attempt
-from splatbatch.store.events import AttemptStarted, Gate
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.obstacles import see_place
-from splatbatch.store.records.attempt import Claimed
-from splatbatch.store.records.fingerprint import Fingerprint
+from splatbatch.scheduler.running_attempt import Running, take_prepared
+from splatbatch.scheduler.step_budget import NoDeadline, Pacer
 from splatbatch.tasks.fingerprints.inputs import state_of
 from splatbatch.tasks.task import Task
 
@@ -108,7 +108,7 @@ class Launcher:
             return True
         if not (found := running.preparing.look()):
             return False
-        record = wall.value_of(found[0][1], "prepare")
+        record = task_fault.value_of(found[0][1], "prepare")
         if refusal := record.get("refused"):
             raise Unfit(refusal, record["inputs"])
         take_prepared(running, Fingerprint.from_record(record["depends_on"]))
@@ -139,7 +139,7 @@ class Launcher:
         key, audited = self._key(attempt), self.audited.get(task.name, "")
         limits = self._config.limits.model_copy(update=dict(task.kind.limits))
         what = Preparation(task, attempt, key, slot, standby, limits, audited)
-        return Running(task, attempt, key, handle="", slot=slot, preparing=reader.USUAL(prepare, [what]))
+        return Running(task, attempt, key, handle="", slot=slot, preparing=isolated.USUAL(prepare, [what]))
 
     def _key(self, attempt: Attempt) -> str:
         # the number of a discarded standby is used again, its key never

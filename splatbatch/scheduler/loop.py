@@ -9,30 +9,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from splatbatch import reader
+from splatbatch import isolated
 from splatbatch.config import Config
 from splatbatch.errors import OutputError
 from splatbatch.files import is_out_of_space
+from splatbatch.isolated import Reading
 from splatbatch.machine.protocol import Executor, Key, Slot
 from splatbatch.machine.slots import Slots, Wait
 from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
-from splatbatch.reader import Reading
-from splatbatch.scheduler import judge, wall
+from splatbatch.output.events import AttemptEnded, GaveUp, Refused, SlotGivenUp, Waits
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.obstacles import COLLECT
+from splatbatch.scheduler import judge, task_fault
 from splatbatch.scheduler.cancel import Cancellations
 from splatbatch.scheduler.disk_guard import DISK_FULL, DiskGuard
 from splatbatch.scheduler.finalize import Collected, Ending, Rules, collect, collected, write_down
 from splatbatch.scheduler.launch import Launcher, Unfit
-from splatbatch.scheduler.pacer import Waiting
 from splatbatch.scheduler.packing import Memory, Packer
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.rounds import Rounds
-from splatbatch.scheduler.running import Clock, Running, WallClock, ask_to_end, end_all, handles_of, how_it_ended, leave
+from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.running_attempt import (
+    Clock,
+    Running,
+    WallClock,
+    ask_to_end,
+    end_all,
+    handles_of,
+    how_it_ended,
+    leave,
+)
 from splatbatch.scheduler.standby import Standbys
-from splatbatch.store.events import AttemptEnded, GaveUp, Refused, SlotGivenUp, Waits
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.obstacles import COLLECT
+from splatbatch.scheduler.step_budget import Waiting
 from splatbatch.tasks.fingerprints.inputs import places
 from splatbatch.tasks.task import Task
 
@@ -265,7 +274,7 @@ class Runner:
         """
         if isinstance(error, OutputError):
             raise error
-        diagnosis, traceback = wall.diagnosis_of(error, task.home(self._output).path, phase)
+        diagnosis, traceback = task_fault.diagnosis_of(error, task.home(self._output).path, phase)
         self._retries.could_not(task, diagnosis, self._queue, traceback)
 
     def _stand_by(self) -> None:
@@ -331,11 +340,11 @@ class Runner:
         if one.reading is None:
             if not self._room.takes_writes(now) and not self._room.given_up(now):
                 return False
-            one.reading = reader.USUAL(collect, [self._ending(running, one.end)])
+            one.reading = isolated.USUAL(collect, [self._ending(running, one.end)])
         try:
             if not (found := one.reading.look()):
                 return False
-            self._judge(running, one.end, collected(wall.value_of(found[0][1], COLLECT)))
+            self._judge(running, one.end, collected(task_fault.value_of(found[0][1], COLLECT)))
         except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
             if not is_out_of_space(error):
                 self._fail_at_the_door(running.task, error, COLLECT)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine.protocol import Key
 from splatbatch.machine.slots import CONTEXT_MIB, Slots
-from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Footprint
+from splatbatch.output.events import Packing
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.attempt import Progress
+from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, Footprint
 from splatbatch.scheduler import judge
-from splatbatch.scheduler.running import Running
-from splatbatch.store.events import Packing
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.attempt import Progress
+from splatbatch.scheduler.running_attempt import Running
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0

@@ -14,13 +14,13 @@ from splatbatch.failures.causes import spelled
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Diagnosis, Failed, Made, Outcome, Stopped, Trained
+from splatbatch.output.attempt_folder import Attempt
+from splatbatch.output.events import AttemptEnded, GaveUp, MpsOff, Retried, SlotGivenUp
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.obstacles import COLLECT, INTERNAL_FAULT
 from splatbatch.scheduler.queue import Claimer, NobodyElse, Queue
-from splatbatch.scheduler.running import Clock, Running
-from splatbatch.store.attempt_folder import Attempt
-from splatbatch.store.events import AttemptEnded, GaveUp, MpsOff, Retried, SlotGivenUp
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.obstacles import COLLECT, INTERNAL_FAULT
+from splatbatch.scheduler.running_attempt import Clock, Running
 from splatbatch.tasks import given_up
 from splatbatch.tasks.task import TRAINING, Task
 

@@ -9,30 +9,30 @@ from functools import partial
 from pathlib import Path
 
 from splatbatch import config as configuration
-from splatbatch import reader
+from splatbatch import isolated
 from splatbatch.doctor.preflight import preflight
 from splatbatch.errors import SceneError
 from splatbatch.files import write_text
+from splatbatch.isolated import Done, Patience, ToldToStop, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
 from splatbatch.outcome import Made, Outcome, Trained
-from splatbatch.reader import Done, Patience, ToldToStop, answers
-from splatbatch.scene import footprint
-from splatbatch.scene.footprint import Extent, Footprint
+from splatbatch.output.events import BatchEnded, BatchStarted, Forecasted, Paced, Unwell
+from splatbatch.output.ledger import Ledger
+from splatbatch.scene import memory_estimate
+from splatbatch.scene.memory_estimate import Extent, Footprint
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.pacer import pacer_of
-from splatbatch.scheduler.rounds import Rounds
-from splatbatch.store.events import BatchEnded, BatchStarted, Forecasted, Paced, Unwell
-from splatbatch.store.ledger import Ledger
-from splatbatch.tasks import footprints
+from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.step_budget import pacer_of
+from splatbatch.tasks import memory_estimates
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.forecast import check_place, forecast
-from splatbatch.tasks.settled.deadline import DEADLINE
+from splatbatch.tasks.shared_decisions.deadline import DEADLINE
 from splatbatch.tasks.task import TRAINING, patches_of
-from splatbatch.trainers.usable import check_usable
+from splatbatch.trainers.availability import check_usable
 
 
 def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False) -> Mapping[str, Outcome]:
@@ -59,7 +59,7 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
         ledger.write(Forecasted(outlook.seconds, outlook.basis, outlook.patches, outlook.in_words()))
         for finding in unwell:
             ledger.write(Unwell(finding.check, finding.message))
-        footprints.record(expected, batch.config, ledger)
+        memory_estimates.record(expected, batch.config, ledger)
         if rounds.is_alone:
             grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
             stop_orphans(orphans, executor, ledger, grace_s, rounds.beat)
@@ -79,7 +79,7 @@ def _footprints(batch: Batch, rounds: Rounds) -> dict[str, Footprint]:
     """
     patches, extents = patches_of(batch.tasks), dict[Path, Extent]()
     with contextlib.suppress(ToldToStop):
-        for patch, answer in answers(reader.USUAL(_measured, patches), Patience(rounds.beat, rounds.stop)):
+        for patch, answer in answers(isolated.USUAL(_measured, patches), Patience(rounds.beat, rounds.stop)):
             if isinstance(answer, Done):
                 num_points, sizes, stored = answer.value
                 extents[patch.sparse] = Extent(num_points, tuple(map(tuple, sizes)), stored)
@@ -89,9 +89,9 @@ def _footprints(batch: Batch, rounds: Rounds) -> dict[str, Footprint]:
             raise SceneError(f"{patch.sparse}: cannot be read")
         return extents[patch.sparse]
 
-    return footprints.footprints_of(batch.config, batch.tasks, measure)
+    return memory_estimates.footprints_of(batch.config, batch.tasks, measure)
 
 
 def _measured(patch: Patch) -> tuple[object, ...]:
-    extent = footprint.measure(patch)
+    extent = memory_estimate.measure(patch)
     return extent.num_points, extent.sizes, extent.stored

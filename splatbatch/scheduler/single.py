@@ -11,17 +11,17 @@ from splatbatch.config import Config
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SceneError, SplatbatchError, TrainerError
 from splatbatch.failures.causes import spelled
 from splatbatch.files import read_tail
+from splatbatch.isolated import ToldToStop
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.outcome import Diagnosis, Exited, Failed, Made, Outcome, Stopped
-from splatbatch.plain_text import one_line
-from splatbatch.reader import ToldToStop
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.disk_guard import DISK_FULL, when_there_is_room
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.rounds import Rounds
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import Ledger
+from splatbatch.scheduler.run_hooks import Rounds
 from splatbatch.tasks.task import Kind, Task
+from splatbatch.text import one_line
 
 SAYS = "splatbatch: "
 """What a process of ours that knows why it ends says before the reason."""

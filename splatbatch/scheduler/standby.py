@@ -13,7 +13,7 @@ from splatbatch.outcome import Exit, Exited
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.queue import Queue
-from splatbatch.scheduler.running import Running, ask_to_end, handles_of, how_it_ended
+from splatbatch.scheduler.running_attempt import Running, ask_to_end, handles_of, how_it_ended
 from splatbatch.tasks.task import Task
 
 ON_GPUS, ON_CPUS = True, False

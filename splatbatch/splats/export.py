@@ -16,10 +16,10 @@ from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import OutputError
 from splatbatch.files import MIB, open_regular, write_whole
 from splatbatch.outcome import Rejected, Splat
-from splatbatch.plain_text import spell_place
 from splatbatch.scene.frame import span_between
 from splatbatch.splats import ply
 from splatbatch.splats.check import check_splat
+from splatbatch.text import spell_place
 
 EXPORTED = "splatbatch export of"
 """Begins the comment in the header of a splat that was cut for somebody else."""

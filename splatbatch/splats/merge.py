@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, open_regular, write_whole
-from splatbatch.plain_text import counted, spell_place, spell_some
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats import ply
 from splatbatch.splats.check import Flaws, flaws_of
 from splatbatch.splats.export import ChangedOnDisk, Source
 from splatbatch.terminal import Advance, unheard
+from splatbatch.text import counted, spell_place, spell_some
 
 ROWS_AT_ONCE = 1 << 15
 """Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from splatbatch import terminal
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.supervisor.watch import supervise
 
 if __name__ == "__main__":

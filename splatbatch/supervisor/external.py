@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from splatbatch.files import MOST_FILES, Record, TooManyFiles, append_line, find_files, open_regular
 from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
-from splatbatch.store.records.attempt import RECORDS_PER_RUN, Finish, Progress, Watch
+from splatbatch.output.records.attempt import RECORDS_PER_RUN, Finish, Progress, Watch
 from splatbatch.supervisor.job import Job
 from splatbatch.supervisor.log import BoundedLog
 
 if TYPE_CHECKING:
-    from splatbatch.store.attempt_folder import AttemptFolder
-    from splatbatch.store.records.attempt import Progress
+    from splatbatch.output.attempt_folder import AttemptFolder
+    from splatbatch.output.records.attempt import Progress
 
 INTERVAL_S = 1.0
 SHARE_OF_RUN = 1 / 200

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from splatbatch import processes
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.supervisor import loaded
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.supervisor import preload
 from splatbatch.supervisor.watch import supervise
 
 SUPERVISOR = "splatbatch.supervisor"
@@ -62,7 +62,7 @@ def _become_supervisor(path: str, parent: int, gate: int) -> NoReturn:
         os.read(gate, 1)
         os.close(gate)
         if _introduced(path, parent):
-            code = supervise(AttemptFolder(Path(path)), loaded.spare())
+            code = supervise(AttemptFolder(Path(path)), preload.spare())
     finally:
         os._exit(code)
 
@@ -70,7 +70,7 @@ def _become_supervisor(path: str, parent: int, gate: int) -> NoReturn:
 def _introduced(path: str, parent: int) -> bool:
     """Leave everything of the server's behind; return whether somebody counts on us now."""
     os.setsid()
-    if os.getppid() != parent or not loaded.entitle((sys.executable, "-m", SUPERVISOR, path)):
+    if os.getppid() != parent or not preload.entitle((sys.executable, "-m", SUPERVISOR, path)):
         os.write(CHANNEL, NONE_MADE)
         return False
     processes.die_with_parent(signal.SIGTERM, parent)
@@ -84,5 +84,5 @@ def _introduced(path: str, parent: int) -> bool:
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt, OSError):
         parent = os.getppid()
-        loaded.load(sys.argv[2:])
+        preload.load(sys.argv[2:])
         serve(parent)

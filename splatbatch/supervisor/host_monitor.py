@@ -21,8 +21,8 @@ from splatbatch import processes
 from splatbatch.files import SHARED_MEMORY, append_line, free_mib
 from splatbatch.machine import gpu
 from splatbatch.outcome import Exit
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import ExitFacts, GpuSample
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import ExitFacts, GpuSample
 
 KMSG = "/dev/kmsg"
 MOST_LINES = 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import Go, JobSpec, Then, Watch
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import Go, JobSpec, Then, Watch
 
 GPU_PLACE = "{gpu}"
 """Stands in commands and environments for the UUID of the GPU, which only the supervisor is told."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, quote_plus, urlsplit
 
-from splatbatch.store.records.attempt import Watch
+from splatbatch.output.records.attempt import Watch
 
 HEAD_BYTES = 1 << 20
 TAIL_BYTES = 4 << 20

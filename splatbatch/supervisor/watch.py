@@ -21,13 +21,13 @@ from splatbatch import processes
 from splatbatch.files import write_json
 from splatbatch.machine import control_group
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, NotStarted, TimedOut
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import ExitFacts, Go, Heartbeat, Start
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import ExitFacts, Go, Heartbeat, Start
 from splatbatch.supervisor import external
 from splatbatch.supervisor.host_monitor import HostMonitor
 from splatbatch.supervisor.job import Job, read_job
-from splatbatch.supervisor.loaded import Spare
 from splatbatch.supervisor.log import BoundedLog, Secrets
+from splatbatch.supervisor.preload import Spare
 
 FENCED = 75  # sysexits.h, EX_TEMPFAIL: somebody else runs this attempt
 HEARTBEAT_S = 1.0

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from splatbatch.fields import mapping
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.events import AttemptEnded
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import judged_attempts
-from splatbatch.store.records.attempt import JobSpec
-from splatbatch.store.records.metrics import Metrics
-from splatbatch.store.records.result import Result
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.events import AttemptEnded
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import judged_attempts
+from splatbatch.output.records.attempt import JobSpec
+from splatbatch.output.records.metrics import Metrics
+from splatbatch.output.records.result import Result
 from splatbatch.tasks.plan import leaves
 
 

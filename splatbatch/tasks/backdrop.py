@@ -14,10 +14,10 @@ from splatbatch.config import Config, Training
 from splatbatch.config.recipe import PatchOverrides
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.errors import SceneError
-from splatbatch.scene.partition.place import find_partition
+from splatbatch.output.folders import BACKDROP
+from splatbatch.output.layout import OutputFolder
+from splatbatch.scene.partition.files import find_partition
 from splatbatch.scene.patches import Patch, model_folder
-from splatbatch.store.folders import BACKDROP
-from splatbatch.store.layout import OutputFolder
 
 if TYPE_CHECKING:
     from splatbatch.scene.partition.record import Partition

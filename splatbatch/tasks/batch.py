@@ -16,27 +16,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchError
-from splatbatch.plain_text import counted
+from splatbatch.output.events import Noun
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.record import TypedRecord
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.scene.photos.folders import is_folder
-from splatbatch.store.events import Noun
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.record import TypedRecord
 from splatbatch.tasks import plan
 from splatbatch.tasks.backdrop import as_cut, without_idle
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
-from splatbatch.tasks.settled.every import NOT_SETTLED, Records, known_now, known_records, under_records
-from splatbatch.tasks.settled.holdout import HOLDOUT
-from splatbatch.tasks.settled.settled import Settled
+from splatbatch.tasks.shared_decisions.holdout import HOLDOUT
+from splatbatch.tasks.shared_decisions.registry import NOT_SETTLED, Records, known_now, known_records, under_records
+from splatbatch.tasks.shared_decisions.shared import Settled
 from splatbatch.tasks.task import Names, Task, listed, only, patches_of, select, tasks_of, under
 from splatbatch.terminal import Advance, unheard
+from splatbatch.text import counted
 
 if TYPE_CHECKING:
+    from splatbatch.output.index import Index
+    from splatbatch.output.results import Depth
     from splatbatch.scene.audit.audit import Audit
     from splatbatch.scene.audit.findings import TrainerRules
-    from splatbatch.store.index import Index
-    from splatbatch.store.results import Depth
-    from splatbatch.tasks.standing import Standing
+    from splatbatch.tasks.freshness import Standing
     from splatbatch.tasks.status import PatchStatus
 
 Kind = TypeVar("Kind", bound=TypedRecord)
@@ -167,7 +167,7 @@ class Batch:
     ) -> Audit:
         from splatbatch.scene.audit.audit import Extent, audit_patches
         from splatbatch.scene.audit.findings import Sink
-        from splatbatch.tasks.settled.frame import REMEDY, far_apart, spans_of
+        from splatbatch.tasks.shared_decisions.frame import REMEDY, far_apart, spans_of
 
         cache = self.output.audit_cache if self.output.path.is_dir() else None
         evaluations = {task.patch.name: task.asked.recipe.evaluation for task in tasks}
@@ -194,7 +194,7 @@ class Batch:
 
     def standing(self, depth: Depth = "time", index: Index | None = None) -> Standing:
         """Return what tells how each patch stands."""
-        from splatbatch.tasks.standing import Standing
+        from splatbatch.tasks.freshness import Standing
 
         return Standing(self.config, self.path, self.tasks, self.records, depth=depth, index=index)
 

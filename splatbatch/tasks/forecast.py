@@ -11,15 +11,15 @@ from statistics import fmean
 from splatbatch.config import Recipe
 from splatbatch.errors import TrainerError
 from splatbatch.machine.slots import chosen_cards, is_on_cpu
-from splatbatch.plain_text import clock, counted
-from splatbatch.scene import footprint
-from splatbatch.scene.footprint import Footprint
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.records.result import Result
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.records.result import Result
+from splatbatch.scene import memory_estimate
+from splatbatch.scene.memory_estimate import Footprint
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.footprints import cards, num_slots
-from splatbatch.tasks.tally import how_many
+from splatbatch.tasks.counts import how_many
+from splatbatch.tasks.memory_estimates import cards, num_slots
 from splatbatch.tasks.throughput import MOST_RESULTS, makespan_s, seconds_per_step
+from splatbatch.text import clock, counted
 
 UNASKED_S = 3600.0
 """So long a batch trains on the CPU without having been told to."""
@@ -57,8 +57,10 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Footpr
         seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
         basis = f"by the throughput of {counted(len(done), 'trained patch', 'es')}"
         return Forecast(makespan_s(seconds, num_slots(batch.config)), basis, spelled)
-    pace_of_all = footprint.CPU if on_cpu else footprint.H200
-    known = [footprint.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints]
+    pace_of_all = memory_estimate.CPU if on_cpu else memory_estimate.H200
+    known = [
+        memory_estimate.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints
+    ]
     if not known:
         return Forecast(None, "none of the kind is trained yet", spelled)
     at_once = min(len(names), num_slots(batch.config), num_cores() if on_cpu else len(names))

@@ -14,7 +14,7 @@ from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.failures.retry import ENVIRONMENT, PASSING, POLICIES
 from splatbatch.files import Record
-from splatbatch.identity import FileFact, file_fact, short_hash
+from splatbatch.hashing import FileFact, file_fact, short_hash
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import state_of
 from splatbatch.tasks.task import Setup

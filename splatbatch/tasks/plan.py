@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from splatbatch.store.records.result import Result
+from splatbatch.output.records.result import Result
 from splatbatch.tasks.product import Damaged, Fresh, Missing, Stale, State
 
 NOT_TRAINED = "not trained yet"

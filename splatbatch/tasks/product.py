@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.identity import FileFacts, hash_of
-from splatbatch.plain_text import spell_some
+from splatbatch.hashing import FileFacts, hash_of
+from splatbatch.text import spell_some
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Protocol
 from splatbatch.config import Config, Retry, Rung, TaskId
 from splatbatch.files import write_json
 from splatbatch.outcome import Made, Rejected
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.evaluation import EvaluationSettings
+from splatbatch.output.records.metrics import Finding
+from splatbatch.output.records.quality import InspectionSettings
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.evaluation import EvaluationSettings
-from splatbatch.store.records.metrics import Finding
-from splatbatch.store.records.quality import InspectionSettings
 from splatbatch.tasks.product import Product
 from splatbatch.tasks.task import Kind, Setup, Task
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from splatbatch.config import Recipe
 from splatbatch.errors import ConfigError
-from splatbatch.store.records.result import Result
+from splatbatch.output.records.result import Result
 from splatbatch.tasks.task import Task
 
 

@@ -13,15 +13,15 @@ from typing import Any, ClassVar, Literal
 from splatbatch.config import Config, Retry, Rung, TaskId
 from splatbatch.errors import NotMadeError
 from splatbatch.files import write_json
-from splatbatch.identity import FileFacts, Stamps
-from splatbatch.reconstruction.expected import expected_of
+from splatbatch.hashing import FileFacts, Stamps
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.events import Noun
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.reconstruction.estimate import expected_of
 from splatbatch.reconstruction.facts import OURS, Reconstructed
 from splatbatch.reconstruction.plan import Made, Plan, Stage, StageSettings, Wanted, product_of, record_of, stages
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.events import Noun
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.product import Product, damage_of
 from splatbatch.tasks.program import AtOnce, OwnProgram
 from splatbatch.tasks.task import Expected, Setup, Task

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from splatbatch.errors import LaterFormatError
 from splatbatch.failures.causes import spelled
+from splatbatch.isolated import fault_of
 from splatbatch.machine.orphans import has_died
-from splatbatch.reader import fault_of
+from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.output.endings import Endings
+from splatbatch.output.events import UNTIL, AttemptEnded, Noun, Refused
+from splatbatch.output.folders import latest_number, never_went
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.obstacles import INTERNAL_FAULT
+from splatbatch.output.records.attempt import JobSpec, Progress
+from splatbatch.output.records.result import Result
+from splatbatch.output.retention import ACCEPT
 from splatbatch.scene.patches import natural_key, spell
-from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.store.endings import Endings
-from splatbatch.store.events import UNTIL, AttemptEnded, Noun, Refused
-from splatbatch.store.folders import latest_number, never_went
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.obstacles import INTERNAL_FAULT
-from splatbatch.store.records.attempt import JobSpec, Progress
-from splatbatch.store.records.result import Result
-from splatbatch.store.retention import ACCEPT
+from splatbatch.tasks.counts import WORDS, tally
 from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide
 from splatbatch.tasks.product import Missing
-from splatbatch.tasks.tally import WORDS, tally
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
 if TYPE_CHECKING:
-    from splatbatch.tasks.standing import Standing
+    from splatbatch.tasks.freshness import Standing
 
 State = Literal["trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting"]
 STATES: tuple[State, ...] = ("trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting")

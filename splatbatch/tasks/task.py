@@ -14,19 +14,19 @@ from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError
 from splatbatch.failures.settings import Difference, differences
 from splatbatch.outcome import Made, Rejected, Splat
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.events import Noun
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.deadline.choice import Pace
+from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scene.patches import Patch, spell
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.events import Noun
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.deadline.choice import Pace
-from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks.deadline.pace import changes_of
 from splatbatch.tasks.product import Product
 
 if TYPE_CHECKING:
-    from splatbatch.scene.footprint import Footprint
-    from splatbatch.store.records.attempt import Claimed
+    from splatbatch.output.records.attempt import Claimed
+    from splatbatch.scene.memory_estimate import Footprint
     from splatbatch.trainers import Trainer
 
 KINDS = ("variant", "patch")

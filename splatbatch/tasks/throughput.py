@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from splatbatch.fields import number
-from splatbatch.store.records.attempt import Progress
+from splatbatch.output.records.attempt import Progress
 
 LINES_LOOKED_AT = 10
 MOST_RESULTS = 200

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from splatbatch.files import write_json
-from splatbatch.identity import FileFacts, with_contents
-from splatbatch.store import results
-from splatbatch.store.records.result import Result
+from splatbatch.hashing import FileFacts, with_contents
+from splatbatch.output import results
+from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.inputs import differences, inputs_of, places
 

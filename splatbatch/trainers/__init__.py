@@ -5,10 +5,10 @@ from typing import Protocol
 
 from splatbatch.config import Recipe
 from splatbatch.outcome import Rejected, Splat
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.audit.findings import TrainerRules
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.undistort import UNDISTORTED_MODELS
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers.builtin import CAMERA_MODELS, BuiltinTrainer
 from splatbatch.trainers.external import ExternalTrainer
 

@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from splatbatch.config import Recipe
 from splatbatch.files import write_json
 from splatbatch.outcome import Rejected, Splat
+from splatbatch.output import retention
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.records.colors import as_photographed
+from splatbatch.output.records.metrics import EarlierSplat, Metrics, TrainingSettings, surroundings
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.splats import check_splat
-from splatbatch.store import retention
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.records.colors import as_photographed
-from splatbatch.store.records.metrics import EarlierSplat, Metrics, TrainingSettings, surroundings
 
 CAMERA_MODELS = frozenset({"PINHOLE", "SIMPLE_PINHOLE"})
 """What gsplat's rasteriser takes."""

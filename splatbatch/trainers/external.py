@@ -18,18 +18,18 @@ from splatbatch.errors import SceneError
 from splatbatch.files import MIB, PRIVATE, Record, TooManyFiles, read_regular, write_json
 from splatbatch.json_text import parse
 from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
-from splatbatch.scene.colors.evened import write_evened
+from splatbatch.output import retention
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.records.attempt import Finish, JobSpec, Progress, Then, Watch
+from splatbatch.output.records.metrics import BY_ITSELF, Figures, TrainingSettings
+from splatbatch.output.records.result import Result
+from splatbatch.output.results import whose_splat
+from splatbatch.scene.colors.normalised_copies import write_evened
 from splatbatch.scene.frame import write_shifted
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.splats import check_splat, health
-from splatbatch.store import retention
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.records.attempt import Finish, JobSpec, Progress, Then, Watch
-from splatbatch.store.records.metrics import BY_ITSELF, Figures, TrainingSettings
-from splatbatch.store.records.result import Result
-from splatbatch.store.results import whose_splat
 from splatbatch.supervisor.external import Artifacts, TooSlow
 from splatbatch.supervisor.job import GPU_PLACE
 from splatbatch.supervisor.log import Secrets, shown_anyway

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.identity import file_fact
+from splatbatch.hashing import file_fact
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
-from splatbatch.store.records.attempt import Progress
+from splatbatch.output.records.attempt import Progress
 from splatbatch.supervisor.external import StepsHeard
 
 CLOCK_S = 2.0

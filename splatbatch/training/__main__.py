@@ -11,9 +11,9 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 # our products of matrices are small; cuBLAS would keep 32 MiB per stream on a GPU of compute capability 9
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
 
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.training.ending import exit_code_of, leave
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.training.session import STANDBY_VARIABLE, train_attempt
+from splatbatch.training.stop_request import exit_code_of, leave
 
 
 def main(folder: Path) -> int:

@@ -20,13 +20,13 @@ from torch.nn import Parameter
 from splatbatch.config import Recipe
 from splatbatch.files import write_whole
 from splatbatch.splats.health import Finding
-from splatbatch.training.ending import StopRequest
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
-from splatbatch.training.photos.movers import Movers
-from splatbatch.training.photos.views import Views
+from splatbatch.training.photos.posed_images import Views
+from splatbatch.training.photos.transient_mask import Movers
 from splatbatch.training.progress.progress import Progress
+from splatbatch.training.stop_request import StopRequest
 from splatbatch.training.strategies import Strategy
 
 FORMAT = 5

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 from splatbatch.training.rendering.view import View
 from splatbatch.training.step import Learned, Step
 

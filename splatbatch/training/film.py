@@ -13,20 +13,20 @@ from scipy.interpolate import CubicSpline
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
-from splatbatch.plain_text import counted
+from splatbatch.output.records.evaluation import FilmSettings
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera, Floats, Image
 from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.blocks import index_blocks
-from splatbatch.store.records.evaluation import FilmSettings
-from splatbatch.training.ending import exit_code_of
+from splatbatch.text import counted
+from splatbatch.training.even_choice import spread
 from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View, drawn_as
+from splatbatch.training.scene.block_cache import Standpoint, Store
 from splatbatch.training.scene.photographs import usual_unit
-from splatbatch.training.scene.store import Standpoint, Store
 from splatbatch.training.session import open_device
-from splatbatch.training.spread import spread
+from splatbatch.training.stop_request import exit_code_of
 
 MOST_HELD = 12_000_000
 

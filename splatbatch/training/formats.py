@@ -18,21 +18,21 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
+from splatbatch.output.records.colors import tone_in
+from splatbatch.output.records.evaluation import ComparisonSettings
+from splatbatch.output.records.metrics import MOST_PSNR_DB
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
 from splatbatch.splats.blocks import index_blocks
-from splatbatch.store.records.colors import tone_in
-from splatbatch.store.records.evaluation import ComparisonSettings
-from splatbatch.store.records.metrics import MOST_PSNR_DB
-from splatbatch.training.ending import exit_code_of
+from splatbatch.training.even_choice import spread
 from splatbatch.training.loss import masked, psnr
-from splatbatch.training.photos.views import Folders, Photo
+from splatbatch.training.photos.posed_images import Folders, Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
+from splatbatch.training.scene.block_cache import Store
 from splatbatch.training.scene.photographs import Photographs, Shot, usual_unit
-from splatbatch.training.scene.store import Store
 from splatbatch.training.session import open_device
-from splatbatch.training.spread import spread
+from splatbatch.training.stop_request import exit_code_of
 
 ORIGINAL = ""
 MOST_HELD = 4_000_000

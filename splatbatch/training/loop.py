@@ -16,8 +16,8 @@ from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers, make_optimizers
 from splatbatch.training.photos.coarse import Pyramid, plan_sizes
-from splatbatch.training.photos.movers import Movers
-from splatbatch.training.photos.views import Photo, Views, prefetch
+from splatbatch.training.photos.posed_images import Photo, Views, prefetch
+from splatbatch.training.photos.transient_mask import Movers
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step

@@ -20,33 +20,33 @@ from torch import Tensor
 from splatbatch.config import NO_OFFSET, Offset, Recipe, Training
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.files import MIB, aside, write_json
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.colors import tone_in
+from splatbatch.output.records.metrics import EarlierSplat, TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Extent, estimate, extent_of
 from splatbatch.scene.frame import shifted
+from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, Extent, estimate, extent_of
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.splats import mode_comments, offset_comments, read_splat, write_splat
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.colors import tone_in
-from splatbatch.store.records.metrics import EarlierSplat, TrainingSettings
 from splatbatch.training import cuda
-from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.cover import covered, num_covering
-from splatbatch.training.border.surroundings import as_trained, surroundings_of, why_alone
+from splatbatch.training.border.boundary_init import covered, num_covering
+from splatbatch.training.border.boundary_mask import answered_for
+from splatbatch.training.border.patch_border import as_trained, surroundings_of, why_alone
 from splatbatch.training.checkpoint import Checkpoints, identity
-from splatbatch.training.cuda.ahead import Compiling, for_training
-from splatbatch.training.ending import StopRequest
-from splatbatch.training.evaluation.covered import covered_of
+from splatbatch.training.cuda.precompile import Compiling, for_training
+from splatbatch.training.evaluation.coverage import covered_of
 from splatbatch.training.evaluation.evaluate import Evaluator, SplatFiles
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import chosen, export, first_values, from_splat, thinned, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of
+from splatbatch.training.photos.posed_images import Folders, Views, decode_views, why_not_covered, with_covered
 from splatbatch.training.photos.repeats import find_repeats
-from splatbatch.training.photos.views import Folders, Views, decode_views, why_not_covered, with_covered
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.progress.tensorboard import open_tensorboard
 from splatbatch.training.standby import rehearse, wait_for_go
+from splatbatch.training.stop_request import StopRequest
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 """Set to 1 by whoever starts an attempt ahead of its turn."""

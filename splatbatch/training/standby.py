@@ -18,13 +18,13 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.errors import TrainerError
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.training.border.surroundings import NONE
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.training.border.patch_border import NONE
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.gaussians import Parameters, chosen, to_parameters
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.views import Views
+from splatbatch.training.photos.posed_images import Views
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step

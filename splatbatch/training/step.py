@@ -12,11 +12,11 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
-from splatbatch.training.border.surroundings import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
 from splatbatch.training.optim import LAST_MEANS_RATE, Optimizers, decay, move
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions, Rendering

@@ -8,9 +8,9 @@ import pytest
 from fake_batch import FakeBatch
 
 from splatbatch.config import Config, Recipe, load
-from splatbatch.config.yaml.gone import GONE
+from splatbatch.config.yaml.retired_keys import GONE
 from splatbatch.errors import ConfigError
-from splatbatch.identity import short_hash
+from splatbatch.hashing import short_hash
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 
 

@@ -13,7 +13,7 @@ from command_line import invoke
 from written_yaml import mistakes, write
 
 from splatbatch.config import Config, load, nearest
-from splatbatch.config.yaml import bounded
+from splatbatch.config.yaml import limits
 from splatbatch.config.yaml.source import parse_value, quote
 
 if TYPE_CHECKING:
@@ -144,11 +144,11 @@ def test_another_case_is_no_other_name(name: str, meant: str) -> None:
 def test_a_configuration_may_come_from_standard_input(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     batch.make("p0")
     monkeypatch.chdir(batch.folder)
-    bounded.standard_input.cache_clear()
+    limits.standard_input.cache_clear()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(batch.config.read_bytes())))
     ended = invoke("train", "-c", "-", batch=batch)
     assert (ended.code, "1 of 1 patches trained" in ended.out) == (0, True), ended.err
-    bounded.standard_input.cache_clear()
+    limits.standard_input.cache_clear()
 
 
 @pytest.mark.parametrize("arguments", [["train", "--detach"], ["retry", "p0", "--set", "training.seed=3", "--save"]])
@@ -157,11 +157,11 @@ def test_what_reads_or_writes_the_configuration_again_needs_a_file(
 ) -> None:
     batch.make("p0")
     monkeypatch.chdir(batch.folder)
-    bounded.standard_input.cache_clear()
+    limits.standard_input.cache_clear()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(batch.config.read_bytes())))
     ended = invoke(*arguments, "-c", "-", batch=batch)
     assert (ended.code, "standard input" in ended.err) == (2, True), ended.err
-    bounded.standard_input.cache_clear()
+    limits.standard_input.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from splatbatch.doctor.checks import (
     worst_exit_code,
 )
 from splatbatch.machine.gpu import Gpu, Presence
-from splatbatch.scene.footprint import Footprint
+from splatbatch.scene.memory_estimate import Footprint
 
 H200 = Gpu(0, "GPU-a", "NVIDIA H200", 143_771, (9, 0))
 WELL = Machine(

@@ -11,8 +11,8 @@ from fake_trainer import FakeTrainer
 from splatbatch.config import Recipe
 from splatbatch.files import write_json
 from splatbatch.outcome import Exit, Exited, Failed, Killed
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scheduler import judge
-from splatbatch.store.attempt_folder import AttemptFolder
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4242, GPU has fallen off the bus."
 OOM = "Memory cgroup out of memory: Killed process 4242 (python) total-vm:9kB"

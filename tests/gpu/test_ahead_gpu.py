@@ -21,9 +21,9 @@ COMPILE = """
 import time, torch
 from splatbatch.config import Recipe
 from splatbatch.training import cuda
-from splatbatch.training.cuda import ahead, compile
+from splatbatch.training.cuda import precompile, compile
 started = time.monotonic()
-ahead.for_training(Recipe()).wait()
+precompile.for_training(Recipe()).wait()
 took_s = time.monotonic() - started
 assert not torch.cuda.is_initialized()
 compile.Nvrtc.compile = None  # whoever compiles again fails
@@ -55,7 +55,7 @@ import torch
 from splatbatch.config import Recipe
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.training.gaussians import first_values
-from splatbatch.training.photos.views import Folders, decode_views
+from splatbatch.training.photos.posed_images import Folders, decode_views
 from splatbatch.training.standby import rehearse
 from splatbatch.training.session import open_device
 for strategy in ("default", "mcmc"):

@@ -11,11 +11,11 @@ from test_kernels import some_gaussians, some_photos
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
-from splatbatch.training.border.bounds import Bounds
-from splatbatch.training.border.surroundings import Surroundings
+from splatbatch.training.border.boundary import Bounds
+from splatbatch.training.border.patch_border import Surroundings
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions

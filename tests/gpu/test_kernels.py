@@ -16,7 +16,7 @@ from splatbatch.config.schedule import schedule
 from splatbatch.training import cuda, loss
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.views import Photo, prefetch
+from splatbatch.training.photos.posed_images import Photo, prefetch
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions, Rendering, View

@@ -13,8 +13,8 @@ from given_card import given_card
 from splatbatch.config import Recipe
 from splatbatch.config.sections import Scene
 from splatbatch.machine import gpu
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.patches import find_patches
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import open_trainer
 
 pytestmark = [
@@ -27,7 +27,7 @@ PREPARE = """
 import sys, torch
 from pathlib import Path
 from splatbatch.config import Recipe
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.session import prepare
 folder = AttemptFolder(Path(sys.argv[1]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.machine.bounded import Bounds, Surroundings, run_bounded
+from splatbatch.machine.limited_program import Bounds, Surroundings, run_bounded
 
 
 def lives(pid: int) -> bool:

@@ -8,7 +8,7 @@ from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Readiness
-from splatbatch.store.records.attempt import GpuSample
+from splatbatch.output.records.attempt import GpuSample
 
 NO_GPU = not gpu.gpus()
 BEFORE = GpuSample(used_mib=500, temperature_c=40, processes=(7,))

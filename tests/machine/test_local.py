@@ -21,7 +21,7 @@ from splatbatch.machine import gpu
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.protocol import Executor, Seen
 from splatbatch.machine.slots import given_cards
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 
 PATIENCE_S = 15.0
 ASLEEP = "import time; time.sleep(600)"

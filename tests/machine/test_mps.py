@@ -15,8 +15,8 @@ from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine import gpu
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.mps import DAEMON, Mps
+from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.work.adopt import adopt
-from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.batch import open_batch
 
 READY = 'echo $$ > "$TOLD"; touch "$CUDA_MPS_PIPE_DIRECTORY/control"; '

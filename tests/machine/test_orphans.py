@@ -21,7 +21,7 @@ from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.files import read_json, write_json
 from splatbatch.machine import control_group, local, orphans
 from splatbatch.machine.local import LocalExecutor, SilenceWatch
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 
 AT_ONCE = {
     "splatbatch.machine.local.SILENCE_S": 0.3,

@@ -18,7 +18,7 @@ from splatbatch import processes
 from splatbatch.files import read_json
 from splatbatch.machine import supervisors
 from splatbatch.machine.supervisors import Adopted, Child, Supervisors
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 
 PYTHON = (sys.executable, "-c")
 
@@ -176,7 +176,7 @@ import json, os, sys, time
 from pathlib import Path
 from splatbatch import processes
 from splatbatch.machine.supervisors import Supervisors
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 processes.adopt_orphans()
 starts = Supervisors()
 child = starts.start(AttemptFolder(Path(sys.argv[1])))

@@ -18,7 +18,7 @@ from splatbatch.outcome import (
     exit_from_record,
     exit_to_record,
 )
-from splatbatch.store.records.attempt import ExitFacts
+from splatbatch.output.records.attempt import ExitFacts
 
 EVERY_EXIT = [
     Exited(0),

@@ -16,8 +16,8 @@ from told import listen
 
 from splatbatch.errors import ExecutorError
 from splatbatch.monitor.sinks import Sinks, mlflow_sink
-from splatbatch.night import night
-from splatbatch.night.interruption import Budget, Interruption
+from splatbatch.run import context
+from splatbatch.run.interruption import Budget, Interruption
 from splatbatch.scheduler import session
 from splatbatch.supervisor.hook import Hook
 
@@ -52,7 +52,7 @@ def test_all_that_hang_share_one_budget_and_are_told_in_a_line_each(
     hanging: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("apprise")
-    monkeypatch.setattr(night, "BUDGET_S", 0.02)
+    monkeypatch.setattr(context, "BUDGET_S", 0.02)
     told = listen(monkeypatch, lambda _: None)
     times: list[float] = []
     finish = Sinks.finish
@@ -121,7 +121,7 @@ def test_the_budget_is_thirty_seconds_or_what_is_left_of_the_grace(
 
 @pytest.mark.all
 def test_no_beat_waits_for_those_who_hang(hanging: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(night, "BUDGET_S", 1.0)
+    monkeypatch.setattr(context, "BUDGET_S", 1.0)
     took: list[float] = []
     beat = Sinks.beat
 

@@ -138,7 +138,7 @@ def test_urls_without_apprise_are_refused_before_anything_starts(
 ) -> None:
     from splatbatch.errors import MissingPartError
     from splatbatch.monitor import notify
-    from splatbatch.store.layout import OutputFolder
+    from splatbatch.output.layout import OutputFolder
 
     monkeypatch.setattr(notify, "find_spec", lambda _: None)
     batch.make("p0", notify={"urls": ["ntfy://x"]})

@@ -11,9 +11,9 @@ from fake_batch import FakeBatch
 from splatbatch.files import write_text
 from splatbatch.monitor import prometheus
 from splatbatch.monitor.prometheus import MetricsFile, to_prometheus
-from splatbatch.store.claims import AtWork
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.run import WorkerRecord
+from splatbatch.output.claims import AtWork
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.run import WorkerRecord
 from splatbatch.tasks.status import PatchStatus
 
 LINE = re.compile(

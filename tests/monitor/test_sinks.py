@@ -17,9 +17,9 @@ import pytest
 from splatbatch.config import Tracking
 from splatbatch.errors import MissingPartError
 from splatbatch.monitor.sinks import End, MlflowSink, Sinks, mlflow_runs, mlflow_sink
-from splatbatch.night import night as ending
-from splatbatch.store.events import AttemptEnded, Event
-from splatbatch.store.layout import OutputFolder
+from splatbatch.output.events import AttemptEnded, Event
+from splatbatch.output.layout import OutputFolder
+from splatbatch.run import context as ending
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

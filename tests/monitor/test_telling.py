@@ -8,19 +8,19 @@ import pytest
 from cut_quarry import lay_out
 
 from splatbatch.files import append_line
-from splatbatch.monitor import telling
-from splatbatch.monitor.telling import Lines
-from splatbatch.night.making import Steps
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.attempt import Progress
+from splatbatch.monitor import messages
+from splatbatch.monitor.messages import Lines
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.attempt import Progress
+from splatbatch.run.follow_up_process import Steps
 from splatbatch.tasks.batch import open_batch
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(telling.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(messages.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -14,15 +14,15 @@ import pytest
 from command_line import invoke, on_terminal
 from rich.console import Console
 
-from splatbatch.commands import status
+from splatbatch.cli.commands import status
 from splatbatch.monitor.console import LONGEST_LINE, heartbeat, in_words
 from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, num_left, status_table
-from splatbatch.night import explain
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.claims import AtWork
-from splatbatch.store.events import AttemptEnded
-from splatbatch.store.records.attempt import Progress
-from splatbatch.store.records.run import WorkerRecord
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.claims import AtWork
+from splatbatch.output.events import AttemptEnded
+from splatbatch.output.records.attempt import Progress
+from splatbatch.output.records.run import WorkerRecord
+from splatbatch.run import explain
 from splatbatch.tasks.status import PatchStatus
 from splatbatch.tasks.throughput import steps_per_s
 

@@ -14,7 +14,7 @@ from cut_quarry import QUARRY
 from PIL import Image
 
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.machine.bounded import Ended
+from splatbatch.machine.limited_program import Ended
 from splatbatch.publish import film as filming
 from splatbatch.publish.film import Film
 from splatbatch.scene.colmap.reconstruction import read_images

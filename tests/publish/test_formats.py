@@ -15,7 +15,7 @@ from letters import letters
 from splat_tool import tool_or_skip
 
 from splatbatch.errors import OutputError
-from splatbatch.machine.bounded import Bounds, Ended
+from splatbatch.machine.limited_program import Bounds, Ended
 from splatbatch.publish import convert as converting
 from splatbatch.publish.convert import CLUSTERED, Job, Rung, convert
 from splatbatch.publish.formats import FORMATS
@@ -183,7 +183,7 @@ def call(folder: Path, script: str, bounds: Bounds, monkeypatch: pytest.MonkeyPa
 
 
 def run_plainly(self: Tool, arguments: tuple[str, ...], wall_s: float | None = None) -> object:
-    from splatbatch.machine.bounded import run_bounded
+    from splatbatch.machine.limited_program import run_bounded
 
     bounds = Bounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
     return run_bounded([self.node, str(self.program), *arguments], bounds)

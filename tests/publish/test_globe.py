@@ -26,7 +26,7 @@ from splatbatch.splats import read_splat
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
-from splatbatch.training.scene.store import Standpoint, Store
+from splatbatch.training.scene.block_cache import Standpoint, Store
 
 pytestmark = pytest.mark.usefixtures("made_here")
 

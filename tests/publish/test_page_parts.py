@@ -15,13 +15,13 @@ from fake_batch import FakeBatch, write_model
 from letters import letters
 from PIL import Image
 
+from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.publish.page import Facts, PhotoView, digest, draw_plan, file_page, folder_page
 from splatbatch.publish.source import Part, Published
 from splatbatch.publish.stage import NEUTRAL, Stage, set_stage, sky_of
 from splatbatch.publish.tool import FOLDER, cache_folder, version_in
 from splatbatch.report.viewer.viewer import InitialCamera, turn_upright
 from splatbatch.splats import read_header, write_splat
-from splatbatch.store.records.metrics import TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("made_here")
 
@@ -137,7 +137,7 @@ def test_a_photograph_is_seen_from_where_it_was_taken(tmp_path: Path) -> None:
 def test_without_a_viewer_there_is_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from command_line import invoke
 
-    from splatbatch.commands import view as serve
+    from splatbatch.cli.commands import view as serve
     from splatbatch.publish import page
 
     for module in (serve, page):

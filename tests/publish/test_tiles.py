@@ -21,6 +21,7 @@ from splat_tool import tool_or_skip
 from tiled import random_splat
 
 from splatbatch.errors import ConfigError, MissingPartError
+from splatbatch.output.records.publication import Tiled
 from splatbatch.publish.tiles import geodesy
 from splatbatch.publish.tiles.geodesy import on_globe, upright
 from splatbatch.publish.tiles.glb import glb, leaves, pack, unpack
@@ -40,7 +41,6 @@ from splatbatch.publish.tiles.write import of_patch, of_scene
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.ply import covariances
-from splatbatch.store.records.publication import Tiled
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
 

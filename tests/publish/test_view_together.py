@@ -27,7 +27,7 @@ from splatbatch.splats.blocks import index_blocks
 from splatbatch.tasks.batch import open_batch
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
-from splatbatch.training.scene.store import Standpoint, Store
+from splatbatch.training.scene.block_cache import Standpoint, Store
 
 built = pytest.mark.skipif(not viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)")
 
@@ -49,7 +49,7 @@ def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
 
 
 def test_several_patches_are_one_ply_of_the_highest_degree(tmp_path: Path) -> None:
-    from splatbatch.publish.together import view_together
+    from splatbatch.publish.joint_scene import view_together
 
     batch = trained(tmp_path / "batch")
     put(batch, "p1", seed=8, degree=2)

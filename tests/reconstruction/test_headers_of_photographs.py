@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from geotagged import QUARRY, geotagged, quarry, tag
 
-from splatbatch import files, reader
+from splatbatch import files, isolated
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import write_json
-from splatbatch.night import reconstruct as night_of
 from splatbatch.reconstruction.facts import OURS, Reconstructed
 from splatbatch.reconstruction.photographs import checked_places, survey
 from splatbatch.reconstruction.plan import Plan, Wanted
+from splatbatch.run import reconstruct as night_of
 
 SOURCE = QUARRY / "images/left/0001.jpg"
 FIRST = [f"left/{number:04d}.jpg" for number in range(1, 5)]
@@ -125,7 +125,7 @@ def test_photographs_that_are_copies_of_another_are_told(tmp_path: Path) -> None
 def test_photographs_that_never_answer_end_the_command_with_their_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "HANGS_S", 0.5)
+    monkeypatch.setattr(isolated, "HANGS_S", 0.5)
     monkeypatch.setattr(night_of, "survey", lambda *_: (files.note_reading("reef/a.jpg"), time.sleep(60)))
     with pytest.raises(SceneError, match=r"reef.a\.jpg: no answer"):
         night_of.open_reconstruction(night_of.ReconstructOptions(tmp_path, tmp_path / "out"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from splatbatch.reconstruction.expected import expected_of
+from splatbatch.reconstruction.estimate import expected_of
 from splatbatch.reconstruction.plan import Camera, Photograph, Plan, Wanted, stages
 
 PLAN = Plan(

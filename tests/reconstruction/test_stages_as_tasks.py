@@ -10,10 +10,10 @@ from rich.console import Console
 
 from splatbatch.monitor.console import in_words
 from splatbatch.monitor.table import status_view
+from splatbatch.output.events import BatchStarted
 from splatbatch.report.build import build
 from splatbatch.report.markdown import to_markdown
 from splatbatch.scene.patches import Patch
-from splatbatch.store.events import BatchStarted
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 from splatbatch.tasks.task import tasks_of

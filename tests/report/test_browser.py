@@ -12,8 +12,8 @@ from browser import Watched
 from cut_quarry import lay_out
 from made_output import NASTY, MadeOutput, night
 
+from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
-from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 
 pytestmark = pytest.mark.all

@@ -16,8 +16,8 @@ from command_line import invoke
 from fake_batch import FakeBatch
 from PIL import Image
 
+from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
-from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 
 NAMES = [f"img{i}.png" for i in range(9)]

@@ -13,13 +13,13 @@ from made_output import MadeOutput
 
 from splatbatch.config import Recipe, Variant
 from splatbatch.files import read_json
+from splatbatch.output.records.result import Result
 from splatbatch.report import to_markdown, write_report
 from splatbatch.report.comparison import FIGURES, compare, spelt
 from splatbatch.report.facts import ReportedPatch, Sweep
 from splatbatch.report.outliers import outliers
 from splatbatch.report.page.comparison_page import is_best, setting_charts
 from splatbatch.report.units import photographs
-from splatbatch.store.records.result import Result
 from splatbatch.tasks.status import PatchStatus, State
 
 CAP = "training.cap_max"

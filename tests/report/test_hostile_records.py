@@ -18,8 +18,8 @@ from command_line import invoke
 from made_output import pictures
 
 from splatbatch.files import write_json
+from splatbatch.output.layout import OutputFolder
 from splatbatch.processes import boot_id, start_ticks
-from splatbatch.store.layout import OutputFolder
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -136,6 +136,6 @@ def test_no_value_in_any_record_stops_a_batch(whole: FakeBatch) -> None:
     spoil(whole.output, random.Random(1), 3)
     (whole.output / "lock").write_text('{"host": "here", "pid": "abc", "sequence": "1e999"}')
     whole.script(p1=["train"], p3=["train"])
-    whole.constants["splatbatch.store.workers.SILENCE_S"] = 2  # of the worker that nothing is known of
+    whole.constants["splatbatch.output.workers.SILENCE_S"] = 2  # of the worker that nothing is known of
     ended = invoke("train", batch=whole)
     assert ended.code == 0, ended.err

@@ -18,6 +18,7 @@ from made_output import NASTY, MadeOutput, night, pictures
 from report_kinds import green
 from slowness import slowness
 
+from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
 from splatbatch.report.charts.curves import MOST_POINTS, Chart, Curve, draw, thin
 from splatbatch.report.facts import ReportedPatch
@@ -32,7 +33,6 @@ from splatbatch.report.page.pictures import (
     views_of,
 )
 from splatbatch.report.viewer.viewer import viewer_gz
-from splatbatch.store.layout import OutputFolder
 
 
 class Page(HTMLParser):

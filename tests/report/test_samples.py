@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
-from splatbatch.store.layout import OutputFolder
 
 SAMPLES = Path(__file__).with_name("samples")
 

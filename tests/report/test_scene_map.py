@@ -15,15 +15,15 @@ from cut_quarry import lay_out
 from made_output import NASTY
 
 from splatbatch.files import read_json, write_json
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
+from splatbatch.output.records.record import in_json
+from splatbatch.output.records.result import Photographs
 from splatbatch.report import write_report
 from splatbatch.report.facts import CameraPlace, CoreBox, ReportedPatch, ReportedSeam, SceneMap
 from splatbatch.report.page.scene_section import draw_map
 from splatbatch.report.scene import grade, why_it_steps
 from splatbatch.scene.partition.record import Partition
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
-from splatbatch.store.records.record import in_json
-from splatbatch.store.records.result import Photographs
 from splatbatch.tasks.batch import open_batch
 
 Line = tuple[tuple[float, float], tuple[float, float]]

@@ -17,11 +17,11 @@ from splatbatch.failures.advice import Background, advised
 from splatbatch.failures.settings import Difference
 from splatbatch.files import read_json
 from splatbatch.outcome import Diagnosis
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.evaluation import Measured, SceneEvaluation
+from splatbatch.output.records.run import Afterwards
 from splatbatch.report.facts import Attempt, CoreBox, CutScene, Report, ReportedPatch
 from splatbatch.report.todo import todo, verdict
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.evaluation import Measured, SceneEvaluation
-from splatbatch.store.records.run import Afterwards
 from splatbatch.tasks.status import STATES
 
 

@@ -19,11 +19,11 @@ from made_output import NASTY, night
 from made_splat import write_scene
 from PIL import Image
 
+from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
 from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.pictures import Budget
 from splatbatch.report.viewer import viewer
-from splatbatch.store.layout import OutputFolder
 
 pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
 built = pytest.mark.skipif(not viewer.viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)")

@@ -13,13 +13,13 @@ from rich.console import Console
 from scenes import FOV, HEIGHT, OURS, WIDTH, MadeScene, pinhole
 
 from splatbatch.config import Evaluation
+from splatbatch.output.records.record import in_json
 from splatbatch.scene import holdout
 from splatbatch.scene.audit.audit import Audit, Extent, audit_patches
 from splatbatch.scene.audit.table import render
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos import headers
-from splatbatch.store.records.record import in_json
 
 
 def printed(audit: Audit) -> str:

@@ -15,7 +15,7 @@ from scenes import HEIGHT, OURS, WIDTH, MadeScene
 from splatbatch.config import Recipe, Training
 from splatbatch.scene.audit.audit import Audit, audit_patches, decoded_too
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.scene.footprint import estimate, measure
+from splatbatch.scene.memory_estimate import estimate, measure
 from splatbatch.scene.patches import model_folder
 from splatbatch.scene.photos.pixels import undecodable
 

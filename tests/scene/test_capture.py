@@ -9,7 +9,18 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from splatbatch.scene.capture import FEW, KML, Flight, Floats, PlacedCamera, Plan, Survey, _looking_at, suggest, up_of
+from splatbatch.scene.next_flight import (
+    FEW,
+    KML,
+    Flight,
+    Floats,
+    PlacedCamera,
+    Plan,
+    Survey,
+    _looking_at,
+    suggest,
+    up_of,
+)
 
 UP = np.array([0.0, 0.0, 1.0])
 SIDE, HEIGHT = 2.0, 20.0

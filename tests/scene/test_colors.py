@@ -16,7 +16,7 @@ from planted import errors, plant
 from scenes import HEIGHT, WIDTH, MadeScene
 
 from splatbatch.scene.colors.observations import shots_of
-from splatbatch.scene.colors.scene_tones import SceneTones, solve_tones
+from splatbatch.scene.colors.scene_corrections import SceneTones, solve_tones
 from splatbatch.scene.patches import Patch
 
 CALITERRA = SHARED / "data" / "caliterra-small"

@@ -12,8 +12,8 @@ from cut_quarry import QUARRY, cut_quarry
 from uneven_quarry import planted, quarry, some_tones
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.colors.scene_tones import solve_tones
-from splatbatch.scene.colors.tone import NEUTRAL, Tone
+from splatbatch.scene.colors.correction import NEUTRAL, Tone
+from splatbatch.scene.colors.scene_corrections import solve_tones
 from splatbatch.scene.partition.border import shares_of
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch

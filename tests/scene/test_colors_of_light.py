@@ -14,9 +14,9 @@ from uneven_quarry import falloff, sunny
 
 from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.evened import evened
-from splatbatch.scene.colors.scene_tones import solve_tones
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.normalised_copies import evened
+from splatbatch.scene.colors.scene_corrections import solve_tones
 from splatbatch.scene.patches import Patch
 
 FIELDS = {"left/0003.jpg": sunny(), "right/0002.jpg": sunny((-0.4, 0.2), -0.4)}

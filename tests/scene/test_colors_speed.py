@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from splatbatch.scene.colmap.binary import KEYPOINT
-from splatbatch.scene.colors.scene_tones import solve_tones
+from splatbatch.scene.colors.scene_corrections import solve_tones
 from splatbatch.scene.patches import Patch
 
 NUM_PHOTOS, NUM_POINTS, LENGTH, NEAR = 400, 143_000, 7, 20

@@ -15,8 +15,8 @@ from whole_scene import TAKES_ALL, WholeScene, bent_model, with_own_cameras
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.audit.audit import USUAL, Audit, Extent, audit_patches
+from splatbatch.scene.camera_fix import How, Repaired, fix_models
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.repair import How, Repaired, fix_models
 
 QUARRY = Path(__file__).resolve().parents[2] / "examples/quarry"
 

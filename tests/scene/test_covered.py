@@ -13,7 +13,7 @@ import pytest
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.rigs import CAMERA, Frame, Rigs
 from splatbatch.scene.colmap.types import Camera, Floats, Image, Points, Tracks
-from splatbatch.scene.covered import Covered, covered
+from splatbatch.scene.coverage_mask import Covered, covered
 from splatbatch.scene.partition.border import Border
 from splatbatch.scene.partition.boxes import box_between
 

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splatbatch.config import Recipe, Training
-from splatbatch.scene.footprint import Extent, bytes_per_gaussian, estimate, expected_gaussians, measure, why_tight
+from splatbatch.scene.memory_estimate import (
+    Extent,
+    bytes_per_gaussian,
+    estimate,
+    expected_gaussians,
+    measure,
+    why_tight,
+)
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import divisor_of
 

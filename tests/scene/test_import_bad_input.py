@@ -29,7 +29,7 @@ from scenes import MadeScene
 
 from splatbatch.errors import ConfigError, SceneError, SplatbatchError
 from splatbatch.scene.imports.capture import ImportOptions
-from splatbatch.scene.imports.importing import bring_in
+from splatbatch.scene.imports.run import bring_in
 
 QUICK = ImportOptions(triangulates=False)
 

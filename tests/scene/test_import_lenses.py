@@ -14,8 +14,8 @@ from scenes import MadeScene
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.imports.capture import ImportOptions
-from splatbatch.scene.imports.importing import bring_in
 from splatbatch.scene.imports.lens import Lens, camera_of, resized, simplified
+from splatbatch.scene.imports.run import bring_in
 from splatbatch.scene.reprojection import project
 
 SIZE = (4000, 3000)

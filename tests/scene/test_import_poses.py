@@ -32,7 +32,7 @@ from scenes import MadeScene
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.imports.capture import ImportOptions
-from splatbatch.scene.imports.importing import Imported, bring_in
+from splatbatch.scene.imports.run import Imported, bring_in
 
 QUICK = ImportOptions(triangulates=False)
 SAME = 1e-6

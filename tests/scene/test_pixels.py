@@ -16,9 +16,9 @@ from splatbatch.publish.stage import _top_of
 from splatbatch.reconstruction.features import look
 from splatbatch.report.page.color_strip import _decoded
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.evened import _write
+from splatbatch.scene.colors.correction import NEUTRAL
+from splatbatch.scene.colors.normalised_copies import _write
 from splatbatch.scene.colors.observations import SCALE, TrackedPhoto, sample
-from splatbatch.scene.colors.tone import NEUTRAL
 from splatbatch.scene.photos.headers import decode_problem
 from splatbatch.scene.photos.pixels import decode_grey, mask_values
 from splatbatch.training.photos.decode import Source, decode

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scenes import HEIGHT, OURS, WIDTH, MadeScene
 
 from splatbatch.errors import SceneError
-from splatbatch.scene import repair
+from splatbatch.scene import camera_fix
 from splatbatch.scene.audit.audit import audit_patches, source_patch
+from splatbatch.scene.camera_fix import How, Repaired, fix_models, plan_models, write_copies
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image
-from splatbatch.scene.repair import How, Repaired, fix_models, plan_models, write_copies
 from splatbatch.scene.reprojection import project
 
 EVERY_MODEL = replace(OURS, camera_models=frozenset(CAMERA_MODELS))
@@ -186,7 +186,7 @@ def test_a_failure_half_way_leaves_nothing(scene: MadeScene, tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     resize(scene, 48, 36)
-    monkeypatch.setattr(repair, "reprojection_error", full)
+    monkeypatch.setattr(camera_fix, "reprojection_error", full)
     with pytest.raises(SceneError, match="No space left"):
         judged(scene, tmp_path / "deep/out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scene"]

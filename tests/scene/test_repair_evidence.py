@@ -13,9 +13,9 @@ from whole_scene import TAKES_ALL, WholeScene, synthesised, walked
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.audit.audit import Extent, audit_patches
+from splatbatch.scene.camera_fix import How, Repaired, plan_models, verify_copies, write_copies
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.repair import How, Repaired, plan_models, verify_copies, write_copies
 
 pycolmap = pytest.importorskip("pycolmap")
 

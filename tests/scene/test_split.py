@@ -22,12 +22,12 @@ from published_shapes import checked
 from splatbatch.config import Evaluation, Scene
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.copies import Subset
+from splatbatch.scene.colmap.indexed_model import NONE, Sightings, read_sightings
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import read_rigs
-from splatbatch.scene.colmap.sightings import NONE, Sightings, read_sightings
 from splatbatch.scene.holdout import choose_holdout, in_one_piece
 from splatbatch.scene.partition import split as split_folder
-from splatbatch.scene.partition.place import SPLIT_READY
+from splatbatch.scene.partition.files import SPLIT_READY
 from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.partition.split import Split, SplitRequest, split

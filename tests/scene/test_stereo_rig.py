@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scenes import HEIGHT, WIDTH, MadeScene, pinhole
 
+from splatbatch.scene.camera_fix import plan_models, write_copies
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.rigs import frames_bytes, read_rigs
-from splatbatch.scene.repair import plan_models, write_copies
 
 pycolmap = pytest.importorskip("pycolmap")
 

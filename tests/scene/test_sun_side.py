@@ -17,7 +17,7 @@ from test_colors import tones
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.observations import shots_of
-from splatbatch.scene.colors.scene_tones import SceneTones, solve_tones
+from splatbatch.scene.colors.scene_corrections import SceneTones, solve_tones
 from splatbatch.scene.colors.solve import Observations, Solution, solve
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.exposure import UNKNOWN, Exposure, read_exposure

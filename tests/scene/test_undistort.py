@@ -12,9 +12,9 @@ from dots import middle_of_light
 from PIL import Image as Pillow
 
 from splatbatch.errors import SceneError
+from splatbatch.scene.camera_fix import rescaled
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten, undistorted_rays
-from splatbatch.scene.repair import rescaled
 from splatbatch.scene.reprojection import project
 from splatbatch.training.photos.decode import Source, decode
 

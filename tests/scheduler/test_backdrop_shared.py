@@ -12,12 +12,12 @@ from fake_batch import FakeBatch
 from process_family import wait_until
 from turns import CLOCK
 
+from splatbatch.output.claims import Claims
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.workers import Presence
 from splatbatch.scheduler.queue import Closed, Elsewhere, NobodyElse, Ours, Queue
-from splatbatch.scheduler.work.claiming import Claiming, Snapshot
-from splatbatch.scheduler.work.past import Past
-from splatbatch.store.claims import Claims
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.workers import Presence
+from splatbatch.scheduler.work.claimer import Claiming, Snapshot
+from splatbatch.scheduler.work.other_workers_history import Past
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.plan import Skip, Train

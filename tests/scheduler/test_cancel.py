@@ -14,10 +14,10 @@ from process_family import wait_until
 from turns import CLOCK
 
 from splatbatch.files import read_json, write_json
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.lock import holder
+from splatbatch.output.records.run import CancelRequest, Holder
 from splatbatch.scheduler import cancel
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.lock import holder
-from splatbatch.store.records.run import CancelRequest, Holder
 
 if TYPE_CHECKING:
     from command_line import Beside
@@ -170,7 +170,7 @@ def test_a_request_that_is_left_over_does_not_stop_the_next_batch(batch: FakeBat
 
 
 def test_a_dead_batch_of_another_host_is_not_waited_for(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatbatch.night.cancel.SILENCE_S", 3.0)
+    monkeypatch.setattr("splatbatch.run.cancel.SILENCE_S", 3.0)
     output = OutputFolder(batch.make("p0").output)
     output.create()
     write_json(output.lock, {"host": "elsewhere", "pid": 7, "boot_id": "x", "ticks": 1, "sequence": 3, "since": "-"})

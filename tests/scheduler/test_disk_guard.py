@@ -16,11 +16,11 @@ from fake_batch import FakeBatch
 
 from splatbatch.config import Limits
 from splatbatch.files import MIB, append_line, read_lines
+from splatbatch.output.events import Event, Paused, Resumed
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger, events
 from splatbatch.scheduler import disk_guard
 from splatbatch.scheduler.disk_guard import DiskGuard
-from splatbatch.store.events import Event, Paused, Resumed
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import Ledger, events
 
 MNT_DETACH = 2  # umount(2)
 NOT_LOOKED_AT = {"free_disk_mib": 0}

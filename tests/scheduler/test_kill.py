@@ -18,9 +18,9 @@ from race_batch import races
 
 from splatbatch import processes
 from splatbatch.files import path_beside, read_json
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.results import batch_name
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.results import batch_name
 
 
 def start(batch: FakeBatch) -> subprocess.Popen[str]:

@@ -11,8 +11,8 @@ import pytest
 
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import why_stop_batch
-from splatbatch.scheduler.work.past import Past
-from splatbatch.store.layout import OutputFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.scheduler.work.other_workers_history import Past
 
 RETRY = {"event": "retry", "wait_s": 1.0, "ladder": "numerics", "trained_in_between": []}
 

@@ -12,9 +12,9 @@ from fake_batch import ROOT
 from slowness import slowness
 
 from splatbatch.files import write_json
+from splatbatch.output.layout import OutputFolder
 from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.page import MOST_PATCHES, most_telling
-from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.status import most_interesting, read_status
 
 sys.path.append(str(ROOT / "scripts"))
@@ -63,7 +63,7 @@ def test_a_bench_finds_packages_that_only_pythonpath_names(tmp_path: Path) -> No
 
 @pytest.mark.contract
 def test_the_status_loads_neither_the_audit_nor_the_trainers() -> None:
-    code = "import sys; import splatbatch.commands.status; print(sorted(sys.modules))"
+    code = "import sys; import splatbatch.cli.commands.status; print(sorted(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     unneeded = {"numpy", "pynvml", "splatbatch.scene.audit.audit", "splatbatch.trainers", "splatbatch.scheduler.loop"}
     assert not unneeded & set(eval(said))

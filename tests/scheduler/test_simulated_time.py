@@ -12,8 +12,8 @@ from simulated import TOTAL_MIB, Script, Simulation, World
 
 from splatbatch.machine import gpu
 from splatbatch.outcome import Failed, Trained
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scheduler import judge
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.tasks.task import Training
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."

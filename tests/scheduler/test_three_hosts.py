@@ -18,7 +18,7 @@ from process_family import left_of, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.all, pytest.mark.skipif(bool(hosts.lack()), reason=hosts.lack())]
 QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}}
-CONSTANTS = {"FAKE_TRAINER_CONSTANTS": '{"splatbatch.store.workers.SILENCE_S": 8}'}
+CONSTANTS = {"FAKE_TRAINER_CONSTANTS": '{"splatbatch.output.workers.SILENCE_S": 8}'}
 
 
 class Moment(NamedTuple):

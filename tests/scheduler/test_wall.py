@@ -16,14 +16,14 @@ import pytest
 from fake_trainer import FakeTrainer
 from sampled import each
 
-from splatbatch import reader, trainers
+from splatbatch import isolated, trainers
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import PASSING, Failure, why_stop_batch
-from splatbatch.scheduler import wall
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.obstacles import HANGS
+from splatbatch.scheduler import task_fault
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.rounds import Rounds
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.obstacles import HANGS
+from splatbatch.scheduler.run_hooks import Rounds
 from splatbatch.tasks.batch import open_batch
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ FAULTS = ("exception", "memory", "recursion", "hang")
 def real_readers(request: pytest.FixtureRequest, monkeypatch: Any) -> None:
     """Have processes read where one hangs, and wherever that costs the gate nothing."""
     is_real = any(request.node.get_closest_marker(mark) for mark in ("contract", "all", "long"))
-    kind = reader.Reader if is_real else reader.Here
+    kind = isolated.Reader if is_real else isolated.Here
     monkeypatch.setattr(command_line, "READERS", kind)
-    monkeypatch.setattr(reader, "USUAL", kind)
+    monkeypatch.setattr(isolated, "USUAL", kind)
 
 
 def rotating() -> Iterator[Any]:
@@ -58,8 +58,8 @@ def short_waits(monkeypatch: Any) -> None:
 def through(batch: FakeBatch, patch: pytest.MonkeyPatch, entry: str, door: str, fault: str) -> dict[str, str]:
     batch.make("p0", "p1", "p2", retry={"max_attempts": 1})
     patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
-    patch.setattr(reader, "HANGS_S", 0.6)
-    patch.setattr("splatbatch.night.decided.AGAIN_S", 0.6)
+    patch.setattr(isolated, "HANGS_S", 0.6)
+    patch.setattr("splatbatch.run.decide.AGAIN_S", 0.6)
     if entry == "decide":
         assert batch.run("train").returncode == 0
     doors.put(patch, door, fault)
@@ -84,9 +84,9 @@ def test_each_fault_at_each_door_costs_one_patch(
 
 
 NIGHTS = (
-    ("decide", "splatbatch.tasks.standing:why_not_the_splat", "exception"),
-    ("decide", "splatbatch.tasks.standing:border_hash", "memory"),
-    ("decide", "splatbatch.tasks.standing:moved", "recursion"),
+    ("decide", "splatbatch.tasks.freshness:why_not_the_splat", "exception"),
+    ("decide", "splatbatch.tasks.freshness:border_hash", "memory"),
+    ("decide", "splatbatch.tasks.freshness:moved", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:measure", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:check_geometry", "memory"),
     ("audit", "splatbatch.scene.audit.photographs:check_sizes", "hang"),
@@ -94,8 +94,8 @@ NIGHTS = (
     ("prepare", "splatbatch.scheduler.judge:write_job", "exception"),
     ("prepare", "fake_trainer:FakeTrainer.command", "recursion"),
     ("collect", "splatbatch.scheduler.judge:judge", "hang"),
-    ("collect", "splatbatch.store.results:splat_facts", "memory"),
-    ("collect", "splatbatch.store.attempt_folder:AttemptFolder.read_progress", "recursion"),
+    ("collect", "splatbatch.output.results:splat_facts", "memory"),
+    ("collect", "splatbatch.output.attempt_folder:AttemptFolder.read_progress", "recursion"),
 )
 
 
@@ -112,8 +112,8 @@ def test_a_night_trains_the_other_patches(
     batch.make("p0", "p1", "p2", retry={"max_attempts": 1})
     if entry == "decide":
         assert batch.run("train", "p1").returncode == 0
-    monkeypatch.setattr(reader, "HANGS_S", 2.0)
-    monkeypatch.setattr("splatbatch.night.decided.AGAIN_S", 2.0)
+    monkeypatch.setattr(isolated, "HANGS_S", 2.0)
+    monkeypatch.setattr("splatbatch.run.decide.AGAIN_S", 2.0)
     doors.put(monkeypatch, door, fault)
     began = time.monotonic()
     ended = batch.run("train", "--config", str(batch.config))
@@ -124,16 +124,16 @@ def test_a_night_trains_the_other_patches(
     assert (fault == "hang") or "Traceback" in told[-1]["traceback"]
 
 
-class HangsOverP1(reader.Here[Any]):
+class HangsOverP1(isolated.Here[Any]):
     """Has no answer over what an attempt at p1 has left."""
 
-    def look(self) -> list[tuple[Any, reader.Answer]]:
+    def look(self) -> list[tuple[Any, isolated.Answer]]:
         if getattr(self._call, "func", self._call).__name__.strip("_") != "collect":
             return super().look()
         hanging = [one for one in self._left if (one[0] if isinstance(one, tuple) else one.task).name == "p1"]
         for one in hanging:
             self._left.remove(one)
-        return super().look() + [(one, reader.Hang("splat.ply", reader.HANGS_S)) for one in hanging]
+        return super().look() + [(one, isolated.Hang("splat.ply", isolated.HANGS_S)) for one in hanging]
 
 
 @pytest.mark.parametrize("fault", ["exception", "hang", "too many files"])
@@ -143,7 +143,7 @@ def test_a_fault_while_collecting_never_trains_again(batch: FakeBatch, monkeypat
         if fault == "hang":
             patch.setattr(command_line, "READERS", HangsOverP1)
         else:
-            doors.put(patch, "splatbatch.store.results:keep", fault)
+            doors.put(patch, "splatbatch.output.results:keep", fault)
         assert batch.run("train").returncode == 1
         assert batch.run("train").returncode == 1  # the fault is still there: it is not trained for that
     assert [one["patch"] for one in batch.events("attempt_started")] == ["p0", "p1"]
@@ -156,7 +156,7 @@ def test_a_fault_while_collecting_never_trains_again(batch: FakeBatch, monkeypat
 def test_retry_trains_what_could_not_be_collected(batch: FakeBatch, monkeypatch: Any) -> None:
     batch.make("p0", "p1")
     with monkeypatch.context() as patch:
-        doors.put(patch, "splatbatch.store.results:keep", "exception")
+        doors.put(patch, "splatbatch.output.results:keep", "exception")
         assert batch.run("train").returncode == 1
         assert batch.run("retry", "p1").returncode == 1
     assert [one["patch"] for one in batch.events("attempt_started")] == ["p0", "p1", "p1"]
@@ -164,7 +164,7 @@ def test_retry_trains_what_could_not_be_collected(batch: FakeBatch, monkeypatch:
 
 def test_the_same_fault_on_three_patches_stops_the_batch(batch: FakeBatch, monkeypatch: Any) -> None:
     batch.make(*(f"p{index}" for index in range(6)))
-    monkeypatch.setattr("splatbatch.store.results.keep", lambda *_: {}["of nobody's making"])
+    monkeypatch.setattr("splatbatch.output.results.keep", lambda *_: {}["of nobody's making"])
     ended = batch.run("train")
     assert ended.returncode == 1 and "(internal_fault) on 3 patches" in ended.stderr
     assert len(batch.events("attempt_started")) in (3, 4)
@@ -172,7 +172,7 @@ def test_the_same_fault_on_three_patches_stops_the_batch(batch: FakeBatch, monke
 
 def test_faults_in_different_places_stop_nothing() -> None:
     def failed(place: str) -> tuple[Failure, ...]:
-        fault = wall.of_traceback("KeyError: 'a'", f'  File "/x/{place}", line 3, in look\n', "start")
+        fault = task_fault.of_traceback("KeyError: 'a'", f'  File "/x/{place}", line 3, in look\n', "start")
         return (Failure(fault.diagnosis),)
 
     alike = {TaskId(f"p{index}"): failed("x.py") for index in range(3)}

@@ -9,8 +9,8 @@ import pytest
 
 from splatbatch import processes
 from splatbatch.machine import gpu
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import GpuSample
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import GpuSample
 from splatbatch.supervisor.host_monitor import GpuWatch
 
 STRANGER, OURS, NEXT = 1 << 30, (1 << 30) + 1, (1 << 30) + 2  # numbers that no process here has

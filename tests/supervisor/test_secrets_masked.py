@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.store.records.attempt import Watch
+from splatbatch.output.records.attempt import Watch
 from splatbatch.supervisor.log import Secrets, shown_anyway
 
 TOKEN, LONGER = "hf_abababab", "hf_abababab/cdcdcdcd"

@@ -9,7 +9,7 @@ from program_here import ProgramHere
 from supervised import ASLEEP, DEAF, Attempts
 
 from splatbatch.machine import gpu
-from splatbatch.store.records.attempt import GpuSample
+from splatbatch.output.records.attempt import GpuSample
 from splatbatch.supervisor import watch
 from splatbatch.supervisor.watch import Watchdog
 

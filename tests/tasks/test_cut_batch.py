@@ -12,12 +12,12 @@ import vast_scene
 from fake_batch import FakeBatch
 
 from splatbatch.scene.colmap.copies import Subset
-from splatbatch.scene.colmap.sightings import Sightings
+from splatbatch.scene.colmap.indexed_model import Sightings
 from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.split import Split, SplitRequest, split
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.settled.frame import FRAME, spans_of
-from splatbatch.tasks.settled.settled import Todo
+from splatbatch.tasks.shared_decisions.frame import FRAME, spans_of
+from splatbatch.tasks.shared_decisions.shared import Todo
 
 MADE = vast_scene.flight(120, 8000)
 

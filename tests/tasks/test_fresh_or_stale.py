@@ -12,7 +12,7 @@ import pytest
 from fake_batch import ROOT, FakeBatch
 from PIL import Image
 
-from splatbatch.store.events import UNTIL
+from splatbatch.output.events import UNTIL
 
 STORED = ROOT / "tests" / "samples" / "trained-0.1.0"
 

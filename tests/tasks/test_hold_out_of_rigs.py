@@ -16,7 +16,7 @@ from stereo import NAMES, image, stereo, stereo_batch, twins_trained_on, write_s
 
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.settled.holdout import held_out
+from splatbatch.tasks.shared_decisions.holdout import held_out
 
 if TYPE_CHECKING:
     from splatbatch.scene.colmap.types import Image

@@ -15,8 +15,8 @@ from moved_batch import MovedBatch, leave_figures
 from PIL import Image
 from sampled import each
 
-from splatbatch import identity, reader
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch import hashing, isolated
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.tasks.batch import open_batch
 
 COMMANDS = ("plan", "status", "train", "retry", "merge")
@@ -55,7 +55,7 @@ def put_measured(batch: FakeBatch, patch: str, seed: int) -> None:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATBATCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(reader, "USUAL", reader.Here)
+    monkeypatch.setattr(isolated, "USUAL", isolated.Here)
 
 
 def sequence(batch: FakeBatch, seed: int, steps: int = 5) -> None:
@@ -96,7 +96,7 @@ def test_no_verdict_changes_where_files_are_touched_copied_and_restored(
     merged_once: FakeBatch, tmp_path: Path, cache: None, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed % 4:
-        monkeypatch.setattr(identity, "SETTLED_S", -60.0)  # what was read is known to the next command
+        monkeypatch.setattr(hashing, "SETTLED_S", -60.0)  # what was read is known to the next command
     sequence(copy_of(merged_once, tmp_path / "batch"), seed)
 
 
@@ -105,7 +105,7 @@ def test_no_verdict_changes_where_files_are_touched_copied_and_restored(
 def test_no_verdict_changes_in_200_sequences(
     merged_once: FakeBatch, tmp_path: Path, cache: None, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "SETTLED_S", -60.0 if seed % 2 else 5.0)
+    monkeypatch.setattr(hashing, "SETTLED_S", -60.0 if seed % 2 else 5.0)
     sequence(copy_of(merged_once, tmp_path / "batch"), seed)
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from splatbatch.config import load
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.result import Photographs, Result
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.result import Photographs, Result
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.provenance import recipe_of
-from splatbatch.tasks.settled.holdout import disputed, never_trained_on, photographs_of
+from splatbatch.tasks.shared_decisions.holdout import disputed, never_trained_on, photographs_of
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

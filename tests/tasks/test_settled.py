@@ -15,13 +15,13 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.record import TypedRecord
-from splatbatch.store.records.result import Result
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.record import TypedRecord
+from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.settled import every
-from splatbatch.tasks.settled.holdout import HOLDOUT, as_today, photographs_of
-from splatbatch.tasks.settled.settled import Settled, Todo, Whole
+from splatbatch.tasks.shared_decisions import registry
+from splatbatch.tasks.shared_decisions.holdout import HOLDOUT, as_today, photographs_of
+from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
 from splatbatch.tasks.task import Task
 
 
@@ -54,7 +54,7 @@ class SettledSeason(Settled[Season]):
 
 @pytest.fixture
 def seasonal(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> FakeBatch:
-    monkeypatch.setattr(every, "SETTLED", (*every.SETTLED, SettledSeason()))
+    monkeypatch.setattr(registry, "SETTLED", (*registry.SETTLED, SettledSeason()))
     batch.make("p0", "p1")
     return batch
 
@@ -85,7 +85,7 @@ def test_a_fifth_thing_makes_stale_what_was_made_under_another(
 
 
 def test_four_things_are_settled_in_this_order() -> None:
-    assert [thing.name for thing in every.SETTLED] == ["frame", "holdout", "colors", "deadline"]
+    assert [thing.name for thing in registry.SETTLED] == ["frame", "holdout", "colors", "deadline"]
 
 
 def test_a_patch_may_hold_out_its_own_and_its_record_counts_from_then_on(batch: FakeBatch) -> None:

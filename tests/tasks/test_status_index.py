@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from fake_batch import FakeBatch
 
-from splatbatch.store import index as indexing
-from splatbatch.store.index import Index
-from splatbatch.store.layout import OutputFolder
+from splatbatch.output import index as indexing
+from splatbatch.output.index import Index
+from splatbatch.output.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.plan import UNCOMPARED
 from splatbatch.tasks.status import read_status

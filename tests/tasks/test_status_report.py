@@ -14,14 +14,14 @@ from rich.console import Console
 
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.monitor.table import status_table
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.record import in_json
 from splatbatch.processes import boot_id, start_ticks
 from splatbatch.report import to_markdown, write_report
 from splatbatch.report.build import build
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.record import in_json
+from splatbatch.tasks.counts import how_many
 from splatbatch.tasks.status import PatchStatus, State, read_status, summary
-from splatbatch.tasks.tally import how_many
 
 FAILED = {"outcome": "failed", "diagnosis": {"cause": "nan_loss", "advice": "lower it", "evidence": ["line 3: NaN"]}}
 

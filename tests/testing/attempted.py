@@ -14,9 +14,9 @@ from splatbatch.config import Limits
 from splatbatch.files import read_lines
 from splatbatch.machine.protocol import Seen, Slot, verdict
 from splatbatch.outcome import Outcome, Rejected, Splat
+from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import judge
-from splatbatch.store.attempt_folder import Attempt, AttemptFolder
 from splatbatch.trainers import Trainer
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from memory import peak_bytes
 from tiled import partition_of_boxes, tiles
 
-from splatbatch.identity import sha256_of
+from splatbatch.hashing import sha256_of
 from splatbatch.splats.export import Source
 from splatbatch.splats.merge import Part, inside, merge_splats
 from splatbatch.splats.ply import names_at

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splatbatch.machine.bounded import Bounds, Surroundings, run_bounded
+from splatbatch.machine.limited_program import Bounds, Surroundings, run_bounded
 from splatbatch.publish.tool import cache_folder
 
 VERSIONS = {"cesium": "1.145.0", "gltf-validator": "2.0.0-dev.3.10"}

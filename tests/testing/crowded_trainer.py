@@ -12,8 +12,8 @@ from pathlib import Path
 
 from splatbatch import trainers
 from splatbatch.files import read_json
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers.builtin import BuiltinTrainer
 
 MOST_WORKERS = 4

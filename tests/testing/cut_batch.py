@@ -11,7 +11,7 @@ from fake_batch import FakeBatch, write_model
 from far_away import move
 from tiled import CONTENT, partition_of_boxes, random_splat, tiles
 
-from splatbatch.identity import sha256_of
+from splatbatch.hashing import sha256_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition, write_partition
 from splatbatch.splats import Gaussians, write_splat
@@ -84,7 +84,7 @@ def put(batch: FakeBatch, patch: str, seed: int, degree: int = 1) -> None:
 
 def accept(place: Path, **changes: object) -> None:
     """Write down that the splat of a patch is the accepted one."""
-    from splatbatch.store.results import splat_facts
+    from splatbatch.output.results import splat_facts
 
     result = json.loads((place / "result.json").read_text())
     facts = splat_facts(place / "splat.ply", 400).to_record()

@@ -16,15 +16,15 @@ import torch
 
 from splatbatch.config import Training
 from splatbatch.files import write_json
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.results import splat_facts
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.holdout import every_nth_frame
 from splatbatch.scene.moments import frames_of
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box
-from splatbatch.scene.partition.place import PARTITION
+from splatbatch.scene.partition.files import PARTITION
 from splatbatch.scene.partition.record import Core, Partition, write_partition
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.results import splat_facts
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.gaussians import SH_C0, export, first_values, to_parameters

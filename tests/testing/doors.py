@@ -15,18 +15,18 @@ import pytest
 from fake_batch import FakeBatch
 from fake_trainer import splat_of
 
-from splatbatch import reader
+from splatbatch import isolated
 from splatbatch.files import append_line, write_json
 from splatbatch.machine.protocol import Key, Seen, Slot
-from splatbatch.night.decided import Looking, Wish
-from splatbatch.night.decoding import Decoding
 from splatbatch.outcome import Failed
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.run.decide import Looking, Wish
+from splatbatch.run.decode_ahead import Decoding
 from splatbatch.scheduler import session
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.rounds import Rounds
+from splatbatch.scheduler.run_hooks import Rounds
 from splatbatch.splats import write_splat
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.ledger import Ledger
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
 
@@ -41,11 +41,11 @@ FAULTS: Mapping[str, Callable[[], Any]] = {
 
 DOORS: Mapping[str, tuple[str, ...]] = {
     "decide": (
-        "splatbatch.tasks.standing:why_not_the_splat",
-        "splatbatch.tasks.standing:moved",
-        "splatbatch.tasks.standing:border_hash",
-        "splatbatch.tasks.standing:Standing._why_other_settings",
-        "splatbatch.store.folders:PatchFolder.read_result",
+        "splatbatch.tasks.freshness:why_not_the_splat",
+        "splatbatch.tasks.freshness:moved",
+        "splatbatch.tasks.freshness:border_hash",
+        "splatbatch.tasks.freshness:Standing._why_other_settings",
+        "splatbatch.output.folders:PatchFolder.read_result",
     ),
     "audit": (
         "splatbatch.scene.audit.audit:read_reconstruction",
@@ -77,17 +77,17 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.scheduler.judge:judge",
         "splatbatch.scheduler.judge:facts",
         "splatbatch.scheduler.judge:tidy",
-        "splatbatch.store.attempt_folder:AttemptFolder.read_progress",
-        "splatbatch.store.results:keep",
-        "splatbatch.store.results:manifest",
-        "splatbatch.store.results:splat_facts",
-        "splatbatch.store.results:accept",
-        "splatbatch.store.results:put_in_place",
-        "splatbatch.store.results:forget_superseded",
+        "splatbatch.output.attempt_folder:AttemptFolder.read_progress",
+        "splatbatch.output.results:keep",
+        "splatbatch.output.results:manifest",
+        "splatbatch.output.results:splat_facts",
+        "splatbatch.output.results:accept",
+        "splatbatch.output.results:put_in_place",
+        "splatbatch.output.results:forget_superseded",
     ),
     "beside": (
         "splatbatch.scheduler.session:_measured",
-        "splatbatch.night.decoding:_why_refused",
+        "splatbatch.run.decode_ahead:_why_refused",
         "splatbatch.tasks.fingerprints.contents:_hashed",
     ),
 }
@@ -187,7 +187,7 @@ def _beside(opened: Batch) -> dict[str, str]:
     contents = Contents(opened)
     for name in opened.names:
         contents.want(name)
-    contents.finish(reader.ENDLESS)
+    contents.finish(isolated.ENDLESS)
     with Decoding(opened.tasks) as decoding:
         while not decoding.is_over:
             decoding.refused()

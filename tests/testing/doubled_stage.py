@@ -10,11 +10,11 @@ from pathlib import Path
 
 from splatbatch.config import Config, TaskId
 from splatbatch.files import read_json, write_json
-from splatbatch.identity import sha256_of
+from splatbatch.hashing import sha256_of
 from splatbatch.outcome import Made, Rejected
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.layout import OutputFolder
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks import batch
 from splatbatch.tasks.product import Product, damage_of, hashes_in, key_of
 from splatbatch.tasks.task import Kind, Setup, Task, tasks_of

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.files import read_json, write_json
-from splatbatch.night.afterwards import Trained
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.run import DONE, Afterwards
+from splatbatch.run.follow_ups import Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.run import DONE, Afterwards
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.program import OwnProgram

@@ -24,8 +24,8 @@ from light_trainer import behave
 
 from splatbatch.files import read_json, write_json
 from splatbatch.outcome import Rejected, Splat
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.splats import Gaussians, check_splat
-from splatbatch.store.attempt_folder import AttemptFolder
 
 if TYPE_CHECKING:  # an attempt starts hundreds of times, and needs none of these
     from splatbatch.config import Recipe
@@ -114,8 +114,8 @@ def constant_of(name: str) -> tuple[Any, str]:
 def train_as_a_plain_program(patch: str, config: Path, output: Path) -> int:
     """Train as a program that a shell loop calls: settings from the YAML, the splat at a fixed place, no questions."""
     from splatbatch.config import load
+    from splatbatch.output.folders import PatchFolder
     from splatbatch.scene.patches import Patch
-    from splatbatch.store.folders import PatchFolder
 
     recipe = load(config).recipe(patch)
     folder = PatchFolder(output / patch).new_attempt()

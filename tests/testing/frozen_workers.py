@@ -17,13 +17,13 @@ from fake_trainer import splat_of
 
 from splatbatch.files import write_json
 from splatbatch.outcome import Splat, Trained
+from splatbatch.output import results
+from splatbatch.output.attempt_folder import Attempt
+from splatbatch.output.claims import Claim, Claims
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.attempt import AttemptFacts, Claimed, JobSpec, TimeLimits
+from splatbatch.output.workers import Presence
 from splatbatch.splats import check_splat, write_splat
-from splatbatch.store import results
-from splatbatch.store.attempt_folder import Attempt
-from splatbatch.store.claims import Claim, Claims
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.attempt import AttemptFacts, Claimed, JobSpec, TimeLimits
-from splatbatch.store.workers import Presence
 
 TASK = "p0"
 OPERATIONS = ("link", "mkdir", "rename", "replace", "unlink", "listdir")

@@ -16,8 +16,8 @@ from external_runs import RUN
 from fake_attempt import fill
 from fake_batch import FakeBatch
 
-from splatbatch.identity import sha256_of
-from splatbatch.store.layout import OutputFolder
+from splatbatch.hashing import sha256_of
+from splatbatch.output.layout import OutputFolder
 
 DISK_MIB = 32
 PATCHES = tuple(f"p{number}" for number in range(6))

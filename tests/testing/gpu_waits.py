@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 
 
 def waits_in(run: Callable[[Photo, int], None], photos: Sequence[Photo], num_steps: int) -> list[str]:

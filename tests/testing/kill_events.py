@@ -128,7 +128,7 @@ def _train(batch: FakeBatch, **environment: str) -> tuple[int, str]:
 
 def kill_as_told(order: str) -> None:
     """Have this process kill itself, or somebody below it, at a line of its ledger: "37 parent", as the line ends."""
-    from splatbatch.store import ledger
+    from splatbatch.output import ledger
 
     number, target = order.split()
     append, kill = ledger.append_line, _Killer(int(number), target)

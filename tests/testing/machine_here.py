@@ -34,8 +34,8 @@ from splatbatch.files import write_json
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.protocol import Handle, Key, Seen
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import Heartbeat, Start
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import Heartbeat, Start
 from splatbatch.supervisor.host_monitor import HostMonitor
 from splatbatch.supervisor.job import Job, read_job
 from splatbatch.supervisor.log import BoundedLog
@@ -46,7 +46,7 @@ IN_TIME = {"await", "hang", "linger"}
 """What takes time, by the clock of the test."""
 PROGRAM = "program"
 """What an attempt of no trainer is."""
-MAKING = "splatbatch.night.making"
+MAKING = "splatbatch.run.follow_up_process"
 """Of our own programs, the one that runs here."""
 KILL = os.kill
 HANGS_S = 60.0

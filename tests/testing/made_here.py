@@ -7,10 +7,10 @@ from typing import Any
 
 from splatbatch.config import Config
 from splatbatch.files import write_json
-from splatbatch.night.making import OfSplats
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.run.follow_up_process import OfSplats
 from splatbatch.scheduler import single
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import Task
 

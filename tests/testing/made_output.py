@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from splatbatch.files import write_json
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.layout import OutputFolder
 from splatbatch.report.page.pictures import KINDS
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.layout import OutputFolder
 
 RANKS = ("worst", "median", "best")
 

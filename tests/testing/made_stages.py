@@ -7,9 +7,9 @@ from pathlib import Path
 
 from splatbatch.config import Config, Output, Scene
 from splatbatch.files import write_json
+from splatbatch.output.layout import OutputFolder
 from splatbatch.reconstruction.facts import OURS, GpsFit, Reconstructed
 from splatbatch.reconstruction.plan import Camera, Made, Photograph, Plan, product_of, record_of
-from splatbatch.store.layout import OutputFolder
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.reconstruction import Reconstructing, plan_file, reconstructing
 

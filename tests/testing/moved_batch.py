@@ -12,19 +12,19 @@ import fake_attempt
 from fake_batch import FakeBatch
 
 from splatbatch.files import write_json
+from splatbatch.isolated import ENDLESS
 from splatbatch.outcome import Exited
-from splatbatch.reader import ENDLESS
+from splatbatch.output.attempt_folder import Attempt
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.attempt import Claimed, JobSpec, TimeLimits
 from splatbatch.scheduler.finalize import Ending, Rules, collect, collected, write_down
-from splatbatch.store.attempt_folder import Attempt
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.attempt import Claimed, JobSpec, TimeLimits
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import Contents
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.fingerprints.inputs import places
 from splatbatch.tasks.plan import Skip, Train
-from splatbatch.tasks.scene.merging import gather, merge
+from splatbatch.tasks.scene.merge import gather, merge
 from splatbatch.tasks.status import read_status
 
 LONG_AGO = 1_600_000_000

@@ -10,7 +10,7 @@ from PIL import Image
 from uneven_quarry import own_light
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.correction import Tone
 from splatbatch.scene.photos.exposure import Exposure
 
 NO_TILTS: Mapping[str, tuple[float, float]] = {}

@@ -27,7 +27,7 @@ from typing import Any
 
 from splatbatch import processes
 from splatbatch.files import Record, append_line
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.supervisor import external, host_monitor, watch
 
 HERE = 1 << 30

@@ -14,7 +14,7 @@ from fake_batch import FakeBatch
 from far_away import move
 
 from splatbatch.config import NO_OFFSET, Offset
-from splatbatch.identity import sha256_of
+from splatbatch.hashing import sha256_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, write_partition
 from splatbatch.splats import Gaussians, offset_comments, write_splat

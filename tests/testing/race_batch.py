@@ -69,7 +69,7 @@ def _train() -> NoReturn:
 
 
 if __name__ == "__main__":
-    from splatbatch.night import training  # noqa: F401 - both have it when they begin
+    from splatbatch.run import train  # noqa: F401 - both have it when they begin
 
     fake_trainer.install()
     fake_trainer.change_constants()

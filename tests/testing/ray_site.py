@@ -8,7 +8,7 @@ from typing import Any
 from ray_cluster import RayCluster
 from sites import wait_for, worker_pid
 
-from splatbatch.engines.ray.engine import Connection
+from splatbatch.cluster.ray.engine import Connection
 
 
 class RaySite:

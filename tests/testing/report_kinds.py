@@ -15,11 +15,11 @@ from made_stages import batch_in
 
 from splatbatch.config import Recipe, Variant
 from splatbatch.files import write_json
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
 from splatbatch.report import write_facts, write_report
 from splatbatch.report.build import build
 from splatbatch.report.facts import CameraPlace, CoreBox, CutScene, ReportedSeam
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
 from splatbatch.tasks.batch import open_batch
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"

@@ -12,14 +12,14 @@ import torch
 from PIL import Image as Pillow
 from PIL import ImageFilter
 
+from splatbatch.output.records.metrics import TrainingSettings
+from splatbatch.output.records.quality import Inspection
 from splatbatch.scene.colmap.copies import Subset
+from splatbatch.scene.colmap.indexed_model import read_sightings
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.colmap.sightings import read_sightings
 from splatbatch.scene.colmap.types import Image
 from splatbatch.splats import read_splat, write_splat
 from splatbatch.splats.ply import Gaussians
-from splatbatch.store.records.metrics import TrainingSettings
-from splatbatch.store.records.quality import Inspection
 from splatbatch.training.inspection.inspect import inspect
 from splatbatch.training.inspection.subject import open_subject
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from sick_bed import Bed
 
 from splatbatch.config import Recipe
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import open_trainer
 from splatbatch.training.session import train_attempt
 

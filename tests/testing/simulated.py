@@ -10,18 +10,18 @@ import pytest
 from fake_batch import FakeBatch
 from fake_trainer import FakeTrainer, splat_of
 
-from splatbatch import reader, trainers
+from splatbatch import isolated, trainers
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Seen, Slot
 from splatbatch.outcome import Outcome
-from splatbatch.scene.footprint import Footprint
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.attempt import GpuSample
+from splatbatch.scene.memory_estimate import Footprint
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.rounds import Rounds
+from splatbatch.scheduler.run_hooks import Rounds
 from splatbatch.splats import write_splat
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.attempt import GpuSample
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import Kind
 
@@ -222,7 +222,7 @@ class Simulation:
         patch.setattr(gpu, "sample", self.world.sample)
         patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
         patch.setattr("splatbatch.failures.retry.FIRST_WAIT_S", 0.1)
-        patch.setattr(reader, "USUAL", reader.Here)  # their time is that of the world
+        patch.setattr(isolated, "USUAL", isolated.Here)  # their time is that of the world
         self.kinds: dict[str, Kind] = {}
         """Of tasks that are not just trained."""
 

@@ -14,14 +14,14 @@ from process_family import argv_of
 from slurm_cluster import SlurmCluster
 
 from splatbatch import processes
-from splatbatch.engines.engine import JOB
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.run import WorkerRecord
-from splatbatch.store.workers import Watcher
+from splatbatch.cluster.engine import JOB
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.run import WorkerRecord
+from splatbatch.output.workers import Watcher
 
 CONSTANTS = {
-    "splatbatch.store.workers.SILENCE_S": 7,
-    "splatbatch.night.elsewhere.LOOK_S": 2,
+    "splatbatch.output.workers.SILENCE_S": 7,
+    "splatbatch.run.cluster_workers.LOOK_S": 2,
 }
 """A worker that is gone is missed after seconds, not minutes."""
 

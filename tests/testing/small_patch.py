@@ -10,8 +10,8 @@ from PIL import Image as Pillow
 
 from splatbatch.config import Recipe
 from splatbatch.outcome import Splat
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import open_trainer
 from splatbatch.training.session import train_attempt
 

@@ -15,7 +15,7 @@ from program_here import Clock, supervise_here
 
 from splatbatch import processes
 from splatbatch.files import read_json
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 
 PATIENCE_S = 60.0
 ASLEEP = "import time; print('ready', flush=True); time.sleep(600)"

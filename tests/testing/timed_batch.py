@@ -12,22 +12,22 @@ from fake_batch import FakeBatch
 from fake_trainer import FakeTrainer
 from simulated import Script, World
 
-from splatbatch import reader, trainers
+from splatbatch import isolated, trainers
 from splatbatch.files import read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.deadline.choice import Choice, Pace
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.pacer import DeadlinePacer
-from splatbatch.scheduler.rounds import Rounds
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.ledger import Ledger
-from splatbatch.store.records.deadline.choice import Choice, Pace
+from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.step_budget import DeadlinePacer
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.deadline.settle import choice_for, speeds_of
 from splatbatch.tasks.deadline.speeds import Speeds, paced
-from splatbatch.tasks.footprints import footprints_of
-from splatbatch.tasks.settled.deadline import DEADLINE
-from splatbatch.tasks.settled.settled import Todo
+from splatbatch.tasks.memory_estimates import footprints_of
+from splatbatch.tasks.shared_decisions.deadline import DEADLINE
+from splatbatch.tasks.shared_decisions.shared import Todo
 from splatbatch.tasks.task import Task
 
 NOW = 1.8e9
@@ -88,7 +88,7 @@ def night(
     patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
     patch.setattr(gpu, "sample", world.sample)
     patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
-    patch.setattr(reader, "USUAL", reader.Here)
+    patch.setattr(isolated, "USUAL", isolated.Here)
     patch.setattr("splatbatch.tasks.deadline.settle.num_slots", lambda _: world.num_gpus)
     fake.make(*names, training={"max_steps": 20_000, "cap_max": 300, "device": "auto"}, limits={"free_disk_mib": 0})
     fake.settings["deadline"] = f"{deadline_s}s"

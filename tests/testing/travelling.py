@@ -18,19 +18,19 @@ import pytest
 from fake_batch import CONSTANTS, FakeBatch
 from turns import CLOCK
 
-from splatbatch.night import store_worker, travel
-from splatbatch.remote import exchange, traffic
+from splatbatch.run import store_worker, travel
+from splatbatch.transfer import exchange, traffic
 
 Step = Callable[[], object]
 
 QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}}
 SHORT = {
-    "splatbatch.remote.exchange.BEAT_S": 0.3,
-    "splatbatch.remote.exchange.SILENCE_S": 4.0,
-    "splatbatch.night.store_worker.POLL_S": 0.3,
-    "splatbatch.night.travel.LOOK_S": 0.3,
-    "splatbatch.remote.traffic.PAUSES_S": [0.3],
-    "splatbatch.remote.traffic.HANGS_S": 8.0,
+    "splatbatch.transfer.exchange.BEAT_S": 0.3,
+    "splatbatch.transfer.exchange.SILENCE_S": 4.0,
+    "splatbatch.run.store_worker.POLL_S": 0.3,
+    "splatbatch.run.travel.LOOK_S": 0.3,
+    "splatbatch.transfer.traffic.PAUSES_S": [0.3],
+    "splatbatch.transfer.traffic.HANGS_S": 8.0,
 }
 """Spans of time, so that a test of them ends soon."""
 MOST_S = 3600.0

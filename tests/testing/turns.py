@@ -19,7 +19,7 @@ from unittest import mock
 
 from quick import WATCH
 
-from splatbatch import reader
+from splatbatch import isolated
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LONGEST_S = 20_000.0
@@ -148,21 +148,21 @@ class Clock:
     @contextlib.contextmanager
     def of_commands(self) -> Iterator[None]:
         """Let commands have this time."""
-        from splatbatch.scheduler import running
+        from splatbatch.scheduler import running_attempt
 
         if is_outermost := time.monotonic is REAL_NOW:
             self._until, self._num_threads = self._ahead_s + LONGEST_S, threading.active_count()
         with contextlib.ExitStack() as ours:
             if is_outermost:
                 ours.enter_context(mock.patch.object(time, "monotonic", self.now))
-                ours.enter_context(mock.patch.object(running, "rest", self.rest))
+                ours.enter_context(mock.patch.object(running_attempt, "rest", self.rest))
                 if time.sleep is REAL_SLEEP:  # a test may have its own
                     ours.enter_context(mock.patch.object(time, "sleep", self.sleep))
             yield
 
     def rest(self, seconds: float, readings: Sequence[object]) -> None:
         if any(getattr(reading, "descriptor", None) is not None for reading in readings):
-            reader.rest(seconds, readings)
+            isolated.rest(seconds, readings)
             seconds = 0
         self.sleep(seconds)
 

@@ -13,7 +13,7 @@ from scipy.ndimage import map_coordinates
 from splatbatch.config import Evaluation, load
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.tone import NODES, Tone
+from splatbatch.scene.colors.correction import NODES, Tone
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch, find_patches
 

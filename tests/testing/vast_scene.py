@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image as Picture
 
 from splatbatch.scene.colmap.copies import Subset
-from splatbatch.scene.colmap.sightings import Sightings
+from splatbatch.scene.colmap.indexed_model import Sightings
 from splatbatch.scene.colmap.types import Camera, Image, Points
 
 WIDTH, HEIGHT, FOCAL = 1600, 1200, 700.0

@@ -15,7 +15,7 @@ from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import property_names
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
-from splatbatch.training.scene.store import Standpoint, Store
+from splatbatch.training.scene.block_cache import Standpoint, Store
 
 WIDTH = 1000.0
 CHUNK = 1 << 18

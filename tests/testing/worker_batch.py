@@ -25,9 +25,9 @@ from cut_scene import SCENE, halves
 from fake_batch import FakeBatch
 from light_trainer import splat_of
 
+from splatbatch.output.folders import PatchFolder
 from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.scene.partition.record import Core, write_partition
-from splatbatch.store.folders import PatchFolder
 
 NUM_WORKERS = 8
 FROM_OUTSIDE = 0.02
@@ -266,8 +266,8 @@ def _work(batch: FakeBatch) -> NoReturn:
 if __name__ == "__main__":
     import fake_trainer
 
-    from splatbatch.night import work  # noqa: F401 - all have it when they begin
     from splatbatch.report import write_report  # noqa: F401
+    from splatbatch.run import worker  # noqa: F401 - all have it when they begin
 
     fake_trainer.install()
     the_batch, num = make(Path(sys.argv[1]), int(sys.argv[2])), int(sys.argv[2])

@@ -16,11 +16,11 @@ from PIL import Image
 from planted import rendered
 
 from splatbatch.errors import SceneError
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colmap.reconstruction import read_cameras
-from splatbatch.scene.colors.evened import evened
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.normalised_copies import evened
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import open_trainer
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Measures, Program
 from splatbatch.files import read_json
 from splatbatch.outcome import Failed, Rejected, Trained
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import Progress
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import Progress
 from splatbatch.supervisor.external import Artifacts
 from splatbatch.trainers import open_trainer, rules_of
+from splatbatch.trainers.availability import missing
 from splatbatch.trainers.external import judge_log, read_measures
-from splatbatch.trainers.usable import missing
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -14,8 +14,8 @@ from fake_batch import FakeBatch, write_model
 
 from splatbatch.files import find_files
 from splatbatch.outcome import Rejected, Trained
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.results import whose_splat
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.results import whose_splat
 from splatbatch.trainers import external as measures
 
 YEAR_S = 365 * 86400

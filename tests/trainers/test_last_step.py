@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatbatch.store.records.attempt import Progress
+from splatbatch.output.records.attempt import Progress
 from splatbatch.supervisor.external import StepsHeard
 
 OF_EVERY = range(1, 10_001)

@@ -12,10 +12,10 @@ from small_patch import paint
 from splatbatch.config import Evaluation
 from splatbatch.files import write_json
 from splatbatch.outcome import Splat
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.records.attempt import JobSpec, Watch
+from splatbatch.output.records.metrics import Metrics
 from splatbatch.scene.patches import Patch
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.records.attempt import JobSpec, Watch
-from splatbatch.store.records.metrics import Metrics
 from splatbatch.supervisor.job import Job
 from splatbatch.trainers import open_trainer
 

@@ -16,7 +16,7 @@ from splatbatch.config import Recipe, load
 from splatbatch.outcome import Failed, Trained
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import open_trainer
-from splatbatch.trainers.usable import missing
+from splatbatch.trainers.availability import missing
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

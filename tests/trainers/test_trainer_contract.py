@@ -21,11 +21,11 @@ from splatbatch.config import Recipe, Training
 from splatbatch.config.trainers.programs import Artifact, Program
 from splatbatch.files import read_json, write_json
 from splatbatch.outcome import Rejected, Splat
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header, write_splat
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import TRAINERS, Trainer, open_trainer
-from splatbatch.trainers.usable import missing
+from splatbatch.trainers.availability import missing
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -9,9 +9,9 @@ import pytest
 from odd_patches import odd_patch
 from small_patch import recipe, trained
 
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.evaluation import ComparisonSettings, FilmSettings
 from splatbatch.splats import SplatHeader, read_header, read_splat, write_splat
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.evaluation import ComparisonSettings, FilmSettings
 from splatbatch.training.film import draw
 from splatbatch.training.formats import compare
 from splatbatch.training.inspection.subject import open_subject

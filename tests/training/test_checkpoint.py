@@ -13,9 +13,9 @@ from small_patch import prepared, recipe, trained
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, read_lines
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.scene.colors.correction import Tone
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.photos import coarse
 from splatbatch.training.session import train_attempt

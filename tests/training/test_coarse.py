@@ -25,7 +25,7 @@ from splatbatch.training.photos.coarse import (
     stages,
 )
 from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.views import Photo, Views
+from splatbatch.training.photos.posed_images import Photo, Views
 from splatbatch.training.rendering.rasterize import rasterize
 
 

@@ -13,16 +13,16 @@ from test_evaluate import with_evaluation
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, write_json
-from splatbatch.scene.covered import Covered
+from splatbatch.output.records.metrics import Metrics
+from splatbatch.scene.coverage_mask import Covered
 from splatbatch.scene.patches import Patch
-from splatbatch.store.records.metrics import Metrics
 from splatbatch.trainers.builtin import settings_for
 from splatbatch.training import session
-from splatbatch.training.evaluation import covered as of_settings
+from splatbatch.training.evaluation import coverage as of_settings
 from splatbatch.training.evaluation import evaluate
 from splatbatch.training.evaluation.evaluate import covered_figures, covered_psnr
 from splatbatch.training.evaluation.pictures import ranked
-from splatbatch.training.photos.views import Photo, Views, with_covered
+from splatbatch.training.photos.posed_images import Photo, Views, with_covered
 from splatbatch.training.rendering.view import View
 from splatbatch.training.session import train_attempt
 

@@ -17,7 +17,7 @@ from uneven_quarry import quarry as planted_quarry
 
 from splatbatch.config import load
 from splatbatch.files import read_json
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.correction import Tone
 from splatbatch.scene.patches import Patch, find_patches
 
 TONE = Tone((0.8, 1.0, 1.2), (-0.1, 0.05))

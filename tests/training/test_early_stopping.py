@@ -16,13 +16,13 @@ from test_checkpoint import died
 from splatbatch.config import Recipe
 from splatbatch.files import MIB, read_lines
 from splatbatch.outcome import Splat
+from splatbatch.output.records.metrics import Metrics
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
-from splatbatch.store.records.metrics import Metrics
 from splatbatch.training.evaluation.early_stopping import EarlyStopping, Rule, halves_of, psnr_in, window_of
 from splatbatch.training.gaussians import Parameters, to_parameters
 from splatbatch.training.photos.coarse import CoarseToFine
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, View
 from splatbatch.training.step import Step

@@ -21,7 +21,7 @@ from splatbatch.splats import Gaussians, read_header, read_splat, write_splat
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import export, first_values, from_splat
 from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.views import Folders, Views, decode_views
+from splatbatch.training.photos.posed_images import Folders, Views, decode_views
 
 
 def decoded(model: Reconstruction, images: Path) -> Views:

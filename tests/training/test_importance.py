@@ -13,10 +13,10 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
-from splatbatch.training.border.surroundings import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, Surroundings
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.tones import in_tone
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.color_correction import in_tone
+from splatbatch.training.photos.posed_images import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.strategies import pruning

@@ -16,11 +16,11 @@ from sick_splats import behind_veil
 from sick_trainings import quarry, trained
 
 from splatbatch.files import write_json
+from splatbatch.output.folders import InspectingFolder
+from splatbatch.output.records.quality import Inspection, InspectionSettings, QualityFigure, grade
 from splatbatch.scene.patches import Patch
-from splatbatch.store.folders import InspectingFolder
-from splatbatch.store.records.quality import Inspection, InspectionSettings, QualityFigure, grade
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.inspection import between, limits, photographs, surface
+from splatbatch.training.inspection import limits, novel_views, photographs, surface
 from splatbatch.training.inspection import subject as described
 from splatbatch.training.inspection.__main__ import run
 from splatbatch.training.inspection.evidence.pictures import illustrated
@@ -143,7 +143,7 @@ def test_a_blur_keeps_the_mean_colours_of_squares_alone(bed: Bed) -> None:
 @pytest.mark.all
 def test_a_camera_moved_to_its_right_stands_there(bed: Bed) -> None:
     view = open_subject(bed.settings, bed.splat).on(torch.device("cpu")).training[0].small.view
-    step = between.center_of(between.moved(view, 0.5)) - between.center_of(view)
+    step = novel_views.center_of(novel_views.moved(view, 0.5)) - novel_views.center_of(view)
     assert np.allclose(step, 0.5 * view.viewmat[0, :3].numpy(), atol=1e-5)
 
 
@@ -166,9 +166,9 @@ def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytes
     monkeypatch.setattr(described, "with_values", count)
     subject = open_subject(bed.settings, bed.splat).on(torch.device("cpu"))
     found = inspect(subject)
-    assert len(drawn) == len(subject.looks) + 2 * between.MOST_VIEWS
+    assert len(drawn) == len(subject.looks) + 2 * novel_views.MOST_VIEWS
     illustrated(subject, found, bed.splat.parent / "pictures")
-    assert len(drawn) <= len(subject.looks) + 2 * between.MOST_VIEWS + 3
+    assert len(drawn) <= len(subject.looks) + 2 * novel_views.MOST_VIEWS + 3
 
 
 @pytest.mark.all

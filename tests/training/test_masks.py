@@ -16,7 +16,7 @@ from splatbatch.config import load
 from splatbatch.scene.patches import find_patches
 from splatbatch.training.loss import masked, of_what_counts, photometric_loss, psnr, ssim
 from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 from splatbatch.training.rendering.view import View
 
 if TYPE_CHECKING:

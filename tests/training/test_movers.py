@@ -12,8 +12,8 @@ from test_checkpoint import died, growing, warnings
 from torch import Tensor
 
 from splatbatch.scene.patches import Patch
-from splatbatch.training.photos import movers
-from splatbatch.training.photos.movers import (
+from splatbatch.training.photos import transient_mask
+from splatbatch.training.photos.transient_mask import (
     CELL_PX,
     MAYBE,
     SURE,
@@ -49,7 +49,7 @@ def with_block(value: float, left: int = 6) -> Tensor:
     return off
 
 
-def found(one: Compared, others: list[Compared], evidence: movers.Evidence = SURE) -> Tensor:
+def found(one: Compared, others: list[Compared], evidence: transient_mask.Evidence = SURE) -> Tensor:
     return alone(one.off, Cells.of([one, *others]).seen_from(0, middles(PLANE, one.view)), evidence)
 
 
@@ -113,8 +113,8 @@ def plant(images: Path, name: str = "img3.png") -> None:
 
 @pytest.mark.all
 def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(movers, "CELL_PX", 2)
-    monkeypatch.setattr(movers, "LOOKS", (0.8, 0.9))  # of 60 steps: nothing is sure before
+    monkeypatch.setattr(transient_mask, "CELL_PX", 2)
+    monkeypatch.setattr(transient_mask, "LOOKS", (0.8, 0.9))  # of 60 steps: nothing is sure before
     clean, _ = trained(patch, recipe(strategy="default", colors="as_is"), "clean-01")
     assert not any("movers" in said for said in warnings(clean))
     plant(patch.images)
@@ -126,11 +126,11 @@ def test_a_mover_is_left_out_and_said(patch: Patch, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.all
 def test_a_run_goes_on_without_what_it_had_left_out(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(movers, "CELL_PX", 2)
-    monkeypatch.setattr(movers, "LOOKS", (0.4, 0.45))  # before the checkpoint: much is off yet
-    monkeypatch.setattr(movers, "TIMES", 1.5)
-    monkeypatch.setattr(movers, "SURE", MAYBE)
-    monkeypatch.setattr(movers, "LEAST_CELLS", 1)
+    monkeypatch.setattr(transient_mask, "CELL_PX", 2)
+    monkeypatch.setattr(transient_mask, "LOOKS", (0.4, 0.45))  # before the checkpoint: much is off yet
+    monkeypatch.setattr(transient_mask, "TIMES", 1.5)
+    monkeypatch.setattr(transient_mask, "SURE", MAYBE)
+    monkeypatch.setattr(transient_mask, "LEAST_CELLS", 1)
     plant(patch.images)
     straight, whole = trained(patch, growing("default"), "straight-01")
     assert any("movers" in said for said in warnings(straight))

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from import_hooks import ImportedInThreads
 from splatbatch.config import Recipe
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.session import prepare
 in_threads, folder = ImportedInThreads(), AttemptFolder(Path(sys.argv[1]))

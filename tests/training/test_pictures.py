@@ -13,10 +13,10 @@ from PIL import Image
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_json
-from splatbatch.store.attempt_folder import AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.evaluation.pictures import LONGEST_PX, error, picture_views, ranked, to_jpeg
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from splatbatch.config import Training
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import write_splat
-from splatbatch.training.photos.views import Folders
+from splatbatch.training.photos.posed_images import Folders
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
+from splatbatch.training.scene.block_cache import Store
 from splatbatch.training.scene.photographs import Photographs
-from splatbatch.training.scene.store import Store
 
 CPU = torch.device("cpu")
 DEGREE_3 = 45

@@ -10,23 +10,23 @@ import torch
 from cut_quarry import QUARRY, lay_out, quarry_splat
 
 from splatbatch.config import Recipe
-from splatbatch.identity import sha256_of
+from splatbatch.hashing import sha256_of
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.colors import tone_in, tones_to_record
+from splatbatch.output.records.evaluation import EvaluationSettings, PhotoMeasured, SceneEvaluation
+from splatbatch.output.records.metrics import Figures, TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.rigs import read_rigs
-from splatbatch.scene.colors.tone import Tone
-from splatbatch.scene.covered import covered
+from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.coverage_mask import covered
 from splatbatch.scene.partition.border import border_of
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.colors import tone_in, tones_to_record
-from splatbatch.store.records.evaluation import EvaluationSettings, PhotoMeasured, SceneEvaluation
-from splatbatch.store.records.metrics import Figures, TrainingSettings
-from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.surroundings import surroundings_of
+from splatbatch.training.border.boundary_mask import answered_for
+from splatbatch.training.border.patch_border import surroundings_of
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import from_splat
-from splatbatch.training.photos.views import Folders, decode_views, with_covered
+from splatbatch.training.photos.posed_images import Folders, decode_views, with_covered
+from splatbatch.training.scene.load import open_scene
 from splatbatch.training.scene.measure import Pair, measure, measured
-from splatbatch.training.scene.opened import open_scene
 
 CPU = torch.device("cpu")
 RECIPE = Recipe.model_validate({"training": {"sh_degree": 1, "resolution": "1/4", "device": "cpu"}})

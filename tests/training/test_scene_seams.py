@@ -10,20 +10,20 @@ import torch
 from cut_quarry import cut_quarry, part, quarry_splat, stretched, tinted
 
 from splatbatch.config import Training
+from splatbatch.output.records.evaluation import SeamMeasured
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.partition.border import looks_across, reach_of, seams_of, shares_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import Gaussians, write_splat
-from splatbatch.store.records.evaluation import SeamMeasured
-from splatbatch.training.photos.views import Folders
+from splatbatch.training.photos.posed_images import Folders
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.scene.drawn import Backdrop, Drawn, Place
+from splatbatch.training.scene.block_cache import Store
+from splatbatch.training.scene.patch_renderer import Backdrop, Drawn, Place
 from splatbatch.training.scene.photographs import Photographs, Shot
-from splatbatch.training.scene.sides import Sides
-from splatbatch.training.scene.store import Store
+from splatbatch.training.scene.seams import Sides
 
 CPU = torch.device("cpu")
 UNIT = 20.0

@@ -19,17 +19,17 @@ from splatbatch.config import Recipe, Training
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import SceneError, SplatbatchError, TrainerError
 from splatbatch.files import read_json, read_lines
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.types import Points
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.splats import read_splat
 from splatbatch.splats.health import Expectations
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
 from splatbatch.training.gaussians import export, first_values, thinned, to_parameters
 from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.views import Folders, decode_views
+from splatbatch.training.photos.posed_images import Folders, decode_views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.session import prepare, train_attempt
 

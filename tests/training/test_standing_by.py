@@ -11,9 +11,9 @@ from small_patch import prepared, recipe, trained
 
 from splatbatch.errors import TrainerError
 from splatbatch.files import write_json
-from splatbatch.identity import sha256_of
+from splatbatch.hashing import sha256_of
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training import session
 from splatbatch.training.session import train_attempt
 

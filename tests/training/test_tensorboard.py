@@ -13,7 +13,7 @@ from small_patch import recipe, trained
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_lines
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.correction import Tone
 from splatbatch.scene.patches import Patch
 from splatbatch.training.progress.tensorboard import MISSING, MOST_SAMPLES, TensorBoard, open_tensorboard
 

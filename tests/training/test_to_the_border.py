@@ -18,22 +18,22 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.errors import TrainerError
 from splatbatch.files import read_json, write_json
-from splatbatch.identity import sha256_of
+from splatbatch.hashing import sha256_of
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import PatchFolder
 from splatbatch.scene.partition.border import Border, border_of
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_splat
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import PatchFolder
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
-from splatbatch.training.border.answered import answered_for, answering
-from splatbatch.training.border.bounds import Bounds
-from splatbatch.training.border.cover import covered, split_up
-from splatbatch.training.border.surroundings import ALONE, Surroundings
+from splatbatch.training.border.boundary import Bounds
+from splatbatch.training.border.boundary_init import covered, split_up
+from splatbatch.training.border.boundary_mask import answered_for, answering
+from splatbatch.training.border.patch_border import ALONE, Surroundings
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import Parameters, from_splat, to_parameters, values_of
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.views import Photo, Views
+from splatbatch.training.photos.posed_images import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.view import Rendering, View
 from splatbatch.training.session import prepare, train_attempt

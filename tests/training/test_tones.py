@@ -18,18 +18,18 @@ from uneven_quarry import FADING, falloff, own_light, planted, quarry, some_tone
 from splatbatch.config import Recipe
 from splatbatch.files import read_json
 from splatbatch.outcome import Splat
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.tone import NEUTRAL, Tone
+from splatbatch.scene.colors.correction import NEUTRAL, Tone
 from splatbatch.scene.patches import Patch
-from splatbatch.store.attempt_folder import AttemptFolder
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import CLIPPED_COUNTS, photometric_loss
 from splatbatch.training.photos.coarse import shrink
+from splatbatch.training.photos.color_correction import alike, even, in_tone, response, shrunk, to_compare, tone_of
 from splatbatch.training.photos.decode import Source, decode
-from splatbatch.training.photos.tones import alike, even, in_tone, response, shrunk, to_compare, tone_of
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import View
 

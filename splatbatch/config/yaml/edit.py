@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
-from splatbatch.config.yaml.bounded import TooMuch, read_file
+from splatbatch.config.yaml.limits import TooMuch, read_file
 from splatbatch.errors import ConfigError
 from splatbatch.files import write_text
 

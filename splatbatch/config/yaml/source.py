@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from splatbatch.config.yaml.bounded import AS_WRITTEN, STDIN, TWICE, TooMuch, read_file, read_text
+from splatbatch.config.yaml.limits import AS_WRITTEN, STDIN, TWICE, TooMuch, read_file, read_text
 from splatbatch.errors import ConfigError
 
 Keys = tuple[Any, ...]

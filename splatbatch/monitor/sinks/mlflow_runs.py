@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.files import MIB
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.events import AttemptEnded
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.ledger import judged_attempts
-from splatbatch.store.records.metrics import Metrics
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.events import AttemptEnded
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import judged_attempts
+from splatbatch.output.records.metrics import Metrics
 
 BATCH, ATTEMPT, PARENT = "splatbatch.batch", "splatbatch.attempt", "mlflow.parentRunId"
 CURVES = (

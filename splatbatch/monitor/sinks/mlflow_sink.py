@@ -13,10 +13,10 @@ from typing import Any
 from splatbatch.config import Tracking
 from splatbatch.errors import MissingPartError
 from splatbatch.monitor.sinks.sink import End
-from splatbatch.plain_text import one_line
-from splatbatch.store.events import AttemptEnded, Event
-from splatbatch.store.layout import OutputFolder
+from splatbatch.output.events import AttemptEnded, Event
+from splatbatch.output.layout import OutputFolder
 from splatbatch.supervisor.hook import Hook
+from splatbatch.text import one_line
 
 PROGRAM = (sys.executable, "-m", "splatbatch.monitor.sinks.mlflow_runs")
 FILES, DATABASE = "file:", "sqlite:///"

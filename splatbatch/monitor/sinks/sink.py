@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from splatbatch.store.events import Event
-from splatbatch.store.records.run import Afterwards
+from splatbatch.output.events import Event
+from splatbatch.output.records.run import Afterwards
 
 BUDGET_S = 30.0
 """So long all sinks together may keep a batch that has ended."""

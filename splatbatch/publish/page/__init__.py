@@ -18,7 +18,7 @@ import numpy as np
 from splatbatch import __version__
 from splatbatch.errors import MissingPartError, OutputError
 from splatbatch.files import write_text, write_whole
-from splatbatch.plain_text import spell_place
+from splatbatch.output.folders import BACKDROP
 from splatbatch.publish.convert import Job, Written, convert
 from splatbatch.publish.formats import FORMATS, Reader
 from splatbatch.publish.source import SCENE, Part, Published
@@ -29,7 +29,7 @@ from splatbatch.report.page.html import Html, tag
 from splatbatch.report.viewer.viewer import HOW, Vector, viewer_gz, viewer_script
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats.preview import rotated
-from splatbatch.store.folders import BACKDROP
+from splatbatch.text import spell_place
 
 VERSION = 2
 """Raise it when pages are made otherwise."""

@@ -22,13 +22,13 @@ import numpy.typing as npt
 from splatbatch import __version__
 from splatbatch.errors import OutputError
 from splatbatch.files import fault_of_name, read_json, write_object
+from splatbatch.output.records.publication import Tiled
 from splatbatch.publish.rows import folder_bytes, put, read_part
 from splatbatch.publish.source import Part, Published
 from splatbatch.publish.tiles.geodesy import Frame, Ground
 from splatbatch.publish.tiles.glb import EXTENSIONS
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tile, Tiling
 from splatbatch.splats.ply import FloatArray, Gaussians
-from splatbatch.store.records.publication import Tiled
 from splatbatch.tasks.product import Damaged, Fresh, Product, hashes_in, key_of
 
 CONTENT_GLTF = "3DTILES_content_gltf"

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import GpuSample, Progress
+from splatbatch.output.records.metrics import Metrics
 from splatbatch.report.page.html import Html, join, tag
 from splatbatch.report.units import figure
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import GpuSample, Progress
-from splatbatch.store.records.metrics import Metrics
 
 MOST_POINTS = 160
 MOST_ATTEMPTS = 4

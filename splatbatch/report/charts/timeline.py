@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from splatbatch.failures.causes import in_words, spelled
-from splatbatch.plain_text import assignments, counted, moment
 from splatbatch.report.charts.curves import axis_label, time_ticks
 from splatbatch.report.facts import Attempt, Report, ReportedPatch
 from splatbatch.report.page.html import Attribute, Html, tag
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.workers import starts_of
+from splatbatch.text import assignments, counted, moment
 
 LANE_PX = 30
 BAR_PX = 22

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.files import fault_of_name
-from splatbatch.plain_text import counted
 from splatbatch.report.facts import ReportedColors, UnlikePhotograph
 from splatbatch.report.page.html import Html, join, tag
 from splatbatch.report.page.pictures import Budget, data_url
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.evened import evened
-from splatbatch.scene.colors.tone import Tone
+from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.normalised_copies import evened
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
+from splatbatch.text import counted
 
 LONG_SIDE_PX = 176
 JPEG_QUALITY = 80

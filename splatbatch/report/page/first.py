@@ -7,7 +7,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from splatbatch.failures.causes import in_words, spelled
 from splatbatch.files import MIB
-from splatbatch.plain_text import assignments, counted, one_line
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.metrics import deciding, spell_figures
 from splatbatch.report.facts import CutScene, Item, Overview, Report, ReportedPatch
 from splatbatch.report.page.html import Html, join, number, table, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder, small_render
@@ -15,10 +16,9 @@ from splatbatch.report.page.scene_section import draw_map
 from splatbatch.report.todo import verdict
 from splatbatch.report.units import SIGNS, duration, photographs
 from splatbatch.report.workers import nodes_of
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.metrics import deciding, spell_figures
+from splatbatch.tasks.counts import counting, how_many
 from splatbatch.tasks.status import MADE, STATES, noun_of
-from splatbatch.tasks.tally import counting, how_many
+from splatbatch.text import assignments, counted, one_line
 
 LEAST_GAIN_DB = 0.005
 """Less reads as nothing."""

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from splatbatch.files import fault_of_name
-from splatbatch.plain_text import counted
+from splatbatch.output.records.quality import Certificate, grade_in_words
 from splatbatch.report.facts import Quality
 from splatbatch.report.page.html import Html, join, rows_of, table, tag
 from splatbatch.report.page.pictures import Budget, data_url, read_picture
 from splatbatch.report.quality import FIGURES, exceeded, figure_row, held_out_in_words
-from splatbatch.store.records.quality import Certificate, grade_in_words
+from splatbatch.text import counted
 
 SIZE_PX, MARGIN_PX = 220, 16
 POOREST, BEST = 0.25, 1.0

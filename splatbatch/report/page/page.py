@@ -9,7 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from splatbatch.files import MIB
-from splatbatch.plain_text import counted
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.metrics import deciding
 from splatbatch.report.charts.timeline import timelines
 from splatbatch.report.facts import Report, ReportedPatch
 from splatbatch.report.page.color_strip import Folders, color_strip
@@ -22,8 +23,7 @@ from splatbatch.report.page.pictures import Budget
 from splatbatch.report.page.reconstruction import reconstruction_section
 from splatbatch.report.page.scene_section import merged_scene, scene_section, workers_section
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.metrics import deciding
+from splatbatch.text import counted
 
 PICTURE_BYTES = 16 << 20
 SMALL_BYTES = 3 << 20

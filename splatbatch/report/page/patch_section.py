@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from splatbatch.failures.causes import spelled
-from splatbatch.plain_text import assignments, moment
+from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.metrics import spell_figures
+from splatbatch.output.records.quality import grade_in_words
 from splatbatch.report.charts.curves import charts_of, draw
 from splatbatch.report.facts import Attempt, Next, ReportedPatch
 from splatbatch.report.page.html import Html, number, table, tag
@@ -14,10 +17,7 @@ from splatbatch.report.page.inspection import quality_section
 from splatbatch.report.page.pictures import Budget, attempt_folder, error_legend, small_picture, views_of
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
-from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.metrics import spell_figures
-from splatbatch.store.records.quality import grade_in_words
+from splatbatch.text import assignments, moment
 
 HEADINGS = ("attempt", "outcome", "what was changed", "covered dB", "PSNR dB", "SSIM", "Gaussians", "time", "splat")
 WORDS = ("outcome", "what was changed", "splat")

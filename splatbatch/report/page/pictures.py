@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from splatbatch.files import read_regular
+from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.metrics import View
 from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import Html, tag
-from splatbatch.store.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.metrics import View
 
 KINDS = ("photo", "render", "error")
 MOST_PICTURE_BYTES = 60_000

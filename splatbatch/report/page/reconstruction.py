@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from splatbatch.plain_text import counted
 from splatbatch.reconstruction.facts import PlacedCamera, Reconstructed
 from splatbatch.report.page.html import Html, join, rows_of, table, tag
 from splatbatch.report.page.scene_section import LEAST_HEIGHT_PX, MARGIN_PX, MOST_HEIGHT_PX, WIDTH_PX
+from splatbatch.text import counted
 
 MOST_DOTS = 4000
 MOST_MISSING = 200

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from splatbatch.plain_text import counted
+from splatbatch.output.records.metrics import deciding
 from splatbatch.report import facts
 from splatbatch.report.page.html import Attribute, Html, join, number, table, tag
 from splatbatch.report.page.pictures import Budget, views_of
@@ -18,7 +18,7 @@ from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
 from splatbatch.report.workers import HEADINGS
-from splatbatch.store.records.metrics import deciding
+from splatbatch.text import counted
 
 WIDTH_PX = 600
 MOST_HEIGHT_PX, LEAST_HEIGHT_PX = 460, 120

@@ -22,6 +22,9 @@ import numpy.typing as npt
 
 from splatbatch.errors import SceneError
 from splatbatch.files import read_regular, write_whole
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import PREVIEW
+from splatbatch.output.layout import OutputFolder
 from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.page.pictures import Budget, attempt_folder
@@ -29,9 +32,6 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.preview import UNTURNED, Floats, make_preview, middle_of, rotated
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.folders import PREVIEW
-from splatbatch.store.layout import OutputFolder
 
 Vector = npt.NDArray[np.float64]  # [3]; a quaternion, w x y z: [4]
 VIEWER_UP = np.array([0.0, -1.0, 0.0])

@@ -13,11 +13,11 @@ from pathlib import Path
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
-from splatbatch.plain_text import counted
-from splatbatch.reader import fault_of
+from splatbatch.isolated import fault_of
 from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import Finding, Sink, TrainerRules
 from splatbatch.scene.audit.geometry import check_geometry, find_misfits, is_contradicted, measure, note_misfit
+from splatbatch.scene.audit.image_match import look_at
 from splatbatch.scene.audit.model import (
     NOTHING,
     as_source,
@@ -27,7 +27,6 @@ from splatbatch.scene.audit.model import (
     check_model,
     check_rigs,
 )
-from splatbatch.scene.audit.pictures import look_at
 from splatbatch.scene.audit.untracked import check_in_view, check_pairs, has_tracks
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
@@ -37,8 +36,8 @@ from splatbatch.scene.frame import Span, span_of
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import Survey
 from splatbatch.scene.holdout import choose_holdout
-from splatbatch.scene.likeness.compared import Compared, Pictures
-from splatbatch.scene.likeness.pairs import GROUPS, Pair, pairs_of
+from splatbatch.scene.image_match.match_context import Compared, Pictures
+from splatbatch.scene.image_match.pairs import GROUPS, Pair, pairs_of
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.scene.photos.folders import (
     Folders,
@@ -53,6 +52,7 @@ from splatbatch.scene.photos.headers import Headers, Photo, unreadable
 from splatbatch.scene.photos.pixels import undecodable
 from splatbatch.scene.photos.sizes import Size
 from splatbatch.terminal import Advance, unheard
+from splatbatch.text import counted
 
 AT_ONCE = 64
 """Patches whose models are in memory together, so that their photographs are read by several threads."""

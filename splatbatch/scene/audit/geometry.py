@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from splatbatch.plain_text import spell_some
 from splatbatch.scene.audit.findings import OF_GEOMETRY, Finding, Sink
 from splatbatch.scene.audit.photographs import FIX, CameraRow
 from splatbatch.scene.colmap.files import shown
@@ -17,6 +16,7 @@ from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.causes import Cause, find_causes
 from splatbatch.scene.geometry.hypotheses import stray_share, widest_angle_degrees
 from splatbatch.scene.geometry.survey import Misfit, Survey, by_camera, find_misfit, survey
+from splatbatch.text import spell_some
 
 _NAMED = 3  # images named in a finding
 

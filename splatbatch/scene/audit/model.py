@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
-from splatbatch.plain_text import counted
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import PARTS, ModelError, shown
@@ -25,6 +24,7 @@ from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
 from splatbatch.scene.photos.sizes import spell
 from splatbatch.scene.photos.undistort import UNDISTORT, is_distorted, straighten
+from splatbatch.text import counted
 
 _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE
 _REMOVE = "Remove them (colmap point_filtering), or cut again."

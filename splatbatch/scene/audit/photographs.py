@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from splatbatch.plain_text import spell_some
 from splatbatch.scene.audit.findings import Finding, Sink
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
@@ -27,6 +26,7 @@ from splatbatch.scene.photos.sizes import (
     spell,
     spell_factor,
 )
+from splatbatch.text import spell_some
 
 _TO_RGB = "Convert it to 8-bit RGB (magick IN -colorspace sRGB -depth 8 -alpha off OUT); keep name and size."
 _TRAITS: dict[Trait, tuple[str, str]] = {

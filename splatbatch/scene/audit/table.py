@@ -10,12 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from splatbatch.plain_text import counted, one_line
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.audit.findings import Finding
 from splatbatch.scene.audit.photographs import CameraRow
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.photos.sizes import spell
+from splatbatch.text import counted, one_line
 
 MOST_LINES = 8
 """Lines per patch and kind of finding before "… and 37 more"."""

@@ -34,8 +34,8 @@ from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.binary import ELEMENT, KEYPOINT, POINT, walk_images
 from splatbatch.scene.colmap.files import choose_format, opened
+from splatbatch.scene.colmap.indexed_model import NONE, Mask, Sightings
 from splatbatch.scene.colmap.rigs import Rigs, frames_bytes, rigs_bytes
-from splatbatch.scene.colmap.sightings import NONE, Mask, Sightings
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Floats, Image
 
 _COUNT = struct.Struct("<Q")

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap.files import ModelError
+from splatbatch.scene.colmap.indexed_model import Ids, walk_keypoints
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
-from splatbatch.scene.colmap.sightings import Ids, walk_keypoints
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Ints
 from splatbatch.scene.colors.solve import Observations
 from splatbatch.scene.patches import Patch

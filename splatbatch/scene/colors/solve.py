@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.types import Floats, Ints
-from splatbatch.scene.colors.field import LEAST_FALL as LEAST_FIELD_FALL
-from splatbatch.scene.colors.field import Unexplained, field_at_each, paying_fields, tint_of
-from splatbatch.scene.colors.sun_side import SunSide, find_sun_side
+from splatbatch.scene.colors.shading_grid import LEAST_FALL as LEAST_FIELD_FALL
+from splatbatch.scene.colors.shading_grid import Unexplained, field_at_each, paying_fields, tint_of
+from splatbatch.scene.colors.shared_illumination import SunSide, find_sun_side
 
 SOFT = 1.5
 """Times the median residual: there an observation counts half (Cauchy's weights)."""

@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from splatbatch.scene.colmap.indexed_model import Ids, Sample, Sizes, sample_keypoints
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.sightings import Ids, Sample, Sizes, sample_keypoints
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, Image, Ints, rotations_of
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.photos.sizes import Equal, FewPixels, Scaled, Size, relate, spell

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
 from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, ImportOptions, Mistakes, Notes, PosedPhoto, some
-from splatbatch.scene.imports.writing import posed_model
+from splatbatch.scene.imports.write import posed_model
 from splatbatch.scene.photos.numbers import link_numbers
 from splatbatch.scene.reprojection import in_pycolmap, project
+from splatbatch.text import counted
 
 THREADS = 2
 _WIDEST = np.cos(np.radians(75))

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
-from splatbatch.plain_text import counted, spell_some
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Floats, Points2D
+from splatbatch.text import counted, spell_some
 
 OPENGL = np.diag([1.0, -1.0, -1.0])
 """Camera axes of OpenGL and Blender (y up, looking along -z) to those of COLMAP (y down, looking along z)."""

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from splatbatch.files import fault_of_name
-from splatbatch.plain_text import counted, spell_place
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Points2D
 from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import Cloud, Mistakes, Notes, PosedPhoto
 from splatbatch.scene.imports.lens import resized
 from splatbatch.scene.photos.headers import Header, Headers, Photo
 from splatbatch.scene.photos.sizes import Equal, FewPixels, Scaled, Size, Transposed, relate, spell, spell_factor
+from splatbatch.text import counted, spell_place
 
 _NONE = 1
 """Sides of this length or less mean that nobody has written the size: exports with 0x0 and 1x1 exist."""

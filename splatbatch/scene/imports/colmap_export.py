@@ -11,7 +11,6 @@ import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.files import Record, read_json, read_tail
-from splatbatch.plain_text import counted
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D, misspelt
@@ -26,6 +25,7 @@ from splatbatch.scene.photos.folders import (
     find_photographs,
     photographs_below,
 )
+from splatbatch.text import counted
 
 _REMEDY = "Export the model again, all of its files at once."
 _EMPTY = Points2D(np.zeros((0, 2)), np.zeros(0, np.uint64))

@@ -19,7 +19,6 @@ from xml.parsers import expat
 import numpy as np
 
 from splatbatch.errors import SceneError
-from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.colmap.types import Camera, Floats
 from splatbatch.scene.imports.capture import (
@@ -38,6 +37,7 @@ from splatbatch.scene.imports.capture import (
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.sizes import Size
+from splatbatch.text import counted
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -20,7 +20,6 @@ import numpy as np
 from splatbatch.errors import SceneError
 from splatbatch.fields import number, whole
 from splatbatch.json_text import parse
-from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Floats, Image
@@ -48,6 +47,7 @@ from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.photos.folders import PHOTOGRAPHS, Folders, photographs_below
 from splatbatch.scene.photos.sizes import Size
+from splatbatch.text import counted
 
 DISTORTION = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
 OF_LENS = frozenset({

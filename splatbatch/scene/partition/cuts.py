@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
-from splatbatch.plain_text import counted
-from splatbatch.scene.colmap.sightings import Indices, Mask, Sightings
+from splatbatch.scene.colmap.indexed_model import Indices, Mask, Sightings
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
 from splatbatch.scene.partition.record import Axes
+from splatbatch.text import counted
 
 SHARE = 0.15
 """Of a photograph's points: who sees so much of a core belongs to it, however far away."""

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
 from splatbatch.files import open_regular, write_text
-from splatbatch.plain_text import counted
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.plan import Plan
+from splatbatch.text import counted
 
 WIDTH_PX, MOST_HEIGHT_PX, EDGE_PX, HEAD_PX = 1400, 2400, 40, 80
 POINTS_DRAWN, POINTS_ASKED = 6000, 200_000

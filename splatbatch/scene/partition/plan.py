@@ -18,13 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import MOST_JSON_BYTES, read_regular
-from splatbatch.plain_text import counted
-from splatbatch.scene.colmap.sightings import Sightings, read_sightings
+from splatbatch.scene.colmap.indexed_model import Sightings, read_sightings
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.holdout import hold_out
 from splatbatch.scene.partition import cuts, record
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, first_meeting, tile
-from splatbatch.scene.partition.place import PARTITION
+from splatbatch.scene.partition.files import PARTITION
+from splatbatch.text import counted
 
 MAX_IMAGES = 400
 WIDEST_OVERLAP = 0.5

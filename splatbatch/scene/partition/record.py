@@ -19,7 +19,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import LONGEST_PART_BYTES, MOST_JSON_BYTES, read_regular, write_json
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box, box_between, first_meeting, open_sides, owners, tile
-from splatbatch.scene.partition.place import find_partition
+from splatbatch.scene.partition.files import find_partition
 
 AGAIN = "Cut the scene again, into another folder: splatbatch split."
 Axes = tuple[Offset, Offset, Offset]

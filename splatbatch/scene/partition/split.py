@@ -21,23 +21,23 @@ import numpy as np
 from splatbatch.config import Offset, near
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import MOST_JSON_BYTES, path_beside, read_regular, sync_folder, write_text
-from splatbatch.plain_text import counted
 from splatbatch.processes import abandoned
 from splatbatch.scene.colmap.copies import Subset, hash_of_files
 from splatbatch.scene.colmap.files import ModelError, shown
+from splatbatch.scene.colmap.indexed_model import Sightings
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import Rigs, read_rigs
-from splatbatch.scene.colmap.sightings import Sightings
 from splatbatch.scene.colmap.types import CAMERA_MODELS, misspelt
 from splatbatch.scene.finder import why_no_scene
 from splatbatch.scene.partition.cuts import evenness
+from splatbatch.scene.partition.files import PARTITION, PATCH, SPLIT_READY, is_of_split
 from splatbatch.scene.partition.picture import draw
-from splatbatch.scene.partition.place import PARTITION, PATCH, SPLIT_READY, is_of_split
 from splatbatch.scene.partition.plan import Plan, SplitOptions, plan_split
 from splatbatch.scene.partition.record import Core, Partition, patch_record, read_partition, relative, write_partition
 from splatbatch.scene.patches import has_model, model_folder, natural_key, spell
 from splatbatch.scene.photos.folders import DIVISORS, find_photographs, is_folder
 from splatbatch.terminal import Advance, unheard
+from splatbatch.text import counted
 
 SPARSE = "sparse/0"
 PICTURE = "partition.svg"

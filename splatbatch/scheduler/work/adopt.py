@@ -8,30 +8,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from splatbatch import reader
+from splatbatch import isolated
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import Record, is_out_of_space, sweep
-from splatbatch.identity import FileFacts
+from splatbatch.hashing import FileFacts
+from splatbatch.isolated import ENDLESS, Patience, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
 from splatbatch.machine.protocol import Seen, verdict
 from splatbatch.outcome import Diagnosis, Exit, Failed
-from splatbatch.reader import ENDLESS, Patience, answers
-from splatbatch.scheduler import judge, wall
+from splatbatch.output.attempt_folder import Attempt, AttemptFolder, EndedAttempt
+from splatbatch.output.endings import Endings
+from splatbatch.output.events import AttemptEnded
+from splatbatch.output.folders import PatchFolder, never_went
+from splatbatch.output.ledger import Ledger, judged_attempts
+from splatbatch.output.obstacles import COLLECT
+from splatbatch.output.records.attempt import JobSpec
+from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.output.records.result import Result
+from splatbatch.scheduler import judge, task_fault
 from splatbatch.scheduler.finalize import Ending, Rules, collect, collected, write_down
-from splatbatch.store.attempt_folder import Attempt, AttemptFolder, EndedAttempt
-from splatbatch.store.endings import Endings
-from splatbatch.store.events import AttemptEnded
-from splatbatch.store.folders import PatchFolder, never_went
-from splatbatch.store.ledger import Ledger, judged_attempts
-from splatbatch.store.obstacles import COLLECT
-from splatbatch.store.records.attempt import JobSpec
-from splatbatch.store.records.fingerprint import Fingerprint
-from splatbatch.store.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
 from splatbatch.tasks.fingerprints.inputs import differences, places
-from splatbatch.tasks.settled.every import differ
+from splatbatch.tasks.shared_decisions.registry import differ
 from splatbatch.tasks.task import Task
 
 
@@ -91,14 +91,14 @@ def _adopt_all(batch: Batch, left: Sequence[Left], ledger: Ledger, patience: Pat
         with contextlib.suppress(OSError):  # of others its patch is told when its turn comes
             if (one := _ended(folder)) is not None:
                 ended.append((task, *one))
-    for (task, folder, end), found in answers(reader.USUAL(partial(_collect, batch), ended), patience):
+    for (task, folder, end), found in answers(isolated.USUAL(partial(_collect, batch), ended), patience):
         attempt = _attempt_of(task, folder)
         try:
-            write_down(attempt, end, collected(wall.value_of(found, COLLECT)), ledger, adopted=True)
-        except (OSError, SplatbatchError, wall.Behind) as error:
+            write_down(attempt, end, collected(task_fault.value_of(found, COLLECT)), ledger, adopted=True)
+        except (OSError, SplatbatchError, task_fault.Behind) as error:
             if is_out_of_space(error):
                 raise
-            faults[task.name], traceback = wall.diagnosis_of(error, task.home(batch.output).path, COLLECT)
+            faults[task.name], traceback = task_fault.diagnosis_of(error, task.home(batch.output).path, COLLECT)
             said = {"phase": COLLECT, "traceback": traceback, "adopted": True}
             ledger.write(AttemptEnded.of(task.name, folder.number, Failed(faults[task.name]), **said))
     return faults

@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass, field
 
 from splatbatch.errors import ConfigError
-from splatbatch.plain_text import seconds_of
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.forecast import forecast
 from splatbatch.tasks.task import Task
+from splatbatch.text import seconds_of
 
 ENDS_AT = "SLURM_JOB_END_TIME"
 """Seconds since 1970, by the clock of the host that we are on."""

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from splatbatch.store.records.deadline.choice import Pace
+from splatbatch.output.records.deadline.choice import Pace
 from splatbatch.tasks.deadline.pace import FEWEST_SHARE, divided
 from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
 from splatbatch.tasks.task import Task

@@ -7,21 +7,21 @@ from dataclasses import replace
 
 from splatbatch.config.deadline import ends_at
 from splatbatch.errors import ConfigError
-from splatbatch.identity import short_hash
+from splatbatch.hashing import short_hash
 from splatbatch.machine.slots import is_on_cpu
-from splatbatch.plain_text import counted, moment
-from splatbatch.scene import footprint
-from splatbatch.scene.footprint import Footprint
-from splatbatch.store.records.deadline.choice import FULL, Choice, Pace
-from splatbatch.store.records.result import Result
+from splatbatch.output.records.deadline.choice import FULL, Choice, Pace
+from splatbatch.output.records.result import Result
+from splatbatch.scene import memory_estimate
+from splatbatch.scene.memory_estimate import Footprint
 from splatbatch.tasks.deadline.choose import Chosen, Work, choose, lost_db
 from splatbatch.tasks.deadline.pace import follows
 from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
 from splatbatch.tasks.fingerprints.fingerprint import hashes_of
-from splatbatch.tasks.footprints import footprints_of, num_slots
-from splatbatch.tasks.settled.settled import Settled, Todo, Whole
+from splatbatch.tasks.memory_estimates import footprints_of, num_slots
+from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
 from splatbatch.tasks.task import Task
 from splatbatch.tasks.throughput import MOST_RESULTS
+from splatbatch.text import counted, moment
 
 AIM = 0.97
 """Share of the time that is planned with: the rest is for the report, and for what is tried again."""
@@ -61,7 +61,7 @@ def speeds_of(batch: Whole, needs: Mapping[str, Footprint]) -> tuple[Speeds, int
         needs: of its tasks, without a deadline.
     """
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
-    speeds = Speeds(footprint.CPU if on_cpu else footprint.H200, needs)
+    speeds = Speeds(memory_estimate.CPU if on_cpu else memory_estimate.H200, needs)
     return speeds, speeds.learn_from(_done(batch, on_cpu=on_cpu))
 
 

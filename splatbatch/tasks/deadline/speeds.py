@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from splatbatch.config import Recipe
-from splatbatch.scene import footprint
-from splatbatch.scene.footprint import Footprint, Throughput
-from splatbatch.store.records.deadline.choice import Pace
+from splatbatch.output.records.deadline.choice import Pace
+from splatbatch.scene import memory_estimate
+from splatbatch.scene.memory_estimate import Footprint, Throughput
 from splatbatch.tasks.deadline.pace import changes_of, divided
 from splatbatch.tasks.task import Task
 
@@ -62,7 +62,7 @@ class Speeds:
             return float(steps if until is None else min(steps, until))
         smaller = divided(full_recipe(task), pace)
         need = replace(need, mean_px=need.mean_px // smaller**2)
-        found = footprint.stepping_s(recipe, need, self.model, until)
+        found = memory_estimate.stepping_s(recipe, need, self.model, until)
         if until is None:
             self._stepping[key] = found
         return found

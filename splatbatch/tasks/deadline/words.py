@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from splatbatch.config import Recipe
 from splatbatch.config.deadline import in_words as when
-from splatbatch.plain_text import clock
-from splatbatch.store.records.deadline.choice import FULL, Choice, Pace
+from splatbatch.output.records.deadline.choice import FULL, Choice, Pace
 from splatbatch.tasks.deadline.choose import lost_db
 from splatbatch.tasks.deadline.pace import changes_of
 from splatbatch.tasks.task import Task
+from splatbatch.text import clock
 
 SIZES = {1: "full size", 2: "half size", 4: "a quarter of their size", 8: "an eighth of their size"}
 

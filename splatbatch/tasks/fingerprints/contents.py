@@ -6,12 +6,12 @@ import contextlib
 from collections import deque
 from functools import partial
 
-from splatbatch import reader
+from splatbatch import isolated
 from splatbatch.files import write_json
-from splatbatch.identity import FileFacts
-from splatbatch.reader import Done, Patience, Reading, answers
-from splatbatch.store.events import AttemptEnded, Event
-from splatbatch.store.records.result import Result
+from splatbatch.hashing import FileFacts
+from splatbatch.isolated import Done, Patience, Reading, answers
+from splatbatch.output.events import AttemptEnded, Event
+from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.inputs import unread
 
@@ -56,9 +56,9 @@ class Contents:
     def _next(self) -> Reading[str]:
         names = list(dict.fromkeys(self._waiting))
         self._waiting.clear()
-        return reader.USUAL(partial(_hashed, self._batch, FileFacts()), names, is_low=True)
+        return isolated.USUAL(partial(_hashed, self._batch, FileFacts()), names, is_low=True)
 
-    def _take(self, name: str, found: reader.Answer) -> None:
+    def _take(self, name: str, found: isolated.Answer) -> None:
         """Write down the contents of the files of a patch, unless another splat was accepted meanwhile."""
         folder = self._batch.output.patch(name)
         if not isinstance(found, Done) or (result := folder.read_result()) is None or result.is_ahead:

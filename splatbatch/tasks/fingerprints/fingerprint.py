@@ -10,11 +10,11 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.config.recipe import LEAST_GAIN_DB, Refinement
-from splatbatch.identity import hash_of, short_hash
+from splatbatch.hashing import hash_of, short_hash
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.records.colors import with_colors
+from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scene.patches import Patch
-from splatbatch.store.folders import PatchFolder
-from splatbatch.store.records.colors import with_colors
-from splatbatch.store.records.fingerprint import Fingerprint
 from splatbatch.tasks import plan
 from splatbatch.tasks.fingerprints.inputs import inputs_of
 

@@ -17,11 +17,11 @@ from typing import Any
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import MOST_JSON_BYTES, read_regular
-from splatbatch.identity import Difference, FileFact, FileFacts, Files, difference
-from splatbatch.scene.partition.place import PATCH
+from splatbatch.hashing import Difference, FileFact, FileFacts, Files, difference
+from splatbatch.output.records.fingerprint import MODEL, is_content, photographs_of
+from splatbatch.scene.partition.files import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.folders import DIVISORS
-from splatbatch.store.records.fingerprint import MODEL, is_content, photographs_of
 
 COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
 """images_2, images_4, images_8 beside the photographs."""

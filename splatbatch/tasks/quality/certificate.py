@@ -10,15 +10,12 @@ from typing import Any, ClassVar
 from splatbatch.config import Config
 from splatbatch.errors import OutputError
 from splatbatch.files import write_json
-from splatbatch.identity import sha256_of
-from splatbatch.plain_text import spell_place, spell_some
-from splatbatch.scene.patches import spell
-from splatbatch.splats import read_header
-from splatbatch.store.folders import MERGE, RESULT, InspectingFolder, PatchFolder, SceneFolder, SplatFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.merge import Merge
-from splatbatch.store.records.metrics import Figures
-from splatbatch.store.records.quality import (
+from splatbatch.hashing import sha256_of
+from splatbatch.output.folders import MERGE, RESULT, InspectingFolder, PatchFolder, SceneFolder, SplatFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.merge import Merge
+from splatbatch.output.records.metrics import Figures
+from splatbatch.output.records.quality import (
     Certificate,
     Inspection,
     grade,
@@ -26,7 +23,9 @@ from splatbatch.store.records.quality import (
     read_certificate,
     seal_of,
 )
-from splatbatch.store.records.result import Result
+from splatbatch.output.records.result import Result
+from splatbatch.scene.patches import spell
+from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate
@@ -34,6 +33,7 @@ from splatbatch.tasks.plan import leaves
 from splatbatch.tasks.product import Product
 from splatbatch.tasks.quality.inspection import SCENE, open_named
 from splatbatch.tasks.task import Task, of_patches
+from splatbatch.text import spell_place, spell_some
 
 FIGURES = ("psnr_covered", "covered_share", "psnr")
 FEW = 3

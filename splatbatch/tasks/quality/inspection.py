@@ -8,23 +8,23 @@ from pathlib import Path
 
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB
-from splatbatch.identity import FileFacts
+from splatbatch.hashing import FileFacts
+from splatbatch.output.folders import PatchFolder, SplatFolder
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.quality import Inspection, InspectionSettings, health_rules
+from splatbatch.output.records.result import Result
+from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.colmap.reconstruction import read_cameras
-from splatbatch.scene.footprint import GPU_CONTEXT_MIB, Footprint
+from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, Footprint
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
 from splatbatch.splats import read_header
-from splatbatch.store.folders import PatchFolder, SplatFolder
-from splatbatch.store.layout import OutputFolder
-from splatbatch.store.records.quality import Inspection, InspectionSettings, health_rules
-from splatbatch.store.records.result import Result
-from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.product import Product, key_of
 from splatbatch.tasks.program import Measuring
 from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.scene import evaluation
-from splatbatch.tasks.settled.holdout import in_one_piece, photographs_of
+from splatbatch.tasks.shared_decisions.holdout import in_one_piece, photographs_of
 from splatbatch.tasks.task import Task
 from splatbatch.trainers.builtin import settings_for
 

@@ -11,26 +11,26 @@ import numpy as np
 
 from splatbatch.config import NO_OFFSET, Offset, Rung
 from splatbatch.errors import SceneError
-from splatbatch.identity import FileFacts
+from splatbatch.hashing import FileFacts
 from splatbatch.outcome import Rejected
-from splatbatch.plain_text import spell_place
+from splatbatch.output.folders import BACKDROP, MergedFiles
+from splatbatch.output.records.colors import as_photographed
+from splatbatch.output.records.evaluation import EvaluationSettings
+from splatbatch.output.records.metrics import Figures
+from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
 from splatbatch.scene.photos.folders import Folders, Found, find_masks, stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
-from splatbatch.store.folders import BACKDROP, MergedFiles
-from splatbatch.store.records.colors import as_photographed
-from splatbatch.store.records.evaluation import EvaluationSettings
-from splatbatch.store.records.metrics import Figures
-from splatbatch.store.results import why_not_the_splat
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import key_of
 from splatbatch.tasks.program import Measuring
-from splatbatch.tasks.scene.merging import see_whole
+from splatbatch.tasks.scene.merge import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
-from splatbatch.tasks.settled.holdout import held_out
+from splatbatch.tasks.shared_decisions.holdout import held_out
 from splatbatch.tasks.task import Task, patches_of
+from splatbatch.text import spell_place
 
 VERSION = 4
 """Raise it when something is measured otherwise: scenes are then measured again."""

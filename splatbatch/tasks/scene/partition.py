@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, SceneError
-from splatbatch.plain_text import counted
 from splatbatch.scene.partition.record import AGAIN, Partition, partition_of
 from splatbatch.scene.patches import spell
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.settled.frame import FRAME
+from splatbatch.tasks.shared_decisions.frame import FRAME
 from splatbatch.tasks.task import of_patches
+from splatbatch.text import counted
 
 FEW = 3
 """Names that a message holds."""

@@ -13,17 +13,17 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import write_json
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.colors import tone_in
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.covered import Covered
+from splatbatch.scene.coverage_mask import Covered
 from splatbatch.scene.frame import shifted
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.colors import tone_in
-from splatbatch.training.ending import exit_code_of
-from splatbatch.training.evaluation.covered import covered_of
+from splatbatch.training.evaluation.coverage import covered_of
 from splatbatch.training.evaluation.evaluate import SplatFiles
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
-from splatbatch.training.photos.views import Folders, decode_held_out, with_covered
+from splatbatch.training.photos.posed_images import Folders, decode_held_out, with_covered
 from splatbatch.training.session import open_device, versions
+from splatbatch.training.stop_request import exit_code_of
 
 MEASURED_BY = "splatbatch"
 

@@ -19,15 +19,15 @@ import torch
 from torch import Tensor
 
 from splatbatch.config import Recipe
-from splatbatch.plain_text import counted
-from splatbatch.store.records.metrics import MOST_PSNR_DB
+from splatbatch.output.records.metrics import MOST_PSNR_DB
+from splatbatch.text import counted
+from splatbatch.training.even_choice import spread
 from splatbatch.training.optim import LAST_MEANS_RATE
 from splatbatch.training.photos.coarse import CoarseToFine
-from splatbatch.training.photos.views import Photo, Views
+from splatbatch.training.photos.posed_images import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.spread import spread
 from splatbatch.training.step import Step
 
 MOST_PHOTOS = 6

@@ -18,22 +18,22 @@ from torch import Tensor
 from splatbatch.config import Offset, Recipe
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.metrics import MOST_PSNR_DB, EarlierSplat
 from splatbatch.splats import read_header, read_splat
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.metrics import MOST_PSNR_DB, EarlierSplat
 from splatbatch.training import cuda
-from splatbatch.training.border.surroundings import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, Surroundings
 from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import picture_views
+from splatbatch.training.even_choice import spread
 from splatbatch.training.gaussians import Parameters, from_splat
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
 from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.views import Photo, Views
+from splatbatch.training.photos.posed_images import Photo, Views
 from splatbatch.training.progress.progress import Progress
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
-from splatbatch.training.spread import spread
 
 TRAINING_VIEWS = 4
 """Measured beside the held-out ones, to see what was merely memorised."""

@@ -11,15 +11,15 @@ from pathlib import Path
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.files import append_line, write_json
-from splatbatch.store.folders import InspectingFolder
-from splatbatch.store.records.attempt import Progress
-from splatbatch.training.ending import exit_code_of, leave
-from splatbatch.training.inspection.evidence.dropping import dropped, named
+from splatbatch.output.folders import InspectingFolder
+from splatbatch.output.records.attempt import Progress
+from splatbatch.training.inspection.evidence.leave_out import dropped, named
 from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.inspect import STAGES, inspect
 from splatbatch.training.inspection.subject import open_subject
 from splatbatch.training.session import STANDBY_VARIABLE, open_device
 from splatbatch.training.standby import wait_for_go
+from splatbatch.training.stop_request import exit_code_of, leave
 
 BEFORE, STEPS = ("load", "standby"), len(STAGES) + 1
 """Phases before the first stage; and how many there are to count, pictures included."""

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splatbatch.scene.two_views import Features, Registered, features_of, register
-from splatbatch.training.inspection.between import center_of
+from splatbatch.training.even_choice import spread
+from splatbatch.training.inspection.novel_views import center_of
 from splatbatch.training.inspection.subject import Floats, Look, Subject
 from splatbatch.training.rendering.view import View
-from splatbatch.training.spread import spread
 
 NAME = "consistency"
 MOST_VIEWS = 24

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from splatbatch.training.inspection.between import center_of
+from splatbatch.training.inspection.novel_views import center_of
 from splatbatch.training.inspection.subject import AT_ONCE, Floats, Subject
 
 Mask = NDArray[np.bool_]

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
 from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_as
+from splatbatch.training.even_choice import spread
 from splatbatch.training.inspection.subject import Look, Subject
-from splatbatch.training.photos.views import Photo
-from splatbatch.training.spread import spread
+from splatbatch.training.photos.posed_images import Photo
 
 BLUR_PX = 8
 """Side of the squares whose mean colour makes a blur, in the small copies that are inspected."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
-from splatbatch.store.records.quality import Inspection, as_numbers, grade
-from splatbatch.training.inspection import between, coverage, photographs, shapes, surface
+from splatbatch.output.records.quality import Inspection, as_numbers, grade
+from splatbatch.training.inspection import coverage, novel_views, photographs, shapes, surface
 from splatbatch.training.inspection.consistency import consistency
 from splatbatch.training.inspection.fidelity import fidelity, gap_db, psnrs
 from splatbatch.training.inspection.limits import (
@@ -57,7 +57,7 @@ def inspect(subject: Subject, tell: Callable[[str], None] = lambda _: None) -> I
 
 def _places(subject: Subject) -> dict[str, dict[str, float]]:
     """Return where photographs were taken from, in the coordinates of the splat file; and which lie in the piece."""
-    at = {look.photo.name: in_file(subject, between.center_of(look.photo.view)) for look in subject.looks}
+    at = {look.photo.name: in_file(subject, novel_views.center_of(look.photo.view)) for look in subject.looks}
     found = {axis: {name: place[number] for name, place in at.items()} for number, axis in enumerate("xyz")}
     return {**found, "piece": {name: 1.0 for name in at if name in subject.piece}}
 
@@ -103,7 +103,7 @@ def _between(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
         "fidelity": Value(shown.worse_db, why=NOT_COVERED),
         "memorised": Value(gap_db(subject, near)),
         "falloff": Value(coverage.falloff_db(held_out, away), why=ALL_NEAR),
-        "holes": Value(between.holes(subject, subject.points)),
+        "holes": Value(novel_views.holes(subject, subject.points)),
     }
     return values, {"psnr": held_out, "psnr_covered": shown.splat, "distance": away}
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from splatbatch.store.records.quality import QualityFigure
+from splatbatch.output.records.quality import QualityFigure
 
 
 @dataclass(frozen=True)

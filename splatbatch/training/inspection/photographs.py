@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from splatbatch.training.even_choice import spread
 from splatbatch.training.inspection.subject import Floats, Look, Subject
-from splatbatch.training.spread import spread
 
 DETAIL_SIGMA_PX = 1.0
 WINDOW_PX = 15

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splatbatch.training.even_choice import spread
 from splatbatch.training.inspection.subject import Shown, Subject
 from splatbatch.training.inspection.surface import Fronts
-from splatbatch.training.spread import spread
 
 MOST_VIEWS = 16
 FAINT = 0.02

@@ -19,25 +19,25 @@ from torch.nn.functional import interpolate
 
 from splatbatch.config import Offset, Recipe
 from splatbatch.errors import SceneError
+from splatbatch.output.records.colors import tone_in
+from splatbatch.output.records.metrics import TrainingSettings
+from splatbatch.output.records.quality import InspectionSettings
+from splatbatch.scene.colmap.indexed_model import Sightings, read_sightings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.colmap.sightings import Sightings, read_sightings
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.scene.reprojection import project
 from splatbatch.splats import Gaussians, read_header, read_splat
 from splatbatch.splats.blocks import SIGMAS
-from splatbatch.store.records.colors import tone_in
-from splatbatch.store.records.metrics import TrainingSettings
-from splatbatch.store.records.quality import InspectionSettings
-from splatbatch.training.border.answered import answered_for
-from splatbatch.training.border.surroundings import surroundings_of
-from splatbatch.training.evaluation.covered import covered_of
+from splatbatch.training.border.boundary_mask import answered_for
+from splatbatch.training.border.patch_border import surroundings_of
+from splatbatch.training.evaluation.coverage import covered_of
 from splatbatch.training.gaussians import Parameters, chosen, from_splat
 from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.views import Folders, Photo, Views, decode_views, with_covered
+from splatbatch.training.photos.posed_images import Folders, Photo, Views, decode_views, with_covered
 from splatbatch.training.rendering.rasterize import with_values
 from splatbatch.training.rendering.view import RasterOptions, View, drawn_as
-from splatbatch.training.scene.store import may_be_seen
+from splatbatch.training.scene.block_cache import may_be_seen
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from splatbatch.training.even_choice import spread
 from splatbatch.training.inspection.subject import AT_ONCE, Floats, Look, Subject
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.spread import spread
 
 MOST_VIEWS = 16
 OPAQUE = 0.5

@@ -19,8 +19,8 @@ from torch.nn.functional import avg_pool2d
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
-from splatbatch.training.photos.tones import shrunk
-from splatbatch.training.photos.views import Photo, Views
+from splatbatch.training.photos.color_correction import shrunk
+from splatbatch.training.photos.posed_images import Photo, Views
 from splatbatch.training.rendering.view import View
 
 FACTORS = (8, 6, 4, 3, 2)

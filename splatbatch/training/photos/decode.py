@@ -15,11 +15,11 @@ from PIL import Image as Pillow
 from scipy.ndimage import map_coordinates
 
 from splatbatch.errors import SceneError
+from splatbatch.scene.camera_fix import rescaled
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.photos.folders import MASK_COUNTS
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten
-from splatbatch.scene.repair import rescaled
 
 Pixels = NDArray[np.uint8]
 """[H, W, 3]"""

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from splatbatch.splats.health import Finding
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 
 THUMBNAIL_PX = 16
 MOST_SAMPLES_PX = 128

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB, append_line
+from splatbatch.output.records import attempt
 from splatbatch.splats.health import Expectations, Figures, Finding, judge, judge_evaluation
-from splatbatch.store.records import attempt
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.progress.tensorboard import TensorBoard
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from splatbatch.plain_text import counted
+from splatbatch.text import counted
 from splatbatch.training import cuda
-from splatbatch.training.border.surroundings import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, Surroundings
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 from splatbatch.training.rendering.view import RasterOptions, Rendering
 
 MARGIN = 1.25

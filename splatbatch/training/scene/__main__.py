@@ -9,11 +9,11 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.config import Recipe
 from splatbatch.files import write_json
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.training.ending import exit_code_of
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.training.scene.load import open_scene
 from splatbatch.training.scene.measure import measure
-from splatbatch.training.scene.opened import open_scene
 from splatbatch.training.session import open_device
+from splatbatch.training.stop_request import exit_code_of
 
 
 def evaluate(folder: AttemptFolder) -> None:

@@ -14,21 +14,21 @@ import torch
 from torch import Tensor
 
 from splatbatch.files import append_line
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import Progress
+from splatbatch.output.records.colors import tone_in
+from splatbatch.output.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
+from splatbatch.output.records.metrics import CoveredSet, Figures
 from splatbatch.scene.partition.border import Seam, looks_across, reach_of, seams_of
-from splatbatch.store.attempt_folder import AttemptFolder
-from splatbatch.store.records.attempt import Progress
-from splatbatch.store.records.colors import tone_in
-from splatbatch.store.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
-from splatbatch.store.records.metrics import CoveredSet, Figures
 from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_on
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import picture_views
-from splatbatch.training.photos.views import Folders, Photo, covered_in
+from splatbatch.training.even_choice import spread
+from splatbatch.training.photos.posed_images import Folders, Photo, covered_in
 from splatbatch.training.rendering.view import drawn_as
-from splatbatch.training.scene.opened import Scene
+from splatbatch.training.scene.load import Scene
 from splatbatch.training.scene.photographs import Photographs
-from splatbatch.training.scene.sides import Sides
-from splatbatch.training.spread import spread
+from splatbatch.training.scene.seams import Sides
 
 MOST_VIEWS = 12
 """Cameras from which a seam is rendered: held-out ones first."""

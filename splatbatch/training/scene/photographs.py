@@ -14,13 +14,13 @@ import torch
 from splatbatch.config import Training
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Image
-from splatbatch.scene.colors.tone import Tone, ToneOf, neutral
+from splatbatch.scene.colors.correction import Tone, ToneOf, neutral
 from splatbatch.scene.photos.folders import choose_photographs, find_masks
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.training.photos.decode import Source, decode
 from splatbatch.training.photos.frame import Frame, frame_of
-from splatbatch.training.photos.views import Folders, Photo, photo_in, settled
-from splatbatch.training.scene.store import Standpoint
+from splatbatch.training.photos.posed_images import Folders, Photo, photo_in, settled
+from splatbatch.training.scene.block_cache import Standpoint
 
 AHEAD = 4
 """Photographs decoded before their turn."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
-from splatbatch.training.border.surroundings import Surroundings
+from splatbatch.training.border.patch_border import Surroundings
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering

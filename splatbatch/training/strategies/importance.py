@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splatbatch.training.border.surroundings import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, Surroundings
 from splatbatch.training.loss import masked
-from splatbatch.training.photos.views import Photo
+from splatbatch.training.photos.posed_images import Photo
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import longest_lists
 from splatbatch.training.rendering.view import RasterOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from splatbatch.training.border.surroundings import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, Surroundings
 from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.strategies.importance import Album
 

@@ -14,8 +14,8 @@ from PIL import ImageDraw
 from torch import Tensor
 
 from splatbatch.files import write_whole
-from splatbatch.store.records.quality import Inspection, QualityFigure
-from splatbatch.training.inspection import between, consistency, shapes, surface
+from splatbatch.output.records.quality import Inspection, QualityFigure
+from splatbatch.training.inspection import consistency, novel_views, shapes, surface
 from splatbatch.training.inspection.subject import Look, Shown, Subject
 from splatbatch.training.rendering.rasterize import rasterize
 
@@ -158,7 +158,7 @@ def _opacities(subject: Subject, _: Look) -> Pixels:
 
 def _moved(subject: Subject, look: Look) -> Shown:
     """Return what is shown half a baseline beside a photograph."""
-    return subject.shown_from(between.moved(look.small.view, between.baseline_of(subject, look) / 2))
+    return subject.shown_from(novel_views.moved(look.small.view, novel_views.baseline_of(subject, look) / 2))
 
 
 def _marked(colors: Tensor, which: Tensor) -> Pixels:
@@ -169,7 +169,7 @@ def _marked(colors: Tensor, which: Tensor) -> Pixels:
 
 def _holes(subject: Subject, look: Look) -> Pixels:
     shown = _moved(subject, look)
-    return _marked(shown.colors, shown.alphas < between.HOLE)
+    return _marked(shown.colors, shown.alphas < novel_views.HOLE)
 
 
 def _pair(subject: Subject, _: Look) -> Pixels | None:

@@ -1,0 +1,72 @@
+"""`compare`: the attempts at a patch side by side, or the patches of two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+from splatbatch.cli.commands.output import open_console, open_table, print_json
+from splatbatch.failures.causes import in_words
+from splatbatch.monitor.table import figure, narrowed
+from splatbatch.run.compare import Attempts, Runs, attempts_at, compare_runs
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.task import the_task
+from splatbatch.text import assignments, clock, counted, one_line
+
+
+def compare_two(one: str, other: str, *, as_json: bool) -> None:
+    """Print two runs side by side.
+
+    Raises:
+        ConfigError: one of them is none.
+    """
+    runs = compare_runs(one, other)
+    print_json(runs) if as_json else _show(runs)
+
+
+def compare(config: Path | None, name: str, *, as_json: bool) -> None:
+    """Print the attempts at a patch side by side.
+
+    Raises:
+        ConfigError: there is no such patch.
+    """
+    batch = open_batch(config, [name])
+    found = attempts_at(batch, the_task(batch.tasks, name))
+    if as_json:
+        print_json(found)
+    else:
+        console = open_console()
+        shown = attempt_table(found, console.width) if found.attempts else f"{found.patch}: no attempt yet"
+        console.print(shown, markup=False)
+
+
+def attempt_table(found: Attempts, width: int) -> Table:
+    """Return attempts as a table for a terminal."""
+    headings = ("attempt", "outcome", "unlike the YAML", "covered dB", "PSNR dB", "SSIM", "Gaussians", "time", "")
+    table = open_table(headings, ("outcome", "unlike the YAML", ""))
+    sets = {row.covered_set for row in found.attempts if row.kept}
+    for row in found.attempts:
+        outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome
+        note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
+        note += ", on other pixels" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
+        figures = (*(figure(one, ".2f") for one in (row.psnr_covered, row.psnr)), figure(row.ssim, ".4f"))
+        cells = (*figures, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
+        table.add_row(str(row.number), one_line(outcome), one_line(assignments(row.changes)), *cells)
+    return narrowed(table, (10, 7, 6, 9, 8, 2, 3, 4, 5), width)
+
+
+def _show(found: Runs) -> None:
+    headings = ("patch", "covered dB", "", "PSNR dB", "", "gain", "Gaussians", "", "time", "")
+    table = open_table(headings, ("patch",))
+    for pair in found.patches:
+        figures = [figure(value, ".2f") for value in (*pair.psnr_covered, *pair.psnr)]
+        figures.append(figure(pair.gain_db, "+.2f"))
+        counts = [figure(value, ",d") for value in pair.num_gaussians]
+        table.add_row(one_line(pair.patch), *figures, *counts, *(clock(value) for value in pair.seconds))
+    console, (first, second) = open_console(), map(one_line, found.runs)
+    narrowed(table, (9, 6, 6, 5, 5, 8, 3, 3, 1, 1), console.width)
+    console.print(f"first: {first}, second: {second}", markup=False)
+    console.print(table)
+    mean = figure(found.mean_gain_db, "+.2f") or "unknown"
+    console.print(f"mean gain: {mean} dB over {counted(len(found.gains), 'patch', 'es')}", markup=False)

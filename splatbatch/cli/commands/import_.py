@@ -1,0 +1,55 @@
+"""`import`: what other programs have reconstructed becomes a COLMAP model, a YAML and a report of both."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import typer
+
+from splatbatch import config as configuration
+from splatbatch.cli.commands.output import open_console, print_json, print_line
+from splatbatch.run.prepare import Import, bring_in
+from splatbatch.scene.audit.audit import Audit
+from splatbatch.scene.imports.capture import ImportOptions
+from splatbatch.scene.imports.run import Imported
+from splatbatch.scene.imports.write import RECORD
+from splatbatch.text import counted, one_line, plain, spell_place
+
+
+def import_(source: Path, folder: Path, options: ImportOptions, *, as_json: bool) -> None:
+    """Write a model of a source into a new folder, audit it, and say what was converted and what was not.
+
+    Exit with 3 if the audit finds errors: the model is there, and what is wrong with it is told.
+
+    Raises:
+        SceneError: the source holds mistakes.
+        ConfigError: the folder is not new, or an option does not fit the source.
+        OutputError: the folder cannot be written.
+    """
+    done, config, audit = bring_in(source, folder, options)
+    if as_json:
+        print_json(Import.of(done, config, audit))
+    else:
+        _tell(folder, done, audit)
+    raise typer.Exit(audit.exit_code())
+
+
+def _tell(folder: Path, done: Imported, audit: Audit) -> None:
+    from splatbatch.scene.audit.table import render
+
+    capture = done.capture
+    found = f"{counted(len(capture.shots), 'photograph')}, linked; {counted(done.num_points, 'point')}"
+    print_line(f"{folder}: {capture.kind}: {found}")
+    print_line(f"world: {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}")
+    if any(done.offset):
+        print_line(f"offset {spell_place(done.offset)} is taken off before training: scene.offset")
+    for words, lines in (("converted", done.notes.converted), ("not converted", done.notes.left_out)):
+        if lines:
+            print_line("\n  ".join([f"{words}:", *map(one_line, map(plain, lines))]))
+    console = open_console()
+    for part in render(audit):
+        console.print(part)
+    config = shlex.quote(str(folder / configuration.DEFAULT_CONFIG))
+    next_one = "verify-dims" if audit.errors() else "train"
+    print_line(f"All of this is in {folder / RECORD}. Next: splatbatch {next_one} --config {config}")

@@ -1,0 +1,90 @@
+"""`merge`: the splats of all patches as one, and what of it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.table import Table
+
+from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
+from splatbatch.files import MIB
+from splatbatch.output.folders import MergedFiles
+from splatbatch.output.records.merge import Hole, Merge
+from splatbatch.run import api
+from splatbatch.run.products import MergedScene
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.counts import behind_in_words
+from splatbatch.text import counted
+
+HEADINGS = ("patch", "Gaussians", "in the core", "cleaned away", "attempt")
+
+
+def merge(config: Path | None, out: Path | None, how: Mapping[str, bool], *, as_json: bool) -> None:
+    """Merge the patches of a batch, and say what came of it.
+
+    Raises:
+        SplatbatchError: they cannot be merged, or somebody trains them; nothing was written.
+    """
+    batch = open_batch(config)
+    print_warnings(batch.config.warnings)
+    made = api.merge(batch, out, **how)
+    if not as_json:
+        show(made)
+        return
+    _warn(made)
+    print_json(made.facts())
+
+
+def show(made: MergedScene) -> None:
+    """Print what was merged, of what, and what is missing."""
+    _warn(made)
+    open_console().print(_table(made.done.merged))
+    if behind := behind_in_words(made.done.merged):
+        print_line(behind)
+    print_line(_last_line(made.done.merged, made.files, made.done.num_new))
+    if made.uncleaned:
+        print_line(f"what cleaning has changed: splatbatch evaluate, and with --splat {made.uncleaned.splat}")
+
+
+def _warn(made: MergedScene) -> None:
+    done = made.done
+    print_warnings([*([f"{done.damage}: merged anew"] if done.damage else []), *_warnings(done.merged)])
+
+
+def _warnings(merged: Merge) -> list[str]:
+    of_parts = [f"{part.patch}: {warning}" for part in merged.parts for warning in part.warnings]
+    return [*merged.warnings, *of_parts, *map(_hole, merged.holes)]
+
+
+def _hole(hole: Hole) -> str:
+    if not hole.lower:
+        return f"{hole.patch}: {hole.reason}: nothing is drawn behind the patches"
+    sides = (
+        f"{axis} {_span(*ends)}" for axis, ends in zip("xyz", zip(hole.lower, hole.upper, strict=True), strict=True)
+    )
+    return f"{hole.patch}: {hole.reason}: a hole in the scene, in the axes of partition.json {', '.join(sides)}"
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return f"{'-inf' if low is None else f'{low:.6g}'} to {'inf' if high is None else f'{high:.6g}'}"
+
+
+def _table(merged: Merge) -> Table:
+    table = open_table(HEADINGS, ("patch", "attempt"))
+    for part in merged.parts:
+        removed = f"{sum(part.removed.values()):,}" if merged.cleaned else ""
+        table.add_row(part.patch, f"{part.num_gaussians:,}", f"{part.survivors:.0%}", removed, part.attempt)
+    return table
+
+
+def _last_line(merged: Merge, files: MergedFiles, num_new: int) -> str:
+    size = f"{counted(merged.num_gaussians, 'Gaussian')}, {(merged.bytes or 0) / MIB:,.1f} MiB"
+    what = f"{counted(num_new, 'part')} written" if num_new else "nothing has changed: left as it was"
+    cleaned = f"; cleaned away: {_removed(merged.cleaned.removed)}" if merged.cleaned else ""
+    holes = f"; {counted(len(merged.holes), 'hole')}" if merged.holes else ""
+    return f"{files.splat}: {size}; {what}{cleaned}{holes}"
+
+
+def _removed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{num:,} {rule}" for rule, num in counts.items() if num) or "nothing"

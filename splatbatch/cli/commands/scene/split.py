@@ -1,0 +1,102 @@
+"""`split`: a scene cut into patches that share its photographs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
+from splatbatch.monitor.messages import Lines, tell
+from splatbatch.scene.partition.picture import check_picture, draw
+from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_axis, parse_grid, read_boxes
+from splatbatch.scene.partition.record import json_schema
+from splatbatch.scene.partition.split import Split, SplitRequest, split
+from splatbatch.text import counted
+
+STATES = {"new": "", "stays": "stays as it is", "changes": "cut anew"}
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Where the user wants cuts, as it was typed."""
+
+    max_images: int | None
+    overlap: float
+    grid: str
+    boxes: Path | None
+    axis: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is wanted besides patches."""
+
+    picture: Path | None
+    dry_run: bool
+    as_json: bool
+
+
+def options_for(cuts: Cuts, block: float, seed: int) -> SplitOptions:
+    """Return what was asked for.
+
+    Raises:
+        ConfigError: an option is wrong.
+    """
+    check_shares(cuts.overlap, block)
+    boxes = read_boxes(cuts.boxes) if cuts.boxes else None
+    return SplitOptions(cuts.max_images, cuts.overlap, parse_grid(cuts.grid), boxes, parse_axis(cuts.axis), block, seed)
+
+
+def run(asked: SplitRequest, output: Output) -> None:
+    """Cut a scene into patches and say how, or only say it.
+
+    Raises:
+        ConfigError: what was asked cannot be met; the nearest that can is named.
+        SceneError: the source cannot be read, or something else lies where the patches should go.
+    """
+    if output.picture:
+        check_picture(output.picture)
+    done = split(asked, dry_run=output.dry_run, advance=partial(Lines(tell).advance, "split", unit="patches"))
+    if output.picture:
+        draw(done.plan, output.picture)
+    if output.as_json:
+        print_json(done.facts())
+        return
+    show(done, asked.out, dry_run=output.dry_run)
+
+
+def schema() -> None:
+    """Print the JSON Schema of partition.json."""
+    typer.echo(json.dumps(json_schema(), indent=1))
+
+
+def show(done: Split, out: Path, *, dry_run: bool) -> None:
+    """Print how a scene is cut, or would be."""
+    facts = done.facts()
+    total_cost = sum(cut.cost for cut in facts.patches) or 1.0
+    table = open_table(("patch", "photographs", "held out", "points", "in its core", "cost", ""), ("patch", ""))
+    for cut in facts.patches:
+        figures = (f"{num:,}" for num in (cut.num_images, cut.num_test, cut.num_points, cut.num_core_points))
+        table.add_row(cut.name, *figures, f"{cut.cost / total_cost:.1%}", STATES[cut.state])
+    open_console().print(table)
+    for name in facts.gone:
+        print_line(f"{name}: is no more")
+    print_warnings(done.notes)
+    held = f"{counted(facts.num_test, 'photograph')} held out in every patch"
+    piece = f", {facts.num_contiguous:,} in one piece" if facts.num_contiguous else ""
+    total = f"{counted(len(facts.patches), 'patch', 'es')} of {counted(facts.num_photographs, 'photograph')}"
+    for line in filter(None, (f"{total}, {held}{piece}", facts.hold_out)):
+        print_line(line)
+    dearest = f"the dearest {facts.evenness:.2f} times the cheapest"
+    print_line(f"together they cost {total_cost:.1f} times the scene as one patch; {dearest}")
+    if len(facts.patches) == 1:
+        print_line(f"one patch: --max-images {max(facts.num_photographs // 2, 1)} asks for more, smaller ones")
+    if dry_run:
+        print_line("nothing was written")
+        return
+    print_line(f"{out}: partition.json, partition.svg. Next: splatbatch init {shlex.quote(str(out))}")

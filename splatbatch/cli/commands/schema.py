@@ -1,0 +1,108 @@
+"""`schema`: the JSON Schema of what a command prints with --json; docs/json holds them all."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from dataclasses import is_dataclass
+from itertools import pairwise
+from typing import Any, cast, get_type_hints
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+
+from splatbatch.errors import ConfigError
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def printed() -> dict[str, Any]:
+    """Return what each command prints with --json; `config show` prints the configuration, by a schema of its own."""
+    from splatbatch.doctor.checks import Examined
+    from splatbatch.outcome import Diagnosis
+    from splatbatch.output.records.evaluation import SceneEvaluation
+    from splatbatch.output.records.quality import Inspection
+    from splatbatch.reconstruction.facts import Reconstructed
+    from splatbatch.report.facts import Report
+    from splatbatch.run.clean import Cleaned
+    from splatbatch.run.compare import Attempts, Runs
+    from splatbatch.run.explain import Explained
+    from splatbatch.run.plan import PlanFacts
+    from splatbatch.run.prepare import Import, Verified
+    from splatbatch.run.products import Merged, Published
+    from splatbatch.run.status import Status
+    from splatbatch.run.travel import Packed, StoreFacts
+    from splatbatch.scene.next_flight import Capture
+    from splatbatch.scene.partition.split import SplitFacts
+    from splatbatch.tasks.quality.certificate import Checked
+    from splatbatch.trainers.catalog import Trainers
+
+    return {
+        "plan": PlanFacts,
+        "status": Status | StoreFacts,
+        "verify-dims": Verified,
+        "compare": Attempts | Runs,
+        "explain": Explained | Diagnosis,
+        "doctor": Examined | Trainers,
+        "report": Report,
+        "clean": Cleaned,
+        "pack": Packed,
+        "import": Import,
+        "reconstruct": Reconstructed,
+        "split": SplitFacts,
+        "merge": Merged,
+        "evaluate": SceneEvaluation,
+        "inspect": dict[str, Inspection] | dict[str, Checked],
+        "plan-capture": Capture,
+        "publish": Published,
+    }
+
+
+def schema_of(command: str) -> dict[str, Any]:
+    """Return the JSON Schema of a command's output.
+
+    Raises:
+        ConfigError: it prints no JSON.
+    """
+    if command == "config show":
+        from splatbatch.config import json_schema
+
+        return json_schema()
+    if command not in (shapes := printed()):
+        known = ", ".join(sorted([*shapes, "config show"]))
+        raise ConfigError(f"schema {command}: no such schema", f"There are: {known}.")
+    schema = TypeAdapter(shapes[command]).json_schema(mode="serialization", schema_generator=_Printed)
+    return {**schema, "$schema": DIALECT, "title": f"splatbatch {command} --json"}
+
+
+class _Printed(GenerateJsonSchema):
+    """What is printed is whole: a field with a default is there, too, and so are properties that stand in its JSON."""
+
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        return field["type"] == "dataclass-field" or super().field_is_required(field, total)
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        """Return the schema of a dataclass, with what the docstrings of its fields say."""
+        found, kind = super().dataclass_schema(schema), schema["cls"]
+        for name in getattr(kind, "told", ()):
+            returned = get_type_hints(getattr(kind, name).fget)["return"]
+            found["properties"][name] = TypeAdapter(returned).json_schema(mode="serialization")
+            found["required"].append(name)
+        for name, words in docstrings(kind).items():
+            if name in found["properties"]:
+                found["properties"][name]["description"] = words
+        return found
+
+
+def docstrings(kind: type) -> dict[str, str]:
+    """Return what stands below the fields of a dataclass, and of those that it inherits from, by field."""
+    found: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        if is_dataclass(one):
+            body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]).body
+            for field, below in pairwise(body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                        found[name] = " ".join(words.split())
+    return found

@@ -1,0 +1,81 @@
+"""What machines that share no folder do through a store: `pack`, `adopt`, and `work`, `status`, `cancel` of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from splatbatch import terminal
+from splatbatch.cli.commands.output import print_json, print_warnings
+from splatbatch.cli.commands.train import show
+from splatbatch.errors import ConfigError
+from splatbatch.run import travel
+from splatbatch.run.store_worker import Stay, work_for
+from splatbatch.scene.patches import spell
+from splatbatch.tasks.batch import open_batch
+from splatbatch.text import counted, plain
+from splatbatch.transfer.schemes import anchored
+
+
+def pack(config: Path | None, names: Sequence[str], url: str, *, verify: bool, as_json: bool) -> None:
+    """Put what is to be trained into a store; exit with 1 if some of it could not be put there."""
+    terminal.never_block()
+    url = anchored(url, Path.cwd())
+    batch = open_batch(config, names)
+    print_warnings(batch.config.warnings)
+    done = travel.pack(batch, url, verify=verify)
+    if as_json:
+        print_json(done)
+    else:
+        told = {"packed": done.packed, "already trained": done.fresh, "refused by the audit": done.refused}
+        told["to be packed once what they need has come home"] = done.waiting
+        for what, which in told.items():
+            if which:
+                typer.echo(plain(f"{what}: {spell(which)}"))
+        if done.trained:
+            typer.echo(plain(f"trained in the store: {spell(done.trained)}; adopt it: splatbatch adopt {url}"))
+        if done.packed:
+            typer.echo(plain(f"train them anywhere: splatbatch work {url}"))
+    raise typer.Exit(1 if done.refused else 0)
+
+
+def adopt(config: Path | None, url: str, *, watch: bool) -> None:
+    """Bring home what a store holds; exit as `train` does."""
+    terminal.never_block()
+    batch = open_batch(config)
+    raise typer.Exit(travel.adopt(batch, anchored(url, Path.cwd()), show, watch=watch).exit_code)
+
+
+def work(named: Sequence[str], stay: Stay, scratch: Path | None, *, only_builtin: bool) -> None:
+    """Train what a store holds."""
+    if len(named) > 1:
+        raise ConfigError(f"work {named[0]} {named[1]}: a worker of a store takes what is due", "Name the store alone.")
+    terminal.never_block()
+    raise typer.Exit(work_for(anchored(named[0], Path.cwd()), stay, scratch, only_builtin=only_builtin))
+
+
+def status(url: str, *, as_json: bool) -> None:
+    """Print how all that a store holds stands."""
+    found = travel.status_of(url)
+    if as_json:
+        return print_json(found)
+    for one in found.bundles:
+        step = f", step {one.step} of {one.max_steps}" if one.step is not None else ""
+        who = f" with {one.worker}{step}" if one.worker else ""
+        often = f"; begun {counted(one.claims, 'time')}" if one.claims > 1 else ""
+        typer.echo(plain(f"{one.task}: {one.state}{who}{often}"))
+    at_work = sum(bool(one.bundle) for one in found.workers)
+    typer.echo(
+        plain(f"{counted(len(found.bundles), 'bundle')}, {counted(len(found.workers), 'worker')}, {at_work} at work")
+    )
+
+
+def cancel(url: str, names: Sequence[str]) -> None:
+    """Close bundles of a store; workers leave them."""
+    closed = travel.cancel_in(url, names)
+    if not closed:
+        typer.echo(plain(f"{url}: nothing is to be trained there, nothing to cancel"))
+        return
+    typer.echo(plain(f"cancelled: {spell(closed)}; workers leave them within seconds"))

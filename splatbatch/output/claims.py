@@ -1,0 +1,227 @@
+"""Claims: who works on which task. The highest generation of a task's claims owns it; none is ever changed or removed.
+
+A claim is one more name, made by link(2), of the file in which its worker shows that it lives: whole and on the disk
+before it has that name. Taking over links the next generation. Two who take over at once try to make the same name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from splatbatch.output import workers as limits
+from splatbatch.output.generations import made_once, numbers_in
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.run import WorkerRecord
+from splatbatch.output.workers import Presence, Watcher, is_let_go, lives_here, spelled
+from splatbatch.text import counted
+
+DONE = ".done"
+"""Suffix of the name that an owner adds to its claim when it is done with the task."""
+PREPARING = ".prepare"
+"""What is claimed by whoever settles what holds for the whole batch; no patch is named so."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A task that is ours to train, as long as no higher generation is claimed."""
+
+    task: str
+    generation: int
+    follows: int = 0
+    """The newest accepted record when it was claimed: what is trained under this claim can only become the next."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A task that another worker claims."""
+
+    owner: WorkerRecord
+    generation: int
+    path: Path = Path()
+    """The claim itself."""
+
+    @property
+    def is_legible(self) -> bool:
+        """Return whether its owner is known: the claim was not torn."""
+        return bool(self.owner.worker)
+
+
+class Claims:
+    """The claims of a batch, as one worker makes them."""
+
+    def __init__(self, output: OutputFolder, mine: Presence, is_gone: Callable[[WorkerRecord], bool]) -> None:
+        self._output, self._mine, self._is_gone = output, mine, is_gone
+        self._claims: dict[str, Claim] = {}
+
+    def take(self, task: str) -> Claim | Held:
+        """Claim a task, or say who has it; what we have already stays ours until somebody takes it over.
+
+        Raises:
+            OSError: the claim cannot be made.
+        """
+        highest = self._highest(task)
+        if (ours := self._claims.get(task)) and ours.generation >= highest:
+            return ours
+        if (
+            highest
+            and highest != self.done(task)
+            and not self._is_left(task, owner := self.owner(task, highest), highest)
+        ):
+            return Held(owner, highest, self._output.claim(task, highest))
+        if not self._made(task, highest + 1):
+            now = max(self._highest(task), highest + 1)  # a listing may lag behind the name that is taken
+            return Held(self.owner(task, now), now, self._output.claim(task, now))
+        # the newest accepted record is read only now: what is decided by it follows it
+        follows = self._output.patch(task).newest_accepted()
+        self._claims[task] = Claim(task, highest + 1, follows)
+        return self._claims[task]
+
+    def is_elsewhere(self, task: str) -> bool:
+        """Return whether another worker, which is not known to be gone, has claimed a task and is not done with it."""
+        highest = self._highest(task)
+        if not highest or highest == self.done(task):
+            return False
+        owner = self.owner(task, highest)
+        return owner.token != self._mine.record.token and not self._is_left(task, owner, highest)
+
+    def renew(self, task: str) -> Claim:
+        """Return our claim of a task once more, to follow what was accepted since: what others had left of it, say."""
+        self._claims[task] = replace(self._claims[task], follows=self._output.patch(task).newest_accepted())
+        return self._claims[task]
+
+    def close(self, task: str) -> None:
+        """Say that we are done with a task, whatever came of it: nobody has to wait for us to end."""
+        ours = self._claims.pop(task, None)
+        if ours is not None:
+            with contextlib.suppress(OSError):  # a full disk: our end says the same
+                made_once(self._mine.path, self._output.claim(task, ours.generation).with_suffix(DONE))
+
+    def mine(self) -> list[str]:
+        """Return the tasks that we have claimed and are not done with."""
+        return list(self._claims)
+
+    def done(self, task: str) -> int:
+        """Return the highest generation of a task whose owner was done with it; 0 if none was."""
+        return done_with(self._output, task)
+
+    def lost(self) -> dict[str, str]:
+        """Return what somebody has taken over from us, each task with the worker that has; it is ours no more."""
+        highest = {task: self._highest(task) for task in self._claims}
+        lost = {task: now for task, now in highest.items() if now > self._claims[task].generation}
+        for task in lost:
+            del self._claims[task]
+        return {task: self.owner(task, now).worker for task, now in lost.items()}
+
+    def generation(self, task: str) -> int:
+        """Return under which generation we write of a task: our own, or the highest there is."""
+        ours = self._claims.get(task)
+        return ours.generation if ours else self._highest(task)
+
+    def owner(self, task: str, generation: int) -> WorkerRecord:
+        """Return who made a claim; one without a name, silent by itself, if nobody can read it."""
+        found = WorkerRecord.read(self._output.claim(task, generation)) or WorkerRecord()
+        return found if found.worker else WorkerRecord(token=f"{task}/{generation}")
+
+    def _is_left(self, task: str, owner: WorkerRecord, generation: int) -> bool:
+        """Return whether the worker that made a claim is gone."""
+        if not owner.worker and is_let_go(self._output.claim(task, generation)):
+            return True
+        return self._is_gone(owner)
+
+    def _highest(self, task: str) -> int:
+        return max(numbers_in(f"{self._output.claims}/{task}"), default=0)
+
+    def _made(self, task: str, generation: int) -> bool:
+        path = self._output.claim(task, generation)
+        if generation == 1:
+            os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103 - of thousands of tasks
+        return made_once(self._mine.path, path)
+
+
+def done_with(output: OutputFolder, task: str) -> int:
+    """Return the highest generation of a task whose owner was done with it, whatever came of it; 0 if none was."""
+    return max(numbers_in(f"{output.claims}/{task}", suffix=DONE), default=0)
+
+
+def open_claims(output: OutputFolder) -> dict[str, str]:
+    """Return the tasks that somebody has claimed and is not done with, each with the name of that worker."""
+    found = {}
+    for task in sorted(os.listdir(output.claims)) if output.claims.is_dir() else ():  # noqa: PTH208
+        place = f"{output.claims}/{task}"
+        highest, done = max(numbers_in(place), default=0), max(numbers_in(place, suffix=DONE), default=0)
+        if highest > done and task[0] != ".":
+            found[task] = (WorkerRecord.read(output.claim(task, highest)) or WorkerRecord()).worker
+    return found
+
+
+MOST_LINES = 8
+
+
+@dataclass(frozen=True)
+class AtWork:
+    """A worker that has not ended, with the tasks that it has claimed."""
+
+    worker: WorkerRecord
+    tasks: tuple[str, ...]
+    silent_s: float = 0.0
+    """For how long it is known not to have moved."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether it has been silent for longer than a worker that is well."""
+        return self.silent_s >= limits.QUIET_S
+
+    @property
+    def is_frozen(self) -> bool:
+        """Return whether it counts as gone, although its process is not."""
+        return self.silent_s >= limits.SILENCE_S
+
+    def in_words(self) -> str:
+        """Return who works on what; whether one on another host still lives is not to be told by one look."""
+        one = self.worker
+        job = f", job {one.job}" if one.job else ""
+        known = "" if self.is_quiet or lives_here(one) else f", if it lives: it has counted to {one.sequence}"
+        known += f"; {self._silence()}" if self.is_quiet else ""
+        return f"{spelled(one)}{job}: {', '.join(self.tasks) or 'nothing at the moment'}{known}"
+
+    def _silence(self) -> str:
+        if not self.is_frozen:
+            return told_silence(self.silent_s)
+        here = f": `kill -CONT {self.worker.pid}` lets it go on, `kill -9 {self.worker.pid}` ends it"
+        return f"silent for {self.silent_s:.0f} s, its tasks are free for others{here}"
+
+
+def told_silence(silent_s: float) -> str:
+    """Return for how long a worker has been silent, and when that ends."""
+    return f"silent for {silent_s:.0f} s, its tasks are taken over after {limits.SILENCE_S:.0f} s"
+
+
+def at_work(watcher: Watcher, but: str = "") -> tuple[AtWork, ...]:
+    """Return the workers that are not known to have ended, also those of this host that are frozen; except one."""
+    found = watcher.present(but)
+    held = open_claims(watcher.output) if found else {}
+    return tuple(
+        AtWork(one, tuple(task for task, name in held.items() if name == one.worker), watcher.silent_s(one))
+        for one in found
+    )
+
+
+def lines_of(workers: Sequence[AtWork]) -> list[str]:
+    """Return a line for each, no more than a screen has room for; of one alone only if it is silent."""
+    if len(workers) < 2 and not any(one.is_quiet for one in workers):
+        return []
+    more = [f"… and {len(workers) - MOST_LINES} more workers"] if len(workers) > MOST_LINES else []
+    return [*(one.in_words() for one in workers[:MOST_LINES]), *more]
+
+
+def in_short(workers: Sequence[AtWork]) -> str:
+    """Return how many there are, and on how many nodes: "3 workers on 2 nodes"; empty for one alone."""
+    nodes = {one.worker.host for one in workers}
+    where = f" on {counted(len(nodes), 'node')}" if len(nodes) > 1 else ""
+    quiet = sum(one.is_quiet for one in workers)
+    silent = f", {quiet} of them silent" if quiet else ""
+    return f"{counted(len(workers), 'worker')}{where}{silent}" if len(workers) > 1 else ""

@@ -1,0 +1,165 @@
+"""What was decided on tasks, as the ledgers of all workers have it together; followed as they grow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from splatbatch.files import Record, ends_whole, open_regular
+from splatbatch.hashing import short_hash, stamp_of
+from splatbatch.output.events import AttemptEnded, Event, GaveUp, Refused, event_of
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import events_in
+
+TAIL_BYTES = 1 << 12
+"""By which a ledger that has grown is known again."""
+
+
+class Place(NamedTuple):
+    """Where an event of a task stands among those of all workers: by the claim it was written under, then by time."""
+
+    generation: int
+    t: float
+    path: Path | None = None
+
+    @classmethod
+    def of(cls, event: Event, path: Path | None = None) -> Place:
+        """Return the place of an event that was read from a ledger, or from an index."""
+        return cls(event.generation or 0, event.t or 0.0, path)
+
+    def is_after(self, other: Place) -> bool:
+        """Return whether it is later than one that was read before; a ledger itself stands in its order."""
+        return self.path == other.path is not None or self[:2] >= other[:2]
+
+
+class Endings:
+    """What was decided on patches, as far as their files do not say it; follows the ledger as it grows."""
+
+    def __init__(self, output: OutputFolder) -> None:
+        self._output = output
+        self._read_bytes = dict.fromkeys(output.ledgers(), 0)
+        self._seen_folder = stamp_of(str(output.ledger.parent))
+        self._judged: set[tuple[str, int]] = set()
+        self._last: dict[str, AttemptEnded | Refused] = {}
+        self._given_up: dict[str, GaveUp] = {}
+        self._trained: dict[str, int] = {}
+        """Last attempts that an index knows as trained, and nothing else of them."""
+        self._is_current = False
+        self._places: dict[tuple[str, bool], Place] = {}
+        """Of what was taken in last of each task, and of whether it was given up."""
+
+    @contextlib.contextmanager
+    def as_of_now(self) -> Iterator[None]:
+        """Look at the ledger now, and not again while thousands of patches are asked for."""
+        self._follow()
+        self._is_current = True
+        try:
+            yield
+        finally:
+            self._is_current = False
+
+    def digest(self) -> Record:
+        """Return all that was read, for an index."""
+        told = {name: event for name, event in self._last.items() if _is_more_than_trained(event)}
+        trained = self._trained | {
+            name: one.attempt for name, one in self._last.items() if isinstance(one, AttemptEnded)
+        }
+        return {
+            "files": [[str(path), size, _end_of(path, size)] for path, size in self._read_bytes.items()],
+            "judged": sorted(self._judged),
+            "trained": {name: number for name, number in trained.items() if name not in told},
+            "last": {name: event.to_record() for name, event in told.items()},
+            "given_up": {name: event.to_record() for name, event in self._given_up.items()},
+        }
+
+    def resume(self, digest: Mapping[str, Any]) -> None:
+        """Begin where an index ends, if the ledgers are those that it was made from; else with their first lines."""
+        known = {path: (size, end) for path, size, end in digest.get("files", ())}
+        if not known or not known.keys() <= {str(path) for path in self._read_bytes}:
+            return
+        if any(_end_of(Path(path), size) != end for path, (size, end) in known.items()):
+            return
+        self._read_bytes = {path: known.get(str(path), (0, ""))[0] for path in self._read_bytes}
+        self._judged = {(name, number) for name, number in digest["judged"]}
+        self._trained = dict(digest["trained"])
+        self._take(event_of(record) for record in (*digest["last"].values(), *digest["given_up"].values()))
+
+    def is_judged(self, patch: str, attempt: int) -> bool:
+        """Return whether an attempt's end was written down."""
+        self._follow()
+        return (patch, attempt) in self._judged
+
+    def last(self, patch: str) -> AttemptEnded | Refused | None:
+        """Return how the last attempt at a patch ended or why it was refused, whichever is later; None if neither."""
+        self._follow()
+        return AttemptEnded(patch, self._trained[patch], "trained") if self.went_well(patch) else self._last.get(patch)
+
+    def went_well(self, patch: str) -> bool:
+        """Return whether an index knows the last attempt at a patch as trained, and nothing was written of it since."""
+        self._follow()
+        return patch in self._trained and patch not in self._last
+
+    def given_up(self, patch: str) -> GaveUp | None:
+        """Return the event by which a patch was given up for good; None if it was not, or was trained since."""
+        self._follow()
+        return self._given_up.get(patch)
+
+    def _follow(self) -> None:
+        """Take in what has been written since the last look."""
+        if self._is_current:
+            return None
+        if (now := stamp_of(str(self._output.ledger.parent))) != self._seen_folder:  # workers have come
+            self._seen_folder = now
+            self._read_bytes |= {path: 0 for path in self._output.ledgers() if path not in self._read_bytes}
+        for path, read_bytes in self._read_bytes.items():
+            try:
+                size = os.stat(path).st_size  # noqa: PTH116 - asked for each of thousands of patches
+            except OSError:
+                continue
+            if size < read_bytes:  # another ledger
+                vars(self).update(vars(Endings(self._output)))
+                return self._follow()
+            if size > read_bytes:
+                self._take(events_in(path, (AttemptEnded, Refused, GaveUp), read_bytes), path)
+                self._read_bytes[path] = size if ends_whole(path, size) else read_bytes  # a half line is read again
+
+    def _take(self, found: Iterable[Event | None], path: Path | None = None) -> None:
+        for event in found:
+            if isinstance(event, GaveUp):
+                if event.key and self._is_latest(event, path, is_end=False):
+                    self._given_up[event.patch] = event
+                continue
+            if isinstance(event, AttemptEnded):
+                self._judged |= (
+                    {(event.patch, event.attempt)} if event.attempt is not None and event.is_judged else set()
+                )
+                if event.is_well and self._is_latest(event, path, is_end=False):
+                    self._given_up.pop(event.patch, None)
+            if isinstance(event, AttemptEnded | Refused) and self._is_latest(event, path, is_end=True):
+                self._last[event.patch] = event
+
+    def _is_latest(self, event: AttemptEnded | Refused | GaveUp, path: Path | None, *, is_end: bool) -> bool:
+        """Note an event's place if nothing that was taken in is later; return whether that is so."""
+        place, key = Place.of(event, path), (event.patch, is_end)
+        is_latest = key not in self._places or place.is_after(self._places[key])
+        if is_latest:
+            self._places[key] = place
+        return is_latest
+
+
+def _is_more_than_trained(event: AttemptEnded | Refused) -> bool:
+    return isinstance(event, Refused) or event.outcome != "trained" or event.attempt is None
+
+
+def _end_of(path: Path, size: int) -> str:
+    """Return a hash of the last bytes before a place in a file; empty if the file does not reach so far."""
+    try:
+        with open_regular(path) as file:
+            file.seek(max(0, size - TAIL_BYTES))
+            tail = file.read(min(size, TAIL_BYTES))
+    except OSError:
+        return "" if size else short_hash("")
+    return short_hash(tail.decode(errors="replace")) if len(tail) == min(size, TAIL_BYTES) else ""

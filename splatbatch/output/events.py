@@ -1,0 +1,417 @@
+"""The events of a ledger: plain values, read without trust, one class for each kind."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, Literal, cast
+
+from splatbatch.fields import mapping, text, texts
+from splatbatch.outcome import (
+    Action,
+    Diagnosis,
+    Exit,
+    Failed,
+    Made,
+    Outcome,
+    Stopped,
+    Trained,
+    exit_from_record,
+    exit_to_record,
+)
+from splatbatch.output.obstacles import COLLECT, HANGS, INTERNAL_FAULT, UNWRITABLE
+from splatbatch.output.records.record import TypedRecord, in_json, reads
+
+Noun = Literal["patch", "stage"]
+"""What the tasks of a batch are counted in; their kind says it."""
+KINDS: dict[str, type[Event]] = {}
+"""By the name in the ledger."""
+
+
+@dataclass(frozen=True)
+class Event(TypedRecord):
+    """What has happened.
+
+    A field without a default always stands in the ledger, another if there is something to say.
+    """
+
+    name: ClassVar[str] = ""
+    t: float | None = field(default=None, kw_only=True)
+    """Seconds since 1970; the ledger sets it."""
+    generation: int | None = field(default=None, kw_only=True)
+    """Of the claim of its task under which it was written: tells what came first, whoever wrote it; None: no claim."""
+
+    def __init_subclass__(cls, event: str) -> None:
+        cls.name = event
+        KINDS[event] = cls
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as a line of the ledger."""
+        said = {one.name: getattr(self, one.name) for one in fields(self) if self._says(one.name)}
+        return {
+            "t": self.t,
+            "event": self.name,
+            **{name: in_json(value) for name, value in said.items() if name != "t"},
+        }
+
+    def _says(self, name: str) -> bool:
+        default = type(self).__dataclass_fields__[name].default
+        return default is MISSING or getattr(self, name) != default
+
+
+RENAMED = {
+    r"\bsplatbatch logs ([^\s;,]+)": r"splatbatch explain \1 --log",
+    r"\bsplatbatch trainers\b": "splatbatch doctor --trainers",
+}
+"""What advice of 0.2.0 names, and what it is today."""
+
+
+def event_of(record: dict[str, Any]) -> Event | None:
+    """Return the event of a line; None of a kind that nobody here knows."""
+    kind = KINDS.get(text(record.get("event")))
+    return kind.from_record(record) if kind else None
+
+
+def _diagnosis(value: object) -> Diagnosis | None:
+    said = mapping(value)
+    if not said:
+        return None
+    cause, advice, phase = (text(said.get(key)) for key in ("cause", "advice", "phase"))
+    for then, now in RENAMED.items():
+        advice = re.sub(then, now, advice)
+    return Diagnosis(cause, cast("Action", text(said.get("action"))), advice, texts(said.get("evidence")), phase)
+
+
+def _exit(value: object) -> Exit | None:
+    return exit_from_record(mapping(value)) if mapping(value) else None
+
+
+@dataclass(frozen=True)
+class Gate(Event, event="gate"):
+    """A slot was not ready for an attempt for a while."""
+
+    patch: str
+    attempt: int | None
+    slot: str
+    waited_s: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class AttemptStarted(Event, event="attempt_started"):
+    """An attempt begins."""
+
+    patch: str
+    attempt: int | None
+    key: str
+    slot: str
+    changes: dict[str, Any]
+
+
+NOT_COLLECTED = frozenset({UNWRITABLE, INTERNAL_FAULT, HANGS})
+"""Causes that leave an attempt as it is: the next run collects it once more."""
+FACTS = ("seconds", "step", "phase", "gpu_peak_mib", "own_gpu_peak_mib")
+
+
+@dataclass(frozen=True)
+class AttemptEnded(Event, event="attempt_ended"):
+    """An attempt has ended and was judged, or none could be made."""
+
+    patch: str
+    attempt: int | None
+    outcome: str
+    """trained, made (no splat), failed, stopped."""
+    exit: Exit | None = field(default=None, metadata=reads(_exit))
+    """None: no process was started."""
+    seconds: float | None = None
+    step: int | None = None
+    phase: str | None = None
+    gpu_peak_mib: float | None = None
+    own_gpu_peak_mib: float | None = None
+    num_gaussians: int | None = None
+    warnings: tuple[str, ...] | None = None
+    diagnosis: Diagnosis | None = field(default=None, metadata=reads(_diagnosis))
+    reason: str | None = None
+    """Why it was stopped."""
+    accepted: bool | None = None
+    choice: str = ""
+    """Which of two splats was kept, and why."""
+    ended_early: str = ""
+    """After how many of its steps, and what that has saved."""
+    adopted: bool = False
+    """By a later run."""
+    traceback: str = ""
+    """Of a fault of ours."""
+
+    @property
+    def is_well(self) -> bool:
+        """Return whether it left a product that counts."""
+        return self.outcome in ("trained", "made")
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether its attempt needs no further look: what was left could be collected, and kept."""
+        return self.attempt is not None and self.cause not in NOT_COLLECTED and self.phase != COLLECT
+
+    @classmethod
+    def of(cls, patch: str, attempt: int, outcome: Outcome, **more: Any) -> AttemptEnded:
+        """Return the end of an attempt with what came of it."""
+        match outcome:
+            case Trained(splat=splat, warnings=warnings):
+                return cls(patch, attempt, "trained", num_gaussians=splat.num_gaussians, warnings=warnings, **more)
+            case Made():
+                return cls(patch, attempt, "made", **more)
+            case Failed(diagnosis=diagnosis):
+                return cls(patch, attempt, "failed", diagnosis=diagnosis, **more)
+            case Stopped(reason=reason):
+                return cls(patch, attempt, "stopped", reason=reason, **more)
+
+    @property
+    def cause(self) -> str:
+        """Why it was not trained: the cause of a failure, or why it was stopped."""
+        return (self.diagnosis.cause if self.diagnosis else "") or self.reason or ""
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as a line of the ledger."""
+        record = super().to_record()
+        if self.exit is not None:
+            record["exit"] = exit_to_record(self.exit)
+        if self.diagnosis is not None:
+            record["diagnosis"] = {**vars(self.diagnosis), "evidence": list(self.diagnosis.evidence)}
+        return record
+
+    def _says(self, name: str) -> bool:
+        return super()._says(name) or (name in FACTS and self.exit is not None)
+
+
+@dataclass(frozen=True)
+class Retried(Event, event="retry"):
+    """A patch is to be tried again."""
+
+    patch: str
+    wait_s: float | None
+    ladder: str
+    changes: dict[str, Any]
+    trained_in_between: tuple[str, ...]
+    """Patches that show that the GPU is not to blame."""
+
+
+UNTIL = "given up until its settings, inputs, program or machine change"
+
+
+@dataclass(frozen=True)
+class GaveUp(Event, event="gave_up"):
+    """A patch is not tried again."""
+
+    patch: str
+    reason: str
+    trained_in_between: tuple[str, ...] | None = None
+    key: dict[str, Any] | None = None
+    """What must change before it is worth another try; None: another night may do."""
+    cause: str = ""
+
+    def in_words(self) -> str:
+        """Return for how long it is given up, and why."""
+        return f"{UNTIL if self.key else 'given up in this run, the next `train` tries it again'}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class StillGivenUp(Event, event="still_given_up"):
+    """A patch is left alone, since nothing has changed."""
+
+    patch: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Accepted(Event, event="accepted"):
+    """Somebody chose the splat of an attempt."""
+
+    patch: str
+    attempt: int | None
+
+
+@dataclass(frozen=True)
+class Restored(Event, event="restored"):
+    """A product that was gone came back from an attempt, or another splat took its place."""
+
+    patch: str
+    attempt: str
+    instead_of: str = ""
+    """The attempt whose splat is damaged; empty: it is that of the same one."""
+
+    def in_words(self) -> str:
+        """Return what was done."""
+        if not self.instead_of:
+            return f"splat.ply restored from {self.attempt}"
+        return f"the splat of {self.instead_of} is damaged: {self.attempt}, the best of the others, takes its place"
+
+
+@dataclass(frozen=True)
+class BatchStarted(Event, event="batch_started"):
+    """A run begins to train."""
+
+    patches: tuple[str, ...]
+    slots: tuple[str, ...]
+    changes: dict[str, Any]
+    """Settings changed by --set."""
+    noun: Noun = "patch"
+    """What its tasks are."""
+
+
+@dataclass(frozen=True)
+class BatchEnded(Event, event="batch_ended"):
+    """A run is over."""
+
+    trained: int
+    of: int
+    stopped: str
+
+
+@dataclass(frozen=True)
+class Forecasted(Event, event="forecast"):
+    """How long a run is expected to take."""
+
+    seconds: float | None
+    basis: str
+    patches: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Paced(Event, event="deadline"):
+    """What is given up so that the batch ends in time, chosen or corrected."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Unwell(Event, event="unwell"):
+    """The preflight found something odd about the machine."""
+
+    check: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Expected(Event, event="expected"):
+    """What a patch is expected to need."""
+
+    patch: str
+    gpu_mib: int
+    host_mib: int
+    num_gaussians: int
+    photos: str
+    photos_mib: int
+    num_points: int
+    mean_px: int
+
+
+@dataclass(frozen=True)
+class Tight(Event, event="tight"):
+    """A patch may not fit."""
+
+    patch: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class OrphansStopped(Event, event="twins_stopped"):
+    """Attempts of an earlier run still ran."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Audited(Event, event="audit"):
+    """The patches to train were looked at, or nobody wanted that."""
+
+    verified: bool
+    refused: dict[str, Any]
+    """Patch, and why."""
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Refused(Event, event="refused"):
+    """The audit found errors in a patch."""
+
+    patch: str
+    reason: str
+    inputs: str | None = None
+    """State of its files then; None: an earlier version wrote it."""
+
+
+@dataclass(frozen=True)
+class Packing(Event, event="packing"):
+    """So many patches share a GPU from now on."""
+
+    patches_per_gpu: int
+    paces: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class MpsOff(Event, event="mps_off"):
+    """CUDA MPS serves nobody."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class SlotGivenUp(Event, event="slot_given_up"):
+    """A slot is taken out of service."""
+
+    slot: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Paused(Event, event="paused"):
+    """Nothing new is started."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Resumed(Event, event="resumed"):
+    """There is room again."""
+
+    waited_s: float | None
+
+
+@dataclass(frozen=True)
+class Waits(Event, event="waits"):
+    """Something done for a patch waits for a file that does not answer."""
+
+    patch: str
+    path: str
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class CancelRequested(Event, event="cancel_requested"):
+    """Somebody wants the batch, or some patches, to end."""
+
+    by: str
+    patches: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NotifyFailed(Event, event="notify_failed"):
+    """Somebody could not be told."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Awaited(Event, event="awaited"):
+    """A task waits for a worker that is silent, or for a claim that nobody can read."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class WorkersSeen(Event, event="workers_seen"):
+    """An engine says how its workers are, otherwise than before."""
+
+    words: str

@@ -1,0 +1,242 @@
+"""The folders of a patch and of the merged scene: which file lies where, and how each is read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Container, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatbatch.hashing import FileFacts, file_fact
+from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder, FileIn
+from splatbatch.output.generations import numbers_in
+from splatbatch.output.records.quality import Inspection, InspectionSettings
+from splatbatch.output.records.result import Result
+
+if TYPE_CHECKING:
+    from splatbatch.output.records.evaluation import SceneEvaluation
+    from splatbatch.output.records.merge import Merge
+
+SPLAT, RESULT, ACCEPTED = "splat.ply", "result.json", "accepted"
+PREVIEW = "preview.compressed.ply"
+"""Beside a splat: what a report opens of it."""
+BACKDROP = "backdrop"
+"""The task, and the folder, of the whole scene that is drawn behind its patches."""
+_PREFIX_LENGTH = len(ATTEMPT_PREFIX)
+
+
+def _number(name: str) -> int:
+    """Return 1 for attempt-01; 0 for what is no attempt."""
+    is_attempt = name.startswith(ATTEMPT_PREFIX) and name[_PREFIX_LENGTH:].isdecimal()
+    return int(name[_PREFIX_LENGTH:]) if is_attempt else 0
+
+
+def latest_number(files: Iterable[str]) -> int:
+    """Return the number of the last attempt among the names of what lies in a patch's folder; 0 if there is none."""
+    return max(map(_number, files), default=0)
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the names of what lies in a folder; none if there is none."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone are wanted, of thousands of folders
+    except OSError:
+        return []
+
+
+@dataclass(frozen=True)
+class SplatFolder:
+    """What lies in the output folder for one splat: of a patch, or of the whole scene."""
+
+    path: Path
+
+    splat = FileIn(SPLAT)
+    """The accepted product."""
+    inspection = FileIn("inspection.json")
+    """How good the product is beyond PSNR; `inspect` copies it here from its attempt."""
+    certificate = FileIn("certificate.json")
+    """Grade, figures and hashes, for whoever is given the product."""
+
+    @property
+    def inspecting(self) -> PatchFolder:
+        """The attempts at inspecting the product."""
+        return PatchFolder(self.path / "inspecting")
+
+    def read_inspection(self) -> Inspection | None:
+        """Return how good the product was found to be; None if nobody has inspected it."""
+        return Inspection.read(self.inspection)
+
+
+@dataclass(frozen=True)
+class PatchFolder(SplatFolder):
+    """What lies in the output folder for one patch."""
+
+    result = FileIn(RESULT)
+    """Its manifest; written after the splat, so that a manifest never stands without its product."""
+    preview = FileIn(PREVIEW)
+    """The report: a few MB of the splat, to look at in the page."""
+
+    def accepted(self, number: int) -> Path:
+        """Return where an accepted record is made: which attempt's splat is the product; the newest counts."""
+        return Path(f"{self.path}/{ACCEPTED}/{number}.json")
+
+    @property
+    def damage(self) -> Path:
+        """Which state of the splat was found not to be what was accepted, though its size and time are."""
+        return Path(f"{self.path}/{ACCEPTED}/damage.json")
+
+    def newest_accepted(self) -> int:
+        """Return the number of the newest accepted record; 0 if an earlier version accepted, or nobody did."""
+        return max(numbers_in(f"{self.path}/{ACCEPTED}", suffix=".json"), default=0)
+
+    def read_result(self) -> Result | None:
+        """Return the manifest of the product; None if there is none, or no JSON object.
+
+        result.json and splat.ply are made from the newest accepted record. Where they are behind it, it counts.
+        """
+        made, newest = Result.read(self.result), self.newest_accepted()
+        if made is not None and made.accepted >= newest:
+            return made
+        record = Result.read(self.accepted(newest)) if newest else None
+        return made if record is None else record.ahead_of_its_files(newest)
+
+    def splat_of(self, result: Result) -> Path:
+        """Return where the splat of its manifest lies: splat.ply, or its attempt's where that is behind."""
+        return self.path / result.attempt / SPLAT if result.is_ahead else self.splat
+
+    def accepted_splat(self) -> tuple[Path, str]:
+        """Return the splat that is accepted, wherever it lies, and its hash, which is empty if there is none."""
+        result = self.read_result()
+        splat = self.splat_of(result) if result else self.splat
+        return splat, result.sha256 if result and splat.exists() else ""
+
+    def files(self) -> list[str]:
+        """Return the names of what lies here; none if there is no folder."""
+        return names_in(f"{self.path}")
+
+    def attempts(self) -> list[AttemptFolder]:
+        """Return the folders of all attempts, first to last."""
+        numbers = [name for name in self.files() if _number(name)]
+        return [AttemptFolder(self.path / name) for name in sorted(numbers, key=_number)]
+
+    def latest(self, files: Collection[str]) -> AttemptFolder | None:
+        """Return the folder of the last attempt among `files`, if there is one."""
+        number = latest_number(files)
+        name = next((name for name in files if _number(name) == number), "") if number else ""
+        return AttemptFolder(self.path / name) if name else None
+
+    def is_accepted(self, files: Container[str]) -> bool:
+        """Return whether a product and its manifest are among `files`."""
+        return (SPLAT in files and RESULT in files) or (ACCEPTED in files and self.newest_accepted() > 0)
+
+    def new_attempt(self) -> AttemptFolder:
+        """Make the folder of the next attempt; a number is never used twice, whoever makes one at the same time."""
+        number = latest_number(self.files())
+        while True:
+            number += 1
+            folder = AttemptFolder(self.path / f"{ATTEMPT_PREFIX}{number:02d}")
+            with contextlib.suppress(FileExistsError):
+                folder.path.mkdir(parents=True)
+                return folder
+
+
+def never_went(folder: AttemptFolder) -> bool:
+    """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
+    job = folder.read_job()
+    return job is not None and job.standby and not folder.go.exists()
+
+
+PICTURES = "inspection"
+
+
+@dataclass(frozen=True)
+class InspectingFolder(AttemptFolder):
+    """The one place where the file names of an inspection are written down."""
+
+    pictures = FileIn(PICTURES)
+    """Training process: a folder of small pictures, one for each figure that has any."""
+
+    def read_inspection_settings(self) -> InspectionSettings:
+        """Return what is asked of settings.json; blank without it."""
+        return self._read(self.settings, InspectionSettings) or InspectionSettings()
+
+    def read_inspection(self) -> Inspection | None:
+        """Return metrics.json; None before the end."""
+        return self._read(self.metrics, Inspection)
+
+
+MERGE = "merge.json"
+
+
+@dataclass(frozen=True)
+class MergedFiles:
+    """A merged splat, and beside it what it was made of."""
+
+    splat: Path
+    record: Path
+
+    @staticmethod
+    def at(splat: Path) -> MergedFiles:
+        """Return the files of a splat that is merged to a place of somebody's choice."""
+        return MergedFiles(splat, splat.with_name(f"{splat.stem}.{MERGE}"))
+
+    def read(self) -> Merge | None:
+        """Return what the splat was made of; None if nobody knows, or a file of another size stands there by now."""
+        from splatbatch.output.records.merge import Merge  # of which `status` knows nothing
+
+        found, now = Merge.read(self.record), file_fact(self.splat)
+        if found is None or found.bytes != now.num_bytes:
+            return None
+        is_told_apart = found.mtime_ns == now.mtime_ns or found.sha256  # by its time, or by `damage`
+        return found if is_told_apart else None
+
+    def damage(self, merged: Merge, facts: FileFacts | None = None) -> str:
+        """Say what of the splat is not as it was merged, every byte considered; empty if all is.
+
+        Args:
+            merged: what `read` has returned.
+            facts: what is known of files, and whether more may be read.
+        """
+        facts = facts or FileFacts()
+        content = facts.sha256(str(self.splat))
+        if content == merged.sha256 or not merged.sha256 or not (content or facts.reads):
+            return ""
+        from splatbatch.splats.merge import Written, damaged_parts
+
+        parts = (Written(one.patch, one.start, one.num_gaussians, 0, {}, one.rows_sha256) for one in merged.parts)
+        damaged = damaged_parts(self.splat, parts) if facts.reads else ()
+        what = f"the rows of {', '.join(damaged)} are" if damaged else "it is"
+        return f"{self.splat}: damaged on disk: {what} not {'those that were' if damaged else 'what was'} merged"
+
+
+@dataclass(frozen=True)
+class SceneFolder(SplatFolder):
+    """What lies in the output folder for the whole scene, as merged from its patches."""
+
+    merge = FileIn(MERGE)
+    """What the splat was merged from."""
+    evaluation = FileIn("evaluation.json")
+    """How good it is; `evaluate` copies it here from its attempt."""
+
+    def evaluation_of(self, splat: Path) -> Path:
+        """Return where the evaluation of a splat goes: of another one than the scene's own, under a name of its own."""
+        name = "evaluation" if splat.resolve() == self.splat.resolve() else f"evaluation-{splat.stem}"
+        return self.path / f"{name}.json"
+
+    def read_evaluation(self, splat: Path | None = None) -> SceneEvaluation | None:
+        """Return how good the scene, or another splat, was found to be; None if nobody has measured it."""
+        from splatbatch.output.records.evaluation import SceneEvaluation  # of which `status` knows nothing
+
+        return SceneEvaluation.read(self.evaluation_of(splat or self.splat))
+
+    @property
+    def evaluating(self) -> PatchFolder:
+        """The attempts at measuring it."""
+        return PatchFolder(self.path / "evaluating")
+
+    @property
+    def merged(self) -> MergedFiles:
+        """The merged splat and what it was made of."""
+        return MergedFiles(self.splat, self.merge)

@@ -1,0 +1,181 @@
+"""The history of an output folder: one line per event, append-only, fsynced. Files are the truth, not it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from heapq import merge
+from pathlib import Path
+from typing import TypeVar
+
+from splatbatch.errors import OutputError
+from splatbatch.fields import number
+from splatbatch.files import Record, append_line, is_out_of_space, open_regular, read_lines
+from splatbatch.json_text import parse
+from splatbatch.output.events import KINDS, AttemptEnded, Event, event_of
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.record import as_object
+from splatbatch.output.workers import LOCAL
+
+UNWRITABLE_HINT = "Mend its permissions, or name another output.folder, then run again: it goes on where it ended."
+Listener = Callable[[Event], None]
+Kind = TypeVar("Kind", bound=Event)
+
+
+class Ledger:
+    """Writes events down and passes them on to whoever shows them."""
+
+    def __init__(
+        self, path: Path | None, *listeners: Listener, generation_of: Callable[[str], int] = lambda _: 0
+    ) -> None:
+        """Prepare it.
+
+        Args:
+            path: of the file; nobody else writes it. None: what is done leaves no history.
+            listeners: hear of each event once it is written.
+            generation_of: says under which claim is written of a task.
+        """
+        self._path = path
+        self._listeners = listeners
+        self._generation_of = generation_of
+        self._unwritten: list[Event] = []
+
+    def write(self, event: Event) -> None:
+        """Append an event, durably, then show it; what a full disk does not take is kept for later.
+
+        Raises:
+            OutputError: the ledger cannot be written, and not for want of room.
+        """
+        task = getattr(event, "patch", "")
+        generation = self._generation_of(task) if task else 0
+        event = replace(event, t=round(time.time(), 3), generation=generation or None)
+        self._unwritten.append(event)
+        self.flush()
+        for listener in self._listeners:
+            listener(event)
+
+    def flush(self) -> bool:
+        """Write what could not be written so far; return whether all is written."""
+        if self._path is None:
+            self._unwritten.clear()
+        while self._unwritten and self._path is not None:
+            try:
+                self._path.parent.mkdir(exist_ok=True)
+                append_line(self._path, self._unwritten[0].to_record())
+            except OSError as error:
+                if is_out_of_space(error):
+                    return False
+                raise OutputError(f"{self._path}: cannot be written ({error.strerror})", UNWRITABLE_HINT) from error
+            del self._unwritten[0]
+        return True
+
+    def finish(self) -> None:
+        """Write what could not be written so far.
+
+        Raises:
+            OSError: the disk is full still.
+            OutputError: see `write`.
+        """
+        if not self.flush():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+
+
+def lines(output: OutputFolder) -> Iterator[Record]:
+    """Yield the history of all workers, also events that nobody here knows; torn and foreign lines are left out.
+
+    What does not come from the ledger of `train` has the name of its worker, too.
+    """
+    ledgers = [_lines_of(path, "" if path.stem in ("ledger", LOCAL) else path.stem) for path in output.ledgers()]
+    return merge(*ledgers, key=lambda one: number(one.get("t")) or 0.0)
+
+
+def _lines_of(path: Path, worker: str) -> Iterator[Record]:
+    found = (one for one in read_lines(path) if isinstance(one.get("event"), str))
+    return ({**one, "worker": worker} for one in found) if worker else found
+
+
+def events(output: OutputFolder, *kinds: type[Kind]) -> Iterator[Kind]:
+    """Yield the events of some kinds; `Event` stands for all.
+
+    Those of one ledger stand in their order; among several workers they stand by the clocks of their hosts, good enough
+    to be shown.
+    """
+    return merge(*(events_in(path, kinds) for path in output.ledgers()), key=lambda event: event.t or 0.0)
+
+
+def events_in(path: Path, kinds: Iterable[type[Kind]], start: int = 0) -> Iterator[Kind]:
+    """Yield the events of some kinds that stand in a ledger from some byte on."""
+    wanted = tuple(kinds)
+    names = [name for name, kind in KINDS.items() if issubclass(kind, wanted)]
+    found = (event_of(record) for record in read_lines(path, names, start=start))
+    return (event for event in found if isinstance(event, wanted))
+
+
+class Tail:
+    """Follows the ledgers of workers by whole lines: each event is told once, also one that was just being written."""
+
+    def __init__(self, output: OutputFolder, *kinds: type[Event], but: Path | None = None) -> None:
+        """Prepare it.
+
+        Args:
+            output: whose ledgers they are.
+            kinds: of events that are told; without them all.
+            but: the ledger that is left out.
+        """
+        self._output, self._kinds, self._but = output, kinds or (Event,), but
+        self._words = [f'"{name}"'.encode() for name, kind in KINDS.items() if issubclass(kind, self._kinds)]
+        self._read_bytes: dict[Path, int] = {}
+
+    def skip(self) -> None:
+        """Leave out what stands there now."""
+        self._read_bytes = {path: _size(path) for path in self._output.ledgers()}
+
+    def read(self) -> Iterator[tuple[Path, Event]]:
+        """Yield what was written since the last look, with where it stands; a line that is not whole yet is left."""
+        for path in self._output.ledgers():
+            if path != self._but and _size(path) > self._read_bytes.get(path, 0):
+                for line in self._new_lines(path):
+                    if (event := self._event_in(line)) is not None:
+                        yield path, event
+
+    def _new_lines(self, path: Path) -> list[bytes]:
+        before = self._read_bytes.get(path, 0)
+        try:
+            with open_regular(path) as file:
+                file.seek(before)
+                whole, end, _ = file.read().rpartition(b"\n")
+        except OSError:
+            return []
+        self._read_bytes[path] = before + len(whole) + len(end)
+        return whole.splitlines()
+
+    def _event_in(self, line: bytes) -> Event | None:
+        if not any(word in line for word in self._words):
+            return None
+        try:
+            event = event_of(as_object(parse(line)))
+        except ValueError:
+            return None
+        return event if isinstance(event, self._kinds) else None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def judged_attempts(output: OutputFolder) -> dict[tuple[str, int], AttemptEnded]:
+    """Return the end of every attempt that was judged, by patch and number.
+
+    Not of one whose result could not be kept: it is judged again, and what it trained is taken.
+    """
+    return {
+        (event.patch, event.attempt): event
+        for event in events(output, AttemptEnded)
+        if event.attempt is not None and event.is_judged
+    }

@@ -1,0 +1,83 @@
+"""deadline.json: with how many steps, on how large photographs, a batch is trained so that it ends in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from splatbatch.fields import number, whole
+from splatbatch.output.records.record import TypedRecord, reads
+
+
+def _share(value: object) -> float:
+    found = number(value)
+    return 1.0 if found is None or not 0 < found <= 1 else float(found)
+
+
+def _divisor(value: object) -> int:
+    return found if (found := whole(value)) in (1, 2, 4, 8) else 1
+
+
+@dataclass(frozen=True)
+class Pace(TypedRecord):
+    """What is left of the settings of every patch alike."""
+
+    steps: float = field(default=1.0, metadata=reads(_share))
+    """Share of the steps."""
+    divisor: int = field(default=1, metadata=reads(_divisor))
+    """By how much smaller the photographs are."""
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether nothing is given up."""
+        return self.steps >= 1 and self.divisor == 1
+
+
+FULL = Pace()
+
+
+@dataclass(frozen=True)
+class Correction(TypedRecord):
+    """A pace for what had not begun, chosen once the first attempts had shown how fast this machine is."""
+
+    at: float | None = None
+    """Seconds since 1970."""
+    pace: Pace = FULL
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Choice(TypedRecord):
+    """What was chosen for a deadline, once, before the first patch was trained."""
+
+    asked: str = ""
+    """The words of the YAML."""
+    settings: str = ""
+    """Hash of what would be trained without a deadline."""
+    chosen_at: float | None = None
+    ends_at: float | None = None
+    """Both in seconds since 1970."""
+    patches: tuple[str, ...] = ()
+    """For which it was chosen."""
+    pace: Pace = FULL
+    earlier: tuple[Pace, ...] = ()
+    """Of earlier choices: what was trained by them is kept, with as many steps as these at least."""
+    full_s: float | None = None
+    """How long it would have taken without a deadline; None: nobody could tell."""
+    expected_s: float | None = None
+    """How long it was expected to take."""
+    basis: str = ""
+    is_met: bool = True
+    """It was expected to be."""
+    untouched: tuple[str, ...] = ()
+    """Trainers whose steps nobody can set."""
+    corrections: tuple[Correction, ...] = ()
+
+    @property
+    def now(self) -> Pace:
+        """Return the pace of what is started from now on."""
+        return self.corrections[-1].pace if self.corrections else self.pace
+
+    @property
+    def paces(self) -> tuple[Pace, ...]:
+        """Return every pace whose splats count, that of now first."""
+        return tuple(dict.fromkeys((self.now, self.pace, *(one.pace for one in self.corrections), *self.earlier)))

@@ -1,0 +1,167 @@
+"""A run of `train`: who holds the output folder, what is asked of it from outside, what has followed it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from splatbatch.output.records.record import TypedRecord
+
+
+@dataclass(frozen=True)
+class RunIdentity(TypedRecord):
+    """Which process: a number alone may be another's by now."""
+
+    pid: int | None = None
+    boot_id: str = ""
+    ticks: int | None = None
+
+
+@dataclass(frozen=True)
+class Holder(TypedRecord):
+    """lock: the run that trains into the output folder."""
+
+    host: str = ""
+    pid: int | None = None
+    boot_id: str = ""
+    ticks: int | None = None
+    sequence: int | None = None
+    """Moves while it lives."""
+    since: str = ""
+
+    def identity(self) -> RunIdentity:
+        """Return which process it is."""
+        return RunIdentity(self.pid, self.boot_id, self.ticks)
+
+
+@dataclass(frozen=True)
+class WorkerRecord(TypedRecord):
+    """workers/<name>.json, and each claim that it has made: a worker, and that it lives."""
+
+    worker: str = ""
+    """Its name: that of its ledger, too."""
+    token: str = ""
+    """Tells it from every other, also of the same name."""
+    host: str = ""
+    space: str = ""
+    """Of its process number."""
+    pid: int | None = None
+    boot_id: str = ""
+    ticks: int | None = None
+    sequence: int = 0
+    """Moves while it lives."""
+    beaten_at: float | None = None
+    """When it moved last, by time.monotonic(): of this boot of this machine one look tells how long ago that is."""
+    since: str = ""
+    terms: str = ""
+    """Hash of what it trains by."""
+    job: str = ""
+    """Of the engine that runs it."""
+    has_ended: bool = False
+    """It has let go of all that it had claimed."""
+
+    def identity(self) -> RunIdentity:
+        """Return which process it is."""
+        return RunIdentity(self.pid, self.boot_id, self.ticks)
+
+
+@dataclass(frozen=True)
+class SubmissionRecord(TypedRecord):
+    """workers/jobs/<name>/submission.json: workers that an engine was asked to start."""
+
+    name: str = ""
+    """Of its jobs: nobody has had it before."""
+    engine: str = ""
+    num_workers: int = 0
+    """At once; there may be more handles, one after another."""
+    since: str = ""
+    terms: str = ""
+    """What they are to train by: see WorkerRecord."""
+    handles: tuple[str, ...] = ()
+    """What the engine calls its workers; none as long as it was not heard to have taken them."""
+
+
+@dataclass(frozen=True)
+class CancelRequest(TypedRecord):
+    """cancel-*.json: a run is to end, or to leave some patches."""
+
+    run: RunIdentity = RunIdentity()
+    """Nobody else obeys."""
+    patches: tuple[str, ...] = ()
+    """None: all."""
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class MakingSettings(TypedRecord):
+    """settings.json where something is made of splats: a certificate, the merged scene, or a publication."""
+
+    what: str = ""
+    """certify, merge or publish."""
+    config: str = ""
+    """The YAML."""
+    names: tuple[str, ...] = ()
+    """What is published, none: every patch that may be; or the task that is certified, none: the merged scene."""
+    allow_missing: bool = False
+    """The merged scene may have holes."""
+    clean: bool = False
+    """It is cleaned."""
+    keep_uncleaned: bool = False
+    """It is also written as it is without."""
+    to: str = ""
+    """The file of the merged scene, or the folder of a publication; empty: the usual one."""
+    formats: str = ""
+    """Of a publication, separated by commas; empty: as the YAML says."""
+    forced: bool = False
+    """Files of somebody else may be overwritten."""
+    measured: bool = True
+    """What compression costs is measured, if the YAML says so."""
+    sh_degree: int | None = None
+    """Of a PLY, as the two that follow; see `splats.export.Cut`."""
+    min_opacity: float = 0.0
+    in_source_frame: bool = False
+    waits: bool = False
+    """For its turn, where another publish is at work."""
+    inputs: str = ""
+    """Hash of all this."""
+
+
+@dataclass(frozen=True)
+class Making(TypedRecord):
+    """metrics.json where a night makes something of its splats: what came of it."""
+
+    inputs: str = ""
+    """Of settings.json."""
+    num_new: int = 0
+    """Parts of the merged scene that were written; none where it was there already."""
+    damage: str = ""
+    """What was wrong with the merged splat that stood there."""
+    names: tuple[str, ...] = ()
+    """What was published."""
+    lacking: dict[str, str] = field(default_factory=dict)
+    """Patches that were not, and why."""
+
+
+KINDS = ("inspect", "merge", "evaluate", "publish")
+"""What may follow, in its order; each has a file of its own, which whoever did it last has written."""
+DONE = "done"
+PARTLY = "partly"
+LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True)
+class Afterwards(TypedRecord):
+    """One thing that follows the training."""
+
+    what: str = ""
+    state: str = ""
+    """done, partly, left out."""
+    words: str = ""
+    """What came of it, or why nothing did, in a line."""
+    command: str = ""
+    """What makes it good; empty where nothing has to be."""
+    at: float | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether nothing is missing."""
+        return self.state == DONE

@@ -1,0 +1,365 @@
+"""Accepted products: how a splat becomes one, whether it is still the file that was accepted, and what it replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from splatbatch import __version__
+from splatbatch.files import MOST_FILES, Record, TooManyFiles, find_files, link_whole, sync_folder, write_json
+from splatbatch.hashing import (
+    FileFact,
+    FileFacts,
+    Verdict,
+    compare,
+    difference,
+    file_fact,
+    sha256_of,
+    short_hash,
+    with_contents,
+)
+from splatbatch.outcome import Rejected, Trained
+from splatbatch.output import retention
+from splatbatch.output.attempt_folder import Attempt, AttemptFolder
+from splatbatch.output.folders import SPLAT, PatchFolder, names_in
+from splatbatch.output.generations import made_once
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.attempt import AttemptFacts, JobSpec
+from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.output.records.result import Photographs, Result, SplatFacts
+
+Depth = Literal["time", "content", "every byte"]
+"""How closely a product is looked at: its size and time; its content where these have moved; its content always."""
+
+CHANGED = "changed on disk"
+
+
+def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
+    """Return what result.json says of a splat that an attempt has left."""
+    splat = trained.splat
+    record = {
+        **facts.to_record(),
+        **attempt.depends_on.to_record(),
+        "patch": attempt.patch,
+        "attempt": attempt.folder.path.name,
+        "attempts": attempt.folder.number,
+        "changes": attempt.changes,
+        "num_gaussians": splat.num_gaussians,
+        "sh_degree": splat.sh_degree,
+        "step": splat.step,
+        "bytes": splat.path.stat().st_size,
+        "splat": splat_facts(splat.path, splat.num_gaussians).to_record(),
+        "metrics": splat.metrics,
+        **_photographs(attempt),
+        "warnings": list(trained.warnings),
+        "version": __version__,
+        "host": attempt.folder.read_start().host,
+        "worker": attempt.claim.worker,
+    }
+    return Result.from_record(record)
+
+
+def _photographs(attempt: Attempt) -> Record:
+    """Return what an attempt was trained on, as it was told before it began; nothing where no file was recorded."""
+    told, names = attempt.folder.read_settings(), attempt.depends_on.photographs
+    found = Photographs.of(names, frozenset(told.holdout), is_assumed=bool(told.argv))
+    return {"photographs": found.to_record()} if names else {}
+
+
+def keep(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
+    """Give the splat of an attempt its name in the attempt's folder and a manifest beside it; return the manifest."""
+    if trained.splat.path != attempt.folder.splat:
+        link_whole(trained.splat.path, attempt.folder.splat, within=attempt.folder.path)
+    result = manifest(attempt, trained, facts)
+    write_json(attempt.folder.result, result.to_record())
+    return result
+
+
+def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows: int | None = None) -> bool:
+    """Make the splat of an attempt the patch's product; return whether it is: of those that follow a record one can be.
+
+    Args:
+        folder: of the patch.
+        attempt: whose splat it is; it keeps its own name of it.
+        result: its manifest, as it lies in the attempt's folder.
+        follows: the newest accepted record when it was decided to train; None: the one that is now.
+
+    Before the record is made nothing is accepted; after it splat.ply and result.json can be made by anybody.
+    """
+    follows = folder.newest_accepted() if follows is None else follows
+    if not _recorded(folder, attempt.result, result, follows + 1):
+        return False
+    put_in_place(folder)
+    return True
+
+
+def pin(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
+    """Hold a splat against other settings and inputs than it was trained from: somebody chose it for them."""
+    then = result.trained_from.files
+    differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
+    now = replace(now, files=with_contents(now.files, then, differ))
+    pinned, number = result.but(pinned=now), 1 + (folder.newest_accepted() if follows is None else follows)
+    if not (folder.path / result.attempt / SPLAT).exists():  # accepted by 0.1.0, which moved it away from there
+        write_json(folder.result, pinned.to_record())
+        return
+    aside = folder.accepted(number).with_name(f".{number}.{uuid.uuid4().hex}")
+    aside.parent.mkdir(exist_ok=True)
+    try:
+        write_json(aside, pinned.to_record())
+        if _recorded(folder, aside, pinned, number):
+            put_in_place(folder)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _recorded(folder: PatchFolder, manifest: Path, result: Result, number: int) -> bool:
+    """Make a manifest that is on the disk an accepted record; return whether the record says what we say."""
+    place = folder.accepted(number)
+    place.parent.mkdir(exist_ok=True)
+    if made_once(manifest, place):
+        sync_folder(place.parent)
+        return True
+    there = Result.read(place) or Result()  # the same, where another accepted it for its dead worker
+    return (there.attempt, there.sha256) == (result.attempt, result.sha256)
+
+
+def put_in_place(folder: PatchFolder) -> None:
+    """Make splat.ply and result.json what the newest accepted record says, whoever made it.
+
+    At every moment result.json, if it is there, belongs to the splat.ply beside it: a kill between any two steps
+    leaves a record that is ahead of them, and the next one who finds it so goes on. So does whoever was asleep in
+    between while somebody else made a newer one.
+
+    Raises:
+        OSError: the splat of the attempt is there no more, or they cannot be written.
+    """
+    while (number := folder.newest_accepted()) and (result := Result.read(folder.accepted(number))):
+        put_up(folder, result.but(accepted=number))
+        if folder.newest_accepted() == number:
+            return
+
+
+def put_up(folder: PatchFolder, result: Result) -> None:
+    """Make splat.ply and result.json of the splat that an attempt has left."""
+    attempt = folder.path / result.attempt
+    folder.result.unlink(missing_ok=True)
+    folder.damage.unlink(missing_ok=True)
+    link_whole(attempt / SPLAT, folder.splat, within=attempt, is_ours=True)
+    # a copy, where links are not possible, has a time of its own
+    splat = replace(result.splat or SplatFacts(), mtime_ns=file_fact(folder.splat).mtime_ns)
+    write_json(folder.result, result.but(splat=splat).to_record())
+
+
+def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
+    """Return what tells a splat file from any other."""
+    fact = file_fact(path)
+    return SplatFacts(sha256_of(path), fact.num_bytes, fact.mtime_ns, num_gaussians)
+
+
+def note_damage(folder: PatchFolder, result: Result) -> None:
+    """Write down that splat.ply, as it is now, is not what was accepted, whatever its size and time say.
+
+    So that the patch is stale for everybody, on every machine, until the file changes or another splat is accepted.
+    """
+    path = folder.splat_of(result)
+    fact = file_fact(path)
+    if not result.sha256 or fact.num_bytes < 0 or sha256_of(path) == result.sha256:
+        return
+    with contextlib.suppress(OSError):  # whoever found it says so in any case
+        folder.damage.parent.mkdir(exist_ok=True)
+        write_json(folder.damage, SplatFacts(result.sha256, fact.num_bytes, fact.mtime_ns).to_record())
+
+
+@contextlib.contextmanager
+def noting_damage(output: OutputFolder) -> Iterator[None]:
+    """Write down which patch's splat was found to be another than was accepted, where that ends what is done here."""
+    from splatbatch.splats.export import ChangedOnDisk  # which loads numpy
+
+    try:
+        yield
+    except ChangedOnDisk as found:
+        folder = output.patch(found.name)
+        if (result := folder.read_result()) is not None:
+            note_damage(folder, result)
+        raise
+
+
+def _is_known_for_damaged(folder: PatchFolder, result: Result, now: FileFact) -> bool:
+    found = SplatFacts.read(folder.damage) or SplatFacts()
+    return bool(found.sha256) and found.sha256 == result.sha256 and found.fact[:2] == now[:2]
+
+
+def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: Path | None = None) -> Verdict | None:
+    """Compare splat.ply, or another file of it, with what a manifest says; None where that says too little (0.1.0)."""
+    if result.splat is None:
+        return None
+    path = path or folder.splat_of(result)
+    if not _is_known_for_damaged(folder, result, facts.of(str(path))):
+        verdict = compare(path, result.splat.fact, facts)
+        known = facts.known(str(path)) if verdict == "same" and facts.reads else ""
+        return "changed" if known not in ("", result.sha256) else verdict  # as `status --verify` has read it
+    content = facts.sha256(str(path)) if facts.reads else ""  # it may have come back, its time as it was
+    return "same" if content == result.sha256 else "changed"
+
+
+def has_moved(folder: PatchFolder, result: Result, facts: FileFacts) -> bool:
+    """Return whether size or time of splat.ply are not those written down, or were found to prove nothing."""
+    now = facts.of(str(folder.splat_of(result)))
+    is_other = result.splat is not None and now[:2] != result.splat.fact[:2]
+    return is_other or _is_known_for_damaged(folder, result, now)
+
+
+def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: FileFacts | None = None) -> str:
+    """Say why splat.ply is not what result.json speaks of; empty if it is, as far as this depth can tell."""
+    path, facts = folder.splat_of(result), facts or FileFacts(reads=depth != "time")
+    if facts.of(str(path)).num_bytes < 0:
+        return "missing"
+    if result.splat is None:  # by 0.1.0
+        return _why_unlike_of_old(folder, result, facts.of(str(path)).num_bytes, depth)
+    if depth == "every byte":
+        return "" if facts.read_anew(str(path)) == result.sha256 else CHANGED
+    return CHANGED if compare_splat(folder, result, facts) in ("changed", "unknown") else ""
+
+
+def _why_unlike_of_old(folder: PatchFolder, result: Result, num_bytes: int, depth: Depth) -> str:
+    if depth == "time":
+        return "" if result.bytes in (None, num_bytes) else f"cut: {num_bytes} of {result.bytes} bytes"
+    from splatbatch.splats import check_splat  # which loads numpy: `status` does without
+
+    splat = check_splat(folder.splat)
+    if isinstance(splat, Rejected):
+        return splat.reason
+    return "" if result.num_gaussians in (None, splat.num_gaussians) else CHANGED
+
+
+def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:
+    """Return which other task's accepted splat a file is, if that was trained from other inputs; empty if none.
+
+    The same hash has the same size: of hundreds of tasks, the record of hardly one is read.
+
+    Args:
+        patches: the folder of all tasks.
+        splat: the file.
+        task: whose it is to become.
+        inputs: the hash of what it was trained from.
+    """
+    size, sha256 = splat.stat().st_size, ""
+    for name in sorted(names_in(str(patches))):
+        if name == task or file_fact(f"{patches}/{name}/{SPLAT}").num_bytes != size:
+            continue
+        accepted = PatchFolder(patches / name).read_result()
+        if accepted is None or not accepted.sha256 or accepted.trained_from.inputs == inputs:
+            continue
+        sha256 = sha256 or sha256_of(splat)
+        if accepted.sha256 == sha256:
+            return name
+    return ""
+
+
+def splats_in(
+    folder: PatchFolder, product: Result | None, facts: FileFacts, new: str = ""
+) -> tuple[list[Result], list[Result]]:
+    """Return the manifests of all splats of a patch that are there: of those that are whole, and of the others.
+
+    Args:
+        folder: of the patch.
+        product: its manifest.
+        facts: what is known of files.
+        new: the attempt that is left out, since its manifest was just written.
+    """
+    whole, damaged = dict[str, Result](), list[Result]()
+    for attempt in folder.attempts():
+        left = attempt.read_result() if attempt.path.name != new else None
+        if left is None or left.attempt != attempt.path.name or not attempt.splat.exists():
+            continue
+        if compare_splat(folder, left, facts, attempt.splat) == "same":
+            whole[left.attempt] = (
+                product if product and product.attempt == left.attempt and product.sha256 == left.sha256 else left
+            )
+        else:
+            damaged.append(left)
+    if product and not why_not_the_splat(folder, product, "content", facts):
+        whole[product.attempt] = product
+    return list(whole.values()), damaged
+
+
+def restore(folder: PatchFolder) -> str:
+    """Mend a product whose splat or manifest is gone or was replaced: from its attempt, or else by the next best.
+
+    Returns:
+        The name of the attempt; empty if nothing had to be mended, or nothing fits.
+    """
+    result = folder.read_result()
+    if result is not None and (result.splat is None or not why_not_the_splat(folder, result, "content")):
+        if not result.is_ahead:
+            return ""
+        put_in_place(folder)
+        return result.attempt
+    for attempt in reversed(folder.attempts()):
+        left = attempt.read_result()
+        if left is None or (result is not None and left.attempt != result.attempt):
+            continue
+        if result is None and sha256_of(folder.splat) != left.sha256:
+            continue  # only what was accepted comes back by itself, and the splat says which that was
+        if left.sha256 and sha256_of(attempt.splat) == left.sha256:
+            put_up(folder, result or left)
+            return attempt.path.name
+    best = retention.decide(splats_in(folder, result, FileFacts())[0], result).product
+    if best is None or sha256_of(folder.path / best.attempt / SPLAT) != best.sha256:
+        return ""
+    return best.attempt if accept(folder, AttemptFolder(folder.path / best.attempt), best) else ""
+
+
+def forget_superseded(folder: PatchFolder, *kept: str) -> None:
+    """Remove the splats of attempts that are not named and that `retention.decide` lets go.
+
+    Nor one that may still become the next record, or that its worker has not judged yet, nor what is accepted by now:
+    we may have slept since we were told.
+    """
+    newest = folder.newest_accepted()
+    product = Result.read(folder.accepted(newest)) or Result()
+    spared, left = {*kept, product.attempt}, list[AttemptFolder]()
+    for attempt in folder.attempts():
+        if attempt.path.name in spared or not attempt.splat.exists():
+            continue
+        follows = (attempt.read_job() or JobSpec()).claim.follows  # None of one by an earlier version
+        if follows is None or (follows < newest and attempt.result.exists()):
+            left.append(attempt)
+        else:
+            spared.add(attempt.path.name)
+    if not left:
+        return
+    whole, damaged = splats_in(folder, folder.read_result(), FileFacts())
+    found = retention.decide(whole, product, damaged=damaged, spared=spared).kept
+    for attempt in left:
+        if attempt.path.name not in found:
+            remove(names_of_splat(attempt))
+
+
+def names_of_splat(attempt: AttemptFolder) -> Iterator[Path]:
+    """Yield every name that an attempt has for its splat: a program of its own left it under another one."""
+    if not attempt.splat.exists():
+        return
+    number = attempt.splat.stat().st_ino
+    yield attempt.splat
+    with contextlib.suppress(OSError, TooManyFiles):
+        yield from [path for path in find_files(attempt.output, ["**/*"], MOST_FILES) if path.stat().st_ino == number]
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove files and folders; what is gone already is no error."""
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def batch_name(output: OutputFolder) -> str:
+    """Return a name for everything this output folder starts: stable, and unlike that of any other folder."""
+    return short_hash(str(output.path.resolve()))

@@ -1,0 +1,266 @@
+"""Which splat of a patch is its product and which may be removed: decided from their manifests, and nowhere else.
+
+A measured splat gives way to one alone that was measured no worse on the same photographs, which it was not trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from statistics import fmean
+
+from splatbatch.hashing import FileFacts, difference
+from splatbatch.output.records.fingerprint import is_content
+from splatbatch.output.records.metrics import BY_ITSELF, Figures, spell_figures
+from splatbatch.output.records.result import Result
+from splatbatch.text import spell_some
+
+ACCEPT = "`splatbatch accept"
+"""What the command begins with that takes another splat, in what is said of a choice."""
+CLEARLY_DB = 0.05
+"""A loss of hold-out PSNR that is worth a word when a patch is trained anew; less is the noise of the last digit."""
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What is decided on the splats of a patch."""
+
+    product: Result | None
+    """The manifest of the splat that is its product; None: none of them can be."""
+    words: str = ""
+    """Why, in a sentence for the report; empty if there is nothing to say."""
+    kept: frozenset[str] = frozenset()
+    """The attempts whose splats stay: all others may be removed."""
+
+
+def other_files(
+    one: Result, other: Result, place: Callable[[str], str] | None = None, facts: FileFacts | None = None
+) -> tuple[str, ...]:
+    """Return which files a splat was trained from do not hold what those of another one held.
+
+    Args:
+        one: the earlier one.
+        other: the later one.
+        place: where the file of a name lies.
+        facts: what is known of files, and whether more may be read; None: what the manifests say is all.
+    """
+    then, now = (
+        {key: fact for key, fact in each.trained_from.files.items() if is_content(key)} for each in (one, other)
+    )
+    if not then or not now:  # by 0.1.0
+        return ()
+    return difference(then, now, place or (lambda _: ""), facts or FileFacts(reads=False)).changed
+
+
+def decide(  # noqa: PLR0913 - all that decides, in one place
+    splats: Sequence[Result],
+    accepted: Result | None,
+    new: Result | None = None,
+    *,
+    is_retry: bool = False,
+    keeps_better: bool = True,
+    differ: Callable[[Result, Result], tuple[str, ...]] = other_files,
+    damaged: Sequence[Result] = (),
+    spared: Collection[str] = (),
+) -> Retention:
+    """Decide which splat of a patch is its product, and which stay.
+
+    Args:
+        splats: the manifests of all that are there and whole.
+        accepted: the manifest of the product until now, whether its splat is whole or not; None: there is none.
+        new: the manifest of the splat that was just trained; None: nothing was trained.
+        is_retry: somebody asked to train again what was trained already.
+        keeps_better: `retry.keep: better`.
+        differ: says which files a splat and a later one were trained from that are not the same.
+        damaged: the manifests of splats that are there, but are not what was written down, or cannot be read.
+        spared: attempts whose splats stay in any case.
+    """
+    others = [one for one in splats if new is None or one.attempt != new.attempt]
+    earlier = None
+    if accepted and (new is None or accepted.attempt != new.attempt):
+        whole = [one for one in others if one.attempt == accepted.attempt]
+        earlier = whole[0] if whole else _best(others, accepted, differ)
+    product, words = earlier, ""
+    if new:
+        takes_new, words = _choose(new, earlier, is_retry, keeps_better, differ(earlier, new) if earlier else ())
+        product = new if takes_new else earlier
+    return Retention(product, words, _kept(others, damaged, product, spared))
+
+
+def compare(one: Result, other: Result, differ: Sequence[str] = ()) -> tuple[float | None, str]:
+    """Compare two splats by the hold-out PSNR of the same photographs, on covered pixels where both have such.
+
+    Returned is by how many dB the one is better, None where they cannot be compared, and that in words, or why.
+
+    Args:
+        one: of the two.
+        other: that it is compared with.
+        differ: the files that are not those that the other one was trained from; see `other_files`.
+    """
+    figures = _why_other_training(one, other, differ) or _on_one_set(one, other)
+    if isinstance(figures, str):
+        return None, figures
+    ours, theirs = figures
+    covered, on_all = _less(ours.psnr_covered, theirs.psnr_covered), _less(ours.psnr, theirs.psnr)
+    gain_db = on_all if covered is None else covered
+    if gain_db is None:
+        return None, "they have no hold-out PSNR of the same photographs"
+    words = f"{_better_or_worse(gain_db)} than attempt {other.number}"
+    if covered is not None:
+        words += " on covered pixels" + ("" if on_all is None else f" ({_better_or_worse(on_all)} on all)")
+    return gain_db, words
+
+
+def is_measured(one: Result) -> bool:
+    """Return whether a splat has a hold-out PSNR."""
+    return one.metrics.final.deciding is not None
+
+
+def _choose(
+    new: Result, earlier: Result | None, is_retry: bool, keeps_better: bool, differ: Sequence[str]
+) -> tuple[bool, str]:
+    """Return whether a splat that was just trained becomes the product, and what to say of that."""
+    if earlier is None:
+        return True, ""
+    (gain_db, said), before = compare(new, earlier, differ), f"attempt {earlier.number}"
+    back = f"{ACCEPT} {new.patch} --attempt {earlier.number}` brings it back"
+    if gain_db is None:
+        now, then, figures = (
+            new.trained_from,
+            earlier.held_against,
+            f"{before} ({spell_figures(earlier.metrics.final)})",
+        )
+        is_due = not now.recipe or (now.recipe, now.surroundings, now.tones) != (
+            then.recipe,
+            then.surroundings,
+            then.tones,
+        )
+        is_of_others = differ or now.inputs != then.inputs
+        if keeps_better and is_measured(earlier) and not is_of_others and (is_retry or not is_due):
+            take = f"{ACCEPT} {new.patch} --attempt {new.number}` takes it all the same"
+            return False, f"cannot be compared with {figures}: {said}: kept {before}: {take}"
+        if is_retry:
+            return True, f"replaces {before}; they cannot be compared: {said}"
+        is_lost = is_measured(earlier) and not is_measured(new)
+        return True, f"replaces {figures}: {said}: {back}" if is_lost else ""
+    if is_retry:
+        is_worse = keeps_better and gain_db < 0
+        return not is_worse, f"{said}: kept {before}" if is_worse else said
+    return True, f"{said}, which was trained otherwise: {back}" if gain_db < -CLEARLY_DB else ""
+
+
+def _kept(
+    splats: Sequence[Result], damaged: Sequence[Result], product: Result | None, spared: Collection[str]
+) -> frozenset[str]:
+    """Return the attempts whose splats stay: what is spared, and what was measured better than all that stays.
+
+    A splat of other files than the product's is no longer needed. One that is damaged outdoes none.
+    """
+    names = {*spared, *({product.attempt} if product else ())}
+    staying = [one for one in splats if one.attempt in names]
+    staying += [product] if product and product not in staying else []
+    left = [(psnr, one.number, one) for one in splats if (psnr := one.metrics.final.deciding) is not None]
+    ranked = [one for _, _, one in sorted(left, key=itemgetter(0, 1), reverse=True) if one not in staying]
+    for one in (*ranked, *filter(is_measured, damaged)):
+        if product and other_files(one, product):
+            continue
+        gains = (compare(other, one, other_files(one, other))[0] for other in staying)
+        if all(gain is None or gain < 0 for gain in gains):
+            names.add(one.attempt)
+            staying += [one] if one in ranked else []
+    return frozenset(names)
+
+
+def _best(splats: Sequence[Result], than: Result, differ: Callable[[Result, Result], Sequence[str]]) -> Result | None:
+    """Return the splat that was measured best of those that can be compared with another one, which may be lost."""
+    found = [
+        (gain, one.number, one) for one in splats if (gain := compare(one, than, differ(one, than))[0]) is not None
+    ]
+    return max(found, key=itemgetter(0, 1))[2] if found else None
+
+
+def _why_other_training(one: Result, other: Result, differ: Sequence[str]) -> str:
+    """Say why no figures of two splats say which is better; empty if those of the same photographs do."""
+    ours, theirs = one.trained_from, other.trained_from
+    is_told = None not in (held_out(one), held_out(other)) and ours.files and theirs.files
+    if differ:
+        return f"other files than then: {spell_some(differ)}"
+    if ours.inputs != theirs.inputs and (ours.border != theirs.border or not is_told):
+        return "their model or hold-out differ"
+    if ours.trainer != theirs.trainer:
+        return f"trained by {ours.trainer} and by {theirs.trainer}"
+    if is_measured(one) and is_measured(other) and _is_by_itself(one) != _is_by_itself(other):
+        return "one was measured by its trainer, the other by splatbatch"
+    return ""
+
+
+def _on_one_set(one: Result, other: Result) -> tuple[Figures, Figures] | str:
+    """Return the figures of two splats on photographs that neither was trained on, or why there are none.
+
+    Where the later one was measured on other pixels, its training has measured the earlier one on those, too.
+    """
+    ours, theirs, mine, its = one.metrics, other.metrics, held_out(one), held_out(other)
+    if mine is None or its is None:
+        mine = its = frozenset()
+    if _has_measured(one, other) and mine <= its:
+        return ours.final, ours.earlier.final
+    if _has_measured(other, one) and its <= mine:
+        return theirs.earlier.final, theirs.final
+    if why := _why_not_measured_alike(one, other):
+        return why
+    if mine != its:
+        return _mean_of(one, mine & its), _mean_of(other, mine & its)
+    if ours.covered.hash == theirs.covered.hash:
+        return ours.final, theirs.final
+    if ours.covered.hash and theirs.covered.hash:
+        return "measured on other covered pixels"
+    return ours.final.of_all_pixels(), theirs.final.of_all_pixels()
+
+
+def _why_not_measured_alike(one: Result, other: Result) -> str:
+    mine, its = held_out(one), held_out(other)
+    if mine is not None and its is not None and not (mine == its or (mine & its and mine & its in (mine, its))):
+        trained, measured = (one, other) if its - mine else (other, one)
+        return f"attempt {trained.number} was trained on photographs that attempt {measured.number} holds out"
+    if lacking := [each.number for each in (one, other) if not is_measured(each)]:
+        return f"attempt {lacking[0]} has no hold-out PSNR"
+    sizes = [_resolution(each) or "an unknown size" for each in (one, other)]
+    return f"measured at {sizes[0]} and at {sizes[1]}" if sizes[0] != sizes[1] else ""
+
+
+def held_out(one: Result) -> frozenset[str] | None:
+    """Return the photographs that a splat was not trained on, and is measured on; None if that is not known."""
+    if measured := one.metrics.photos():
+        return frozenset(measured)
+    return None if one.photographs is None or _is_by_itself(one) else frozenset(one.photographs.held_out)
+
+
+def _mean_of(one: Result, names: Collection[str]) -> Figures:
+    """Return the figures of a splat on all pixels of some of its held-out photographs; none if one was not measured."""
+    photos = one.metrics.photos()
+    known = [found.psnr for name in names if (found := photos.get(name)) and found.psnr is not None]
+    return Figures(psnr=fmean(known)) if len(known) == len(names) else Figures()
+
+
+def _is_by_itself(one: Result) -> bool:
+    return one.metrics.measured_by == BY_ITSELF
+
+
+def _has_measured(one: Result, other: Result) -> bool:
+    return bool(other.sha256) and one.metrics.earlier.sha256 == other.sha256
+
+
+def _less(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
+
+
+def _better_or_worse(gain_db: float) -> str:
+    return f"{abs(gain_db):.1f} dB {'better' if gain_db >= 0 else 'worse'}"
+
+
+def _resolution(result: Result) -> str:
+    said = result.metrics.resolution
+    if said is None:
+        return ""
+    return " ".join(filter(None, (said.used, f"{list(said.largest)}" if said.largest else "")))

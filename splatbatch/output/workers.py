@@ -1,0 +1,201 @@
+"""The workers of a batch: each shows by a file of its own that it lives, and learns of the others by theirs alone.
+
+A worker lives as long as the content of its file moves, by the clock of whoever looks: clocks of two hosts are never
+compared. On one host and boot a process that has ended is gone at once; one that is frozen is silent like any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+
+from splatbatch.errors import OutputError
+from splatbatch.files import is_on_local_disk, open_regular, sweep, write_text
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.run import WorkerRecord
+from splatbatch.processes import boot_id, pid_space, start_ticks
+
+BEAT_S = 5.0
+SILENCE_S = 180.0
+"""So long unchanged, its writer is dead, frozen or cut off; three times what NFS may keep an old content for."""
+QUIET_S = 30.0
+"""So long unchanged, people are told: a busy worker moves six times in that time."""
+RECORD_BYTES = 1024
+LOCAL = "local"
+"""The worker that `train` is."""
+
+
+class Presence:
+    """The file by which a worker shows that it lives; a context manager, after which all that it claimed is free."""
+
+    def __init__(self, output: OutputFolder, name: str = "", terms: str = "") -> None:
+        """Prepare it.
+
+        Args:
+            output: the folder that the worker trains into.
+            name: of the worker; else one that nobody has had or will have.
+            terms: a hash of what the worker trains by: all workers of a batch must train by the same.
+        """
+        self.record = _new_record(name, terms)
+        self.path = output.worker(self.record.worker)
+        self._next_beat = 0.0
+        self._held = -1
+        """Our file, locked as long as we live: that tells on a local disk, also if what we write there is torn."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the worker."""
+        return self.record.worker
+
+    def __enter__(self) -> Presence:
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            sweep(self.path.parent, spares_living=True)
+            write_text(self.path, self._text())  # a new file, never one in which another has beaten
+        except OSError as error:
+            raise OutputError(f"{self.path}: cannot be written ({error.strerror})") from error
+        if is_on_local_disk(self.path.parent):
+            with contextlib.suppress(OSError):
+                self._held = os.open(self.path, os.O_RDONLY)
+                fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._next_beat = time.monotonic() + BEAT_S
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.record = replace(self.record, has_ended=True)
+        with contextlib.suppress(OSError):
+            self._write()
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+
+    def beat(self) -> None:
+        """Show that we live, at most every few seconds; that it cannot be written must not end a batch."""
+        if time.monotonic() >= self._next_beat:
+            with contextlib.suppress(OSError):
+                self._write()
+
+    def _write(self) -> None:
+        self._next_beat = time.monotonic() + BEAT_S
+        self.record = replace(self.record, sequence=self.record.sequence + 1, beaten_at=time.monotonic())
+        descriptor = os.open(self.path, os.O_WRONLY)
+        try:
+            os.pwrite(descriptor, self._text().encode(), 0)  # in place and of one length: no reader sees it torn
+        finally:
+            os.close(descriptor)
+
+    def _text(self) -> str:
+        return json.dumps(self.record.to_record()).ljust(RECORD_BYTES)
+
+
+def _new_record(name: str, terms: str) -> WorkerRecord:
+    pid, host, token = os.getpid(), socket.gethostname(), uuid.uuid4().hex
+    return WorkerRecord(
+        worker=name or f"{host}-{pid}-{token[:6]}",
+        token=token,
+        host=host,
+        space=pid_space(),
+        pid=pid,
+        boot_id=boot_id(),
+        ticks=start_ticks(pid),
+        beaten_at=time.monotonic(),
+        since=time.strftime("%Y-%m-%d %H:%M:%S"),
+        terms=terms,
+        job=os.environ.get("SPLATBATCH_JOB") or os.environ.get("SLURM_JOB_ID", ""),
+    )
+
+
+@dataclass
+class Watcher:
+    """Says who of the others lives; each look counts for how long a content has not changed."""
+
+    output: OutputFolder
+    clock: Callable[[], float] = time.monotonic
+    _seen: dict[str, tuple[WorkerRecord, float]] = field(default_factory=dict)
+    """Content, and since when it has not changed."""
+    _moved: set[str] = field(default_factory=set)
+    """Tokens of those that were seen to move."""
+
+    def read(self, name: str) -> WorkerRecord | None:
+        """Return what a worker says of itself; None if there is no such file, or nobody can read it."""
+        return WorkerRecord.read(self.output.worker(name))
+
+    def is_gone(self, owner: WorkerRecord) -> bool:
+        """Return whether the worker that a claim names has ended, has died, or has been silent for so long."""
+        return self.has_ended(owner) or self.silent_s(owner) >= SILENCE_S
+
+    def has_ended(self, owner: WorkerRecord) -> bool:
+        """Return whether a worker has let go of all that it had, or its process is known to be no more."""
+        now = self.read(owner.worker)
+        if now is not None and (now.token != owner.token or now.has_ended):
+            return True  # another has its name by now, as each `train` has
+        return lives_here(owner) is False
+
+    def silent_s(self, owner: WorkerRecord) -> float:
+        """Return for how long the content of a worker's file is known not to have changed."""
+        now, time_s = self.read(owner.worker) or owner, self.clock()
+        before, since = self._seen.get(owner.token, (None, time_s))
+        if before is not None and now != before:
+            self._moved.add(owner.token)
+        if now != before:
+            since = time_s
+        self._seen[owner.token] = (now, since)
+        is_our_clock = now.beaten_at is not None and lives_here(owner)
+        return max(time_s - since, time_s - now.beaten_at if is_our_clock and now.beaten_at is not None else 0.0)
+
+    def living(self, but: str = "") -> list[WorkerRecord]:
+        """Return the workers that are not known to be gone, except one."""
+        return [one for one in self.present(but) if self.silent_s(one) < SILENCE_S]
+
+    def present(self, but: str = "") -> list[WorkerRecord]:
+        """Return the living, and those whose processes are here although they count as gone: they may thaw."""
+        found = [self.read(name) for name in self.output.workers()]
+        return [one for one in found if one and one.worker != but and self.is_present(one)]
+
+    def is_present(self, worker: WorkerRecord) -> bool:
+        """Return whether a worker may still do something: one that is frozen on this host may thaw."""
+        return not self.has_ended(worker) and (lives_here(worker) is True or self.silent_s(worker) < SILENCE_S)
+
+    def lives(self, worker: WorkerRecord) -> bool:
+        """Return whether a worker, seen just now not to be gone, is known to live: it moves."""
+        if lives_here(worker):
+            return self.silent_s(worker) < QUIET_S
+        return worker.token in self._moved
+
+
+def is_let_go(claim: Path) -> bool:
+    """Return whether nobody who lives can have made a claim, whatever stands in it; False where that is uncertain.
+
+    A claim is the file in which its worker beats, by another name, and is locked as long as that worker lives.
+    """
+    if not is_on_local_disk(claim.parent):
+        return False
+    try:
+        with open_regular(claim) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return True
+    except OSError:
+        return False
+
+
+def spelled(worker: WorkerRecord) -> str:
+    """Return how people are told of a worker: "worker a-17-3f2 on a", "train on a"."""
+    name = "train" if worker.worker == LOCAL else f"worker {worker.worker}"
+    return f"{name} on {worker.host}"
+
+
+def lives_here(worker: WorkerRecord) -> bool | None:
+    """Return whether a process of this host and boot runs; None of one that cannot be asked about from here."""
+    here = (socket.gethostname(), boot_id(), pid_space())
+    if (worker.host, worker.boot_id, worker.space) != here or worker.pid is None:
+        return None
+    return start_ticks(worker.pid) == worker.ticks != 0

@@ -1,0 +1,71 @@
+"""The splat of another attempt as the product of its patch."""
+
+from __future__ import annotations
+
+from splatbatch.errors import ConfigError
+from splatbatch.hashing import sha256_of
+from splatbatch.isolated import ENDLESS
+from splatbatch.output import results
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.events import Accepted
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.lock import OutputLock
+from splatbatch.output.records.result import Result
+from splatbatch.run.context import write_the_report
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.task import the_task
+
+
+def accept(batch: Batch, name: str, number: int) -> Result:
+    """Make the splat of an attempt the product, for the settings and inputs of today: no `train` undoes it.
+
+    Raises:
+        ConfigError: there is no such attempt, or no whole splat of it.
+        OutputError: a run holds the output folder.
+    """
+    task = the_task(batch.tasks, name)
+    folder = batch.output.patch(task.name)
+    with OutputLock(batch.output.lock):
+        result = _manifest(folder, _attempt(folder, task.name, number), task.name)
+        results.pin(folder, result, fingerprint(task.patch, task.recipe))
+        Ledger(batch.output.ledger).write(Accepted(task.name, number))
+        contents = Contents(batch)  # else a copy of the photographs would be taken for other ones
+        contents.want(task.name)
+        contents.finish(ENDLESS)
+    whole = batch.whole()
+    write_the_report(whole, whole.standing())
+    return result
+
+
+def _attempt(folder: PatchFolder, name: str, number: int) -> AttemptFolder:
+    attempts = folder.attempts()
+    if found := next((attempt for attempt in attempts if attempt.number == number), None):
+        return found
+    have = ", ".join(str(attempt.number) for attempt in attempts) or "none"
+    raise ConfigError(f"accept {name}: no attempt {number} (there are: {have})", f"See `splatbatch compare {name}`.")
+
+
+def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Result:
+    """Return the manifest of an attempt's splat, seen to be that of the file.
+
+    Raises:
+        ConfigError: it left no splat, or it is there no more, or no longer as it was.
+    """
+    product = folder.read_result() or Result()
+    left = attempt.read_result()
+    if left is None and product.attempt == attempt.path.name:
+        raise ConfigError(f"accept {name}: attempt {attempt.number} is accepted already")  # by 0.1.0
+    hint = f"See `splatbatch compare {name}`, or train it again: splatbatch retry {name}."
+    number = f"accept {name}: attempt {attempt.number}"
+    if left is None:
+        raise ConfigError(f"{number}: left no splat that counts: there is no {attempt.result}", hint)
+    if not attempt.splat.exists():
+        raise ConfigError(f"{number}: its splat is gone: there is no {attempt.splat}", hint)
+    if sha256_of(attempt.splat) != left.sha256:
+        raise ConfigError(
+            f"{number}: its splat has changed on disk: {attempt.splat} is not as {attempt.result} says", hint
+        )
+    return left

@@ -1,0 +1,150 @@
+"""The Python API: what the commands do, as functions on a batch. Nothing is asked; stdout is the caller's own.
+
+What somebody waits for is told on stderr, as by the commands. Errors are `SplatbatchError`, with `message` and `hint`;
+a signal that ends an inspection or an evaluation raises `Interrupted`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from splatbatch.errors import ConfigError, OutputError
+from splatbatch.output.records.evaluation import SceneEvaluation
+from splatbatch.output.records.publication import Publication
+from splatbatch.output.records.result import Result
+from splatbatch.output.records.run import DONE, Afterwards, MakingSettings
+from splatbatch.publish.publish import Wish as PublishWish
+from splatbatch.publish.source import SCENE
+from splatbatch.run import products
+from splatbatch.run.accept import accept
+from splatbatch.run.cancel import cancel
+from splatbatch.run.context import report, status
+from splatbatch.run.decide import Wish
+from splatbatch.run.inspection import Closely, Found
+from splatbatch.run.inspection import inspect as inspect_splats
+from splatbatch.run.interruption import Interruption
+from splatbatch.run.plan import plan
+from splatbatch.run.products import merge
+from splatbatch.run.train import train
+from splatbatch.splats.export import WHOLE, Cut
+from splatbatch.splats.ply import Gaussians, read_splat
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.scene.evaluation import order
+from splatbatch.tasks.task import Names, listed
+
+__all__ = [
+    "Batch",
+    "Closely",
+    "Wish",
+    "accept",
+    "cancel",
+    "evaluate",
+    "gaussians",
+    "inspect",
+    "merge",
+    "open_batch",
+    "plan",
+    "publish",
+    "report",
+    "results",
+    "status",
+    "train",
+]
+
+AS_USUAL = Closely()
+
+
+def results(batch: Batch) -> dict[str, Result]:
+    """Return the manifests of the splats that are accepted, by patch; of one that has none there is none."""
+    found = {name: batch.output.patch(name).read_result() for name in batch.names}
+    return {name: result for name, result in found.items() if result is not None}
+
+
+def gaussians(batch: Batch, name: str) -> Gaussians:
+    """Return the accepted splat of a patch as numpy arrays: means [N, 3] in world units, scales [N, 3] and so on.
+
+    Raises:
+        ConfigError: it has none.
+        ValueError, OSError: the file is cut, or cannot be read.
+    """
+    folder = batch.output.patch(name)
+    if (result := folder.read_result()) is None:
+        raise ConfigError(f"{name}: has no splat yet", "`splatbatch status` says how far it is.")
+    return read_splat(folder.splat_of(result))
+
+
+def inspect(batch: Batch, how: Closely = AS_USUAL) -> tuple[Found, Mapping[str, str]]:
+    """Inspect accepted splats that nobody has inspected yet; return what was found, and why others were not.
+
+    Raises:
+        SplatbatchError: nothing can be run here.
+        Interrupted: somebody wants it to end.
+    """
+    with Interruption() as interruption:
+        found = inspect_splats(batch, interruption, how)
+        report(batch.whole())
+    return found
+
+
+def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
+    """Measure a splat of the whole scene, by default the merged one, on photographs that nobody was trained on.
+
+    Raises:
+        SplatbatchError: it cannot be measured.
+        Interrupted: somebody wants it to end.
+    """
+    found = products.evaluate(batch, order(batch, splat or batch.output.scene.splat))
+    report(batch)
+    return found
+
+
+def publish(  # noqa: PLR0913 - what is left out is as the YAML says
+    batch: Batch,
+    names: Names = (),
+    to: Path | None = None,
+    formats: Names = "",
+    *,
+    forced: bool = False,
+    measured: bool = True,
+    cut: Cut = WHOLE,
+) -> Publication:
+    """Write accepted splats as files that others open.
+
+    Args:
+        batch: whose splats, and what else its YAML says of publishing.
+        names: patches, or "scene", a text for one; none for the merged scene, else every patch.
+        to: a folder; None for the one that the YAML names.
+        formats: as "sog,tiles", or ["sog", "tiles"]; empty for those of the YAML.
+        forced: files of somebody else may be overwritten.
+        measured: what compression costs is measured, if the YAML says so.
+        cut: what PLYs leave out.
+
+    Raises:
+        SplatbatchError: some of it could not be written, or a patch is not trained; the rest is there.
+    """
+    names, formats = listed(names), ",".join(listed(formats))
+    is_usual = not (names or to or formats or forced)
+    PublishWish.of(batch, to, formats, forced=forced)  # for its errors, before anything is begun
+    if not names and batch.output.scene.splat.exists():
+        names = (SCENE,)
+    told = MakingSettings(
+        "publish",
+        names=names,
+        to=str(to.absolute()) if to else "",
+        formats=formats,
+        forced=forced,
+        measured=measured,
+        sh_degree=cut.sh_degree,
+        min_opacity=cut.min_opacity,
+        in_source_frame=cut.in_source_frame,
+    )
+    lacking = products.made(batch, told).lacking
+    done = Publication.of(to or batch.config.publish.folder) or Publication()
+    if lacking:
+        raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Train them: splatbatch train.")
+    if is_usual:  # as a night does: what it has left out is made good
+        words = f"published: {batch.config.publish.folder}"
+        batch.output.note_afterwards("publish", Afterwards("publish", DONE, words, "", time.time()))
+    return done

@@ -1,0 +1,199 @@
+"""The end of a batch that runs, or of some of its patches, from any shell that sees the output folder."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch import config as configuration
+from splatbatch.cluster.engine import Pending, Running
+from splatbatch.cluster.workers import EngineWorkers
+from splatbatch.config import Config
+from splatbatch.errors import SplatbatchError
+from splatbatch.monitor.messages import tell
+from splatbatch.output.events import BatchStarted
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import events
+from splatbatch.output.lock import SILENCE_S, holder, sequence_of
+from splatbatch.output.records.run import Holder, WorkerRecord
+from splatbatch.output.workers import LOCAL, Watcher
+from splatbatch.scheduler import cancel as cancelling
+from splatbatch.tasks.batch import named_batch, open_batch
+from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.task import Names
+
+LOOK_S = 0.1
+ENGINE_PAUSES_S = (1.0, 5.0, 5.0, 10.0, 10.0, 10.0)
+"""Between two questions to an engine whether all has ended: longer than it lets a job live that it has told to end."""
+PATIENCE_S = 90.0
+"""Beside grace_s: a process that hangs in a driver is given up after a minute, and the report takes its time."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What was ended."""
+
+    output: OutputFolder
+    patches: tuple[str, ...] = ()
+    """Those that were named; none: the whole batch."""
+    was_running: bool = True
+    statuses: tuple[PatchStatus, ...] = ()
+    """How the patches stand that it was about."""
+
+
+def cancel(config: Path | str | None, wanted: Names = ()) -> Ending:
+    """End what runs, and wait until it has ended.
+
+    Raises:
+        SplatbatchError: it does not end.
+    """
+    config, named = named_batch(config, wanted)
+    settings, patches = _opened(config, named)
+    output = OutputFolder(settings.output.folder)
+    watcher, crew = Watcher(output), EngineWorkers(settings.executor, output)
+    crew.look()
+    run = holder(output.lock)
+    workers = [one for one in watcher.present(but=LOCAL) if not crew.is_gone(one.job)]  # frozen ones may thaw
+    if run is None and not workers and not crew.lives():
+        return Ending(output, was_running=False)
+    if not patches:
+        crew.cancel()
+    asked: list[Asked | AskedWorker] = [Asked(output, patches, run)] if run else []
+    asked += [AskedWorker(output, patches, worker, watcher) for worker in workers]
+    requests = [cancelling.ask(output, each.run, patches) for each in asked]
+    try:
+        for each, request in zip(asked, requests, strict=True):
+            _wait(each, request, settings.limits.grace_s + PATIENCE_S)
+    finally:
+        for request in requests:
+            request.unlink(missing_ok=True)
+    if not patches:
+        _end(crew)
+    names = patches or _patches_of(output)
+    statuses = read_status(output, names, standing=_standing(config))
+    return Ending(output, tuple(patches), statuses=tuple(one for one in statuses if one.patch in names))
+
+
+def _end(crew: EngineWorkers) -> None:
+    """Have engines end what is left of the workers that they were asked for."""
+    for words in crew.stop():
+        tell(f"an engine could not be told: {words}; what it starts later ends at once")
+    for pause_s in ENGINE_PAUSES_S:
+        crew.look()
+        if not crew.has(Running) and not crew.has(Pending):
+            break
+        time.sleep(pause_s)
+    crew.close()
+    for words in crew.in_words() if crew.submissions else ():
+        tell(f"not over yet: {words}")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A `train` that was asked to end, or to leave some patches."""
+
+    output: OutputFolder
+    patches: Sequence[str]
+    run: Holder
+
+    @property
+    def who(self) -> str:
+        """Return its name for people."""
+        return f"process {self.run.pid} on {self.run.host}"
+
+    def beats(self) -> object:
+        """Return what moves while it lives."""
+        return sequence_of(self.output.lock)
+
+    def is_over(self) -> bool:
+        """Return whether it has ended."""
+        now = holder(self.output.lock)
+        return now is None or now.identity() != self.run.identity()
+
+
+@dataclass(frozen=True)
+class AskedWorker:
+    """A worker that was asked to end, or to leave some patches."""
+
+    output: OutputFolder
+    patches: Sequence[str]
+    run: WorkerRecord
+    watcher: Watcher
+
+    @property
+    def who(self) -> str:
+        """Return its name for people."""
+        return f"worker {self.run.worker} on {self.run.host}"
+
+    def beats(self) -> object:
+        """Return what moves while it lives."""
+        return self.watcher.read(self.run.worker)
+
+    def is_over(self) -> bool:
+        """Return whether it has ended."""
+        return not self.watcher.is_present(self.run)
+
+
+def _opened(config: Path | str | None, names: Sequence[str]) -> tuple[Config, list[str]]:
+    """Return the config, and the patches that are named; a whole batch ends also if its scene is gone by now."""
+    if not names:
+        return configuration.load(configuration.find_config(config)), []
+    batch = open_batch(config, names)
+    return batch.config, batch.names
+
+
+def _standing(config: Path | str | None) -> Standing | None:
+    """Return what decides which splats count, as for `status`; None, and say so, where the scene is gone by now."""
+    try:
+        return open_batch(config).standing()
+    except SplatbatchError as error:
+        tell(f"which splats are stale cannot be told: {error.message}")
+        return None
+
+
+def _patches_of(output: OutputFolder) -> list[str]:
+    """Return the patches of the latest run; none before it has begun."""
+    latest = deque(events(output, BatchStarted), maxlen=1)
+    return [name for event in latest for name in event.patches]
+
+
+def _has_obeyed(asked: Asked | AskedWorker, request: Path) -> bool:
+    """Return whether it has ended, or has settled every patch that it was asked to leave."""
+    if asked.is_over():
+        return True
+    if not asked.patches or request.exists():
+        return False
+    awaited = set(asked.patches) & set(_patches_of(asked.output))
+    statuses = read_status(asked.output, sorted(awaited), 0)
+    is_shared = isinstance(asked, AskedWorker)  # where nobody has begun a patch, nobody tells of it
+    open_states = ("running",) if is_shared else ("running", "waiting")
+    return all(one.state not in open_states for one in statuses if one.patch in awaited)
+
+
+def _wait(asked: Asked | AskedWorker, request: Path, limit_s: float) -> None:
+    """Wait until it has obeyed; on another host one that does not beat any more is dead.
+
+    Raises:
+        SplatbatchError: it has not, after so long.
+    """
+    began = beat_at = time.monotonic()
+    beat = asked.beats()
+    is_elsewhere = asked.run.host != socket.gethostname()
+    while not _has_obeyed(asked, request):
+        now = time.monotonic()
+        if (last := asked.beats()) != beat:
+            beat, beat_at = last, now
+        if is_elsewhere and now - beat_at > SILENCE_S:
+            tell(f"{asked.who} is silent: it has died, or is cut off")
+            return
+        if now - began > limit_s:
+            raise SplatbatchError(
+                f"{asked.who} was asked to end and has not, after {limit_s:.0f} s",
+                "It may wait for a disk or a GPU driver. `kill -9` it: the next `train` ends what it leaves.",
+            )
+        time.sleep(LOOK_S)

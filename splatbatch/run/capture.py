@@ -1,0 +1,94 @@
+"""What to photograph next, where accepted splats are weak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from splatbatch.errors import SceneError
+from splatbatch.output.folders import PatchFolder
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.next_flight import Convert, Flight, Floats, PlacedCamera, Survey, placed_cameras, suggest, up_of
+from splatbatch.splats.blocks import sample_means
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.task import Task, of_patches
+
+MOST_OBSTACLES = 200_000
+
+
+def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
+    """Return what to photograph next of the patches of a batch; `is_whole`: of the merged scene, if it is inspected.
+
+    Raises:
+        SceneError: one is not inspected, or they lie in frames of their own.
+        ConfigError, MissingPartError: scene.crs is no CRS, or pyproj is not installed.
+    """
+    tasks = of_patches(batch.tasks)
+    offsets = {task.patch.offset for task in tasks}
+    if len(offsets) > 1:
+        raise SceneError("these scenes stand by themselves, each in its own frame", "Name one: plan-capture p0.")
+    offset, crs = np.array(offsets.pop()), batch.config.scene.crs or ""
+    places, sizes, patches = _cells(batch, tasks, is_whole=is_whole)
+    cameras, obstacles = _models(batch, tasks, offset)
+    if not cameras:
+        raise SceneError("no camera with a pose: nothing tells from how far photographs are taken")
+    up = up_of(places, cameras, is_mapped=bool(crs))
+    plan = suggest(Survey(places, sizes, cameras, up, patches), obstacles)
+    to_globe = _to_globe(crs, places.mean(axis=0) + offset) if crs else None
+    return Flight(plan, ", ".join(dict.fromkeys(task.patch.name for task in tasks)), offset, crs, to_globe)
+
+
+def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floats, Floats, list[str]]:
+    """Return the cells of patches, as they were inspected, in the splats' coordinates: places, sizes, patches."""
+    found, patches, lacking = [], [], []
+    inspections = {task.name: batch.output.patch(task.name).read_inspection() for task in tasks}
+    if is_whole and (whole := batch.output.scene.read_inspection()) is not None:
+        inspections = {"scene": whole}
+    for name, inspection in inspections.items():
+        cells = [one for one in inspection.cells if {"x", "y", "z", "size"} <= one.keys()] if inspection else []
+        if not cells:
+            lacking.append(name)
+        found += [(one["x"], one["y"], one["z"], one["size"]) for one in cells]
+        patches += [name] * len(cells)
+    if lacking:
+        who, command = ", ".join(lacking[:5]), f"splatbatch inspect {' '.join(lacking[:5])}"
+        raise SceneError(f"{who}: not inspected, so that nobody knows where it is weak", f"Run `{command}`.")
+    rows = np.array(found, dtype=np.float64)
+    return rows[:, :3], rows[:, 3], patches
+
+
+def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[PlacedCamera], Floats]:
+    """Return all cameras, each photograph once, and what may be in the way, in the splats' coordinates."""
+    cameras: dict[str, PlacedCamera] = {}
+    places: list[Floats] = []
+    for task in {task.patch.name: task for task in tasks}.values():
+        model = read_reconstruction(task.patch.sparse)
+        for image in model.images:
+            for camera in placed_cameras([image], model.cameras):
+                cameras[image.name] = _moved(camera, offset)
+        places += [model.points.xyz - offset, _gaussians(batch.output.patch(task.name))]
+    every = np.vstack(places)
+    every = every[np.isfinite(every).all(axis=1)]
+    return list(cameras.values()), every[:: max(1, len(every) // MOST_OBSTACLES)]
+
+
+def _gaussians(folder: PatchFolder) -> Floats:
+    result = folder.read_result()
+    try:
+        found: Floats = sample_means(folder.splat_of(result) if result else folder.splat).astype(np.float64)
+    except (OSError, ValueError):  # the points of the model are there all the same
+        return np.zeros((0, 3))
+    return found
+
+
+def _moved(camera: PlacedCamera, offset: Floats) -> PlacedCamera:
+    matrix = camera.matrix.copy()
+    matrix[:3, 3] += matrix[:3, :3] @ offset
+    return PlacedCamera(matrix, camera.focal, camera.size)
+
+
+def _to_globe(crs: str, middle: Floats) -> Convert:
+    from splatbatch.publish.tiles.geodesy import to_degrees  # which loads pyproj
+
+    return to_degrees(crs, middle)

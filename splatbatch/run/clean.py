@@ -1,0 +1,77 @@
+"""What superseded attempts of a batch keep on disk, removed while nobody trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.monitor.messages import tell
+from splatbatch.output import results, retention
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.records.result import Result
+from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.tasks.batch import Batch
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A file that `clean` removes, or would."""
+
+    path: str
+    what: str
+    bytes: int
+    """What its removal gives back: nothing for a second name of a file that stays."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """`clean --json`; `removed` is false where it was only asked what would be."""
+
+    removed: bool
+    bytes: int
+    files: tuple[Removed, ...]
+
+
+def clean(batch: Batch, *, dry_run: bool) -> Cleaned:
+    """Remove what superseded attempts keep, unless it is only asked what that is; return that.
+
+    Logs, figures and settings stay, and three splats of each patch: the accepted one, the latest of the others, and
+    the one that was measured best of those that are better than the accepted one.
+
+    Raises:
+        OutputError: a run, or a worker, holds the output folder.
+    """
+    with nullcontext() if dry_run else held_alone(batch.output, batch.terms, tell):
+        found = tuple(one for name in batch.names for one in _superfluous(batch.output.patch(name)))
+        if not dry_run:
+            results.remove(Path(one.path) for one in found)
+    return Cleaned(not dry_run, sum(one.bytes for one in found), found)
+
+
+def _superfluous(folder: PatchFolder) -> Iterator[Removed]:
+    """Yield what may go of a patch; nothing where no product says which attempt is accepted."""
+    product = folder.read_result() or Result()
+    attempts = [attempt for attempt in folder.attempts() if attempt.has_ended()]
+    if product.attempt not in {attempt.path.name for attempt in attempts}:
+        return
+    others = [attempt for attempt in attempts if attempt.path.name != product.attempt]
+    for attempt in others:
+        yield from _files(attempt.checkpoint, "checkpoint")
+        yield from _files(attempt.views.parent, "pictures")
+    left = [attempt for attempt in others if attempt.splat.exists()]
+    read = [one for attempt in left if (one := attempt.read_result())]
+    alike = [one for one in read if retention.compare(one, product, retention.other_files(one, product))[0] is not None]
+    kept = retention.decide([product, *alike], product).kept
+    for attempt in left[:-1]:
+        if attempt.path.name not in kept:
+            splat, *names = results.names_of_splat(attempt)
+            yield from _files(splat, "splat")
+            yield from (Removed(str(path), "splat, as its trainer named it", 0) for path in names)
+
+
+def _files(path: Path, what: str) -> Iterator[Removed]:
+    if path.exists():
+        files = [path, *path.rglob("*")] if path.is_dir() else [path]
+        yield Removed(str(path), what, sum(one.lstat().st_size for one in files if one.is_file()))

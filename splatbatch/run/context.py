@@ -1,0 +1,300 @@
+"""A night: a batch that is trained, with whatever shows it, tells of it and may end it, until its report is written."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from splatbatch.errors import SceneError, SplatbatchError
+from splatbatch.files import is_out_of_space, write_text
+from splatbatch.isolated import Answer, Done, Fault, Hang, Patience, Refused, ToldToStop, answer
+from splatbatch.monitor.console import ConsoleListener, open_listener
+from splatbatch.monitor.messages import tell
+from splatbatch.monitor.notify import Notifier
+from splatbatch.monitor.prometheus import MetricsFile
+from splatbatch.monitor.sinks import BUDGET_S, End, MlflowSink, Sink, Sinks
+from splatbatch.outcome import Made, Outcome
+from splatbatch.outcome import Trained as TrainedOutcome
+from splatbatch.output.claims import Claims
+from splatbatch.output.events import Event, NotifyFailed
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.lock import holder
+from splatbatch.output.records.record import in_json
+from splatbatch.output.records.run import Afterwards
+from splatbatch.report import Now, build, write_facts, write_report
+from splatbatch.report.facts import Item, Report
+from splatbatch.run.decide import settle_standing
+from splatbatch.run.follow_ups import After, Alone, Show, Trained, follow
+from splatbatch.run.interruption import Budget, Interruption
+from splatbatch.run.status import standing_now
+from splatbatch.scheduler.disk_guard import when_there_is_room
+from splatbatch.scheduler.single import UNWRITTEN
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.status import PatchStatus, read_status, summary
+
+AT_ONCE = partial(str, "a full disk")
+"""A reason to stop that is always there: a full disk is not waited for."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a run: patches that were fresh before it, and the outcome of each that was trained."""
+
+    fresh: tuple[str, ...] = ()
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    stopped: str = ""
+    """Why it was interrupted, as "SIGTERM"."""
+    outdated: tuple[str, ...] = ()
+    """What was fresh, and is stale by a product that was made meanwhile."""
+
+    def then(self, later: Run) -> Run:
+        """Return what came of this run and of another one, which was about what was outdated."""
+        fresh = tuple(name for name in self.fresh if name not in self.outdated)
+        every = tuple(dict.fromkeys((*fresh, *later.fresh)))
+        return Run(every, {**self.outcomes, **later.outcomes}, later.stopped, later.outdated)
+
+    def has_done(self, patch: str) -> bool:
+        """Return whether a patch counts by this run: an older splat hides no failure."""
+        return patch in self.fresh or isinstance(self.outcomes.get(patch), TrainedOutcome | Made)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a batch stands once nothing trains it any more, and what followed."""
+
+    batch: Batch
+    run: Run
+    statuses: tuple[PatchStatus, ...]
+    """Of all patches of the batch."""
+    requested: tuple[PatchStatus, ...]
+    done: tuple[PatchStatus, ...]
+    """Of the requested ones those that are trained and fresh."""
+    afterwards: tuple[Afterwards, ...] = ()
+    signal: int = 0
+    """Whoever wanted it to end has sent it."""
+    todo: tuple[Item, ...] = ()
+    """What the report says is to be done, or worth a look, of what was requested."""
+
+    @classmethod
+    def of(cls, batch: Batch, run: Run, standing: Standing) -> Ended:
+        """Look at a batch, the whole of it once."""
+        statuses, names = status(batch.whole(), standing), set(batch.names)
+        requested = tuple(one for one in statuses if one.patch in names)
+        done = tuple(one for one in requested if one.is_made and run.has_done(one.patch))
+        return cls(batch, run, statuses, requested, done)
+
+    @property
+    def code(self) -> int:
+        """Return 0 if every requested patch is trained and fresh, 3 if the audit refused every one of them, else 1."""
+        if {one.state for one in self.requested} == {"refused"}:
+            return SceneError.exit_code
+        return 0 if len(self.done) == len(self.requested) else SplatbatchError.exit_code
+
+    @property
+    def exit_code(self) -> int:
+        """Return what a command exits with: 128 + the signal where one has ended it."""
+        return 128 + self.signal if self.signal else self.code
+
+
+@dataclass
+class Night:
+    """A batch while it is trained, here or elsewhere: shown, told of and, by whoever trains it here, written down."""
+
+    batch: Batch
+    interruption: Interruption
+    show: Show
+    keep: Callable[[], None]
+    """Shows that we live; all that is called while earlier attempts are settled, when nothing is shown yet."""
+    shown: Standing
+    """What console and sinks go by."""
+    console: ConsoleListener
+    sinks: Sinks
+    contents: Contents
+    ledger: Ledger | None = None
+    """None: others write."""
+    made: list[Any] = field(default_factory=list)
+    """What followed, to be shown once the console is given back."""
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        batch: Batch,
+        interruption: Interruption,
+        show: Show,
+        told: Sequence[Callable[[Batch, Standing], Sink]],
+        keep: Callable[[], None] = lambda: None,
+    ) -> Iterator[Night]:
+        """Show a batch to its end; all of it, whatever of it is trained."""
+        whole = batch.whole()
+        shown = whole.standing()
+        sinks = Sinks([make(batch, shown) for make in told])
+        with open_listener(batch.output, whole.names, shown) as console:
+            yield (night := cls(batch, interruption, show, keep, shown, console, sinks, Contents(batch)))
+            night.finish_ledger()
+
+    def open_ledger(self, path: Path, claims: Claims) -> Ledger:
+        """Write down what happens from now on; all who listen hear it."""
+        listeners = (self.console.tell, self.contents.tell, self.sinks.tell)
+        self.ledger = Ledger(path, *listeners, generation_of=claims.generation)
+        return self.ledger
+
+    def hear(self, event: Event) -> None:
+        """Hear what others have written down."""
+        self.console.tell(event)
+        self.sinks.tell(event)
+
+    def beat(self) -> None:
+        """Show that we live, and how far it is; called many times a second."""
+        self.keep()
+        self.console.beat()
+        self.contents.beat()
+        for reason in self.sinks.beat():
+            (self.ledger.write if self.ledger else self.console.tell)(NotifyFailed(reason))
+
+    def show_anew(self, patience: Patience) -> None:
+        """Let what is shown go by what is found of the scene now."""
+        settle_standing(self.batch.whole(), self.shown, patience)
+
+    def finish_contents(self, patience: Patience) -> None:
+        """Hash what is left to be hashed; where somebody wants us to stop, the next run reads on."""
+        with contextlib.suppress(ToldToStop):
+            self.contents.finish(patience)
+
+    def finish_ledger(self) -> None:
+        """Write down what a full disk did not take; where somebody wants us to stop, it is not waited for."""
+        with contextlib.suppress(ToldToStop, OSError):
+            patience = Patience(self.keep, self.interruption.reason, tell)
+            when_there_is_room((self.ledger or UNWRITTEN).finish, self.batch.output.path, patience)
+
+    def follow(self, run: Run, inspected: Afterwards | None, after: After, alone: Alone) -> Ended:
+        """Do what follows; return how all stands, and what came of that.
+
+        Args:
+            run: what came of the training.
+            inspected: what came of the inspection.
+            after: does what follows.
+            alone: keeps workers from training meanwhile.
+        """
+        ended = Ended.of(self.batch, run, self.shown)
+        trained = Trained(
+            self.batch,
+            ended.code,
+            self.interruption,
+            self.made.append,
+            alone,
+            self.console.say,
+            self.beat,
+            self.ledger or UNWRITTEN,
+        )
+        return replace(ended, afterwards=follow(trained, inspected, after))
+
+    def end(self, ended: Ended) -> Ended:
+        """Write the report, show how it went, and tell people; console and lock are given back by now."""
+        for one in self.made:
+            self.show(one)
+        items = write_the_report(self.batch.whole(), self.shown, self.interruption.reason)
+        names = {one.patch for one in ended.requested}
+        told = {one.words for one in ended.afterwards}
+        mine = (one for one in items if names.intersection(one.patches) or not (one.patches or one.what in told))
+        self.show(replace(ended, todo=tuple(mine)))
+        self.tell_the_end(End(summary(ended.statuses), self.interruption.reason(), ended.afterwards))
+        return replace(ended, signal=self.interruption.signal)
+
+    def tell_the_end(self, end: End) -> None:
+        """Have all sinks write what is left, and tell people; what fails is told in a line each, and harms nothing."""
+        budget = Budget(BUDGET_S, self.interruption, self.batch.config.limits.grace_s)
+        for reason in self.sinks.finish(end, budget.left_s):
+            tell(f"notification failed: {reason}")
+
+
+def status(batch: Batch, standing: Standing | None = None) -> tuple[PatchStatus, ...]:
+    """Return how every patch of a batch stands now."""
+    return read_status(batch.output, batch.names, standing=standing or batch.standing())
+
+
+def metrics(batch: Batch, shown: Standing, worker: str = "") -> Sink:
+    """Return what writes metrics.prom."""
+    return MetricsFile(batch.output, batch.whole().names, shown, worker)
+
+
+def people(batch: Batch, shown: Standing) -> Sink:
+    """Return what notifies people."""
+    return Notifier(batch.config.notify, batch.output, batch.whole().names, shown)
+
+
+def tracking(batch: Batch, _: Standing) -> Sink:
+    """Return what writes attempts into MLflow."""
+
+    def settings() -> dict[str, dict[str, Any]]:
+        return {task.name: task.asked.recipe.settings() for task in batch.tasks}
+
+    return MlflowSink(batch.config.tracking, batch.output, batch.path.resolve().parent, settings)
+
+
+def write_the_report(batch: Batch, standing: Standing, stop: Callable[[], str] = AT_ONCE) -> tuple[Item, ...]:
+    """Write the report, and return what it says is to be done.
+
+    That it cannot be written must not hide how the batch went, nor keep anybody from being told.
+
+    Args:
+        batch: that it tells of.
+        standing: of its patches.
+        stop: says why not to wait any longer for room on a full disk.
+    """
+    names, settings = batch.names, batch.config
+    variants = settings.variants.values()
+
+    def write(_: str) -> Any:
+        return in_json(write_report(batch.output, names, variants, settings.output.previews_mib, standing).todo)
+
+    match _in_time(partial(answer, write, ""), batch.output.path, Patience(stop=stop, tell=tell)):
+        case Refused(error=error):
+            words = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        case Fault(words=words, traceback=found):
+            with contextlib.suppress(OSError):
+                write_text(batch.output.fault, found)
+            words = f"a fault of splatbatch itself: {words}; please report it, with {batch.output.fault}"
+        case Hang() as hang:
+            words = f"{hang.path or 'a file'} does not answer"
+        case Done(value=items):
+            return tuple(Item(**{**one, "patches": tuple(one["patches"])}) for one in items)
+    tell(f"the report could not be written ({words})")
+    return ()
+
+
+def _in_time(write: Callable[[], Answer], folder: Path, patience: Patience) -> Answer:
+    """Return what came of a call in a reader that writes; a full disk is waited for."""
+
+    def written() -> Answer:
+        if isinstance(found := write(), Refused) and is_out_of_space(found.error):
+            raise found.error
+        return found
+
+    try:
+        return when_there_is_room(written, folder, patience)
+    except (ToldToStop, OSError):
+        return Refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+
+def report(batch: Batch) -> Report:
+    """Write the report of a batch as it stands; return its facts.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    batch.output.create()
+    settings, standing = batch.config, batch.standing()
+    variants, previews_mib = settings.variants.values(), settings.output.previews_mib
+    now = Now(standing_now(batch, standing), holder(batch.output.lock) is not None)
+    facts = build(batch.output, batch.names, tuple(variants), standing, now)
+    return write_facts(facts, batch.output, previews_mib, standing)

@@ -1,0 +1,73 @@
+"""Photographs decoded to the last pixel while the first patches train: a patch is refused before its turn comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from splatbatch import isolated
+from splatbatch.errors import SceneError
+from splatbatch.isolated import Done, Reading
+from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
+from splatbatch.scene.photos.folders import choose_photographs
+from splatbatch.scene.photos.headers import decode_problem
+from splatbatch.tasks.task import Task
+from splatbatch.text import counted
+
+
+class Decoding:
+    """Decodes, in the order of the tasks, each photograph once; a context manager, after which nothing runs any more.
+
+    Nobody waits for it: what it has not seen by its turn is trained, and fails as it would have failed.
+    """
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self._tasks = {task.name: task for task in tasks}
+        problems: dict[Path, str] = {}  # of all photographs that were seen: patches share them
+        names = [*self._tasks] if len(self._tasks) > 1 else []  # those of a lone patch are decoded by its training
+        self._reading: Reading[str] = isolated.USUAL(partial(_why_refused, self._tasks, problems), names, is_low=True)
+
+    def __enter__(self) -> Decoding:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._reading.end()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that is to be decoded has been."""
+        return self._reading.is_over
+
+    def refused(self) -> Mapping[str, str]:
+        """Return the tasks whose photographs were found wanting since it was asked last, each with the reason."""
+        found = self._reading.look()
+        return {name: answer.value for name, answer in found if isinstance(answer, Done) and answer.value}
+
+
+def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str) -> str:
+    """Return which photographs of a task are there and cannot be decoded; empty if all can."""
+    try:
+        images, folder = read_images(tasks[name].patch.sparse), _folder(tasks[name])
+    except (SceneError, KeyError):  # its training will say so
+        return ""
+    bad = []
+    for photograph in sorted(image.name for image in images):
+        path = folder / photograph
+        if path not in problems:
+            problems[path] = decode_problem(path) if path.is_file() else ""
+        bad += [(photograph, problems[path])] if problems[path] else []
+    if not bad:
+        return ""
+    more = f", and {counted(len(bad) - 1, 'photograph')} more" if bad[1:] else ""
+    return f"{bad[0][0]}: cannot be decoded: {bad[0][1]}{more}"
+
+
+def _folder(task: Task) -> Path:
+    """Return where the photographs lie that a training will load: smaller copies, where it takes those."""
+    patch, recipe = task.patch, task.recipe
+    if recipe.program is not None:
+        return patch.images
+    images, cameras = read_images(patch.sparse), read_cameras(patch.sparse)
+    return choose_photographs(patch.images, images, cameras, recipe.training.resolution).folder

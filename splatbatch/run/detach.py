@@ -1,0 +1,76 @@
+"""A worker that goes on without us: started in the background of this machine, and followed until it has begun."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatbatch.errors import ExecutorError, OutputError
+from splatbatch.files import read_tail
+from splatbatch.machine import background_command
+from splatbatch.machine.background_command import Detached
+from splatbatch.output.events import BatchStarted
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import events_in
+from splatbatch.output.lock import holder
+from splatbatch.output.records.run import WorkerRecord
+from splatbatch.output.workers import LOCAL, Watcher
+from splatbatch.tasks.batch import Batch
+from splatbatch.text import plain
+
+LOOK_S = 0.1
+SETTLE_S = 10.0
+"""What keeps a worker from training at all it mostly finds within that time."""
+PATIENCE_S = 60.0
+"""So long a worker may take until it shows that it lives."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A worker that was started."""
+
+    log: Path
+    name: str
+    """Empty: it found no work, as its log says."""
+
+
+def start_worker(batch: Batch, *, verify: bool) -> Begun | WorkerRecord:
+    """Start a worker; where one is at work already, leave it at that, and return who it is.
+
+    Raises:
+        OutputError: a `train` holds the folder.
+        ExecutorError: the worker ended at once; its words say why.
+    """
+    file, output = batch.file, batch.output
+    output.create()
+    if run := holder(output.lock):
+        raise OutputError(
+            f"{output.path}: process {run.pid} on {run.host} is training into this folder",
+            "Wait for it, or end it with `splatbatch cancel`.",
+        )
+    if living := Watcher(output).living(but=LOCAL):
+        return living[0]
+    output.worker(LOCAL).parent.mkdir(exist_ok=True)
+    log = output.worker(f"work-{uuid.uuid4().hex[:8]}").with_suffix(".log")
+    names = batch.names if len(batch.tasks) < len(batch.every) else ()
+    no_verify = () if verify else ("--no-verify",)
+    command = background_command.command_of(("work", "--config", str(file), *no_verify, *names))
+    return Begun(log, _await(background_command.start(command, log), output, log))
+
+
+def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
+    """Return the name of a worker that has begun, or has long been looking at the batch; empty if it found no work."""
+    watcher, began = Watcher(output), time.monotonic()
+    while (passed_s := time.monotonic() - began) < PATIENCE_S:
+        if (code := worker.poll()) == 0:
+            return ""
+        if code is not None:
+            words = read_tail(log).strip() or f"it says nothing, and ended with {code}"
+            raise ExecutorError(f"the worker ended at once: {plain(words)}")
+        mine = [one.worker for one in watcher.living(but=LOCAL) if one.pid == worker.pid]
+        if mine and (passed_s > SETTLE_S or any(events_in(output.ledger_of(mine[0]), (BatchStarted,)))):
+            return mine[0]
+        time.sleep(LOOK_S)
+    raise ExecutorError(f"worker process {worker.pid} has not begun after {PATIENCE_S:.0f} s", f"See {log}.")

@@ -1,0 +1,140 @@
+"""What happened to a patch, from its files; what went wrong in any log; the log of an attempt as it grows."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from splatbatch.config import find_config, load
+from splatbatch.config.load import has_config
+from splatbatch.errors import ConfigError, OutputError
+from splatbatch.failures.causes import spelled
+from splatbatch.failures.diagnose import diagnose_log
+from splatbatch.failures.log import Gap
+from splatbatch.failures.own_signatures import own
+from splatbatch.files import MIB, open_regular, read_regular
+from splatbatch.machine.orphans import has_died
+from splatbatch.outcome import Diagnosis
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.ledger import events
+from splatbatch.output.log_ends import read_ends
+from splatbatch.report.build import OfAttempt, attempts_of
+from splatbatch.report.facts import Attempt
+from splatbatch.run.status import standing_now
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.status import PatchStatus
+from splatbatch.tasks.task import Task, the_task
+from splatbatch.text import plain
+
+OF_ATTEMPTS: tuple[type[OfAttempt], ...] = get_args(OfAttempt)
+MOST_LOG_BYTES = 256 * MIB
+"""A supervisor keeps 16 MiB of what a program says."""
+FOLLOW_S = 0.3
+CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class SetOtherwise:
+    """A setting of a patch that the rest of the batch has otherwise."""
+
+    key: str
+    value: object
+    usual: object
+
+
+@dataclass(frozen=True)
+class Explained:
+    """`explain PATCH --json`."""
+
+    patch: str
+    status: PatchStatus
+    cause_in_words: str
+    set_otherwise: tuple[SetOtherwise, ...]
+    attempts: tuple[Attempt, ...]
+
+
+def explained(batch: Batch, task: Task) -> Explained:
+    """Return the whole history of a task of a batch."""
+    (status,) = standing_now(batch)
+    history = [event for event in events(batch.output, *OF_ATTEMPTS) if event.patch == task.name]
+    otherwise = tuple(SetOtherwise(one.key, one.value, one.usual) for one in task.asked.differences)
+    attempts = attempts_of(batch.output.patch(task.name), history)
+    return Explained(task.name, status, spelled(status.cause), otherwise, attempts)
+
+
+def diagnosed(log: Path, exit_code: int | None, config: Path | None) -> Diagnosis:
+    """Return what went wrong in any log, also of another trainer; signatures of a site are those that the YAML names.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    signatures = own(load(find_config(config)).failures) if has_config(config) else ()
+    try:
+        open_regular(log).close()
+    except OSError as error:
+        raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log of a training.") from error
+    ends = read_ends(log)
+    return diagnose_log(ends.text, exit_code, gap=Gap(ends.after, ends.left_out), own=signatures)
+
+
+def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:
+    """Return an attempt at a patch, the latest for 0.
+
+    Raises:
+        ConfigError: there is no such attempt.
+    """
+    attempts = batch.output.patch(the_task(batch.tasks, name).name).attempts()
+    if chosen := [folder for folder in attempts if number in (0, folder.number)]:
+        return chosen[-1]
+    have = ", ".join(str(folder.number) for folder in attempts) or "none"
+    raise ConfigError(f"{name}: no such attempt (there are: {have})", "Leave --attempt out for the latest.")
+
+
+def log_of(folder: AttemptFolder) -> str:
+    """Return the log of an attempt as plain text.
+
+    Raises:
+        OutputError: it cannot be read.
+    """
+    try:
+        return plain(read_regular(folder.log, MOST_LOG_BYTES).decode(errors="replace"))
+    except OSError as error:
+        raise OutputError(f"{folder.log}: cannot be read ({error.strerror})") from error
+
+
+def follow(folder: AttemptFolder) -> Iterator[str]:
+    """Yield the log of an attempt as it grows, as plain text, until the attempt has ended."""
+    decoder, position, unsaid = codecs.getincrementaldecoder("utf-8")(errors="replace"), 0, ""
+    while True:
+        # asked before the last look at the log, not after: nothing that it said stays unread
+        is_over = folder.exit.exists() or has_died(folder)
+        data, position = _read_on(folder, position)
+        if data:
+            # whole lines only: what a terminal would obey must not slip through in two halves
+            lines, unsaid = _whole_lines(unsaid + decoder.decode(data))
+            yield plain(lines)
+        elif is_over:
+            yield plain(unsaid)
+            return
+        else:
+            time.sleep(FOLLOW_S)
+
+
+def _whole_lines(text: str) -> tuple[str, str]:
+    """Split off an unfinished last line; a progress bar's lines end with a carriage return."""
+    end = max(text.rfind("\n"), text.rfind("\r", 0, len(text) - 1)) + 1
+    return text[:end], text[end:]
+
+
+def _read_on(folder: AttemptFolder, position: int) -> tuple[bytes, int]:
+    """Return what a log holds behind a position, and the next one; the supervisor may have cut its middle out."""
+    try:
+        with open_regular(folder.log) as file:
+            file.seek(min(position, folder.log.stat().st_size))
+            return file.read(CHUNK_BYTES), file.tell()
+    except OSError:
+        return b"", position

@@ -1,0 +1,200 @@
+"""How good accepted splats are beyond PSNR: inspected one by one, and certified; also at the end of a night."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from splatbatch.errors import Interrupted, SplatbatchError, in_full
+from splatbatch.monitor.messages import Lines, tell
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import InspectingFolder, PatchFolder, SplatFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.quality import Inspection, grade_in_words
+from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
+from splatbatch.report.quality import drop_in_words
+from splatbatch.run.follow_up_process import LOOKS_EVERY_S, Steps, certifying
+from splatbatch.run.interruption import Interruption
+from splatbatch.scene.patches import spell
+from splatbatch.scheduler import single
+from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.quality.inspection import SCENE, inspecting, order, order_scene
+from splatbatch.tasks.task import Task, of_patches
+from splatbatch.text import one_line, spell_some
+
+MOST_NAMED = 5
+Found = Mapping[str, Inspection]
+
+
+@dataclass(frozen=True)
+class Closely:
+    """What is to be inspected, and how closely."""
+
+    is_again: bool = False
+    """Also what has been inspected as it is."""
+    measures_drop: bool = False
+    """Train twice, shortly, with and without the photographs that figures name."""
+    of_scene: bool = False
+    """The merged scene, too."""
+
+
+def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Found, Mapping[str, str]]:
+    """Inspect the splats of a batch, and return what was found, and why others were not.
+
+    Raises:
+        SplatbatchError: nothing can be run here.
+        Interrupted: somebody wants it to end.
+    """
+    batch.output.create()
+    with held_alone(batch.output, batch.terms, tell) as beat:
+        found, failed = inspect_tasks(batch, Rounds(interruption.reason, beat), how)
+    if interruption.signal:
+        raise Interrupted(interruption.exit_code)
+    if wanted_by(batch.whole()):  # what a night has left out is made good
+        batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "splatbatch inspect was not asked for it"))
+    return found, failed
+
+
+def inspect_tasks(
+    batch: Batch, rounds: Rounds, how: Closely = Closely(), ledger: Ledger = single.UNWRITTEN
+) -> tuple[Found, Mapping[str, str]]:
+    """Inspect splats, then certify them; the output lock must be held. One that fails keeps no other from it.
+
+    While one is inspected on a GPU, the process for the next one starts, reads and decodes.
+    """
+    subjects: dict[str, Task | None] = {task.name: task for task in of_patches(batch.tasks)}
+    subjects |= {SCENE: None} if how.of_scene else {}
+    failed, made = dict[str, str](), dict[str, Task]()
+    for name, task in subjects.items():
+        if rounds.stop():
+            break
+        rounds.beat()
+        try:
+            told = order(batch, task, measures_drop=how.measures_drop) if task else order_scene(batch)
+            made[name] = inspecting(batch, told, _folder(batch, task))
+        except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
+            failed[name] = _why(name, error)
+    stale = {name: one for name, one in made.items() if how.is_again or not one.is_fresh(batch.output)}
+    for name, came_of in _made(batch, stale, rounds, ledger).items():
+        if isinstance(came_of, Exception):
+            del made[name]
+            failed |= {} if rounds.stop() else {name: _why(name, came_of)}
+    failed |= _certified(batch, {name: one for name in made if (one := subjects[name])}, rounds, ledger)
+    failed |= _certified(batch, {name: None for name in made if subjects[name] is None}, rounds, ledger)
+    inspected = [name for name in made if name not in failed]
+    return {name: _folder(batch, subjects[name]).read_inspection() or Inspection() for name in inspected}, failed
+
+
+def _folder(batch: Batch, subject: Task | None) -> SplatFolder:
+    return batch.output.patch(subject.name) if subject else batch.output.scene
+
+
+def _why(name: str, error: Exception) -> str:
+    """Return why a splat was not inspected, without its name, which stands before it."""
+    if isinstance(error, SplatbatchError):
+        return in_full(error).removeprefix(f"{name}: ")
+    return f"internal fault: {type(error).__name__}: {error}"
+
+
+def _made(
+    batch: Batch, stale: Mapping[str, Task], rounds: Rounds, ledger: Ledger
+) -> Mapping[str, AttemptFolder | Exception]:
+    """Inspect; return by subject the attempt that has done it, or why there is none."""
+    watched = [Watched(name, task.home(batch.output)) for name, task in stale.items()]
+
+    def beat() -> None:
+        rounds.beat()
+        for one in watched:
+            one.look()
+
+    verbs = {task.name: f"inspect {name}" for name, task in stale.items()}
+    try:
+        found = single.make_all(batch.config, [*stale.values()], replace(rounds, beat=beat), verbs, ledger)
+    except Exception as error:  # noqa: BLE001 - there is no slot here, say; or a fault is ours
+        return dict.fromkeys(stale, error)
+    for one in watched:
+        one.look(at_once=True)
+    return {name: found[task.name] for name, task in stale.items()}
+
+
+class Watched:
+    """Says how far an inspection is, and what it found as soon as it has ended."""
+
+    def __init__(self, name: str, home: PatchFolder) -> None:
+        self._name, self._home, self._earlier = name, home, len(home.attempts())
+        self._steps, self._looked, self._is_told = Steps(f"inspect {name}", home, Lines(tell)), 0.0, False
+
+    def look(self, *, at_once: bool = False) -> None:
+        """Look once a second, or at once, and say what is new."""
+        if self._is_told or not (at_once or time.monotonic() - self._looked > LOOKS_EVERY_S):
+            return
+        self._looked = time.monotonic()
+        self._steps.look()
+        latest = self._home.attempts()[self._earlier :][-1:]
+        if latest and latest[0].has_ended() and (found := InspectingFolder(latest[0].path).read_inspection()):
+            tell(_in_words(self._name, found))
+            self._is_told = True
+
+
+def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: Rounds, ledger: Ledger) -> Mapping[str, str]:
+    """Certify what was inspected, in one process; return why a splat could not be."""
+    stale = {name: one for name, one in subjects.items() if not certifying(batch, [one]).is_fresh(batch.output)}
+    if not stale or rounds.stop():
+        return {}
+    try:
+        single.make(batch.config, certifying(batch, [*stale.values()]), rounds, "certify", ledger)
+    except SplatbatchError as error:
+        lacking = [name for name, one in stale.items() if not certifying(batch, [one]).is_fresh(batch.output)]
+        return {name: _why(name, error) for name in lacking}
+    return {}
+
+
+def inspect_wanted(batch: Batch, rounds: Rounds, ledger: Ledger) -> Afterwards | None:
+    """Inspect the splats that are there, where the YAML asks for it; return what came of that: they are trained."""
+    wanted = wanted_by(batch)
+    trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
+    found, failed = inspect_tasks(batch.only(trained), rounds, ledger=ledger) if trained else ({}, {})
+    for name, why in failed.items():
+        tell(f"{name}: not inspected: {why}")
+    skipped = {name: f"interrupted ({rounds.stop()})" for name in trained if name not in {**found, **failed}}
+    return _came_of(wanted, found, {**failed, **skipped})
+
+
+def wanted_by(batch: Batch) -> list[str]:
+    """Return the patches whose splats the YAML wants inspected."""
+    return [task.name for task in of_patches(batch.tasks) if task.recipe.evaluation.inspect]
+
+
+def not_inspected(batch: Batch, why: str) -> Afterwards | None:
+    """Return that nobody has inspected what is trained, although the YAML asks for it; None: it does not."""
+    wanted = wanted_by(batch)
+    folders = {name: batch.output.patch(name) for name in wanted}
+    inspected = [name for name, folder in folders.items() if folder.read_inspection() is not None]
+    trained = [name for name, folder in folders.items() if folder.read_result() is not None]
+    return _came_of(wanted, inspected, {name: why for name in trained if name not in inspected})
+
+
+def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[str, str]) -> Afterwards | None:
+    """Return what came of an inspection that the YAML asks for; None where it asks for none.
+
+    What has no splat is missing, and no more than that: training it comes first.
+    """
+    if not wanted:
+        return None
+    state = PARTLY if found and failed else LEFT_OUT if failed or not found else DONE
+    lacking = [name for name in wanted if name not in found and name not in failed]
+    parts = [f"inspected: {spell([*found], MOST_NAMED)}"] if found else []
+    why = spell_some((f"not inspected: {name}: {why}" for name, why in failed.items()), MOST_NAMED, "; ")
+    parts += [why] if why else []
+    parts += [f"not inspected, for want of a splat: {spell(lacking, MOST_NAMED)}"] if lacking else []
+    command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
+    return Afterwards("inspect", state, one_line("; ".join(parts)), command, time.time())
+
+
+def _in_words(name: str, found: Inspection) -> str:
+    over = ", ".join(figure.name for figure in found.found)
+    words = f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else "")
+    return words + (f"; {told}" if (told := drop_in_words(found.dropped)) else "")

@@ -1,0 +1,119 @@
+"""What `train` would do: each patch decided on, at which steps things happen, what it needs, how long all will take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from splatbatch.config.schedule import Schedule, schedule
+from splatbatch.output.records.deadline.choice import Choice
+from splatbatch.output.records.frame import Frame
+from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.tasks.batch import Batch, refusals
+from splatbatch.tasks.forecast import Forecast, check_place, forecast
+from splatbatch.tasks.memory_estimates import footprints_of
+from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
+from splatbatch.tasks.shared_decisions.deadline import DEADLINE
+from splatbatch.tasks.shared_decisions.frame import FRAME, spans_of
+from splatbatch.tasks.shared_decisions.registry import settled_quickly
+from splatbatch.tasks.shared_decisions.shared import Todo
+
+DECISIONS: Mapping[type[Decision], Literal["train", "skip", "refuse", "given_up"]] = {
+    Train: "train",
+    Skip: "skip",
+    Refuse: "refuse",
+    GivenUp: "given_up",
+}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What would be done with a patch, why, and what it is expected to take."""
+
+    patch: str
+    decision: Literal["train", "skip", "refuse", "given_up"]
+    reason: str
+    schedule: Schedule | None
+    need: Footprint | None
+
+
+@dataclass(frozen=True)
+class PlannedDeadline(Choice):
+    """What was chosen for a deadline, and what to say of it."""
+
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """`plan --json`; `deadline` where the YAML sets one."""
+
+    patches: tuple[Planned, ...]
+    forecast_s: float | None
+    forecast: Forecast
+    frame: Frame | None
+    deadline: PlannedDeadline | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be done with each patch of a batch."""
+
+    batch: Batch
+    """In the frame, and with the steps, in which it would be trained."""
+    decisions: tuple[Decision, ...]
+    """Train, skip, refuse or given up, each with its reason."""
+    schedules: Mapping[str, Schedule]
+    """The steps at which things happen, by patch; external trainers have schedules of their own."""
+    footprints: Mapping[str, Footprint]
+    """What each patch is expected to need, where that can be told."""
+    forecast: Forecast
+
+    @property
+    def to_train(self) -> tuple[str, ...]:
+        """Return the patches that would be trained."""
+        return to_train(self.decisions)
+
+    def facts(self) -> PlanFacts:
+        """Return what to tell of it."""
+        patches = tuple(
+            Planned(
+                one.patch,
+                DECISIONS[type(one)],
+                one.reason,
+                self.schedules.get(one.patch),
+                self.footprints.get(one.patch),
+            )
+            for one in self.decisions
+        )
+        choice = self.batch.record(DEADLINE)
+        words = DEADLINE.in_words(choice, self.batch.tasks, self.batch.names) if choice else ()
+        deadline = PlannedDeadline(**vars(choice), words=words) if choice else None
+        seconds = self.forecast.seconds if self.to_train else None
+        return PlanFacts(patches, seconds, self.forecast, self.batch.record(FRAME), deadline)
+
+    def check_place(self) -> None:
+        """See that `train` would train here.
+
+        Raises:
+            ExecutorError, TrainerError: it could not, or would not.
+        """
+        if self.to_train:
+            check_place(self.batch.only(self.to_train), self.forecast)
+
+
+def plan(batch: Batch) -> Plan:
+    """Return what would be done with a batch; its photographs' headers are read, and nothing is written.
+
+    Raises:
+        ConfigError: its deadline is past.
+        SceneError: a list of held-out photographs does not fit its scene.
+    """
+    audits = batch.audits()
+    refused, spans = refusals(audits), spans_of(audit for audit, _ in audits)
+    batch = settled_quickly(batch, Todo(batch.tasks, lambda: spans, lambda one: to_train(one.decisions(refused))))
+    decisions = batch.decisions(refused)
+    schedules = {task.name: schedule(task.recipe) for task in batch.tasks if task.recipe.program is None}
+    footprints = footprints_of(batch.config, batch.tasks)
+    return Plan(batch, decisions, schedules, footprints, forecast(batch, to_train(decisions), footprints))

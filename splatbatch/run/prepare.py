@@ -1,0 +1,214 @@
+"""What comes before a batch: a scene brought in, its first YAML, models repaired with a YAML that trains them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from splatbatch import config as configuration
+from splatbatch.config import Offset
+from splatbatch.errors import ConfigError, OutputError, SceneError
+from splatbatch.files import write_text
+from splatbatch.machine.gpu import presence
+from splatbatch.machine.limited_program import Bounds, Ended, run_bounded
+from splatbatch.output.records.colors import SceneColors
+from splatbatch.output.records.frame import Frame
+from splatbatch.scene.audit.audit import Audit, Audited
+from splatbatch.scene.finder import Layout, find_layout
+from splatbatch.scene.template import Kept, config_for
+from splatbatch.tasks.batch import Batch, FolderNamed, open_batch
+from splatbatch.tasks.task import Task, of_patches, patches_of
+from splatbatch.text import counted
+
+if TYPE_CHECKING:
+    from splatbatch.scene.camera_fix import Repaired
+    from splatbatch.scene.imports.capture import ImportOptions
+    from splatbatch.scene.imports.run import Imported
+
+Tell = Callable[[str], None]
+AUDIT_S, AUDIT_MIB = 24 * 3600.0, 1 << 20
+"""The audit of a repair takes what the audit before it took: no bounds of its own."""
+
+
+@dataclass(frozen=True)
+class Verified(Audited):
+    """`verify-dims --json`: what an audit has found; `colors` with --colors only."""
+
+    frame: Frame | None = None
+    colors: dict[str, dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Import:
+    """`import --json`."""
+
+    kind: str
+    config: str
+    num_points: int
+    offset: Offset
+    crs: str | None
+    """The coordinate reference system; null where the source names none."""
+    converted: tuple[str, ...]
+    left_out: tuple[str, ...]
+    audit: Audited
+
+    @classmethod
+    def of(cls, done: Imported, config: Path, audit: Audit) -> Import:
+        """Return what to tell of a scene that was brought in."""
+        notes, crs = done.notes, done.capture.crs or None
+        told = (tuple(notes.converted), tuple(notes.left_out), audit.facts())
+        return cls(done.capture.kind, str(config), done.num_points, done.offset, crs, *told)
+
+
+def verified(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None) -> Verified:
+    """Return what to tell of a batch that was audited.
+
+    Args:
+        audit: of its patches.
+        frame: in which they are trained.
+        tones: of the photographs, by scene; None: nobody has asked for them.
+    """
+    colors = None if tones is None else {name or "all": one.to_record() for name, one in tones.items()}
+    return Verified(**vars(audit.facts()), frame=frame, colors=colors)
+
+
+def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[Imported, Path, Audit]:
+    """Write a model of a source, and a YAML, into a new folder; return both, and what the audit says of the model.
+
+    Raises:
+        SceneError: the source holds mistakes.
+        ConfigError: the folder is not new, or an option does not fit the source.
+        OutputError: the folder cannot be written.
+    """
+    from splatbatch.scene.imports import run
+    from splatbatch.scene.imports.write import HOLDOUT
+
+    done = run.bring_in(source, folder, options)
+    config = folder / configuration.DEFAULT_CONFIG
+    kept = Kept(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
+    write_text(config, config_for(find_layout(folder), folder.resolve(), has_gpu=presence().is_here(), kept=kept))
+    return done, config, open_batch(config).audit()
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A YAML that was written for a scene."""
+
+    config: Path
+    found: Layout
+
+    def in_words(self) -> str:
+        """Return what was written."""
+        return f"{self.config}: {counted(len(self.found.patches), 'patch', 'es')}"
+
+
+def begin(place: Path, out: Path | None) -> Begun | str:
+    """Write a commented YAML for the scene in a place, or around it; one that is there stays.
+
+    Returns:
+        What was written; or, where what lies there has to be imported first, a line with the command that does.
+
+    Raises:
+        SceneError: there is no scene; the hint says what lies there instead.
+        ConfigError: there is a YAML.
+        OutputError: it cannot be written.
+    """
+    try:
+        found = find_layout(place)
+    except SceneError:
+        if told := _next_command(place):
+            return told
+        raise
+    # nerfstudio keeps the model that its transforms.json was made of in a folder of that name
+    if [patch.name for patch in found.patches] == ["colmap"] and (told := _next_command(place)):
+        return told
+    target = out or found.top / configuration.DEFAULT_CONFIG
+    if target.exists():
+        raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
+    try:
+        target.write_text(config_for(found, target.resolve().parent, has_gpu=presence().is_here()), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
+    configuration.load(target)  # for its errors
+    return Begun(target, found)
+
+
+def open_or_begin(
+    config: Path | None, names: Sequence[str], changes: Mapping[str, Any], conditions: Sequence[str], tell: Tell
+) -> Batch:
+    """Open a batch to train; a folder that stands in place of patches gets its YAML first, as `init` writes it.
+
+    Raises:
+        SplatbatchError: as of `open_batch` and `begin`.
+    """
+    try:
+        return open_batch(config, names, changes, conditions)
+    except FolderNamed as named:
+        if config is not None or Path(names[0]) != named.folder:
+            raise
+        try:
+            begun = begin(named.folder, None)
+        except SceneError as error:
+            raise named from error
+        if isinstance(begun, str):
+            raise ConfigError(f"{named.folder}: no COLMAP model", begun) from named
+    for told in (*begun.found.notes, begun.in_words()):
+        tell(told)
+    return open_batch(begun.config, names[1:], changes, conditions)
+
+
+def _next_command(place: Path) -> str:
+    """Return what a place holds that can be imported, and the one command that does; empty where it holds none."""
+    from splatbatch.scene.imports.run import find_sources
+
+    found = find_sources(place)
+    if not found:
+        return ""
+    alike = [one for one in found if one.kind == found[0].kind]
+    source = found[0].paths[0] if len(alike) > 1 or found[0].kind != "transforms" else place
+    whole = place.resolve()
+    target = whole.with_name(f"{whole.stem if place.is_file() else whole.name}-colmap")
+    command = f"splatbatch import {shlex.quote(str(source))} {shlex.quote(str(target))}"
+    others = f" and {len(alike) - 1} others like it" if len(alike) > 1 else ""
+    return f"{place}: {found[0].in_words()}{others}. Next: {command}"
+
+
+def repair(
+    batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path
+) -> tuple[tuple[Repaired, ...], Path, Ended | None]:
+    """Write corrected copies of models that do not fit their photographs, and beside them a YAML that trains them.
+
+    Returns:
+        What was corrected, where the YAML is, and how a `verify-dims` of that YAML ended, a process that knows nothing
+        but the files. Without anything to correct nothing is written, and nothing run.
+
+    Raises:
+        SceneError: a model cannot be repaired honestly.
+    """
+    from splatbatch.scene.camera_fix import fix_models
+
+    own = of_patches(batch.tasks)
+    repaired = fix_models(audit, patches_of(own), batch.config.scene.source, how, out)
+    config = out / configuration.DEFAULT_CONFIG
+    if not repaired:
+        return (), config, None
+    _hand_over(batch, own, out, config)
+    command = (sys.executable, "-m", "splatbatch", "verify-dims", "--config", str(config.absolute()))
+    return repaired, config, run_bounded(command, Bounds(AUDIT_S, AUDIT_MIB))
+
+
+def _hand_over(batch: Batch, tasks: Sequence[Task], out: Path, config: Path) -> None:
+    """Write the YAML of the corrected copies beside them: the batch's own, with their paths."""
+    scene = batch.config.scene
+    new = {"patches": "."} | ({"source": "source"} if scene.source else {})
+    new |= {name: str(path.resolve()) for name in ("images", "masks") if (path := getattr(scene, name))}
+    paths = {"output.folder": "output"}
+    if batch.config.evaluation.holdout_list:
+        paths["evaluation.holdout_list"] = str(batch.config.evaluation.holdout_list.resolve())
+    programs = {name: getattr(program, "working_folder", None) for name, program in batch.config.trainers.items()}
+    paths |= {f"trainers.{name}.working_folder": str(folder.resolve()) for name, folder in programs.items() if folder}
+    configuration.save_moved(batch.path, config, new, paths, [task.patch.name for task in tasks])

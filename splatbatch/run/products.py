@@ -1,0 +1,200 @@
+"""What is made of accepted splats while nobody trains: the merged scene, its evaluation, publications, films."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from splatbatch.errors import ConfigError, Interrupted, SplatbatchError
+from splatbatch.monitor.messages import Lines, tell
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import MergedFiles, PatchFolder
+from splatbatch.output.records.evaluation import EvaluationSettings, SceneEvaluation
+from splatbatch.output.records.merge import Merge
+from splatbatch.output.records.publication import Publication
+from splatbatch.output.records.run import Making, MakingSettings
+from splatbatch.publish.film import Film, make_film
+from splatbatch.publish.source import published
+from splatbatch.run.follow_up_process import Relay, Steps, making, uncleaned
+from splatbatch.run.interruption import Interruption
+from splatbatch.scheduler import single
+from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.splats.export import Cut, Source, export_splat
+from splatbatch.splats.export import check_place as check_export
+from splatbatch.splats.merge import check_place
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.scene.evaluation import evaluating
+from splatbatch.tasks.scene.merge import Done, gather
+from splatbatch.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class MergedScene:
+    """A scene that was merged just now, or found to be as it would be."""
+
+    files: MergedFiles
+    done: Done
+    uncleaned: MergedFiles | None = None
+    """Where it lies as it was before it was cleaned."""
+
+    @classmethod
+    def of(cls, batch: Batch, told: MakingSettings, found: Making) -> MergedScene:
+        """Return it once the task has ended that has merged it."""
+        files = MergedFiles.at(Path(told.to)) if told.to else batch.output.scene.merged
+        done = Done(files.read() or Merge(), found.num_new, found.damage)
+        return cls(files, done, uncleaned(files) if told.clean and told.keep_uncleaned else None)
+
+    def facts(self) -> Merged:
+        """Return what to tell of it."""
+        return Merged(**vars(self.done.merged), splat=str(self.files.splat), parts_written=self.done.num_new)
+
+
+@dataclass(frozen=True)
+class Merged(Merge):
+    """`merge --json`: where the merged splat lies, how many parts were written, and all of merge.json."""
+
+    splat: str = ""
+    parts_written: int = 0
+
+
+@dataclass(frozen=True)
+class Published(Publication):
+    """`publish --json`: the folder, and what publish.json says of it."""
+
+    folder: str = ""
+
+
+def make(
+    batch: Batch, task: Task, verb: str = "", *, alone: bool = True, look: Callable[[], None] = lambda: None
+) -> AttemptFolder:
+    """Make the product of a task at the word of a command, as in a night; return the attempt that has made it.
+
+    Args:
+        batch: whose product it is.
+        task: makes it.
+        verb: begins the message of an error; empty where that says it by itself.
+        alone: nobody may train meanwhile.
+        look: called meanwhile, many times a second.
+
+    Raises:
+        SplatbatchError: it could not be made.
+        Interrupted: somebody wants it to end.
+    """
+    batch.output.create()
+    with Interruption() as interruption, ExitStack() as stack:
+        try:
+            keep = stack.enter_context(held_alone(batch.output, batch.terms, tell)) if alone else str
+
+            def beat() -> None:
+                keep()
+                look()
+
+            return single.make(batch.config, task, Rounds(interruption.reason, beat), verb)
+        except SplatbatchError as error:
+            if not interruption.signal:
+                raise
+            raise Interrupted(interruption.exit_code, error.message) from error
+
+
+def made(batch: Batch, told: MakingSettings) -> Making:
+    """Merge, or publish, at the word of a command; return what came of it.
+
+    Raises:
+        SplatbatchError: it could not be made; what could be written of a publication is there.
+        Interrupted: somebody wants it to end.
+    """
+    with TemporaryDirectory() as aside:
+        may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
+        task = making(batch, told, None if may_write else PatchFolder(Path(aside)))
+        relay = Relay(task.home(batch.output), tell)
+        folder = make(batch, task, alone=told.what == "merge", look=relay.look)
+        return Making.read(folder.metrics) or Making()
+
+
+def merge(
+    batch: Batch,
+    out: Path | None = None,
+    *,
+    allow_missing: bool = False,
+    clean: bool = False,
+    keep_uncleaned: bool = False,
+) -> MergedScene:
+    """Merge the splats of all patches into one.
+
+    Args:
+        batch: whose.
+        out: the merged splat; None: the output folder's own place for it.
+        allow_missing: it may have holes.
+        clean: Gaussians that are invisible, oversized or float are left out.
+        keep_uncleaned: it is also written as it is without that.
+
+    Raises:
+        SplatbatchError: they cannot be merged, or somebody trains them; nothing was written.
+        Interrupted: somebody wants it to end.
+    """
+    if out is not None:
+        check_place(out, batch.output.path)
+        batch.see_apart("--out", out, out.parent)
+    if not batch.output.path.is_dir():
+        gather(batch, allow_missing=allow_missing)  # which says that nothing was ever trained
+    to = str(out.absolute()) if out else ""
+    told = MakingSettings("merge", allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, to=to)
+    return MergedScene.of(batch, told, made(batch, told))
+
+
+def evaluate(batch: Batch, settings: EvaluationSettings) -> SceneEvaluation:
+    """Measure a splat of the scene, and write down how good it is.
+
+    Raises:
+        SplatbatchError: it cannot be measured.
+        Interrupted: somebody wants it to end.
+    """
+    task = evaluating(batch, settings)
+    make(batch, task, "evaluate", look=Steps("evaluate", task.home(batch.output), Lines(tell)).look)
+    return batch.output.scene.read_evaluation(Path(settings.splat)) or SceneEvaluation()
+
+
+def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path | None) -> tuple[str, Path]:
+    """Make a film of a patch, or of the scene; return of what, and the file.
+
+    Args:
+        batch: whose splats.
+        names: what is filmed.
+        wanted: how.
+        kind: as "mp4".
+        to: the file, or a folder for it; None: the working folder.
+
+    Raises:
+        SplatbatchError: it cannot be made; nothing is left of it.
+    """
+    splats = published(batch, names)
+    if len(splats) > 1:
+        raise ConfigError(f"--as {kind}: one film of {len(splats)} splats", "Name a patch, or scene.")
+    name = f"{splats[0].name}.{kind}"
+    to = to or Path(name)
+    file = to / name if to.is_dir() or not to.suffix else to
+    made = replace(wanted, out=file)
+    batch.see_apart("--to", file, file.parent)
+    made.check(batch.output.path)
+    return splats[0].name, make_film(splats[0], made, tell)
+
+
+def ply(batch: Batch, names: Sequence[str], file: Path, cut: Cut, *, is_forced: bool) -> tuple[str, int]:
+    """Write a splat into one file; return whose it is, and how many Gaussians have arrived.
+
+    Raises:
+        ConfigError: there are several splats.
+        OutputError: it cannot be written there, or is not what was accepted.
+    """
+    splats = published(batch, names)
+    if len(splats) > 1:
+        raise ConfigError(f"--to {file}: one file for {len(splats)} splats", "Name a folder, or one patch.")
+    batch.see_apart("--to", file, file.parent)
+    splat = splats[0]
+    check_export(file, splat.path, batch.output.path, is_forced=is_forced)
+    return splat.name, export_splat(Source(splat.path, splat.name, splat.sha256), file, cut).num_gaussians

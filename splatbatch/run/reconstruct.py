@@ -1,0 +1,139 @@
+"""Photographs to a model as a night: the stages of a plan are its tasks; whoever starts it again helps, or goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from splatbatch.config import Config, Cooldown, Executor, Limits, Output, Scene, Training, nearest
+from splatbatch.errors import ConfigError, SceneError
+from splatbatch.files import write_json
+from splatbatch.isolated import Patience, answer
+from splatbatch.machine.gpu import presence
+from splatbatch.monitor.messages import say
+from splatbatch.output.layout import OutputFolder
+from splatbatch.reconstruction.facts import Reconstructed, see_place
+from splatbatch.reconstruction.photographs import survey
+from splatbatch.reconstruction.plan import Plan, Wanted
+from splatbatch.run.decide import Wish
+from splatbatch.run.follow_ups import Show
+from splatbatch.run.worker import work
+from splatbatch.scene.audit.audit import Audit, Extent, audit_patches
+from splatbatch.scene.patches import Patch
+from splatbatch.scheduler import task_fault
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.forecast import num_cores
+from splatbatch.tasks.reconstruction import facts_of, has_cuda, plan_file, reconstructing
+from splatbatch.trainers import rules_of
+
+MAPPERS, PAIRINGS = ("auto", "incremental", "global"), ("auto", "gps", "sequence", "all")
+CAMERA_MODELS = (
+    *("auto", "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV"),
+    *("SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "OPENCV_FISHEYE", "THIN_PRISM_FISHEYE"),
+)
+FOLDER = "reconstruction"
+"""In the folder of the model: ledger, claims, attempts and the products of the stages."""
+
+
+@dataclass(frozen=True)
+class ReconstructOptions:
+    """What is to become of photographs."""
+
+    images: Path
+    out: Path
+    wanted: Wanted = field(default_factory=Wanted)
+    threads: int | None = None
+    """None: as many as this process may use."""
+
+
+def wanted_of(camera: str, rig: str, mapper: str, pairs: str, features: int) -> Wanted:
+    """Return what options ask for.
+
+    Raises:
+        ConfigError: one has no such value.
+    """
+    known = {"--mapper": (mapper, MAPPERS), "--pairs": (pairs, PAIRINGS), "--camera": (camera, CAMERA_MODELS)}
+    for option, (value, values) in known.items():
+        if value not in values:
+            raise ConfigError(f"{option} {value}: there is no such value", nearest(value, values))
+    folders = tuple(one.strip("/ ") for one in rig.split(",") if one.strip("/ "))
+    if len(folders) == 1:
+        raise ConfigError(f"--rig {rig}: a rig has two folders or more", "Write --rig left,right.")
+    return Wanted(features, camera, folders, mapper, pairs)
+
+
+def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Plan]:
+    """Look at the photographs, and plan the work.
+
+    Raises:
+        SceneError: there are too few, or none that can be used.
+        ConfigError: an option does not fit them.
+        OutputError: the model would go where something else stands.
+    """
+    out = options.out.absolute()
+    see_place(out)
+    plan = _surveyed(options)
+    on_gpu = has_cuda() and presence().is_here()
+    config = Config(
+        scene=Scene(patches=out),
+        training=Training(device="auto" if on_gpu else "cpu"),
+        executor=Executor(gpus="auto" if on_gpu else ()),
+        cooldown=Cooldown(),
+        limits=Limits(),
+        output=Output(folder=out / FOLDER),
+    )
+    tasks = reconstructing(config, plan, out, options.threads or num_cores(), on_gpu=on_gpu)
+    return Batch(config, tasks, path=out / FOLDER / "batch.yaml", every=tasks), plan
+
+
+def _surveyed(options: ReconstructOptions) -> Plan:
+    """Return the plan for the photographs; a reader looks at them: they may lie on a mount that has stalled."""
+
+    def look(images: Path) -> dict[str, Any]:
+        """Return the plan as JSON."""
+        return survey(images, options.wanted).to_record()
+
+    try:
+        return Plan.from_record(task_fault.value_of(answer(look, options.images, Patience(tell=say)), "plan"))
+    except task_fault.Behind as fault:
+        raise SceneError("; ".join(fault.diagnosis.evidence), fault.diagnosis.advice) from fault
+
+
+def reconstruct(options: ReconstructOptions, show: Show, told: Callable[[Plan], None]) -> int:
+    """Make a model of photographs, with whoever else does; return the exit code.
+
+    Raises:
+        SplatbatchError: it cannot be begun.
+    """
+    batch, plan = open_reconstruction(options)
+    told(plan)
+    batch.output.create()
+    file = plan_file(batch.output, plan)
+    file.parent.mkdir(exist_ok=True)
+    if Plan.read(file) != plan:  # of the same photographs in a folder that was moved
+        write_json(file, plan.to_record())
+    return work(batch, None, Wish(), show, reopen=lambda: replace(batch))
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """A model that was made of photographs."""
+
+    told: Reconstructed
+    audited: Audit
+    """By the rules of our trainer, its photographs looked at."""
+    report: Path
+
+
+def result_of(options: ReconstructOptions) -> Reconstruction | None:
+    """Return what came of it, audited; None if there is none."""
+    out = options.out.absolute()
+    output = OutputFolder(out / FOLDER)
+    told = facts_of(output)
+    if told is None:
+        return None
+    patch = Patch("model", out / "sparse" / "0", out / "images")
+    audit = audit_patches([patch], None, rules_of([Config().recipe("")]), Extent(cache=output.audit_cache))
+    return Reconstruction(told, audit, output.report("html"))

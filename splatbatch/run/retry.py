@@ -1,0 +1,73 @@
+"""What is tried again when somebody asks for it, and the settings of what was kept, written into the YAML."""
+
+from __future__ import annotations
+
+from splatbatch.config.yaml.edit import save_overrides
+from splatbatch.errors import ConfigError
+from splatbatch.outcome import Trained
+from splatbatch.output.records.result import Result
+from splatbatch.run.context import Ended, status
+from splatbatch.tasks import plan as planning
+from splatbatch.tasks.batch import Batch
+
+TO_RETRY = ("failed", "stopped")
+
+
+def failed_only(batch: Batch) -> Batch:
+    """Return the batch with the patches that failed, or were stopped, alone."""
+    return batch.only(one.patch for one in status(batch) if one.state in TO_RETRY)
+
+
+def see_due(batch: Batch) -> None:
+    """See that no patch is fresh that was trained under the changes that are asked for.
+
+    Raises:
+        ConfigError: one is.
+    """
+    standing = batch.standing("content")
+    effective = {name: standing.hash_of(recipe) for name, recipe in batch.recipes().items()}
+    fresh = planning.fresh([standing.decide(name) for name in batch.names])
+    results = {name: standing.condition(name).result or Result() for name in fresh}
+    done = [
+        name
+        for name, result in results.items()
+        if not batch.changes or effective[name] == result.trained_from.effective
+    ]
+    if done:
+        how = ", with these settings" if batch.changes else ""
+        raise ConfigError(f"{', '.join(done)}: trained and fresh already{how}", "Add --force to train it again.")
+
+
+def check_savable(batch: Batch) -> None:
+    """See that settings can be saved, before anything is trained for them.
+
+    Raises:
+        ConfigError: there are none, they are of a variant, or no setting of a patch.
+    """
+    if not batch.changes:
+        raise ConfigError("retry --save: no --set, so there is nothing to save", "Add --set KEY=VALUE.")
+    batch.file  # noqa: B018 - for its error
+    if variants := [task.name for task in batch.tasks if task.id.variant]:
+        raise ConfigError(
+            f"retry --save: {variants[0]} is a variant of a sweep", "Write its settings into `sweep` yourself."
+        )
+
+
+def save_kept(ended: Ended) -> list[str]:
+    """Write the settings of splats that were kept into the YAML; return their patches.
+
+    Raises:
+        ConfigError: the YAML cannot be written.
+    """
+    kept = kept_with_changes(ended)
+    for name in kept:
+        save_overrides(ended.batch.path, name, ended.batch.changes)
+    return kept
+
+
+def kept_with_changes(ended: Ended) -> list[str]:
+    """Return the patches that were trained under the settings of --set, and whose product is that splat."""
+    batch = ended.batch
+    trained = [name for name in batch.names if isinstance(ended.run.outcomes.get(name), Trained)]
+    changes = {name: (batch.output.patch(name).read_result() or Result()).changes for name in trained}
+    return [name for name in trained if batch.changes and batch.changes.items() <= changes[name].items()]

@@ -1,0 +1,234 @@
+"""`scene`: one scene in, one scene out: split, train, merge and evaluate, each left out where nothing has changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from splatbatch import config as configuration
+from splatbatch.config.load import CONFIG_VARIABLE
+from splatbatch.config.yaml.edit import save_settings
+from splatbatch.errors import ConfigError, SplatbatchError
+from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
+from splatbatch.machine.gpu import presence
+from splatbatch.monitor.messages import Lines, say, tell
+from splatbatch.output.folders import BACKDROP, names_in
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.evaluation import SceneEvaluation
+from splatbatch.output.records.run import DONE, Afterwards
+from splatbatch.reconstruction.plan import Plan
+from splatbatch.run.decide import Wish
+from splatbatch.run.follow_ups import TRAIN, Show, Trained, guarded, left_out, publish_after
+from splatbatch.run.reconstruct import ReconstructOptions, reconstruct, result_of
+from splatbatch.run.train import train
+from splatbatch.scene.finder import find_layout
+from splatbatch.scene.partition.plan import SplitOptions
+from splatbatch.scene.partition.record import partition_of
+from splatbatch.scene.partition.split import SplitRequest, find_source, split
+from splatbatch.scene.template import config_for
+from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.scene import evaluation
+from splatbatch.tasks.scene.partition import check_scene
+from splatbatch.text import one_line
+
+NOT_WHOLE = 1
+RECONSTRUCTED = "reconstructed"
+"""In the folder of the scene: the model that was made of its photographs."""
+
+
+@dataclass(frozen=True)
+class SceneOptions:
+    """What is to become of a scene."""
+
+    source: Path | None
+    """Its model; None: the photographs are reconstructed first."""
+    images: Path | None
+    out: Path
+    """Patches, YAML and output go into this folder."""
+    cuts: SplitOptions = field(default_factory=SplitOptions)
+    settings: tuple[str, ...] = ()
+    """As "training.max_steps=7000", written into the YAML."""
+    allow_missing: bool = False
+    clean: bool = False
+
+    @property
+    def config(self) -> Path:
+        """Return where its YAML lies."""
+        return self.out / configuration.DEFAULT_CONFIG
+
+    @property
+    def model(self) -> Path:
+        """Return the model that is cut."""
+        return self.source or self.out / RECONSTRUCTED / "sparse" / "0"
+
+    @property
+    def patches(self) -> Path:
+        """Return where its patches lie."""
+        return self.out / "patches"
+
+
+def make_scene(options: SceneOptions, show: Show) -> int:
+    """Make one splat of a scene; return 0 if it is whole, 1 if a patch is missing.
+
+    Raises:
+        SplatbatchError: a step cannot be done; the same call goes on from there.
+    """
+    changes = dict(configuration.parse_change(assignment) for assignment in options.settings)
+    if options.source is None:
+        if code := _reconstruct(options, show):
+            return code
+        options = replace(options, images=options.out / RECONSTRUCTED / "images")
+    _cut(options, show)
+    _write_config(options, changes)
+    say("train: 2 of 4")
+    rest = Rest(options)
+    batch = open_batch(options.config)
+    for warning in batch.config.warnings:
+        tell(f"warning: {warning}")
+    ended = train(batch, Wish(), show, rest.follow)
+    if rest.error:
+        raise rest.error
+    return ended.exit_code or rest.code
+
+
+@dataclass
+class Rest:
+    """What follows the training of a scene: merged, measured, and published as its YAML says."""
+
+    options: SceneOptions
+    error: SplatbatchError | None = None
+    """Why a step could not be done."""
+    code: int = 0
+
+    def follow(self, trained: Trained) -> Sequence[Afterwards]:
+        """Do it as far as it can be done; return what came of each."""
+        done: list[Afterwards] = []
+        for what, make in (("merge", self._merge), ("evaluate", self._evaluate)):
+            found = guarded(what, trained.interruption, partial(self._kept, make, trained))
+            trained.batch.output.note_afterwards(what, found)
+            done.append(found)
+            if not found.is_done:
+                return [*done, *self._nothing_published(trained, found)]
+        allow_missing = self.options.allow_missing
+        return [*done, *publish_after(trained, merges=False, allow_missing=allow_missing)]
+
+    def _kept(self, make: Callable[[Trained], Afterwards], trained: Trained) -> Afterwards:
+        try:
+            return make(trained)
+        except SplatbatchError as error:
+            if not trained.interruption.signal:
+                self.error = error
+            raise
+
+    def _merge(self, trained: Trained) -> Afterwards:
+        code, options = trained.code, self.options
+        if code not in (0, NOT_WHOLE) or (code and not options.allow_missing):
+            return left_out("merge", "not merged: a patch is missing; --allow-missing merges the others", TRAIN)
+        trained.say("merge: 3 of 4")
+        trained.merge(allow_missing=options.allow_missing, clean=options.clean)
+        return _done("merge", f"merged: {trained.batch.output.scene.splat}")
+
+    def _evaluate(self, trained: Trained) -> Afterwards:
+        trained.say("evaluate: 4 of 4")
+        batch = open_batch(self.options.config)
+        scene = batch.output.scene
+        task = evaluation.evaluating(batch, evaluation.order(batch, scene.splat))
+        if task.is_fresh(batch.output):
+            trained.say("measured already: nothing has changed")
+        else:
+            trained.make(task)
+        found = scene.read_evaluation() or SceneEvaluation()
+        trained.show(found)
+        self.code = NOT_WHOLE if found.lacking else 0
+        return _done("evaluate", "evaluated: the merged scene")
+
+    def _nothing_published(self, trained: Trained, found: Afterwards) -> Sequence[Afterwards]:
+        """Return that nothing was published, if the YAML asks for it."""
+        output, is_asked = trained.batch.output, bool(trained.batch.config.publish.formats)
+        said = left_out("publish", f"not published: the scene is {found.words}", TRAIN) if is_asked else None
+        output.note_afterwards("publish", said)
+        return [said] if said else []
+
+
+def _done(what: str, words: str) -> Afterwards:
+    return Afterwards(what, DONE, one_line(words), "", time.time())
+
+
+def _reconstruct(options: SceneOptions, show: Show) -> int:
+    """Make a model of the photographs, unless that is done; return the exit code.
+
+    Raises:
+        ConfigError: neither a model nor photographs are named.
+    """
+    if options.images is None:
+        raise ConfigError("neither --source nor --images", "Name a COLMAP model, or the folder of the photographs.")
+    say("reconstruct, before the four steps")
+
+    def told(plan: Plan) -> None:
+        for line in plan.in_words():
+            say(line)
+
+    asked = ReconstructOptions(options.images, options.out / RECONSTRUCTED)
+    code = reconstruct(asked, show, told)
+    if not code and (result := result_of(asked)):
+        show(result)
+    return code
+
+
+def _cut(options: SceneOptions, show: Show) -> None:
+    """Cut the scene, unless it is cut already as it was asked for."""
+    patches = options.patches
+    before = partition_of(patches) if patches.is_dir() else None
+    is_as_asked = before is not None and options.cuts == SplitOptions()
+    if before is not None and is_as_asked and before.source.resolve() == find_source(options.model).resolve():
+        check_scene(before)
+        say("split: 1 of 4: the scene is cut already")
+        return
+    say("split: 1 of 4")
+    asked = SplitRequest(options.model, options.images, patches, options.cuts, trained_in(patches))
+    show(split(asked, advance=partial(Lines(tell).advance, "split", unit="patches")))
+
+
+def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:
+    """Write the YAML with which every step can be repeated; one that is there gets the named settings alone.
+
+    Raises:
+        ConfigError: a setting is none, or its value does not fit; the YAML is as it was.
+    """
+    path = options.config
+    try:
+        before = read_regular(path, MOST_JSON_BYTES).decode() if path.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})", "Name a YAML file, or leave --config out.") from error
+    if before is None:
+        write_text(path, config_for(find_layout(options.out), options.out.resolve(), has_gpu=presence().is_here()))
+    try:
+        if changes:
+            save_settings(path, changes)
+        configuration.load(path)
+    except ConfigError:
+        if before is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_text(path, before)
+        raise
+
+
+def trained_in(out: Path) -> frozenset[str]:
+    """Return the patches in a folder that have a splat, by the YAML of now, that of here, or one beside the folder."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    places = [Path(named)] if named else []
+    found: set[str] = set()
+    for file in (*places, Path(configuration.DEFAULT_CONFIG), out.absolute().parent / configuration.DEFAULT_CONFIG):
+        with contextlib.suppress(SplatbatchError):
+            config = configuration.load(file) if file.is_file() else None
+            if config is None or config.scene.patches.resolve() != out.resolve():
+                continue
+            output = OutputFolder(config.output.folder)
+            found |= {name for name in names_in(f"{output.path}/patches") if output.patch(name).read_result()}
+    return frozenset(found) - {BACKDROP}

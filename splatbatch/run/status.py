@@ -1,0 +1,124 @@
+"""How far a batch is, and who works on it, now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from splatbatch.cluster.workers import EngineWorkers
+from splatbatch.monitor.table import batch_eta_s
+from splatbatch.output.claims import AtWork, at_work, in_short
+from splatbatch.output.index import LEAST_NEWS, Index
+from splatbatch.output.lock import holder
+from splatbatch.output.records.run import Holder, WorkerRecord
+from splatbatch.output.workers import LOCAL, Watcher
+from splatbatch.tasks.batch import Batch, audited
+from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.status import PatchStatus, read_status, summary
+
+State = Literal["pending", "running", "ended", "unknown"]
+
+
+@dataclass(frozen=True)
+class Worker(WorkerRecord):
+    """A worker, and the tasks that it trains."""
+
+    tasks: tuple[str, ...] = ()
+    silent_s: float = 0.0
+    """For how long it is known not to have moved."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an engine says of a worker that it was asked for."""
+
+    job: str
+    state: State
+    reason: str = ""
+    """Why it waits, in the engine's own words, as the others."""
+    where: str = ""
+    how: str = ""
+    """It ended."""
+    code: int | None = None
+    """Its exit code, where the engine tells."""
+    why: str = ""
+    """The engine cannot be asked, or is not understood."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """`status --json`."""
+
+    summary: str
+    run: Holder | None
+    eta_s: float | None
+    workers: tuple[Worker, ...]
+    jobs: tuple[Job, ...]
+    patches: tuple[PatchStatus, ...]
+
+
+@dataclass(frozen=True)
+class Standings:
+    """A batch as it stands now."""
+
+    statuses: tuple[PatchStatus, ...]
+    running: Holder | None
+    """The `train` that holds its output folder."""
+    present: tuple[AtWork, ...]
+    """Who works on it, the worker that `train` is included."""
+    crew: EngineWorkers
+
+    @property
+    def workers(self) -> tuple[AtWork, ...]:
+        """Return the workers of their own."""
+        return tuple(one for one in self.present if one.worker.worker != LOCAL)
+
+    def facts(self) -> Status:
+        """Return what to tell of it."""
+        workers = tuple(Worker(**vars(one.worker), tasks=one.tasks, silent_s=one.silent_s) for one in self.workers)
+        seen = self.crew.seen.items()
+        jobs = tuple(Job(handle, cast("State", type(one).__name__.lower()), **vars(one)) for handle, one in seen)
+        return Status(summary(self.statuses), self.running, batch_eta_s(self.statuses), workers, jobs, self.statuses)
+
+
+def spelled_crew(running: Holder | None, workers: Sequence[AtWork]) -> list[str]:
+    """Return who works on a batch in words: the run that holds its folder, and how many workers of their own."""
+    known = [f"process {running.pid} on {running.host}"] if running else []
+    return [*known, *([in_short(workers) or "1 worker"] if workers else [])]
+
+
+def index_of(batch: Batch) -> Index | None:
+    """Return what is remembered of a batch that is so large that looking it through takes long."""
+    return Index(batch.output.index) if len(batch.tasks) >= LEAST_NEWS else None
+
+
+def statuses_of(batch: Batch, standing: Standing, in_full: int | None) -> tuple[PatchStatus, ...]:
+    """Return how far every patch is; warnings and the like of so many alone, None: of all."""
+    found = read_status(batch.output, batch.names, in_full, standing)
+    standing.keep()
+    return found
+
+
+def standing_now(batch: Batch, standing: Standing | None = None) -> tuple[PatchStatus, ...]:
+    """Return how every patch stands, with what the audit refuses now, unless a `train` is at it and sees to that."""
+    found = read_status(batch.output, batch.names, standing=standing or batch.standing())
+    return found if holder(batch.output.lock) else audited(batch, found)
+
+
+def standings(batch: Batch, *, verify: bool, in_full: int | None) -> Standings:
+    """Return how a batch stands.
+
+    Args:
+        batch: that is asked for.
+        verify: read every splat and photograph anew.
+        in_full: so many patches with their warnings; None: all.
+    """
+    standing = batch.standing("every byte" if verify else "time", None if verify else index_of(batch))
+    statuses = statuses_of(batch, standing, in_full)
+    crew = EngineWorkers(batch.config.executor, batch.output)
+    crew.look()
+    running = holder(batch.output.lock)
+    statuses = statuses if running else audited(batch, statuses)
+    present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_gone(one.worker.job))
+    return Standings(statuses, running, present, crew)

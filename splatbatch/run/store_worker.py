@@ -1,0 +1,533 @@
+"""A worker of a store: fetches a bundle, trains it by the loop of any night in a folder of its own, sends what came."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from splatbatch import __version__
+from splatbatch.caches import own_scratch
+from splatbatch.errors import ConfigError, ExecutorError, OutputError, SplatbatchError, StoreError, TrainerError
+from splatbatch.failures.causes import spelled
+from splatbatch.failures.retry import ENVIRONMENT, PASSING
+from splatbatch.files import MOST_FILES, TooManyFiles, find_files
+from splatbatch.isolated import Patience, ToldToStop
+from splatbatch.machine.slots import given_cards
+from splatbatch.monitor.messages import say
+from splatbatch.outcome import Failed, Outcome, Trained
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.processes import start_ticks
+from splatbatch.run.cluster_workers import AGAIN
+from splatbatch.run.interruption import Interruption
+from splatbatch.scheduler import session
+from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.tasks.batch import Batch
+from splatbatch.text import one_line, seconds_of
+from splatbatch.transfer import blobs, exchange
+from splatbatch.transfer.blobs import Fetched, Piece
+from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
+from splatbatch.transfer.exchange import CLAIMS, HERE, LEFT, RESULTS, Brought, Returned, Seen, Sign, Watch, is_following
+from splatbatch.transfer.traffic import Errand, ask, run, store_at
+
+POLL_S = 2.0
+"""Between two looks at a store that has nothing for us."""
+REST_S = 0.05
+SEND_S = 100.0
+"""So long what was trained may take to be sent once somebody wants us to end: what a spot machine leaves."""
+CLAIM_S = 10.0
+"""So long a claim that is under way is awaited then: only its answer says whether it is ours, and must be let go."""
+MARGIN_S = 20.0
+"""Of our time, beside the grace, for sending."""
+MOST_UNFIT = 2
+"""So many bundles in a row that this machine cannot train: it takes no more."""
+
+
+@dataclass(frozen=True)
+class Stay:
+    """How long a worker stays."""
+
+    for_s: float | None = None
+    """Seconds; None: as long as it takes."""
+    idle_s: float = 0.0
+    """So long it waits for bundles where there are none to be trained."""
+
+
+@dataclass
+class Sending:
+    """What came of a bundle, on its way: splats first, then what says so, then pictures."""
+
+    url: str
+    returned: Returned
+    folder: Path
+    claim: str
+    steps: Iterator[Errand[Any]] = field(init=False)
+    under_way: Errand[Any] | None = None
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self.steps = self._all()
+
+    def look(self) -> bool:
+        """Go on with it; never wait. Return whether it is over.
+
+        Raises:
+            SplatbatchError: the store takes it not.
+        """
+        while not self.is_over:
+            if self.under_way is None:
+                self.under_way = next(self.steps, None)
+                self.is_over = self.under_way is None
+            elif not self.under_way.look():
+                break
+            elif self.under_way.error:
+                raise self.under_way.error
+            else:
+                self._last, self.under_way = self.under_way, None
+        return self.is_over
+
+    def end(self) -> None:
+        """Leave it."""
+        if self.under_way:
+            self.under_way.end()
+
+    def _all(self) -> Iterator[Errand[Any]]:
+        first = ""
+        for is_later in (False, True):
+            attempts = [
+                replace(one, pieces=tuple(piece for piece in one.pieces if is_following(piece) == is_later))
+                for one in self.returned.attempts
+            ]
+            if is_later and not any(one.pieces for one in attempts):
+                break
+            files = [(self._path(one, piece), piece.sha256) for one in attempts for piece in one.pieces]
+            yield Errand(partial(blobs.put, self.url), blobs.groups(files), say)
+            has_more = not is_later and any(map(is_following, self.returned.pieces))
+            told = replace(self.returned, attempts=tuple(attempts), has_more=has_more), first
+            yield Errand(partial(exchange.put_result, self.url), [told], say)
+            first = self._last.found[0][1]
+        if self.returned.outcome not in exchange.FINAL and self.claim:
+            yield Errand(partial(exchange.note, self.url), [(f"{CLAIMS}/{self.claim}{LEFT}", "")], say)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, one: Brought, piece: Piece) -> str:
+        return str(self.folder / "output/patches" / self.returned.task / f"attempt-{one.number:02d}" / piece.name)
+
+
+@dataclass
+class StoreWorker:
+    """Trains what a store holds, until nothing is due, its time is up, or somebody says stop."""
+
+    url: str
+    stay: Stay
+    interruption: Interruption
+    scratch: Path
+    only_builtin: bool = False
+    """It leaves bundles that bring commands to others."""
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    watch: Watch = field(default_factory=Watch)
+    sending: list[Sending] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    trained: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{self.token[:6]}"
+        self.sign = Sign(self.name, self.token, socket.gethostname(), __version__, time.strftime("%Y-%m-%d %H:%M:%S"))
+        self.patience = Patience(self._beat, self._stop, say)
+        self.for_claims = Patience(self._beat, self._stop_claiming, say)
+        self._told_at: float | None = None
+        self._end = time.monotonic() + self.stay.for_s if self.stay.for_s is not None else None
+        self._beating: Errand[Any] | None = None
+        self._next_beat, self._closed = 0.0, ""
+        self._attempts: Path | None = None
+        self._ahead = _Ahead(self)
+        self._not_before: dict[str, float] = {}
+        """Bundles that we leave to others for now; for good where this machine cannot train them."""
+        self._took: dict[int, float] = {}
+        """Seconds that trainings of so many steps took here."""
+
+    def work(self) -> int:
+        """Return the exit code.
+
+        Raises:
+            SplatbatchError: the store refuses us, or nothing of it can be trained here.
+        """
+        idle_since, unfit, is_over = time.monotonic(), 0, False
+        try:
+            self._begin()
+            while not is_over:
+                seen = self.watch.take(ask(partial(exchange.look, self.url), self.watch.owners, self.patience))
+                bundle, name, claim = self._claimed(seen)
+                if bundle is None:
+                    is_waiting = any(seen.is_open(one) and self._fits(one) for one in seen.bundles)
+                    if idle_s := self.stay.idle_s:
+                        is_waiting = time.monotonic() - idle_since <= idle_s
+                    if not is_waiting:
+                        break
+                    self._rest(POLL_S)
+                    continue
+                if self._stop() or not self._holds(bundle):
+                    self._leave(name, claim)
+                    is_over = True
+                    break
+                error = self._train(bundle, name, claim, seen)
+                unfit = unfit + 1 if error else 0
+                if error and unfit >= MOST_UNFIT:
+                    raise error
+                idle_since = time.monotonic()
+            self._finish()
+        except ToldToStop:
+            self._finish()
+            return AGAIN
+        finally:
+            self._go()
+        return AGAIN if is_over else SplatbatchError.exit_code if self.failed else 0
+
+    def _begin(self) -> None:
+        """See that the store takes us, and what its claims are worth."""
+        if not ask(partial(exchange.makes_once, self.url), self.token, self.patience):
+            say("this store lets two workers make one file: some tasks may be trained twice, none is accepted twice")
+        self._beat()
+
+    def _claimed(self, seen: Seen) -> tuple[Bundle | None, str, str]:
+        """Return a bundle that is ours, its name and that of its claim; None where there is none."""
+        now = time.monotonic()
+        unfit = frozenset(name for name, end in self._not_before.items() if now < end)
+        due = self.watch.due(seen, self.name, unfit)
+        for name in sorted(due, key=lambda one: one != self._ahead.name):
+            generation = seen.owners[name].generation + 1 if name in seen.owners else 1
+            asked = (name, generation, self.name, self.token, self.only_builtin)
+            try:
+                record = ask(partial(exchange.claim, self.url), asked, self.for_claims)
+            except StoreError as error:
+                say(error.message)
+                self._not_before[name] = now + 600
+                continue
+            bundle = Bundle.from_record(record)
+            if record and (why := why_left(bundle, only_builtin=self.only_builtin)):
+                say(why)
+                self._not_before[name] = float("inf")
+            elif record:
+                return bundle, name, f"{name}.{generation}"
+        return None, "", ""
+
+    def _fits(self, name: str) -> bool:
+        """Return whether a bundle may yet be trained here: those that another worker holds may come back."""
+        return self._not_before.get(name) != float("inf")
+
+    def _holds(self, bundle: Bundle) -> bool:
+        """Return whether our time holds a training; one that nobody can tell of is begun."""
+        expected_s = self._took.get(bundle.max_steps, 0.0)
+        grace_s = float(seconds_of(str(bundle.settings.get("limits", {}).get("grace_s", 10))) or 10)
+        return self._end is None or self._end - time.monotonic() > grace_s + MARGIN_S + expected_s
+
+    def _train(self, bundle: Bundle, name: str, claim: str, seen: Seen) -> SplatbatchError | None:
+        """Train a bundle, and have what came of it sent; return why this machine cannot, if so."""
+        folder, began = self.scratch / name, time.monotonic()
+        self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
+        say(f"{bundle.task}: fetched for training")
+        returned = Returned(name, bundle.task, self.name, socket.gethostname(), __version__, "stopped")
+        before: set[int] = set()
+        error: SplatbatchError | None = None
+        try:
+            if damaged := self._fetched(bundle, folder):
+                self._not_before[name] = time.monotonic() + 30.0
+                returned = replace(returned, outcome="damaged", why=damaged)
+                return None
+            batch = _on_our_cards(open_bundle(bundle, folder / "scene", folder / "output"))
+            before = self._resumed(bundle, name, seen, batch)
+            self._attempts = batch.output.patch(bundle.task).path
+            self._ahead.begin()
+            outcome = self._run(batch, is_retry=bundle.is_retry).get(bundle.task)
+            returned = self._judged(returned, outcome)
+            self._took[bundle.max_steps] = time.monotonic() - began
+        except ToldToStop:
+            raise
+        except (ConfigError, TrainerError, ExecutorError, OutputError, StoreError) as found:
+            error = found
+            say(f"{bundle.task}: cannot be trained here: {found.message}")
+            returned = replace(returned, outcome="unfit", why=one_line(found.message))
+            self._not_before[name] = float("inf")
+        finally:
+            self._attempts = None
+            self.sign = replace(self.sign, bundle="", task="", phase="", step=None)
+            attempts = tuple(_brought(folder / "output", bundle.task, before))
+            self.sending.append(Sending(self.url, replace(returned, attempts=attempts), folder, claim))
+        return error
+
+    def _judged(self, returned: Returned, outcome: Outcome | None) -> Returned:
+        """Return what came of a bundle, by what came of its last attempt."""
+        match outcome:
+            case Trained():
+                self.trained.append(returned.task)
+                return replace(returned, outcome="trained")
+            case Failed(diagnosis=why):
+                self.failed.append(returned.task)
+                words = one_line(f"{spelled(why.cause)}: {why.advice}")
+                if why.cause in ENVIRONMENT or why.cause in PASSING:  # waited for in vain, here
+                    self._not_before[returned.bundle] = float("inf")
+                    say(f"{returned.task}: is left to other machines: {words}")
+                    return replace(returned, outcome="unfit", why=words)
+                return replace(returned, outcome="failed", why=words)
+        return returned
+
+    def _run(self, batch: Batch, *, is_retry: bool) -> Any:
+        """Train by the loop of any night."""
+        batch.output.create()
+        batch.output.ledger.parent.mkdir(exist_ok=True)
+        ledger = Ledger(batch.output.ledger, lambda event: None)
+        return session.run(batch, ledger, Rounds(self._stop_of_bundle, self._beat), is_retry=is_retry)
+
+    def _fetched(self, bundle: Bundle, folder: Path) -> str:
+        """Lay the files of a bundle into a folder; return what of it is damaged in the store."""
+        self._ahead.end()
+        wanted = {piece.sha256: piece.num_bytes for piece in bundle.pieces}
+        place = self.scratch / blobs.BLOBS
+        names = {piece.sha256: piece.name for piece in bundle.pieces}
+        call = partial(blobs.fetch, self.url, str(place))
+        for _, told in run(Errand(call, blobs.groups(wanted.items()), say), self.patience):
+            found = Fetched.from_record(told)
+            for sha256 in found.refused:
+                say(f"{bundle.task}: {names[sha256]} came with other contents than were packed: refused, fetched again")
+            if bad := (*found.damaged, *found.absent):
+                say(f"{bundle.task}: {names[bad[0]]} is damaged in the store, or gone: home puts it anew")
+                run(Errand(partial(_delete, self.url), [blobs.blob(one) for one in found.damaged], say), self.patience)
+                return f"{names[bad[0]]} is damaged in the store, or gone"
+        blobs.lay(bundle.pieces, place, folder / "scene")
+        return ""
+
+    def _resumed(self, bundle: Bundle, name: str, seen: Seen, batch: Batch) -> set[int]:
+        """Lay beside ours the attempt that another worker had to stop, to go on from there; return its number."""
+        stopped = [one for one in seen.results.get(name, ()) if one.split(".")[1] == "stopped"]
+        for result in stopped:
+            place = f"{RESULTS}/{result}"
+            told = Returned.from_record(ask(partial(exchange.read_result, self.url), place, self.patience))
+            for one in told.attempts:
+                wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
+                if len(wanted) == 2 and self._laid(wanted, batch.output.patch(bundle.task).path / _attempt(one.number)):
+                    say(f"{bundle.task}: goes on where {told.worker} was stopped")
+                    return {one.number}
+        return set()
+
+    def _laid(self, pieces: Sequence[Piece], folder: Path) -> bool:
+        place = self.scratch / blobs.BLOBS
+        call = partial(blobs.fetch, self.url, str(place))
+        told = ask(call, [(piece.sha256, piece.num_bytes) for piece in pieces], self.patience)
+        found = Fetched.from_record(told)
+        if found.damaged or found.absent:
+            return False
+        blobs.lay(pieces, place, folder)
+        AttemptFolder(folder).cancel.touch()  # it was another's, and has ended
+        return True
+
+    def _leave(self, name: str, claim: str) -> None:
+        """Let go of a bundle that our time does not hold."""
+        ask(partial(exchange.note, self.url), (f"{CLAIMS}/{claim}{LEFT}", ""), self.for_claims)
+
+    def _stop(self) -> str:
+        is_up = self._end is not None and time.monotonic() > self._end - MARGIN_S
+        return self.interruption.reason() or ("its time is up" if is_up else "")
+
+    def _stop_claiming(self) -> str:
+        """Return why not to wait any longer for a claim, or until one is let go."""
+        why, now = self._stop(), time.monotonic()
+        if why and self._told_at is None:
+            self._told_at = now
+        return why if self._told_at is not None and now - self._told_at > CLAIM_S else ""
+
+    def _stop_of_bundle(self) -> str:
+        return self._stop() or self._closed
+
+    def _beat(self) -> None:
+        """Show that we live, and go on with all that is under way; called many times a second."""
+        for one in tuple(self.sending):
+            if one.look():
+                self.sending.remove(one)
+        self._ahead.look()
+        if self._beating is None and time.monotonic() >= self._next_beat:
+            last = self._last_attempt()
+            sign = replace(self.sign, sequence=self.sign.sequence + 1)
+            if last:
+                progress = last.last_progress()
+                sign = replace(sign, phase=progress.phase, step=progress.step)
+            self.sign = sign
+            self._beating = Errand(partial(exchange.beat, self.url), [self.sign.to_record()], say)
+            self._next_beat = time.monotonic() + exchange.BEAT_S
+        if self._beating is not None and self._beating.look():
+            for _, told in self._beating.found:
+                self._hear(told)
+            self._beating = None
+
+    def _hear(self, told: dict[str, Any]) -> None:
+        """Take in whether what we train is wanted no more."""
+        if told.get("closed") and self.sign.bundle:
+            self._closed = "it is not wanted any more"
+
+    def _last_attempt(self) -> AttemptFolder | None:
+        places = sorted(self._attempts.glob("attempt-*")) if self._attempts else []
+        return AttemptFolder(places[-1]) if places else None
+
+    def _rest(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._beat()
+            if why := self._stop():
+                raise ToldToStop(why)
+            time.sleep(REST_S)
+
+    def _finish(self) -> None:
+        """Send what is under way, for as long as there may be time for it."""
+        self._ahead.end()
+        end = float("inf")
+        while self.sending and time.monotonic() < end:
+            if end == float("inf") and self._stop():
+                end = time.monotonic() + SEND_S
+            self._beat()
+            time.sleep(REST_S)
+
+    def _go(self) -> None:
+        """Say that we are gone, and leave nothing here."""
+        self._ahead.end()
+        for one in self.sending:
+            one.end()
+        if self._beating:
+            self._beating.end()
+        sign = replace(self.sign, sequence=self.sign.sequence + 1, has_ended=True)
+        last, end = Errand(partial(exchange.beat, self.url), [sign.to_record()], say), time.monotonic() + 10.0
+        while not last.look() and time.monotonic() < end:
+            time.sleep(REST_S)
+        last.end()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class _Ahead:
+    """Fetches what is likely to be trained next while a training runs; claims nothing."""
+
+    def __init__(self, worker: StoreWorker) -> None:
+        self._worker = worker
+        self.name = ""
+        self._steps: Iterator[Errand[Any]] = iter(())
+        self._under_way: Errand[Any] | None = None
+
+    def begin(self) -> None:
+        """Begin anew."""
+        self.end()
+        self._steps = self._all()
+
+    def look(self) -> None:
+        """Go on with it; never wait."""
+        if self._under_way is None:
+            self._under_way = next(self._steps, None)
+        elif self._under_way.look():
+            self._last, self._under_way = self._under_way, None
+            if self._last.error:
+                self._steps = iter(())
+
+    def end(self) -> None:
+        """Leave it; what was fetched stays."""
+        if self._under_way is not None:
+            self._under_way.end()
+        self._steps, self._under_way = iter(()), None
+
+    def _all(self) -> Iterator[Errand[Any]]:
+        worker = self._worker
+        yield Errand(partial(exchange.look, worker.url), [worker.watch.owners], say)
+        seen = worker.watch.take(self._last.found[0][1])
+        due = worker.watch.due(seen, worker.name, frozenset({worker.sign.bundle, *worker._not_before}))
+        if not due:
+            return
+        yield Errand(partial(exchange.read_manifest, worker.url), due[:1], say)
+        bundle = Bundle.from_record(self._last.found[0][1])
+        if why_left(bundle, only_builtin=worker.only_builtin):
+            return
+        self.name = due[0]
+        wanted = {piece.sha256: piece.num_bytes for piece in bundle.pieces}
+        yield Errand(
+            partial(blobs.fetch, worker.url, str(worker.scratch / blobs.BLOBS)), blobs.groups(wanted.items()), say
+        )
+
+
+def work_for(url: str, stay: Stay, scratch: Path | None = None, *, only_builtin: bool = False) -> int:
+    """Train what a store holds; return the exit code: 0 nothing is due, 1 something failed here, 75 start it again.
+
+    Args:
+        url: of the store.
+        stay: how long.
+        scratch: where bundles are trained; None: below the folder for temporary files.
+        only_builtin: bundles that bring commands are left to others.
+
+    Raises:
+        SplatbatchError: the store refuses us, or nothing of it can be trained here.
+    """
+    try:
+        root = scratch.absolute() if scratch else own_scratch()
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _sweep(root)
+    except OSError as error:
+        raise OutputError(f"--scratch {scratch or error.filename}: cannot be written ({error.strerror})") from error
+    with Interruption() as interruption:
+        mine = root / f"worker-{os.getpid()}-{start_ticks(os.getpid())}-{socket.gethostname()}"
+        worker = StoreWorker(url, stay, interruption, mine, only_builtin)
+        mine.mkdir()
+        code = worker.work()
+    say(f"{len(worker.trained)} trained here{f', {len(worker.failed)} failed' if worker.failed else ''}")
+    return code
+
+
+def _sweep(root: Path) -> None:
+    """Remove what workers of this host that were killed have left."""
+    for one in root.glob(f"worker-*-{socket.gethostname()}"):
+        with contextlib.suppress(ValueError, IndexError):
+            pid, ticks = (int(part) for part in one.name.split("-")[1:3])
+            if start_ticks(pid) != ticks:
+                shutil.rmtree(one, ignore_errors=True)
+
+
+def _on_our_cards(batch: Batch) -> Batch:
+    """Return a batch on the GPUs that were given to us."""
+    given = given_cards(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if given is None:
+        return batch
+    executor = batch.config.executor.model_copy(update={"gpus": given})
+    return replace(batch, config=batch.config.model_copy(update={"executor": executor}))
+
+
+def _attempt(number: int) -> str:
+    return f"attempt-{number:02d}"
+
+
+def _delete(url: str, name: str) -> None:
+    store_at(url).delete(name)
+
+
+def _brought(output: Path, task: str, before: set[int]) -> Iterator[Brought]:
+    """Yield the attempts that were made here, with all their files but what stays; no values of environments.
+
+    A link goes only where it leads to the splat, or to what must lie beside it: as a copy, once that was found good.
+    """
+    for path in sorted((output / "patches" / task).glob("attempt-*")):
+        folder = AttemptFolder(path)
+        if folder.number in before or not folder.start.exists():
+            continue
+        folder.forget_environments()
+        files = {one for one in path.rglob("*") if one.is_file() and not one.is_symlink()}
+        if (watch := folder.read_watch()) and folder.result.exists():
+            with contextlib.suppress(TooManyFiles):
+                files |= {*find_files(folder.output, watch.globs(), MOST_FILES)}
+        named = ((one.relative_to(path).as_posix(), one) for one in sorted(files))
+        sent = [(name, one) for name, one in named if name.partition("/")[0] not in HERE]
+        yield Brought(folder.number, tuple(_piece(name, one) for name, one in sent))
+
+
+def _piece(name: str, path: Path) -> Piece:
+    stat = path.stat()
+    return Piece(name, blobs.hash_of_file(path), stat.st_size, stat.st_mtime_ns)

@@ -1,0 +1,357 @@
+"""Tasks that travel: packed into a store, trained by whoever works there, adopted here until nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from splatbatch import processes
+from splatbatch.errors import StoreError
+from splatbatch.isolated import Patience, ToldToStop
+from splatbatch.monitor.messages import say, tell
+from splatbatch.output.events import CancelRequested, WorkersSeen
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.run import RunIdentity
+from splatbatch.run.context import Ended, Night, Run, metrics, people
+from splatbatch.run.decide import Looking, Wish, mend, refuse
+from splatbatch.run.follow_ups import Show
+from splatbatch.run.interruption import Interruption
+from splatbatch.run.store_home import Home, tidy
+from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.work.adopt import adopt as adopt_left
+from splatbatch.scheduler.work.exclusive_output import held
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.plan import Skip
+from splatbatch.tasks.task import TRAINING, Task
+from splatbatch.text import counted
+from splatbatch.transfer import exchange
+from splatbatch.transfer.exchange import CLOSED, FINAL, Seen, Watch
+from splatbatch.transfer.schemes import anchored
+from splatbatch.transfer.traffic import Errand, ask, run
+
+LOOK_S = 2.0
+"""Between two looks at a store."""
+BEAT_S = 0.05
+PICTURES_S = 30.0
+"""So long pictures are waited for once all splats are home; the next look brings what comes later."""
+
+
+@dataclass
+class Travel:
+    """Has tasks trained by way of a store, and follows them until each has come home, or does not come."""
+
+    url: str
+    batch: Batch
+    ledger: Ledger
+    rounds: Rounds
+    is_retry: bool = False
+    packs: bool = True
+    """What is to be trained is packed; else only what is under way is followed."""
+    home: Home = field(init=False)
+    _waiting: dict[str, Task] = field(init=False)
+    _packed: set[str] = field(default_factory=set)
+    _cancelled: bool = False
+    _said: str = ""
+
+    def __post_init__(self) -> None:
+        url = anchored(self.url, self.batch.path.resolve().parent)
+        patience = Patience(self.rounds.beat, self.rounds.stop, say)
+        self.home = Home(self.batch, url, self.ledger, patience, say)
+        self._waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
+
+    def follow(self) -> list[str]:
+        """Return the tasks whose splats have come home, and count.
+
+        Raises:
+            StoreError: the store refuses us.
+        """
+        done: list[str] = []
+        try:
+            done += self._take(self.home.look())  # what came while nobody was here is not trained again
+            self._pack()
+            while self._waiting:
+                seen = self.home.look()
+                done += self._take(seen)
+                self._pack()
+                self._tell(seen)
+                if not (self.packs or any(self._ours(seen))):
+                    break
+                if self._waiting:
+                    self._rest()
+            end = time.monotonic() + PICTURES_S
+            while self.home.awaits_more() and time.monotonic() < end:
+                self.home.adopt(self.home.look())
+                self._rest(1.0)
+        except ToldToStop:
+            self._leave()
+        finally:
+            tidy(self.batch.output)
+        return done
+
+    def once(self) -> list[str]:
+        """Adopt what has come, and wait for nothing; see `follow`."""
+        try:
+            seen = self.home.look()
+            done = self._take(seen)
+            self._tell(seen)
+            return done
+        except ToldToStop:
+            return []
+        finally:
+            tidy(self.batch.output)
+
+    def _pack(self) -> None:
+        """Pack what has not travelled yet, and whose needs have come home."""
+        todo = [task for task in self._waiting.values() if task.name not in self._packed] if self.packs else []
+        ready = [task for task in todo if not self._waiting.keys() & set(task.kind.needs(task))]
+        if ready:
+            packed = self.home.pack(ready, is_retry=self.is_retry)
+            self._packed |= packed.keys()
+            self.ledger.write(WorkersSeen(f"{counted(len(packed), 'task')} packed for {self.home.url}"))
+
+    def _take(self, seen: Seen) -> list[str]:
+        """Adopt what has come; return the tasks whose splats count."""
+        came, done = self.home.adopt(seen), []
+        standing = self.batch.standing()
+        for name, outcome in came:
+            if name not in self._waiting:  # a second result, of a task whose splat is home already
+                continue
+            if isinstance(standing.decide(name), Skip):
+                done.append(name)
+                del self._waiting[name]
+            elif outcome in FINAL:
+                del self._waiting[name]
+        if any(outcome == "damaged" for _, outcome in came):
+            self.home.heal(seen, self._waiting.values())
+        for bundle, why in self.home.spent(seen).items():
+            name = self.home.bundles[bundle].task
+            say(f"{name}: {why}")
+            self.home.close([bundle], why)
+            self._waiting.pop(name, None)
+        for name in self._closed_by_others(seen):
+            say(f"{name}: its bundle was closed in the store by somebody else")
+            self._waiting.pop(name, None)
+        return done
+
+    def _ours(self, seen: Seen) -> Iterable[str]:
+        """Yield our bundles that somebody may still train."""
+        return (name for name in self.home.bundles if seen.is_open(name))
+
+    def _closed_by_others(self, seen: Seen) -> list[str]:
+        """Return the tasks of which no bundle is open any more, although nothing final has come."""
+        still = {self.home.bundles[name].task for name in self._ours(seen)}
+        final = {
+            one.task for name, one in self.home.bundles.items() if set(FINAL) & set(seen.outcomes(name))
+        }  # of what has just come to light the next look tells
+        shut = {self.home.bundles[name].task for name in self.home.bundles if name in seen.closed}
+        return [name for name in self._waiting if name in shut - still - final]
+
+    def _tell(self, seen: Seen) -> None:
+        """Say who is at what, if that is another state than before."""
+        words = in_words(self.home.watch, seen, {name: one.task for name, one in self.home.bundles.items()})
+        if words != self._said:
+            self._said = words
+            self.ledger.write(WorkersSeen(f"in the store: {words}"))
+
+    def _rest(self, seconds: float = LOOK_S) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._obey()
+            self.rounds.beat()
+            if why := self.rounds.stop():
+                raise ToldToStop(why)
+            time.sleep(BEAT_S)
+
+    def _obey(self) -> None:
+        """Close what `cancel` asks to be left."""
+        for request in (self.rounds.requests or self.batch.output.cancels)():
+            asked, me = self.batch.output.read_cancel(request), os.getpid()
+            if asked.run == RunIdentity(me, processes.boot_id(), processes.start_ticks(me)):
+                self.ledger.write(CancelRequested(asked.by, asked.patches))
+                names = set(asked.patches) or set(self._waiting)
+                self.home.close([name for name, one in self.home.bundles.items() if one.task in names], "cancelled")
+                self._waiting = {name: task for name, task in self._waiting.items() if name not in names}
+                if not asked.patches:
+                    self._cancelled = True
+                    signal.raise_signal(signal.SIGTERM)
+            request.unlink(missing_ok=True)
+
+    def _leave(self) -> None:
+        if not self._cancelled:
+            tell("workers of the store go on; `splatbatch train` or `adopt` brings home what they train")
+
+
+def in_words(watch: Watch, seen: Seen, tasks: dict[str, str]) -> str:
+    """Return how far bundles are, and who is at work, in a line.
+
+    Args:
+        watch: who knows who has moved.
+        seen: the store.
+        tasks: the tasks of the bundles that are meant.
+    """
+    states = Counter(state_of(watch, seen, name) for name in tasks)
+    at_work = [one for one in seen.signs.values() if one.bundle in tasks and not one.has_ended]
+    told = [f"{one.task} on {one.host}{f' at step {one.step}' if one.step else ''}" for one in at_work[:4]]
+    more = [f"and {len(at_work) - 4} more"] if len(at_work) > 4 else []
+    counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+    return f"{counts}{': ' if told else ''}{', '.join([*told, *more])}"
+
+
+def state_of(watch: Watch, seen: Seen, bundle: str) -> str:
+    """Return how far a bundle is: trained, failed, closed, at work, silent, waiting."""
+    outcomes = seen.outcomes(bundle)
+    if final := [one for one in FINAL if one in outcomes]:
+        return final[0]
+    if bundle in seen.closed:
+        return "closed"
+    owner = seen.owners.get(bundle)
+    if owner is None or seen.is_free_of(owner):
+        return "waiting"
+    return "silent" if watch.is_gone(owner, seen) else "at work"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """`pack --json`: what was packed."""
+
+    store: str
+    packed: tuple[str, ...]
+    """Tasks whose bundles lie in the store, to be trained."""
+    trained: tuple[str, ...]
+    """Tasks whose splats lie in the store, to be adopted."""
+    waiting: tuple[str, ...]
+    """Tasks that need others first, which are to come home before them."""
+    fresh: tuple[str, ...]
+    """Tasks that have their splats here."""
+    refused: tuple[str, ...]
+    """By the audit; `verify-dims` says why."""
+
+
+def pack(batch: Batch, url: str, *, verify: bool) -> Packed:
+    """Put what is to be trained into a store, decided, audited and settled as for a night here.
+
+    Raises:
+        SplatbatchError: somebody trains into the folder, a file cannot be read, or the store refuses us.
+    """
+    batch = batch.needed_first()
+    batch.output.create()
+    with Interruption() as interruption, held(batch.output, batch.terms, tell) as ours:
+        patience = Patience(ours.beat, interruption.reason, tell)
+        ledger = Ledger(batch.output.ledger, generation_of=ours.claims.generation)
+        adopt_left(batch, ledger, patience)
+        mend(batch, ledger, patience)
+        looking = Looking(Wish(verify=verify), patience)
+        looked = looking.settle(looking.look(batch))
+        refused = refuse(looked, ledger, verify=verify) if looked.todo.tasks else {}
+        todo = [task for task in looked.todo.tasks if task.name not in refused and task.kind is TRAINING]
+        names = {task.name for task in todo}
+        ready = [task for task in todo if not names.intersection(task.kind.needs(task))]
+        home = Home(looked.batch, anchored(url, Path.cwd()), ledger, patience, tell)
+        packed = home.pack(ready, is_retry=False)
+        seen = home.look() if packed else Seen()
+    trained = tuple(name for name, bundle in packed.items() if home.is_trained(bundle, seen))
+    due = {*names, *refused}
+    waiting = tuple(task.name for task in todo if task.name not in packed)
+    fresh = tuple(name for name in batch.names if name not in due)
+    still = tuple(name for name in packed if name not in trained)
+    return Packed(home.url, still, trained, waiting, fresh, tuple(refused))
+
+
+def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> Ended:
+    """Bring home what a store holds for a batch; `watch`: until nobody trains any of it any more.
+
+    Raises:
+        SplatbatchError: somebody trains into the folder, or the store refuses us.
+    """
+    batch.output.create()
+    with Interruption() as interruption:
+        with (
+            held(batch.output, batch.terms, tell) as ours,
+            Night.open(batch, interruption, show, (metrics, people), ours.beat) as night,
+        ):
+            ledger = night.open_ledger(batch.output.ledger, ours.claims)
+            rounds = Rounds(interruption.reason, night.beat)
+            travel = Travel(anchored(url, Path.cwd()), batch, ledger, rounds, packs=False)
+            travel.follow() if watch else travel.once()
+            night.finish_contents(Patience(night.beat, interruption.reason, tell))
+            night.shown.forget()
+            ended = Ended.of(batch, Run(tuple(batch.names)), night.shown)
+        return night.end(ended)
+
+
+@dataclass(frozen=True)
+class BundleFacts:
+    """A task in a store."""
+
+    task: str
+    home: str
+    state: str
+    worker: str
+    step: int | None
+    max_steps: int
+    claims: int
+    """So often a worker has begun it."""
+    results: tuple[str, ...]
+    """What has come of it, by each worker that brought something."""
+
+
+@dataclass(frozen=True)
+class StoreFacts:
+    """`status STORE --json`."""
+
+    store: str
+    bundles: tuple[BundleFacts, ...]
+    workers: tuple[exchange.Sign, ...]
+    """Those that have not ended."""
+
+
+def status_of(url: str) -> StoreFacts:
+    """Return how all that a store holds stands now; asked from anywhere.
+
+    Raises:
+        StoreError: the store refuses us.
+    """
+    with Interruption() as interruption:
+        patience, watch = Patience(stop=interruption.reason, tell=tell), Watch()
+        url = anchored(url, Path.cwd())
+        seen = watch.take(ask(partial(exchange.look, url), watch.owners, patience))
+        told = run(Errand(partial(exchange.outline, url), seen.bundles, tell), patience) if seen.bundles else []
+    found = []
+    for name, (task, home, max_steps) in told:
+        owner = seen.owners.get(name, exchange.Owner())
+        sign = seen.signs.get(owner.worker)
+        step = sign.step if sign and sign.bundle == name else None
+        state = state_of(watch, seen, name) if home else "altered"
+        is_at_work = state in ("at work", "silent")
+        facts = (owner.worker if is_at_work else "", step, max_steps, owner.generation, tuple(seen.outcomes(name)))
+        found.append(BundleFacts(task, home, state, *facts))
+    workers = tuple(one for one in seen.signs.values() if not one.has_ended)
+    return StoreFacts(url, tuple(sorted(found, key=lambda one: (one.home, one.task))), workers)
+
+
+def cancel_in(url: str, names: Iterable[str]) -> list[str]:
+    """Close the bundles of a store, or of some tasks; return the tasks. Workers leave them within seconds.
+
+    Raises:
+        StoreError: the store refuses us, or holds no such task.
+    """
+    wanted = set(names)
+    with Interruption() as interruption:
+        patience, watch = Patience(stop=interruption.reason, tell=tell), Watch()
+        url = anchored(url, Path.cwd())
+        seen = watch.take(ask(partial(exchange.look, url), watch.owners, patience))
+        left = [name for name in seen.bundles if seen.is_open(name)]
+        told = run(Errand(partial(exchange.outline, url), left, tell), patience) if left else []
+        chosen = {name: task for name, (task, *_) in told if not wanted or task in wanted}
+        if lacking := wanted - set(chosen.values()):
+            raise StoreError(f"{url}: {', '.join(sorted(lacking))}: nobody is to train it there")
+        files = [(f"{CLOSED}/{name}", "cancelled") for name in chosen]
+        if files:
+            run(Errand(partial(exchange.note, url), files, tell), patience)
+    return sorted(chosen.values())

@@ -1,0 +1,223 @@
+"""One worker of a batch, of as many as somebody starts on whatever machines see the output folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from splatbatch import __version__
+from splatbatch.cluster.engine import JOB, TERMS
+from splatbatch.cluster.workers import EngineWorkers
+from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
+from splatbatch.files import sweep
+from splatbatch.isolated import Patience, ToldToStop
+from splatbatch.machine.slots import given_cards
+from splatbatch.monitor.messages import say, tell
+from splatbatch.monitor.sinks import End
+from splatbatch.output.claims import PREPARING, Claim, Claims
+from splatbatch.output.endings import Endings
+from splatbatch.output.events import Awaited
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.workers import Presence, Watcher
+from splatbatch.run.cluster_workers import AGAIN
+from splatbatch.run.context import Ended, Night, metrics, write_the_report
+from splatbatch.run.decide import Looked, Wish, look_anew, mend
+from splatbatch.run.follow_ups import Show, Trained, follow, publish_as_asked
+from splatbatch.run.inspection import not_inspected, wanted_by
+from splatbatch.run.interruption import Interruption
+from splatbatch.run.train import Worker, begun
+from splatbatch.scheduler.work.adopt import adopt_task
+from splatbatch.scheduler.work.claimer import Claiming, Snapshot
+from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.scheduler.work.remaining_tasks import Left
+from splatbatch.scheduler.work.time_left import TimeLeft
+from splatbatch.scheduler.work.wait_reporter import PREPARATION, Waits, see_no_workers, see_same_terms
+from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.task import Task
+
+CANCELLED = 143
+"""Exit code of one that `cancel` has ended: nobody should start it again."""
+WAIT_S = 0.2
+PATIENCE_S = 5.0
+"""So long the preparation by another worker is waited for without a word."""
+
+
+def work(batch: Batch, for_s: float | None, wish: Wish, show: Show, reopen: Callable[[], Batch] | None = None) -> int:
+    """Train what nobody else does, until nothing is left, the time is up, or somebody says stop; return the exit code.
+
+    Args:
+        batch: what is to be trained.
+        for_s: how long; None: as long as it takes.
+        wish: how.
+        show: hears of what is made.
+        reopen: returns the batch as it is by now; None: as its YAML has it.
+
+    Raises:
+        ExecutorError: others train into the folder by another YAML or version.
+    """
+    watcher = Watcher(batch.output)
+    _see_terms_asked(os.environ.get(TERMS, ""), batch.terms, batch.path)
+    with Interruption() as interruption:
+        with begun(batch, interruption, partial(Presence, batch.output, terms=batch.terms)) as presence:
+            see_same_terms(watcher, presence.record, presence.beat, say)
+            claims, left = Claims(batch.output, presence, watcher.is_gone), Left.of(batch)
+            told = (partial(metrics, worker=presence.name),)
+            with Night.open(batch, interruption, show, told, presence.beat) as night:
+                ledger, times = (
+                    night.open_ledger(batch.output.ledger_of(presence.name), claims),
+                    TimeLeft.of(batch, for_s),
+                )
+                worker = JoinedWorker(
+                    night, wish, claims, ledger, watcher, presence.name, time_left=times, reopen=reopen
+                )
+                run = worker.rounds(batch)
+                if not (is_stopped := bool(worker.stop())):
+                    night.finish_contents(Patience(night.beat, worker.stop, say))
+            look_anew(batch.whole(), night.shown)
+            if is_stopped:
+                night.tell_the_end(End(""))
+                return CANCELLED if worker.is_cancelled() else AGAIN
+            whoever = replace(run, fresh=tuple(batch.names))  # has trained them
+            code = night.end(Ended.of(batch, whoever, night.shown)).code
+            if not left.names(night.shown):
+                _take_back(batch, os.environ.get(JOB, ""))
+        if code and worker.is_over:
+            return AGAIN
+        if code in (0, SplatbatchError.exit_code):
+            alone = partial(held_alone, batch.output, batch.terms, tell)
+            ledger = Ledger(batch.output.ledger_of(presence.name))
+            _follow(Trained(batch, code, interruption, show, alone, say, ledger=ledger))
+    return code
+
+
+def _follow(trained: Trained) -> None:
+    """Do what follows the training, if no other worker is at it any more, and show it in the report."""
+    batch, whole = trained.batch, trained.batch.whole()
+    if not (batch.config.publish.formats or wanted_by(whole)):
+        return
+    try:
+        see_no_workers(Watcher(batch.output), lambda: None, tell)
+    except OutputError:
+        what = "publishes" if batch.config.publish.formats else "says what is not inspected"
+        tell(f"others are at work: the last of them {what}")
+        return
+    afterwards = follow(trained, not_inspected(whole, "workers do not inspect"), publish_as_asked)
+    write_the_report(whole, whole.standing(), trained.interruption.reason)
+    for one in afterwards:
+        trained.show(one)
+
+
+@dataclass(kw_only=True)
+class JoinedWorker(Worker):
+    """One of many workers: what it trains it has claimed, and what it decides on it has prepared in its turn."""
+
+    time_left: TimeLeft
+    reopen: Callable[[], Batch] | None = None
+    """Returns the batch as others have left it; None: as its YAML has it."""
+    was_cancelled: bool = False
+    is_alone: ClassVar[bool] = False
+    say: ClassVar = staticmethod(say)
+    """With the time: a worker's stderr is a log."""
+
+    def __post_init__(self) -> None:
+        self.requests = self._requests
+
+    def stop(self) -> str:
+        """Return why to stop; empty to go on."""
+        return super().stop() or ("its time is up" if self.time_left.is_up() else "")
+
+    @contextmanager
+    def prepared(self, batch: Batch) -> Iterator[tuple[Batch, Snapshot]]:
+        """Give a batch with what others have settled by now; one worker after the other prepares."""
+        with self._turn():
+            batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
+            self._settle_left(batch)
+            mend(batch, self.ledger, self.patience)
+            yield batch, Snapshot.of(self.claims, batch.output, batch.names)
+
+    def claiming(self, looked: Looked, before: Snapshot) -> Claiming:
+        """Return what claims tasks in their turn, as long as our time holds them."""
+        claiming = super().claiming(looked, before)
+        claiming.will_hold = self.time_left.holds
+        return claiming
+
+    def is_cancelled(self) -> bool:
+        """Return whether `cancel` is what ended us, also if its signal came before we read its file."""
+        self._requests()
+        return self.was_cancelled
+
+    def _requests(self) -> list[Path]:
+        output = self.night.batch.output
+        requests = output.cancels(self.name)
+        self.was_cancelled |= any(not output.read_cancel(one).patches for one in requests)
+        return requests
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let one worker after the other prepare.
+
+        Raises:
+            ToldToStop: it was told to stop before its turn.
+        """
+        waits, began = Waits(self.watcher, lambda words: self.ledger.write(Awaited(words))), time.monotonic()
+        while not isinstance(held := self.claims.take(PREPARING), Claim):
+            if why := self.stop():
+                raise ToldToStop(why)
+            waits.on(held, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
+            self.night.beat()
+            time.sleep(WAIT_S)
+        try:
+            yield
+        finally:
+            self.claims.close(PREPARING)
+
+    def _settle_left(self, batch: Batch) -> None:
+        """Settle what workers that are gone have left."""
+        endings = batch.standing().endings
+        for task in batch.tasks:
+            sweep(batch.output.patch(task.name).path, spares_living=True)
+            if _has_leftovers(batch, task, endings) and isinstance(self.claims.take(task.name), Claim):
+                adopt_task(batch, task, self.ledger, endings, self.night.keep)
+
+
+def _has_leftovers(batch: Batch, task: Task, endings: Endings) -> bool:
+    attempts = batch.output.patch(task.name).attempts()
+    return any(not endings.is_judged(task.name, one.number) and not one.never_starts() for one in attempts)
+
+
+def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
+    """Open the batch, to be trained on the GPUs that were given to us where the YAML leaves that open."""
+    batch = open_batch(config, names).needed_first()
+    given = given_cards(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if batch.config.executor.gpus != "auto" or given is None:
+        return batch
+    executor = batch.config.executor.model_copy(update={"gpus": given})
+    return replace(batch, config=batch.config.model_copy(update={"executor": executor}))
+
+
+def _take_back(batch: Batch, handle: str) -> None:
+    """Have our engine start none of those that were to follow us: nothing is left for them."""
+    crew = EngineWorkers(batch.config.executor, batch.output)
+    for one in crew.submissions:
+        has_more = handle in one.handles and len(one.handles) > one.record.num_workers
+        if has_more and one.is_first_to_drop():  # sites forbid to ask often
+            crew.engine(one.record.engine).drop(one)
+
+
+def _see_terms_asked(asked: str, terms: str, path: Path) -> None:
+    """See that we train by what stood in the YAML, and with the version, when an engine was asked for us.
+
+    Raises:
+        ExecutorError: we would not.
+    """
+    if asked not in ("", terms):
+        raise ExecutorError(
+            f"{path}: this worker was asked for by another YAML, or with another version than {__version__} here",
+            "Put it back as it was; or end the others with `splatbatch cancel`, and `splatbatch train` again.",
+        )

@@ -1,0 +1,361 @@
+"""The photographs that are looked at: do they show the points of their images; if not, what do they show, and where?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from splatbatch.scene.audit.findings import Finding, Sink
+from splatbatch.scene.colmap.files import shown
+from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera
+from splatbatch.scene.geometry import limits
+from splatbatch.scene.image_match import relabelings
+from splatbatch.scene.image_match.displacement_field import Field
+from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, UNLIKE, Compared, Reading
+from splatbatch.scene.image_match.ncc_patches import View, sharpness
+from splatbatch.scene.photos.sizes import Equal, Scaled, relate
+from splatbatch.text import counted, spell_some
+
+DISPLACED, DISPLACED_PX = 0.0012, 0.4
+"""A field that all photographs of a camera have is told from this share of the side on, and this many pixels of the
+picture, root mean square; intact: 0.0001. A zoom of 1 % is 0.003."""
+DISPLACED_ONE, UNUSUAL = 0.0027, 5.0
+"""The same of a single photograph, which must also be displaced so many times farther than most;
+Intact: 0.0005, in one patch 0.0022."""
+_BLACK, _FLAT = 12.0, 1.0  # of 255: mean of a black photograph, standard deviation of one that shows nothing
+_BLURRED = 0.4  # of the fine structure that others show; intact: 0.87 at least
+_COARSE_TO_FINE = (8, 4, 4, 2, 1)
+_RISE = 0.004  # in likeness, for a field to be believed
+_OTHER = "Copy the photographs again that COLMAP saw, or make the model from these."
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """The photographs of a model that are looked at, and where others may lie that fit better."""
+
+    compared: Compared
+    folder: Path
+    """Of the photographs."""
+    sparse: Path
+    scribe: Sink
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what is wrong with the photographs."""
+        compared = self.compared
+        compared.pictures.read(compared.paths[row] for row in compared.rows if row in compared.paths)
+        yield from self._blank_ones()
+        if self._is_shaped_otherwise:
+            yield from self._of_another_shape()
+            return
+        wrong: set[int] = set()
+        for rows in self._sets():
+            wrong |= self._of_cameras(rows)
+            yield self._of_set(rows)
+        for rows, finding in self._displaced(wrong):
+            wrong |= rows
+            yield finding
+        for row in sorted(self._bad - wrong):
+            wrong.add(row)
+            yield self._of_one(row)
+        yield from self._displaced_ones(wrong)
+        yield from self._blurred(wrong)
+
+    @cached_property
+    def _blank(self) -> dict[int, str]:
+        found = {}
+        for row in self.compared.rows:
+            view = self.compared.view(row)
+            if view is not None and view.picture.std() < _FLAT and not self._known[row] >= UNLIKE:
+                found[row] = "black" if view.picture.mean() < _BLACK else "of one colour"
+        return found
+
+    @cached_property
+    def _known(self) -> dict[int, float]:
+        return self.compared.values()
+
+    @cached_property
+    def _values(self) -> dict[int, float]:
+        """Likeness of each photograph that can be judged."""
+        return {row: value for row, value in self._known.items() if np.isfinite(value) and row not in self._blank}
+
+    @cached_property
+    def _bad(self) -> set[int]:
+        return {row for row, value in self._values.items() if value < UNLIKE}
+
+    @cached_property
+    def _is_shaped_otherwise(self) -> bool:
+        """Whether most photographs have another shape than their cameras, which is told already."""
+        compared, odd = self.compared, 0
+        for row, size in compared.sizes.items():
+            camera = compared.cameras[compared.images[row].camera_id]
+            odd += not isinstance(relate((camera.width, camera.height), size), Equal | Scaled)
+        return odd >= limits.HALF * max(1, len(compared.sizes))
+
+    def _blank_ones(self) -> Iterator[Finding]:
+        total, remedy = len(self.compared.rows), "Copy them again; a photograph that shows nothing teaches nothing."
+        if self._blank and len(self._blank) >= limits.HALF * total:
+            message = f"{len(self._blank)} of {total} photographs looked at are {next(iter(self._blank.values()))}"
+            yield replace(self.scribe.note("blank", "photographs", message, remedy), severity="error")
+            return
+        for row, what in self._blank.items():
+            yield self.scribe.note("blank", self._name(row), f"is {what}", remedy)
+
+    def _of_another_shape(self) -> Iterator[Finding]:
+        """Yield what photographs are that are neither resized nor cropped about the centre: their sizes are told."""
+        rows = set(self._values)
+        means = [self.compared.mean(dict.fromkeys(rows, reading)) for reading in (AS_IS, relabelings.cropped())]
+        alike = float(np.nanmax([*means, -1.0]))
+        if rows and (mixed := self._mixed(rows, alike)):
+            yield mixed
+        elif rows and alike < ALIKE and (chosen := self._best(rows, self._hypotheses())):
+            message = f"{self._counted(rows)} nothing of the points of their images; they are {chosen[0].words}"
+            yield self.scribe.note("other_pictures", self._subject(rows), message, chosen[0].remedy)
+
+    def _sets(self) -> Iterator[set[int]]:
+        """Yield the photographs that are wrong together: all where most are, else those of a camera where most are."""
+        if len(self._bad) >= max(2, limits.HALF * len(self._values)):
+            yield set(self._bad)
+            return
+        for rows in self._by_camera(self._values):
+            if len(rows & self._bad) >= max(2, limits.HALF * len(rows)):
+                yield rows & self._bad
+
+    def _of_cameras(self, rows: Iterable[int]) -> set[int]:
+        """Return all photographs of the cameras of some."""
+        numbers = {self._camera_id(row) for row in rows}
+        return {row for row in self._values if self._camera_id(row) in numbers}
+
+    def _by_camera(self, rows: Iterable[int]) -> list[set[int]]:
+        groups: dict[int, set[int]] = {}
+        for row in rows:
+            groups.setdefault(self._camera_id(row), set()).add(row)
+        return [groups[number] for number in sorted(groups)]
+
+    def _of_set(self, rows: set[int]) -> Finding:
+        """Return what photographs are that are wrong together: all, or those of one camera, whose partners they are."""
+        chosen, subject = self._best(rows, self._hypotheses()), rows
+        for part in self._by_camera(rows) if len(self._by_camera(self._values)) > 1 else ():
+            of_part = self._best(rows, self._hypotheses(), part)
+            if of_part and (chosen is None or of_part[1] > chosen[1] + _RISE):
+                chosen, subject = of_part, part
+        if chosen is None and (mixed := self._mixed(rows)):
+            return mixed
+        if chosen is None and (moved := self._field_of(rows)):
+            return self._note_field(rows, moved)
+        seen = f"{self._counted(rows)} nothing of the points of their images (correlation {self._median(rows):.2f})"
+        if chosen is None:
+            fits = "turned, mirrored, shifted or of another folder they fit no better: another scene's, or model's"
+            return self.scribe.note("other_pictures", self._subject(rows), f"{seen}; {fits}", _OTHER)
+        reading, value = chosen
+        message = f"{seen}; they are {reading.words} (correlation {value:.2f} if read so)"
+        return self.scribe.note("other_pictures", self._subject(subject), message, reading.remedy)
+
+    def _hypotheses(self) -> Iterator[Reading]:
+        yield from relabelings.turned()
+        yield from relabelings.of_names(self.compared)
+        yield from relabelings.of_folders(self.compared, self.folder)
+
+    def _best(
+        self, rows: Collection[int], candidates: Iterable[Reading], part: Collection[int] | None = None
+    ) -> tuple[Reading, float] | None:
+        """Return the reading, of all or a part, under which most photographs show their points, and how alike then."""
+        found: list[tuple[float, Reading]] = []
+        for reading in candidates:
+            values = self.compared.values(dict.fromkeys(rows if part is None else part, reading), rows)
+            known = np.nan_to_num([values[row] for row in rows], nan=-1.0)
+            if (known >= ALIKE).mean() >= limits.MOST:
+                found.append((float(np.median(known)), reading))
+        if not found:
+            return None
+        value, reading = max(found, key=lambda pair: pair[0])
+        return reading, value
+
+    def _of_one(self, row: int) -> Finding:
+        """Return what a photograph is that shows nothing of its points where others do."""
+        name, seen = self._name(row), f"shows nothing of its points (correlation {self._values[row]:.2f}), others do"
+        partners = sorted((self._bad | self._beside(row)) - {row})
+        others = [relabelings.of_image(self.compared, other) for other in partners]
+        if chosen := self._best([row], others):
+            partner = partners[others.index(chosen[0])]
+            if partner in self._bad:
+                message = f"{seen}; {self._name(partner)} shows them: photographs are exchanged"
+                return self.scribe.note("photos_exchanged", name, message, chosen[0].remedy)
+            message = f"{seen}; {self._name(partner)} shows them: one was copied over the other"
+            return self.scribe.note("other_content", name, message, "Copy it again from where COLMAP saw it.")
+        if chosen := self._best([row], relabelings.turned()):
+            message = f"{seen}; it is {chosen[0].words}"
+            return self.scribe.note("other_content", name, message, chosen[0].remedy)
+        if moved := self._field_of({row}):
+            return self._note_field({row}, moved)
+        message = f"{seen}: another photograph, or one with something before the lens"
+        return self.scribe.note("other_content", name, message, "Look at it; copy it again from where COLMAP saw it.")
+
+    def _beside(self, row: int) -> set[int]:
+        return {row + step for step in (-2, -1, 1, 2) if row + step in self.compared.paths}
+
+    def _field_of(self, rows: set[int]) -> Field | None:
+        """Return by what photographs are displaced that show their points then."""
+        everyone = self._of_cameras(rows) if len(rows) > 1 else rows
+        field = self.compared.field(everyone, levels=_COARSE_TO_FINE)
+        return field if field and self._best(everyone, [Reading("", field=field)]) else None
+
+    def _displaced(self, wrong: set[int]) -> Iterator[tuple[set[int], Finding]]:
+        """Yield the photographs of cameras that show all points elsewhere, if only by pixels."""
+        for everyone in self._by_camera(set(self._values) - wrong):
+            rows = everyone - self._bad
+            field = self.compared.field(rows) if len(rows) > 2 else None
+            if field and field.size(self._view(rows)) >= self._limit(rows, DISPLACED) and self._rises(rows, field):
+                yield everyone, self._note_field(everyone, self.compared.field(rows, levels=(2, 1)) or field)
+
+    def _displaced_ones(self, without: set[int]) -> Iterator[Finding]:
+        """Yield single photographs that show all points elsewhere, farther than others do."""
+        rows = sorted(set(self._values) - without)
+        left, sizes = self.compared.without(without), dict[int, float]()
+        changed = set(rows)
+        while True:
+            for row in sorted(changed & set(rows)):
+                field = left.field({row})
+                sizes[row] = field.size(self._view({row})) if field else 0.0
+            row = max(rows, key=lambda each: sizes[each], default=-1)
+            usual = float(np.median([sizes[each] for each in rows])) if rows else 0.0
+            if row < 0 or sizes[row] < max(self._limit({row}, DISPLACED_ONE), UNUSUAL * usual):
+                return
+            rows.remove(row)
+            field = left.field({row})
+            if field and self._rises({row}, field):
+                yield self._note_field({row}, field)
+                changed = {each for pair in left.of({row}).pairs for each in (pair.one, pair.other)}
+                left = left.without({row})
+
+    def _rises(self, rows: set[int], field: Field) -> bool:
+        """Return whether photographs are more alike when they are read as displaced."""
+        reading = Reading("", field=field)
+        before = self.compared.of(rows).mean()
+        return self.compared.of(rows).mean(dict.fromkeys(rows, reading)) >= before + _RISE
+
+    def _limit(self, rows: set[int], share: float) -> float:
+        return max(share, DISPLACED_PX / max(self._view(rows).picture.shape))
+
+    def _note_field(self, rows: set[int], field: Field) -> Finding:
+        """Return the finding about photographs that show their points elsewhere, after what moves them farthest."""
+        view = self._view(rows)
+        parts = field.parts(view)
+        if max(parts, key=lambda name: parts[name]) == "lens" and (mixed := self._mixed(rows)):
+            return mixed
+        far = f"elsewhere, by {self._px(rows, field):.2g} px on average"
+        message = f"{self._counted(rows)} their points {far}: they are {spell(field, view)}"
+        if len(rows) == 1:
+            message = f"shows its points {far}: it is {spell(field, view)}"
+        remedy = "Use the photographs that the model was made from, uncropped; or make the model from these."
+        found = self.scribe.note("displaced", self._subject(rows), message, remedy)
+        return found if len(rows) > 2 else replace(found, severity="warning")
+
+    def _mixed(self, rows: set[int], alike: float | None = None) -> Finding | None:
+        """Return the finding about undistorted photographs with the distorted model, or the reverse; None if neither.
+
+        Args:
+            rows: the photographs.
+            alike: how alike they are as they would be without it; None for as they are.
+        """
+        part = self.compared.of(rows)
+        if len(rows) < 3:
+            return None
+        before = part.mean() if alike is None else alike
+        enough = max(ALIKE, before + _RISE)
+        near = [(model.mean(), folder) for folder, model in relabelings.models_near(self.sparse, part)]
+        near = [(value, folder) for value, folder in near if value >= enough]
+        is_bent = any(self._camera(row).model not in PINHOLE_MODELS for row in rows)
+        if not near and not (self._is_unbent(part, rows, enough) if is_bent else self._is_bent(part, rows, enough)):
+            return None
+        words = "undistorted already, the camera's distortion bends them again"
+        message = f"{self._counted(rows)} their points elsewhere (correlation {before:.2f}): they are"
+        message += f" {words if is_bent else 'distorted still, the model is of undistorted ones'}"
+        remedy = f"{relabelings.UNDISTORT_BOTH}."
+        if near:
+            value, folder = max(near)
+            message += f"; the model in {shown(str(folder))} fits them (correlation {value:.2f})"
+            remedy = f"Train with the model in {folder}."
+        return self.scribe.note("lens_mix", self._subject(rows), message, remedy)
+
+    def _is_unbent(self, part: Compared, rows: set[int], enough: float) -> bool:
+        """Return whether photographs of a distorted camera were undistorted."""
+        values = [part.mean(dict.fromkeys(rows, reading)) for reading in relabelings.undistorted()]
+        return bool(np.nanmax([*values, -1.0]) >= enough)
+
+    def _is_bent(self, part: Compared, rows: set[int], enough: float) -> bool:
+        """Return whether photographs of a pinhole are bent more than they are displaced otherwise."""
+        field = part.field(rows, levels=_COARSE_TO_FINE)
+        parts = field.parts(self._view(rows)) if field else {"lens": 0.0}
+        if field is None or parts["lens"] < max(parts.values()):
+            return False
+        return part.mean(dict.fromkeys(rows, Reading("", field=field))) >= enough
+
+    def _blurred(self, wrong: set[int]) -> Iterator[Finding]:
+        finer: dict[int, list[float]] = {}
+        for pair in self.compared.pairs:
+            one, other = self.compared.view(pair.one), self.compared.view(pair.other)
+            if one and other and not {pair.one, pair.other} & (wrong | set(self._blank)):
+                ratio = sharpness(pair, one, other)
+                finer.setdefault(pair.one, []).append(ratio)
+                finer.setdefault(pair.other, []).append(1 / ratio if ratio else float("nan"))
+        for row, ratios in sorted(finer.items()):
+            if len(ratios) > 1 and (np.array(ratios) < _BLURRED).all():
+                message = f"is blurred: it has {100 * max(ratios):.0f} % of the fine structure that its neighbours show"
+                yield self.scribe.note("blurred", self._name(row), message, "Leave it out if others show the same.")
+
+    def _camera_id(self, row: int) -> int:
+        return self.compared.images[row].camera_id
+
+    def _camera(self, row: int) -> Camera:
+        return self.compared.cameras[self._camera_id(row)]
+
+    def _view(self, rows: Collection[int]) -> View:
+        view = self.compared.view(min(rows))
+        assert view is not None  # noqa: S101 - it was compared
+        return view
+
+    def _px(self, rows: set[int], field: Field) -> float:
+        return field.size(self._view(rows)) * max(self.compared.sizes[min(rows)])
+
+    def _median(self, rows: Collection[int]) -> float:
+        return float(np.median([self._values[row] for row in rows]))
+
+    def _counted(self, rows: Collection[int]) -> str:
+        return f"{len(rows)} of {counted(len(self._values), 'photograph')} looked at show"
+
+    def _name(self, row: int) -> str:
+        return shown(self.compared.images[row].name)
+
+    def _subject(self, rows: Collection[int]) -> str:
+        numbers = {self._camera_id(row) for row in rows}
+        if len(rows) > 3 and len(numbers) < len({self._camera_id(row) for row in self._values}):
+            return ", ".join(f"camera {number}" for number in sorted(numbers))
+        return "photographs" if len(rows) > 3 else spell_some(map(self._name, sorted(rows)))
+
+
+def spell(field: Field, view: View) -> str:
+    """Return what a field does to photographs, what moves them farthest first."""
+    height, width = view.picture.shape
+    parts, zoom, stretch, turn = field.parts(view), 100 * field.zoom, 200 * field.stretch, np.degrees(field.turn)
+    right, down = (100 * share * view.focal / side for share, side in ((field.right, width), (field.down, height)))
+    words = {
+        "zoom": f"{'enlarged' if zoom > 0 else 'shrunk'} by {abs(zoom):.2g} % about the centre",
+        "stretch": f"stretched by {abs(stretch):.2g} % in {'x' if stretch > 0 else 'y'}",
+        "right": f"shifted by {abs(right):.2g} % to the {'right' if right > 0 else 'left'}",
+        "down": f"shifted {'down' if down > 0 else 'up'} by {abs(down):.2g} %",
+        "turn": f"turned {'' if turn > 0 else 'counter'}clockwise by {abs(turn):.2g} degrees",
+        "lens": f"bent as by a lens with k1 = {field.lens:.2g}",
+    }
+    most = max(parts.values())
+    return " and ".join(
+        words[name] for name in sorted(parts, key=lambda name: -parts[name]) if parts[name] > 0.3 * most
+    )
+
+
+def look_at(compared: Compared, folder: Path, sparse: Path, scribe: Sink) -> Iterator[Finding]:
+    """Yield what is wrong with the photographs that are compared."""
+    return Looked(compared, folder, sparse, scribe).findings() if compared.pairs else iter(())

@@ -1,0 +1,539 @@
+"""Corrected copies of the models, all or none: never in place, never a photograph, and refused where no K is honest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from splatbatch.errors import SceneError
+from splatbatch.files import Record
+from splatbatch.scene.audit.audit import SOURCE, USUAL, Audit, Extent, audit_patches, source_patch
+from splatbatch.scene.audit.findings import TrainerRules
+from splatbatch.scene.colmap.copies import Change, write_changed
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
+from splatbatch.scene.geometry import limits
+from splatbatch.scene.geometry.survey import Survey, Views, find_misfit, reach_of, survey
+from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, Compared, Pictures, Reading
+from splatbatch.scene.image_match.ncc_patches import Places
+from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
+from splatbatch.scene.image_match.relabelings import cropped
+from splatbatch.scene.partition.files import PATCH
+from splatbatch.scene.partition.record import read_partition, write_partition
+from splatbatch.scene.patches import Patch
+from splatbatch.scene.photos.folders import Folders, Found, is_folder
+from splatbatch.scene.photos.headers import Headers, Photo
+from splatbatch.scene.photos.pixels import Greys, correlation, greys_at
+from splatbatch.scene.photos.sizes import Equal, FewPixels, Relation, Scaled, Size, Transposed, relate, spell
+from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
+
+How = Literal["scale", "crop"]
+# Models with one focal length, and the model that says the same with two: distortion acts on normalised
+# coordinates (colmap/src/colmap/sensor/models.h), so the coefficients carry over and zeros fill the rest.
+_TWO_FOCALS = {
+    "SIMPLE_PINHOLE": "PINHOLE",
+    "SIMPLE_RADIAL": "OPENCV",
+    "RADIAL": "OPENCV",
+    "SIMPLE_RADIAL_FISHEYE": "OPENCV_FISHEYE",
+    "RADIAL_FISHEYE": "OPENCV_FISHEYE",
+    "SIMPLE_DIVISION": "DIVISION",
+    "SIMPLE_FISHEYE": "FISHEYE",
+}
+_ALONG_X, _ALONG_Y = frozenset({"fx", "cx", "w"}), frozenset({"fy", "cy", "h"})
+_Groups = list[tuple[Size, list[int]]]
+"""The sizes that photographs have, and the images of each by their row."""
+_STEPS_PX = (4, 1)  # of the search: coarse, then fine
+_MOST_PX = 160
+_LEAST_CONTRAST = 6.0  # standard deviation of the points' greys: without colours all are black
+_AS_TONED, _MORE_TONED = 0.6, 0.1
+"""Points and pixels go together from the first on; a correlation that is higher by the second is no accident: greys
+decorrelate within 2 to 10 px of real photographs."""
+_CLEARLY = 0.01
+"""By so much photographs are more alike where another repair is the right one."""
+_FULL = 1 << 20  # px: no photograph is made smaller
+_OF_SIZE = frozenset(
+    {"scaled", "few_pixels_off", "other_size", "mixed_sizes", "k_left_behind", "size_alone", "k_rescaled"}
+)
+"""Errors that a repair is there for: a copy that still has them is none."""
+_OF_GEOMETRY = frozenset(
+    {
+        "inverted_poses", "flipped_axes", "quaternion_order", "poses_exchanged", "points_moved", "points_mismatch",
+        "cameras_exchanged", "focal_off", "principal_point_off", "wrong_k", "half_applied", "turned", "mirrored",
+        "distortion_dropped", "distortion_kept", "wrong_lens",
+    }
+)  # fmt: skip
+BLOCKING = _OF_GEOMETRY | {
+    "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed", "lens_mix",
+}  # fmt: skip
+"""Errors of an original that no change of sizes mends. `lens_mix` among them: to other lenses another K seems right."""
+_OF_PICTURES = frozenset({"other_pictures", "displaced", "lens_mix"})
+"""Errors of photographs: a copy that they do not fit is none, whether its original had them or not."""
+_NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
+"""Errors that a copy must not have unless its original has them."""
+_MOST = 8
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why no change of K would be honest, and what to do instead."""
+
+    what: str
+    remedy: str
+
+
+def change_camera(camera: Camera, photo: Size, how: How) -> Change | Refusal:
+    """Return the change that makes `camera` fit photographs of size `photo`.
+
+    `scale` multiplies each axis by its own ratio; `crop` takes the photograph for the centre of the calibrated image
+    (after the uniform resize that is seen; where a few pixels are off at another resolution).
+    """
+    size = (camera.width, camera.height)
+    relation = relate(size, photo)
+    if isinstance(relation, Equal):
+        return Change(camera, camera)
+    if refusal := _refuse(relation, f"camera {camera.id}: {spell(size)}, photographs {spell(photo)}", how):
+        return refusal
+    if how == "scale":
+        return _apply(camera, photo, (photo[0] / size[0], photo[1] / size[1]), (0.0, 0.0))
+    if "cx" not in CAMERA_MODELS[camera.model].params:
+        return Refusal(f"camera {camera.id}: {camera.model} has no principal point to shift", "Use --fix scale.")
+    factor = relation.factor if isinstance(relation, FewPixels) else 1.0
+    shift = ((photo[0] - size[0] * factor) / 2, (photo[1] - size[1] * factor) / 2)
+    return _apply(camera, photo, (factor, factor), shift)
+
+
+def rescaled(camera: Camera, size: Size, scale: tuple[float, float]) -> Camera:
+    """Return the camera of photographs of `size` whose axes were scaled by `scale`; distortion carries over."""
+    return camera if size == (camera.width, camera.height) else _apply(camera, size, scale, (0.0, 0.0)).after
+
+
+def _refuse(relation: Relation, where: str, how: How) -> Refusal | None:
+    match relation:
+        case Transposed():
+            return Refusal(f"{where}: width and height are exchanged", "Turn the photographs back as COLMAP saw them.")
+        case Scaled(factor) if how == "crop":
+            is_whole = (1 / factor).is_integer()
+            exactly = f"exactly 1/{1 / factor:.0f}" if is_whole else f"both sides times {factor:.4g}"
+            remedy = "Use --fix scale; if they were cropped alike on all sides, cut K where the model is made."
+            return Refusal(f"{where}: {exactly}, resized and not cropped", "Use --fix scale." if is_whole else remedy)
+    return None
+
+
+def _apply(camera: Camera, photo: Size, scale: tuple[float, float], shift: tuple[float, float]) -> Change:
+    model = camera if scale[0] == scale[1] else _with_two_focals(camera)
+    params = []
+    for name, value in zip(CAMERA_MODELS[model.model].params, model.params, strict=True):
+        axis = 0 if name in _ALONG_X or name == "f" else 1
+        moved = value * scale[axis] if name in _ALONG_X | _ALONG_Y | {"f"} else value
+        params.append(moved + shift[axis] if name in {"cx", "cy"} else moved)
+    after = replace(model, width=photo[0], height=photo[1], params=tuple(params))
+    return Change(camera, after, scale, shift)
+
+
+def _with_two_focals(camera: Camera) -> Camera:
+    if camera.model not in _TWO_FOCALS:
+        return camera
+    twin = CAMERA_MODELS[_TWO_FOCALS[camera.model]]
+    focal, cx, cy, *distortion = camera.params
+    params = (focal, focal, cx, cy, *distortion)
+    return replace(camera, model=twin.name, params=params + (0.0,) * (len(twin.params) - len(params)))
+
+
+def choose_change(survey: Survey, rows: list[int], photo: Size, how: How) -> Change | Refusal:
+    """Return the change that makes a camera fit its photographs, or those images of it that have this size.
+
+    Keypoints that move with K cannot tell whether K is right: they do so only by where they are now. If they agree with
+    K, both follow the photographs, unless they fit those already; if not, K alone follows if it then agrees.
+    """
+    views = survey.views
+    camera = views.cameras[views.images[rows[0]].camera_id]
+    if camera.model not in CAMERA_MODELS:
+        return Refusal(f"camera {camera.id}: unknown camera model {camera.model}", "Undistort the reconstruction.")
+    reach = survey.reach_of(camera, [views.images[row].id for row in rows])
+    misfit = find_misfit(camera, photo, reach)
+    if misfit and misfit.kind == "size_alone":
+        return Change(camera, replace(camera, width=photo[0], height=photo[1]), has_keypoints=False)
+    if misfit and misfit.meant and photo == (camera.width, camera.height):
+        meant = change_camera(replace(camera, width=misfit.meant[0], height=misfit.meant[1]), photo, how)
+        return replace(meant, before=camera) if isinstance(meant, Change) else meant
+    change = change_camera(camera, photo, how)
+    if isinstance(change, Refusal) or not change.moves_pixels:
+        return change
+    return _followed(views.only(rows), change, survey, rows)
+
+
+def _followed(views: Views, change: Change, survey: Survey, rows: list[int]) -> Change | Refusal:
+    """Return the change with its keypoints, without them, or why it would make the camera worse."""
+    before, after, photo = change.before, change.after, (change.after.width, change.after.height)
+    if not len(views.seen()):
+        return change  # nothing can be verified: no image has enough keypoints with points
+    agreed = _median(views, before)
+    if agreed <= limits.trusted_px(before):
+        return change
+    alone = _median(views, after)
+    reach = reach_of(np.concatenate([survey.reach[views.images[row].id] for row in rows]), after)
+    if alone <= limits.trusted_px(after) and all(reach.high[axis] <= 1.02 * photo[axis] for axis in (0, 1)):
+        return replace(change, has_keypoints=False)
+    what = (
+        f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
+        f" {spell(photo)} the keypoints as they are miss by {alone:.4g} px: this would not mend it"
+    )
+    return Refusal(what, "Mend what verify-dims says of the geometry first.")
+
+
+def _median(views: Views, camera: Camera) -> float:
+    errors: Floats = views.errors_with({**views.cameras, camera.id: camera})
+    return float(np.median(errors))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The changes of one model, and which of them each image gets."""
+
+    patch: Patch
+    model: Reconstruction
+    changes: tuple[Change, ...]
+    of_image: Mapping[int, Change]
+
+
+def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -> Plan:
+    """Return the plan for one model; what speaks against it is added to `reasons`."""
+    model = read_reconstruction(patch.sparse)
+    if not cameras:
+        return Plan(patch, model, (), {})
+    found, sizes = survey(model), _sizes(patch, model)
+    pairs = [pair for number in cameras for pair in _of_camera(found, _groups(found, number, sizes, reasons), how)]
+    reasons += [f"{patch.name}: {one.what} → {one.remedy}" for one, _ in pairs if isinstance(one, Refusal)]
+    moved = [(one, rows) for one, rows in pairs if isinstance(one, Change) and one.moves_pixels]
+    next_id = max(model.cameras) + 1
+    changes: list[Change] = []
+    of_image: dict[int, Change] = {}
+    for change, rows in moved:
+        own = change if _is_whole(found, change, rows) else replace(change, after=replace(change.after, id=next_id))
+        next_id = max(next_id, own.after.id + 1)
+        changes.append(own)
+        of_image |= {found.views.images[row].id: own for row in rows}
+    return Plan(patch, model, tuple(changes), of_image)
+
+
+def _of_camera(found: Survey, groups: _Groups, how: How) -> list[tuple[Change | Refusal, list[int]]]:
+    return [(choose_change(found, rows, size, how), rows) for size, rows in groups]
+
+
+def _is_whole(found: Survey, change: Change, rows: list[int]) -> bool:
+    """Return whether these are all images of the camera: if not, the others keep it."""
+    return len(rows) == sum(image.camera_id == change.before.id for image in found.views.images)
+
+
+def _sizes(patch: Patch, model: Reconstruction) -> dict[int, Size]:
+    """Return the sizes of the photographs that can be read, by image id."""
+    folders, headers = Folders(), Headers()
+    places = {image.id: folders.locate(patch.images, image.name) for image in model.images}
+    headers.read(place.path for place in places.values() if isinstance(place, Found))
+    read = {number: headers.of(place.path) for number, place in places.items() if isinstance(place, Found)}
+    return {number: header.size for number, header in read.items() if isinstance(header, Photo)}
+
+
+def _groups(found: Survey, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]) -> _Groups:
+    """Return the images of a camera by the size of their photographs; unreadable ones go with the largest group."""
+    groups: dict[Size, list[int]] = defaultdict(list)
+    unread: list[int] = []
+    for row, image in enumerate(found.views.images):
+        if image.camera_id == camera_id:
+            (groups[sizes[image.id]] if image.id in sizes else unread).append(row)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    if ordered:
+        ordered[0][1].extend(unread)
+    else:
+        reasons.append(f"camera {camera_id}: none of its photographs can be read → Bring the photographs back.")
+    return ordered
+
+
+def _compared(patch: Patch, rows: Sequence[int]) -> Compared:
+    """Return photographs of a model at full size, in pairs of which at least one is among the rows."""
+    model, folders, headers = read_reconstruction(patch.sparse, tracks=True), Folders(), Headers()
+    pairs = pairs_of(model, GROUPS, rows)
+    used = {row for pair in pairs for row in (pair.one, pair.other)}
+    places = {row: folders.locate(patch.images, model.images[row].name) for row in used}
+    paths = {row: place.path for row, place in places.items() if isinstance(place, Found)}
+    headers.read(paths.values())
+    found = {row: header.size for row, path in paths.items() if isinstance(header := headers.of(path), Photo)}
+    return Compared(model.images, model.cameras, paths, found, pairs, Pictures(_FULL))
+
+
+def _verify_likeness(plan: Plan, copy: Patch, how: How) -> None:
+    """See that the photographs of the changed images are more alike where the copy puts their points than before.
+
+    Raises:
+        SceneError: they are not, or cannot tell.
+    """
+    rows = [row for row, image in enumerate(plan.model.images) if image.id in plan.of_image]
+    after = _compared(copy, rows)
+    before = replace(after, cameras=plan.model.cameras, images=plan.model.images, said={})
+    raw = Reading("as a trainer takes K", place=_pixel_by_pixel)
+    likeness = after.of(rows).mean()
+    was = before.of(rows).mean(dict.fromkeys(range(len(plan.model.images)), raw))
+    if not np.isfinite(likeness):
+        what = "too few of its photographs can be compared: they share no tracks, or show nothing"
+        raise _unproved(
+            plan, what, "Repair the model where it was made; without pixels no repair is known to be right."
+        )
+    if likeness < ALIKE:
+        what = (
+            f"photographs are not alike where the copy puts their points (correlation {likeness:.2f}; before {was:.2f})"
+        )
+        raise _unproved(plan, what, "Use the photographs that the model was made from.")
+    is_moved = any(change.before.params != change.after.params for change in plan.changes)
+    if is_moved and not likeness > (was if np.isfinite(was) else -1.0):
+        what = f"the photographs were more alike before (correlation {was:.3f}, {likeness:.3f} after)"
+        raise _unproved(plan, what, "Use the photographs that the model was made from.")
+    for word, reading in (("scale", AS_IS), ("crop", cropped())):
+        other = before.of(rows).mean(dict.fromkeys(range(len(plan.model.images)), reading)) if word != how else -1.0
+        if is_moved and other > likeness + _CLEARLY:
+            what = f"they are more alike with --fix {word} (correlation {other:.3f}, {likeness:.3f} with {how})"
+            raise _unproved(plan, what, f"Use --fix {word}.")
+
+
+def _unproved(plan: Plan, what: str, remedy: str) -> SceneError:
+    return SceneError(f"{plan.patch.name}: {what}; nothing was written", remedy)
+
+
+def _pixel_by_pixel(camera: Size, photo: Size) -> Places:
+    ratio = np.array(camera) / np.array(photo)
+    return lambda shares: shares * ratio
+
+
+def _verify_centre(plan: Plan, copy: Patch) -> None:
+    """See that photographs show what lies about the centre, where they and the colours of points can tell.
+
+    Raises:
+        SceneError: they were cropped elsewhere.
+    """
+    cut = [np.abs(change.shift) for change in plan.changes if change.shift != (0.0, 0.0)]
+    rows = [row for row, image in enumerate(plan.model.images) if image.id in plan.of_image]
+    missed = _centre_missed_by(_compared(copy, rows), np.max(cut, axis=0)) if cut else None
+    if missed:
+        x, y = missed
+        what = (
+            f"the photographs were not cropped about the centre: they show their points ({x:+d}, {y:+d}) px from there"
+        )
+        raise _unproved(plan, what, "Crop the originals about the centre, or cut K where the model is made.")
+
+
+def _centre_missed_by(compared: Compared, reach_px: Floats) -> tuple[int, int] | None:
+    """Return by how many pixels in x and y photographs lie off, by the colours of points; None if not, or unknown.
+
+    Photographs that are all cropped alike go together again where cameras look alike: the colours tell.
+
+    Args:
+        compared: the photographs, with the corrected cameras.
+        reach_px: the farthest that they can be off: what was cut from each side, [2].
+    """
+    seen: list[tuple[Floats, Greys, Floats]] = []
+    for pair in compared.pairs:
+        for row in (pair.one, pair.other):
+            view = compared.view(row)
+            if view is not None and pair.greys.std() >= _LEAST_CONTRAST:
+                seen.append((view.pixels(pair.xyz), view.picture, pair.greys))
+    if not seen:
+        return None
+    best, start = (0, 0), _toned(seen, (0, 0))
+    for step in _STEPS_PX:
+        reach = np.minimum(reach_px, _MOST_PX) if step == _STEPS_PX[0] else np.array([step, step])
+        across, down = (_places(int(reach[axis]), step, best[axis]) for axis in (0, 1))
+        best = max(product(across, down), key=lambda offset: _toned(seen, offset))
+    is_better = _toned(seen, best) >= max(_AS_TONED, start + _MORE_TONED)
+    return best if is_better and best != (0, 0) else None
+
+
+def _places(reach: int, step: int, middle: int) -> list[int]:
+    return [middle + place for place in range(-(reach // step) * step, reach + 1, step)]
+
+
+def _toned(seen: Sequence[tuple[Floats, Greys, Floats]], offset: tuple[int, int]) -> float:
+    """Return the mean correlation of points' greys with those at an offset in pixels; -1 where there is none."""
+    found = [correlation(greys_at(picture, pixels + offset), greys) for pixels, picture, greys in seen]
+    known = [value for value in found if np.isfinite(value)]
+    return float(np.mean(known)) if known else -1.0
+
+
+def verify_copies(audit: Audit, copies: Sequence[Patch], extent: Extent = USUAL) -> None:
+    """See that no copy has an error of sizes, and none of geometry or pictures that its original did not have.
+
+    Raises:
+        SceneError: one has; the repair would make it worse.
+    """
+    rules = TrainerRules(False, frozenset(CAMERA_MODELS), audit.trainer)
+    had = {(finding.patch, finding.kind) for finding in audit.errors()}
+    wrong = [
+        f"{one.patch}: {one.subject}: {one.message}"
+        for one in audit_patches(copies, None, rules, extent).errors()
+        if one.kind in _OF_SIZE | _OF_PICTURES or (one.kind in _NEW and (one.patch, one.kind) not in had)
+    ]
+    if wrong:
+        raise SceneError(
+            "the corrected copy would not be right, nothing was written:\n  " + "\n  ".join(wrong[:_MOST]),
+            "Try the other of scale and crop, or use the photographs that the model was made from.",
+        )
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A corrected copy: what changed, and the mean reprojection error before and after, each in its own pixels."""
+
+    patch: str
+    sparse: Path
+    changes: tuple[Change, ...]
+    before: ReprojectionError | None
+    after: ReprojectionError | None
+
+    def to_record(self) -> Record:
+        """Return the JSON form."""
+        return {
+            "patch": self.patch,
+            "sparse": str(self.sparse),
+            "changes": [
+                {"camera_id": one.before.id, "words": one.in_words(), **asdict(one)} for one in self.changes
+            ],
+            "error_before_px": self.before.mean_px if self.before else None,
+            "error_after_px": self.after.mean_px if self.after else None,
+        }  # fmt: skip
+
+    def in_words(self) -> str:
+        """Return what was written where, each change on a line, and the reprojection errors."""
+        lines = [f"{self.patch}: {self.sparse}"]
+        lines += [f"  {change.in_words()}" for change in self.changes] or ["  copied, nothing to change"]
+        if self.before and self.after:
+            errors = f"{self.before.mean_px:.4g} px before, {self.after.mean_px:.4g} px after"
+            lines.append(f"  mean reprojection error {errors} ({self.after.num_observations} observations)")
+        else:
+            lines.append("  no keypoint has a 3D point: no reprojection error")
+        return "\n".join(lines)
+
+
+def fix_models(
+    audit: Audit, patches: Sequence[Patch], source: Path | None, how: How, out: Path
+) -> tuple[Repaired, ...]:
+    """Write a corrected copy of every patch to out/<patch>/sparse/0, and of the source to out/source/sparse/0.
+
+    Returns nothing, and writes nothing, if every photograph fits its camera. A failure leaves nothing behind.
+
+    Raises:
+        SceneError: `out` is not empty, or a model cannot be repaired honestly; all reasons are listed.
+    """
+    _refuse_occupied(out)
+    everyone = [*patches, *([source_patch(source, patches)] if source else [])]
+    plans = plan_models(audit, everyone, how)
+    if not any(plan.changes for plan in plans):
+        return ()
+    with _written_aside(out) as aside:
+        repaired = write_copies(plans, aside, out)
+        copies = [replace(plan.patch, sparse=aside / plan.patch.name / "sparse/0") for plan in plans]
+        for plan, copy in zip(plans, copies, strict=True):
+            if plan.changes:
+                _verify_centre(plan, copy)
+                _verify_likeness(plan, copy, how)
+        verify_copies(audit, copies)
+    return repaired
+
+
+def write_copies(plans: Sequence[Plan], aside: Path, out: Path) -> tuple[Repaired, ...]:
+    """Write what was planned, and whatever has to lie beside it, into a folder that becomes `out`."""
+    repaired = []
+    for plan in plans:
+        sparse = Path(plan.patch.name) / "sparse/0"
+        write_changed(plan.patch.sparse, plan.model.cameras, plan.of_image, aside / sparse)
+        _link_photographs(plan.patch, aside)
+        errors = reprojection_error(plan.model), reprojection_error(read_reconstruction(aside / sparse))
+        repaired.append(Repaired(plan.patch.name, out / sparse, plan.changes, *errors))
+    _carry_partition(plans, aside, out)
+    return tuple(repaired)
+
+
+def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Plan]:
+    """Return what would be changed in models that were audited.
+
+    Raises:
+        SceneError: one cannot be repaired honestly; all reasons are listed.
+    """
+    names = [patch.name for patch in patches]
+    reasons = [
+        f"{finding.patch}: {finding.subject}: {finding.message} → {finding.remedy}"
+        for finding in audit.findings
+        if finding.patch in names and finding.kind in BLOCKING
+    ]
+    if len(set(names)) < len(names):
+        reasons.append(f"two models share a name: {', '.join(names)} → rename a patch ({SOURCE} is the source)")
+    plans = []
+    if not reasons:
+        cameras = {name: [row.camera_id for row in audit.rows if row.patch == name] for name in names}
+        plans = [plan_model(patch, cameras[patch.name], how, reasons) for patch in patches]
+    if reasons:
+        raise SceneError(
+            "cannot be repaired honestly, nothing was written:\n  " + "\n  ".join(reasons),
+            "Mend these first, or name the other patches alone: splatbatch verify-dims PATCH --fix HOW.",
+        )
+    return plans
+
+
+def _link_photographs(patch: Patch, aside: Path) -> None:
+    """Let the copies find photographs and masks as the models do: beside one model, or beside all of them."""
+    # as they are named, not where links lead: images/ of a patch is looked for beside its copy
+    is_own = patch.images.absolute().parent in patch.sparse.absolute().parents[:2]
+    place = aside / patch.name if is_own else aside
+    beside = [patch.images.with_name(f"{patch.images.name}{end}") for end in ("", "_2", "_4", "_8")]
+    for path in [*beside, *([patch.masks] if patch.masks else [])]:
+        name = path.name if is_own else path.name.replace(patch.images.name, "images")
+        if is_folder(path) and not (place / name).exists():
+            (place / name).symlink_to(path.resolve(), target_is_directory=True)
+
+
+def _carry_partition(plans: Sequence[Plan], aside: Path, out: Path) -> None:
+    """Let the copies be patches of the partition that the models were cut by: their cores and hold-out are the same."""
+    path = next((plan.patch.partition for plan in plans if plan.patch.partition), None)
+    if path is None:
+        return
+    has_source = any(plan.patch.name == SOURCE for plan in plans)
+    known = read_partition(path)
+    source = out / SOURCE / "sparse/0" if has_source else known.source
+    write_partition(replace(known, path=aside / path.name, source=source), home=out)
+    for plan in plans:
+        record = path.parent / plan.patch.name / PATCH
+        if record.is_file():
+            shutil.copyfile(record, aside / plan.patch.name / PATCH)
+
+
+def _refuse_occupied(out: Path) -> None:
+    try:
+        is_occupied = any(out.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SceneError(f"--out {out}: {error.strerror}", "Name a folder that does not exist yet.") from error
+    if is_occupied:
+        raise SceneError(f"--out {out}: the folder is not empty", "Name a folder that does not exist yet.")
+
+
+@contextmanager
+def _written_aside(out: Path) -> Iterator[Path]:
+    """Give a folder on the same file system that becomes `out` if all goes well, and vanishes if not."""
+    home = next(parent for parent in out.absolute().parents if parent.is_dir())
+    aside = home / f".{out.name}.{os.getpid()}"
+    try:
+        aside.mkdir()
+        yield aside
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside.rename(out)
+    except OSError as error:
+        raise SceneError(f"--out {out}: cannot be written ({error.strerror})", "Nothing was written.") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

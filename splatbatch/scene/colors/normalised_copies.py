@@ -1,0 +1,105 @@
+"""Evened copies of photographs, for trainers that cannot even them: divided by gain, falloff and shading."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
+from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.colors.correction import NEUTRAL, NODES, Tone
+from splatbatch.scene.colors.shading_grid import shares_along
+from splatbatch.scene.patches import Patch
+from splatbatch.scene.photos.folders import see_name, stored_photographs
+from splatbatch.scene.photos.headers import opened_photograph, pixels_of
+
+JPEG_QUALITY = 97
+"""At which a second rounding is below the noise of a photograph: about 45 dB."""
+
+WHITE = 255
+
+
+def write_evened(patch: Patch, target: Path) -> None:
+    """Write evened copies of a patch's photographs below `target`, under their names; links where there is no tone.
+
+    Raises:
+        SceneError: a photograph is missing or cannot be decoded; it is named.
+        OSError: a copy cannot be written.
+    """
+    cameras, (folder, _) = read_cameras(patch.sparse), stored_photographs(patch.images)
+
+    def write(image: Any) -> None:
+        see_name(image.name, patch.sparse)
+        source, copy = folder / image.name, target / image.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        tone = patch.tone_of(image.name)
+        if not source.is_file():
+            raise SceneError(f"{source}: missing image", "Copy it there; training.colors evens what is trained.")
+        if tone == NEUTRAL:
+            copy.symlink_to(source.resolve())
+        else:
+            _write(source, copy, tone, cameras[image.camera_id])
+
+    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+        for _ in pool.map(write, read_images(patch.sparse)):
+            pass
+
+
+def _write(source: Path, copy: Path, tone: Tone, camera: Camera) -> None:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with opened_photograph(source) as file:
+            kept = {key: file.info[key] for key in ("exif", "icc_profile", "dpi") if key in file.info}
+            form, alpha = file.format, file.getchannel("A") if file.mode in ("RGBA", "LA") else None
+            pixels = np.asarray(pixels_of(file))
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        raise SceneError(f"{source}: cannot be decoded ({error})", "Copy it again from the camera.") from error
+    picture = Image.fromarray(evened(pixels, tone, camera))
+    if alpha is not None:
+        picture.putalpha(alpha)
+    options: dict[str, Any] = {"quality": JPEG_QUALITY, "subsampling": 0} if form == "JPEG" else {}
+    picture.save(copy, form, **kept, **options)
+
+
+def evened(pixels: NDArray[np.uint8], tone: Tone, camera: Camera) -> NDArray[np.uint8]:
+    """Return a photograph [H, W, 3] divided by its tone; what was white stays white, whatever its gain."""
+    divisor = np.asarray(tone.gain, np.float32) * _falloff(pixels.shape[:2], tone, camera)
+    divided = np.rint(pixels / divisor).clip(0, 255).astype(np.uint8)
+    return np.where((pixels == WHITE).all(axis=2, keepdims=True), np.uint8(WHITE), divided)
+
+
+def _falloff(shape: tuple[int, ...], tone: Tone, camera: Camera) -> NDArray[np.float32]:
+    """Return how much of the light of its centre reaches each pixel, [H, W, 1], or [H, W, 3] in light of its own."""
+    height, width = shape
+    if not tone.vignetting and not any(tone.tilt) and not tone.field:
+        return np.ones((height, width, 1), np.float32)
+    center = middle(camera)
+    x = (np.arange(width, dtype=np.float32) + 0.5) * (camera.width / width) - center[0]
+    y = (np.arange(height, dtype=np.float32) + 0.5) * (camera.height / height) - center[1]
+    half = np.float32(np.hypot(camera.width, camera.height) / 2)
+    square = (x[None] ** 2 + y[:, None] ** 2) / half**2
+    bent = np.zeros_like(square)
+    for coefficient in reversed(tone.vignetting):
+        bent = (bent + np.float32(coefficient)) * square
+    plane = (np.float32(tone.tilt[0]) * x[None] + np.float32(tone.tilt[1]) * y[:, None]) / half
+    shading = (bent + plane)[..., None]
+    if tone.field:
+        across, down = (shares_along(one / half) for one in (x, y))
+        own = down @ np.array(tone.field, np.float32).reshape(NODES, NODES) @ across.T
+        shading = shading + own[..., None] * np.array(tone.tint, np.float32)
+    return np.exp(shading).astype(np.float32)
+
+
+def middle(camera: Camera) -> tuple[float, float]:
+    """Return the principal point of a camera, of one without any the middle of its photographs."""
+    try:
+        return camera.cx, camera.cy
+    except SceneError:  # a model without a principal point
+        return camera.width / 2, camera.height / 2

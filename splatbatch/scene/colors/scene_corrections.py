@@ -1,0 +1,274 @@
+"""The tones of all photographs of a scene: sampled, linked, solved; what cannot be told is said, never guessed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.types import Floats, Ints
+from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.normalised_copies import middle
+from splatbatch.scene.colors.observations import (
+    LEAST,
+    SCALE,
+    Linked,
+    SampleCache,
+    Samples,
+    TrackedPhoto,
+    link,
+    neighbours_mean,
+    shots_of,
+)
+from splatbatch.scene.colors.solve import Observations, Solution, settle_later, solve
+from splatbatch.scene.patches import Patch
+from splatbatch.scene.photos.exposure import Exposure, read_exposure
+from splatbatch.text import counted
+
+PAYS = 0.2
+"""Share by which the residual must fall before `auto` evens photographs."""
+LEAST_BEFORE = 0.005
+"""A spread of colours below this is rounding and noise: nothing to even."""
+LEAST_SHARING = 4
+"""Photographs that a lens needs, in the mean, before each has a vignetting of its own."""
+FIELD_DIGITS = 3
+"""A field is right within some percent: a tenth of one is rounding."""
+OUTLIER = 1.2
+"""Times brighter, or darker, than its neighbours: such a photograph is named."""
+
+
+@dataclass(frozen=True)
+class SceneTones:
+    """What was found for the photographs of a scene; empty, with a problem, where nothing could be."""
+
+    tones: Mapping[str, Tone] = field(default_factory=dict)
+    vignetting: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By camera, and by aperture where it has several; where there is any."""
+    before: float = 0.0
+    """Standard deviation of the colours of a track, as a share."""
+    after: float = 0.0
+    num_observations: int = 0
+    outliers: Mapping[str, float] = field(default_factory=dict)
+    """How many times brighter than its neighbours a photograph is, the most unlike first."""
+    left_alone: Mapping[str, str] = field(default_factory=dict)
+    """Photographs whose tone cannot be told, with the reason."""
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def is_even(self) -> bool:
+        """Return whether evening makes the colours of the tracks agree so much better that `auto` does it."""
+        return bool(self.tones) and self.before > LEAST_BEFORE and self.after <= (1 - PAYS) * self.before
+
+
+def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: Collection[str] = ()) -> SceneTones:
+    """Return the tones of the photographs of patches that belong to one scene; nothing that a file holds raises.
+
+    Args:
+        patches: the source alone, or all patches together.
+        cache: file that keeps samples between runs.
+        held_out: photographs whose tracks tell nothing of the colours of the points.
+    """
+    try:
+        shots = shots_of(patches)
+    except SceneError as error:
+        return SceneTones(problem=error.message)
+    few = {
+        name: shot.problem or _too_few(len(shot.points), "tracks")
+        for name, shot in shots.items()
+        if shot.problem or len(shot.points) < LEAST
+    }
+    usable = [shot for name, shot in shots.items() if name not in few]
+    if len(usable) < 2:
+        return SceneTones(left_alone=few, problem=_why_none(shots))
+    samples = SampleCache(cache)
+    colors, unread = samples.read(usable)
+    samples.keep()
+    usable = [shot for shot in usable if shot.name in colors]
+    alone = few | unread
+    if len(usable) < 2:
+        return SceneTones(left_alone=alone, problem=f"{next(iter(unread.items()))[0]}: {next(iter(unread.values()))}")
+    try:
+        return _solved(usable, colors, held_out, alone)
+    except (ArithmeticError, ValueError, MemoryError) as error:  # numpy's LinAlgError is a ValueError
+        return SceneTones(left_alone=alone, problem=f"the system of equations cannot be solved ({error})")
+
+
+def _too_few(number: int, of_what: str) -> str:
+    return f"{counted(number, 'observation')} in {of_what}, fewer than {LEAST}"
+
+
+def _why_none(shots: Mapping[str, TrackedPhoto]) -> str:
+    most = max((len(shot.points) for shot in shots.values()), default=0)
+    if not most:
+        return "the model has no tracks: no keypoint of a photograph is that of a point which another one sees"
+    return f"the tracks are too few: no two photographs have {LEAST} observations (the most: {most})"
+
+
+def _solved(
+    shots: list[TrackedPhoto], colors: Mapping[str, Samples], held_out: Collection[str], alone: dict[str, str]
+) -> SceneTones:
+    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+        exposures = list(pool.map(read_exposure, [shot.path for shot in shots]))
+    lenses, lens_names = _lenses(shots, exposures)
+    everything = _observations(shots, colors, lenses, np.array([one.logarithm for one in exposures]))
+    is_held = np.array([shot.name in held_out for shot in shots])
+    linked = link(everything.only(~is_held[everything.photo]))
+    is_in = linked.group >= 0
+    if is_in.sum() < 2:
+        return SceneTones(left_alone=alone | _unusable(shots, everything, is_in), problem=_why_unusable(everything))
+    found = _by_group(linked)
+    if is_held.any():
+        found, is_in = settle_later(everything, found, is_in, LEAST)
+    names = [shot.name for shot in shots]
+    alone |= _unusable(shots, everything, is_in)
+    tones = {
+        name: _tone(found, number, everything.camera[number]) for number, name in enumerate(names) if is_in[number]
+    }
+    return SceneTones(
+        tones=tones,
+        vignetting={
+            name: _coefficients(found.vignetting[lens])
+            for name, lens in zip(lens_names, lenses, strict=True)
+            if found.vignetting[lens].any()
+        },
+        before=found.before,
+        after=found.after,
+        num_observations=len(linked.seen.photo),
+        outliers=_outliers(names, found.gains.mean(axis=1), linked, is_in & ~is_held),
+        left_alone=alone,
+        notes=(*_groups(linked), *_drift(found), *_own_light(names, tones)),
+    )
+
+
+def _observations(
+    shots: list[TrackedPhoto], colors: Mapping[str, Samples], lenses: Ints, exposures: Floats
+) -> Observations:
+    """Return what is seen in photographs, by their number."""
+    parts = [_part(number, shot, colors[shot.name]) for number, shot in enumerate(shots)]
+    photo, point, color, place = (np.concatenate(column) for column in zip(*parts, strict=True))
+    point = np.unique(point, return_inverse=True)[1].astype(np.int64)
+    radius, (axes, slopes) = (place**2).sum(axis=1), _directions(shots)
+    return Observations(photo, point, color, place, radius, lenses, axes, slopes, exposures)
+
+
+def _directions(shots: list[TrackedPhoto]) -> tuple[Floats, Floats]:
+    """Return axes [N, 3] and slopes [N, 2, 3] of photographs; all 0 where the pose or lens of one has none."""
+    rotations = np.array([shot.rotation for shot in shots])
+    half = [np.hypot(shot.camera.width, shot.camera.height) / 2 for shot in shots]
+    try:
+        focal = np.array([[shot.camera.fx, shot.camera.fy] for shot in shots])
+    except SceneError:  # a panorama
+        focal = np.zeros((len(shots), 2))
+    if not (np.isfinite(rotations).all() and (focal > 0).all()):
+        return np.zeros((len(shots), 3)), np.zeros((len(shots), 2, 3))
+    return rotations[:, 2], rotations[:, :2] * (np.array(half)[:, None] / focal)[:, :, None]
+
+
+def _lenses(shots: list[TrackedPhoto], exposures: list[Exposure]) -> tuple[Ints, list[str]]:
+    """Return the number of each photograph's lens, and its name: its camera, at each aperture another one.
+
+    Where nearly every photograph would have a lens of its own, the aperture does not count, then all of one size do.
+    """
+    cameras = [shot.camera for shot in shots]
+    at = [(shot.camera, exposure.f_number) for shot, exposure in zip(shots, exposures, strict=True)]
+    sizes = [(camera.width, camera.height) for camera in cameras]
+    choices: list[list[Hashable]] = [[*at], [*cameras], [*sizes]]
+    keys = next((one for one in choices if len(set(one)) * LEAST_SHARING <= len(shots)), choices[-1])
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    has_several = keys == at and len(set(at)) > len(set(cameras))
+    names = [f"{camera.id} at f/{f_number:g}" if has_several else str(camera.id) for camera, f_number in at]
+    return np.array([numbers[key] for key in keys], np.int64), names
+
+
+def _part(number: int, shot: TrackedPhoto, samples: Samples) -> tuple[Ints, Ints, Floats, Floats]:
+    counts = samples[:, 0] > 0
+    center, half = middle(shot.camera), np.hypot(shot.camera.width, shot.camera.height) / 2
+    color = np.log(samples[counts] / (255.0 * SCALE))
+    return np.full(int(counts.sum()), number), shot.points[counts], color, (shot.xy[counts] - center) / half
+
+
+def _by_group(linked: Linked) -> Solution:
+    """Solve all groups at once, and give each its own gauge."""
+    found = solve(linked.seen, linked.group)
+    gains = np.where((linked.group >= 0)[:, None], found.gains, 0.0)
+    for group in range(int(linked.group.max()) + 1):
+        members = linked.group == group
+        gains[members] -= gains[members].mean(axis=0)
+    return replace(found, gains=gains)
+
+
+def _tone(found: Solution, number: int, camera: int) -> Tone:
+    red, green, blue = (float(one) for one in np.exp(found.gains[number]))
+    right, down = (float(one) for one in found.tilts[number]) if len(found.tilts) else (0.0, 0.0)
+    tone = Tone((red, green, blue), _coefficients(found.vignetting[camera]), (right, down))
+    if not (found.fields.any() and found.fields[number].any()):
+        return tone
+    tint = found.tints[number] if len(found.tints) else np.ones(3)
+    r, g, b = (round(float(one), FIELD_DIGITS) for one in tint)
+    own = tuple(round(float(one), FIELD_DIGITS) for one in found.fields[number])
+    return replace(tone, field=own, tint=(r, g, b))
+
+
+def _coefficients(values: Floats) -> tuple[float, ...]:
+    return tuple(float(one) for one in values) if values.any() else ()
+
+
+def _unusable(shots: list[TrackedPhoto], seen: Observations, is_in: NDArray[np.bool_]) -> dict[str, str]:
+    counts = np.bincount(seen.photo, minlength=len(shots))
+    told = "tracks that are neither dark, clipped nor masked"
+    why = "shares too few points with the others"
+    return {
+        shot.name: _too_few(int(count), told) if count < LEAST else why
+        for shot, count, has_tone in zip(shots, counts, is_in, strict=True)
+        if not has_tone
+    }
+
+
+def _why_unusable(seen: Observations) -> str:
+    most = int(np.bincount(seen.photo).max(initial=0))
+    return f"no two photographs have {LEAST} observations in tracks that are neither dark, clipped nor masked ({most})"
+
+
+def _outliers(names: list[str], brightness: Floats, linked: Linked, is_in: NDArray[np.bool_]) -> dict[str, float]:
+    differs = brightness - neighbours_mean(brightness, linked.shared, is_in)
+    worst = np.argsort(-np.abs(np.nan_to_num(differs)))
+    return {names[one]: float(np.exp(differs[one])) for one in worst if abs(differs[one]) >= np.log(OUTLIER)}
+
+
+def _groups(linked: Linked) -> Iterable[str]:
+    sizes = np.bincount(linked.group[linked.group >= 0])
+    if len(sizes) > 1:
+        told = ", ".join(map(str, sorted(sizes.tolist(), reverse=True)))
+        yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is evened by itself"
+
+
+def _own_light(names: list[str], tones: Mapping[str, Tone]) -> Iterable[str]:
+    """Say into how many photographs light falls that the others do not have."""
+    lit = [name for name in names if name in tones and tones[name].field]
+    if lit:
+        num = counted(len(lit), "photograph")
+        yield f"light that others do not have, as where the sun breaks in, lies over {num}, as {lit[0]}: evened"
+
+
+def _drift(found: Solution) -> Iterable[str]:
+    """Say how gains drift over the scene, and what was made of it."""
+    if found.drift is None:
+        return
+    size = f"{100 * np.expm1(found.drift.drift):.0f} %"
+    if not found.tilts.any():
+        why = "EXIF does not say so" if found.drift.has_exposures else "no EXIF says so"
+        yield f"exposures drift by {size} over the scene by the tracks alone, {why}: evened; colors: as_is leaves it"
+    elif found.drift.has_exposures:
+        yield f"all photographs are brighter on the same side: kept out of the gains, which would drift by {size}"
+    else:
+        yield (
+            f"brightness drifts by {size} over the scene, and no EXIF tells exposure from the sun's side: "
+            "the drift is left as photographed"
+        )

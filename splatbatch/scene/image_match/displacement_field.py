@@ -1,0 +1,138 @@
+"""By what photographs show their points elsewhere than a model says: a zoom, a stretch, an offset, a turn, a lens.
+
+Shifts of squares between two pictures are the differences of the two fields; a field is linear in its numbers, so that
+they follow by least squares. What no pair can tell (an offset common to cameras that look alike) stays 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.image_match.ncc_patches import Places, View, shifts
+from splatbatch.scene.image_match.pairs import Pair
+
+_FOUND = 0.6  # correlation of a square that was found again
+_PRIOR = np.array([0.1, 0.05, 0.05, 0.05, 0.05, 0.3])  # how large each number usually is at most
+_COMMON = np.array([0.1, 0.05, 0.002, 0.002, 0.002, 0.3])  # where cameras look alike, no pair tells these three
+_NOISE = 0.3  # steps: of a shift
+_ROUNDS = 6
+LEAST_SQUARES = 12
+"""Found again, for a field to be believed."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """Where a photograph shows things, as seen from where a model puts them; from its middle, by the focal length."""
+
+    zoom: float = 0.0
+    """How much farther out: 0.01 for 1 %."""
+    stretch: float = 0.0
+    """How much farther out in x than that, and less so in y."""
+    right: float = 0.0
+    down: float = 0.0
+    """Offsets, in focal lengths."""
+    turn: float = 0.0
+    """Clockwise, in radians."""
+    lens: float = 0.0
+    """A radial lens: k1."""
+
+    @property
+    def numbers(self) -> Floats:
+        """All six, in this order."""
+        return np.array([self.zoom, self.stretch, self.right, self.down, self.turn, self.lens])
+
+    def __add__(self, other: Field) -> Field:
+        return Field(*(float(value) for value in self.numbers + other.numbers))
+
+    def place(self, view: View) -> Places:
+        """Return where places in shares of the sides lie in the photograph, after those of the view."""
+        height, width = view.picture.shape
+        focal, size, before = view.focal, np.array([width, height]), view.place
+
+        def placed(shares: Floats) -> Floats:
+            known = before(shares) if before else shares
+            away = (known - 0.5) * size / focal
+            return known + _terms(away) @ self.numbers * focal / size
+
+        return placed
+
+    def parts(self, view: View) -> dict[str, float]:
+        """Return how far each number moves places of the photograph, root mean square, as shares of the side."""
+        moved = np.sqrt(((_terms_over(view) * self.numbers) ** 2).sum(axis=1).mean(axis=0))
+        return dict(zip(("zoom", "stretch", "right", "down", "turn", "lens"), map(float, moved), strict=True))
+
+    def size(self, view: View) -> float:
+        """Return how far it moves places of the photograph, root mean square, as a share of the longer side."""
+        return float(np.sqrt(((_terms_over(view) @ self.numbers) ** 2).sum(axis=1).mean()))
+
+
+def _terms_over(view: View) -> Floats:
+    """Return by how much each number moves places all over a photograph, as shares of its longer side, [81, 2, 6]."""
+    steps = (np.arange(9) + 0.5) / 9
+    places = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
+    shape = view.picture.shape
+    return _terms((places - 0.5) * shape[::-1] / view.focal) * view.focal / max(shape)
+
+
+def _terms(away: Floats) -> Floats:
+    """Return by how much each number moves what lies at `away` [N, 2], [N, 2, 6]."""
+    x, y = away.T
+    zero, one, square = np.zeros(len(away)), np.ones(len(away)), x**2 + y**2
+    return np.stack([np.stack([x, x, one, zero, -y, x * square], 1), np.stack([y, -y, zero, one, x, y * square], 1)], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Equations:
+    """What the shifts of a pair say about the fields of its two pictures: steps = other @ its - one @ its."""
+
+    one: Floats  # [m, 2, 6]
+    other: Floats  # [m, 2, 6]
+    steps: Floats  # [m, 2]
+
+
+def equations(pair: Pair, one: View, other: View) -> Equations:
+    """Return what the shifts of a pair say; nothing of squares that were not found again."""
+    found = shifts(pair, one, other)
+    slopes = [found.squares.slopes(view) for view in (one, other)]
+    pixels = [view.pixels(pair.xyz) for view in (one, other)]
+    usable = np.nan_to_num(found.peak, nan=-1.0) > _FOUND
+    usable &= np.logical_and.reduce([np.isfinite(each).all(axis=(1, 2)) for each in slopes])
+    usable &= np.logical_and.reduce([np.abs(np.linalg.det(np.nan_to_num(each))) > 1e-3 for each in slopes])
+    sides: list[Floats] = []
+    for view, slope, places in zip((one, other), slopes, pixels, strict=True):
+        away = (places[usable] - np.array(view.picture.shape[::-1]) / 2) / view.focal
+        sides.append(np.asarray(np.linalg.solve(slope[usable], _terms(away) * view.focal), np.float64))
+    return Equations(sides[0], sides[1], found.steps[usable])
+
+
+def solved(parts: Sequence[tuple[Floats, Floats]], *, is_common: bool = False) -> Field | None:
+    """Return the field by least squares; None where too few squares say. What misses by more than most counts less.
+
+    Args:
+        parts: terms [m, 2, 6] and the steps [m, 2] that these come to, of some pairs.
+        is_common: both pictures of each pair have it.
+    """
+    if sum(len(steps) for _, steps in parts) < LEAST_SQUARES:
+        return None
+    left = np.concatenate([terms.reshape(-1, 6) for terms, _ in parts])
+    right = np.concatenate([steps.ravel() for _, steps in parts])
+    weights, numbers, missed = np.ones(len(right)), np.zeros(6), np.abs(right)
+    for _ in range(_ROUNDS):
+        square = (left * weights[:, None]).T @ left + np.diag((_NOISE / (_COMMON if is_common else _PRIOR)) ** 2)
+        numbers = np.linalg.solve(square, (left * weights[:, None]).T @ right)
+        missed = np.abs(right - left @ numbers)
+        weights = 1 / np.maximum(1.0, missed / max(0.1, 1.5 * float(np.median(missed)))) ** 2
+    return Field(*map(float, numbers))
+
+
+def shrunk(view: View, times: int) -> View:
+    """Return the view with a smaller picture: each pixel the mean of `times` x `times`."""
+    if times == 1:
+        return view
+    height, width = (side // times * times for side in view.picture.shape)
+    small = view.picture[:height, :width].reshape(height // times, times, width // times, times).mean(axis=(1, 3))
+    return replace(view, picture=small.astype(np.uint8))

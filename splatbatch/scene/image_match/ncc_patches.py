@@ -1,0 +1,197 @@
+"""Small squares in space about points, as two photographs show them: how alike, and how far aside.
+
+A square faces both cameras and has pose, lens and scale of each in it. Normalised correlation is blind to exposure and
+channel; photographs that do not belong to their poses come to 0. A square that is found a little aside says how far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from splatbatch.scene.colmap.types import Camera, Floats, Ints
+from splatbatch.scene.image_match.pairs import Pair
+from splatbatch.scene.photos.pixels import Greys
+from splatbatch.scene.reprojection import project
+
+HALF = 5
+"""Of the side of a square, in pixels of the coarser picture."""
+REACH = 6
+"""How far aside a square is looked for, in the same."""
+_LEAST_STD = 0.5  # of 255: a square of less contrast shows nothing
+Places = Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A picture as a camera is said to have taken it."""
+
+    picture: Greys  # [H, W]
+    camera: Camera
+    rotation: Floats  # [3, 3], world to camera
+    translation: Floats  # [3]
+    place: Places | None = None
+    """From places in the camera's image to those in the photograph, if they are others; in shares of the sides."""
+
+    def pixels(self, xyz: Floats) -> Floats:
+        """Return where the picture shows points [N, 3], [N, 2]; NaN behind the camera."""
+        with np.errstate(all="ignore"):
+            return self.shown(xyz @ self.rotation.T + self.translation)
+
+    def shown(self, local: Floats) -> Floats:
+        """Return where the picture shows points [N, 3] in camera coordinates, [N, 2]; NaN behind the camera."""
+        with np.errstate(all="ignore"):
+            shares = project(self.camera, local) / (self.camera.width, self.camera.height)
+            shares[~(local[:, 2] > 0)] = np.nan
+            height, width = self.picture.shape
+            return (self.place(shares) if self.place else shares) * (width, height)
+
+    @property
+    def focal(self) -> float:
+        """Focal length in pixels of the picture."""
+        fx = self.camera.fx if "cx" in _names(self.camera) else self.camera.width / (2 * np.pi)
+        return fx * max(self.picture.shape) / max(self.camera.width, self.camera.height)
+
+    @cached_property
+    def center(self) -> Floats:
+        """Where the camera stands, [3]."""
+        return -self.rotation.T @ self.translation
+
+
+def _names(camera: Camera) -> tuple[str, ...]:
+    from splatbatch.scene.colmap.types import CAMERA_MODELS
+
+    return CAMERA_MODELS[camera.model].params
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """Squares in space about points."""
+
+    xyz: Floats  # [n, 3]
+    right: Floats  # [n, 3], one step
+    down: Floats  # [n, 3]
+
+    def seen(self, view: View, half: int) -> Floats:
+        """Return the greys of the squares, [n, 2 half + 1, 2 half + 1]; NaN outside the picture."""
+        steps = np.arange(-half, half + 1)
+        with np.errstate(all="ignore"):
+            middle = self.xyz @ view.rotation.T + view.translation
+            right, down = self.right @ view.rotation.T, self.down @ view.rotation.T
+            # [3, n, s, s]: a coordinate of all points in one piece is quicker than the three of each
+            middle, right, down = (each.T[:, :, None, None] for each in (middle, right, down))
+            local = middle + down * steps[:, None] + right * steps
+        return _sampled(view.picture, view.shown(local.reshape(3, -1).T)).reshape(local.shape[1:])
+
+    def slopes(self, view: View) -> Floats:
+        """Return by how many pixels of the picture a step moves, [n, 2 (x, y), 2 (right, down)]."""
+        moved = [(view.pixels(self.xyz + step) - view.pixels(self.xyz - step)) / 2 for step in (self.right, self.down)]
+        return np.stack(moved, axis=2)
+
+
+def squares(pair: Pair, one: View, other: View) -> Squares:
+    """Return squares about the points of a pair that face both cameras, with steps of a pixel of the coarser one."""
+    with np.errstate(all="ignore"):
+        toward = [view.center - pair.xyz for view in (one, other)]
+        far = [np.linalg.norm(each, axis=1, keepdims=True) for each in toward]
+        normal = toward[0] / far[0] + toward[1] / far[1]
+        normal /= np.linalg.norm(normal, axis=1, keepdims=True)
+        step = np.maximum(far[0] / one.focal, far[1] / other.focal)
+        right = one.rotation[0] - (normal @ one.rotation[0])[:, None] * normal
+        right /= np.linalg.norm(right, axis=1, keepdims=True)
+    return Squares(pair.xyz, right * step, np.cross(-normal, right) * step)
+
+
+def _sampled(picture: Greys, pixels: Floats) -> Floats:
+    """Return greys [N] between the pixels of a picture, linearly; NaN outside."""
+    height, width = picture.shape
+    x, y = pixels[:, 0] - 0.5, pixels[:, 1] - 0.5
+    with np.errstate(invalid="ignore"):
+        inside = (x >= 0) & (y >= 0) & (x <= width - 1) & (y <= height - 1)
+    x, y = np.where(inside, x, 0), np.where(inside, y, 0)
+    left, top = np.minimum(x.astype(np.int64), width - 2), np.minimum(y.astype(np.int64), height - 2)
+    dx, dy, flat, at = x - left, y - top, picture.ravel(), top * width + left
+    above = flat[at] * (1 - dx) + flat[at + 1] * dx
+    below = flat[at + width] * (1 - dx) + flat[at + width + 1] * dx
+    return np.where(inside, above * (1 - dy) + below * dy, np.nan)
+
+
+def correlated(one: Floats, other: Floats) -> Floats:
+    """Return the correlation of each square [n, s, s] with another's, [n]; NaN where either shows nothing."""
+    a, b = one.reshape(len(one), -1), other.reshape(len(other), -1)
+    a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
+    spreads = [np.sqrt((each**2).mean(axis=1)) for each in (a, b)]
+    with np.errstate(all="ignore"):
+        found = (a * b).mean(axis=1) / (spreads[0] * spreads[1])
+        return np.where(np.minimum(*spreads) >= _LEAST_STD, found, np.nan)
+
+
+def likeness(pair: Pair, one: View, other: View) -> Floats:
+    """Return how alike the squares of a pair are where the model puts them, [n]: 1 alike, 0 unrelated, NaN unknown."""
+    found = squares(pair, one, other)
+    return correlated(found.seen(one, HALF), found.seen(other, HALF))
+
+
+@dataclass(frozen=True, eq=False)
+class Shifts:
+    """Where the squares of one picture are found in another."""
+
+    squares: Squares
+    peak: Floats  # [n], their correlation there; NaN where they are found nowhere
+    steps: Floats  # [n, 2], how far to the right and down, in steps of the squares
+
+
+def shifts(pair: Pair, one: View, other: View) -> Shifts:
+    """Return where the squares of a pair in one picture are found in the other, to a part of a step."""
+    found = squares(pair, one, other)
+    small, large = found.seen(one, HALF), found.seen(other, HALF + REACH)
+    small = small - small.mean(axis=(1, 2), keepdims=True)
+    side, count = 2 * HALF + 1, 2 * REACH + 1
+    windows = sliding_window_view(large, (side, side), axis=(1, 2))
+    cross = np.einsum("nijab,nab->nij", windows, small) / side**2
+    spread = np.sqrt(np.maximum(_means(large**2, side) - _means(large, side) ** 2, 0))
+    own = np.sqrt((small**2).mean(axis=(1, 2)))[:, None, None]
+    with np.errstate(all="ignore"):
+        table = np.where((spread >= _LEAST_STD) & (own >= _LEAST_STD), cross / (spread * own), -2.0)
+    table[~np.isfinite(table)] = -2.0
+    n, best = np.arange(len(table)), table.reshape(len(table), -1).argmax(axis=1)
+    i, j = best // count, best % count
+    inner = (np.minimum(i, j) > 0) & (np.maximum(i, j) < count - 1) & (table[n, i, j] > -2)
+    steps = np.stack([_summit(table, n, i, j, (0, 1)), _summit(table, n, i, j, (1, 0))], axis=1)
+    return Shifts(found, np.where(inner, table[n, i, j], np.nan), np.where(inner[:, None], steps, np.nan))
+
+
+def _means(tables: Floats, side: int) -> Floats:
+    """Return the mean of each window of side x side of tables [n, s, s]: rows first, in a quarter of the sums."""
+    rows = sliding_window_view(tables, side, axis=2).mean(axis=3)
+    return sliding_window_view(rows, side, axis=1).mean(axis=3)
+
+
+def _summit(table: Floats, n: Ints, i: Ints, j: Ints, along: tuple[int, int]) -> Floats:
+    """Return how far from the middle the summit lies on one axis: of a parabola through three values."""
+    last = table.shape[1] - 1
+    a, b, c = (
+        table[n, np.clip(i + side * along[0], 0, last), np.clip(j + side * along[1], 0, last)] for side in (-1, 0, 1)
+    )
+    with np.errstate(all="ignore"):
+        off = np.nan_to_num(0.5 * (a - c) / (a - 2 * b + c))
+    return (i * along[0] + j * along[1]) - last / 2 + np.clip(off, -0.5, 0.5)
+
+
+def sharpness(pair: Pair, one: View, other: View) -> float:
+    """Return how much finer one picture shows its squares than the other: 1 alike, below 1 blurred; NaN if unknown."""
+    found = squares(pair, one, other)
+    fine = []
+    for view in (one, other):
+        seen = found.seen(view, HALF)
+        steps = (np.diff(seen, axis=1) ** 2).mean(axis=(1, 2)) + (np.diff(seen, axis=2) ** 2).mean(axis=(1, 2))
+        spread = seen.var(axis=(1, 2))
+        fine.append(np.where(spread >= _LEAST_STD**2, steps, np.nan) / np.where(spread > 0, spread, np.nan))
+    with np.errstate(all="ignore"):
+        known = fine[0] / fine[1]
+    known = known[np.isfinite(known)]
+    return float(np.median(known)) if len(known) else float("nan")

@@ -1,0 +1,215 @@
+"""What photographs may be instead of what a model takes them for, each with what mends it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from splatbatch.errors import SceneError
+from splatbatch.scene.colmap.files import ModelError, shown
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.image_match.match_context import Compared, Reading
+from splatbatch.scene.image_match.ncc_patches import Places
+from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
+from splatbatch.scene.photos.sizes import Size
+from splatbatch.scene.photos.undistort import is_distorted, straighten
+
+_MOST = 12  # folders or models that are looked into
+_DEPTH = 4  # of folders below the scene that models are looked for in
+_TURN = "Turn them back, or make the model from them as they are: magick mogrify {} FILES."
+_NAMES = "Give every photograph its own name again: names, not places in a list, tie photographs to poses."
+UNDISTORT_BOTH = (
+    "python -c \"import pycolmap; pycolmap.undistort_images('undistorted', 'MODEL', 'IMAGES')\" makes undistorted"
+    " photographs and their model together, from the distorted ones"
+)
+_TURNS: tuple[tuple[str, str, Places], ...] = (
+    ("turned by 180 degrees", "-rotate 180", lambda s: 1 - s),
+    ("mirrored, left for right", "-flop", lambda s: s * (-1, 1) + (1, 0)),
+    ("mirrored, top for bottom", "-flip", lambda s: s * (1, -1) + (0, 1)),
+    ("turned by 90 degrees clockwise", "-rotate 270", lambda s: np.stack([1 - s[:, 1], s[:, 0]], axis=1)),
+    ("turned by 90 degrees counterclockwise", "-rotate 90", lambda s: np.stack([s[:, 1], 1 - s[:, 0]], axis=1)),
+)
+
+
+def turned() -> Iterator[Reading]:
+    """Yield photographs turned by 180 and by 90 degrees, and mirrored."""
+    for words, option, change in _TURNS:
+        yield Reading(words, _TURN.format(option), place=_Fixed(change))
+
+
+class _Fixed:
+    """A change of places that no size has a part in."""
+
+    def __init__(self, change: Places) -> None:
+        self._change = change
+
+    def __call__(self, camera: Size, photo: Size) -> Places:
+        return self._change
+
+
+def cropped() -> Reading:
+    """Return photographs that were cropped about the centre, or padded: a pixel is as large as it was."""
+
+    def place(camera: Size, photo: Size) -> Places:
+        ratio = np.array(camera) / np.array(photo)
+        return lambda shares: (shares - 0.5) * ratio + 0.5
+
+    return Reading("cropped about the centre", place=place)
+
+
+def of_names(compared: Compared) -> Iterator[Reading]:
+    """Yield photographs under the names of others: the next, the previous, or those of another folder."""
+    by_folder: dict[str, list[int]] = {}
+    for row, image in enumerate(compared.images):
+        by_folder.setdefault(image.name.rpartition("/")[0], []).append(row)
+    for groups in (by_folder.values(), [list(range(len(compared.images)))] if len(by_folder) > 1 else []):
+        for step, word in ((1, "next"), (-1, "previous")):
+            other = {row: group[(at + step) % len(group)] for group in groups for at, row in enumerate(group)}
+            yield Reading(
+                f"those of the {word} image by name: names are shifted by one", _NAMES, path=_Of(compared, other)
+            )
+    rows = {image.name: row for row, image in enumerate(compared.images)}
+    for one, other_folder in _exchanged(list(by_folder)):
+        swap = {
+            row: rows[name]
+            for row, image in enumerate(compared.images)
+            for name in [_moved(image.name, one, other_folder)]
+            if name in rows
+        }
+        words = f"those of {shown(one)}/ and {shown(other_folder)}/ exchanged"
+        yield Reading(words, "Exchange the two folders.", path=_Of(compared, swap))
+
+
+def _exchanged(folders: Sequence[str]) -> Iterator[tuple[str, str]]:
+    pairs = ((one, other) for at, one in enumerate(folders) for other in folders[at + 1 :])
+    yield from list(pairs)[:_MOST]
+
+
+def _moved(name: str, one: str, other: str) -> str:
+    folder, _, base = name.rpartition("/")
+    return {one: f"{other}/{base}".lstrip("/"), other: f"{one}/{base}".lstrip("/")}.get(folder, "")
+
+
+class _Of:
+    """The photograph of another image."""
+
+    def __init__(self, compared: Compared, rows: dict[int, int]) -> None:
+        self._paths, self._rows = compared.paths, rows
+
+    def __call__(self, row: int) -> str | None:
+        return self._paths.get(self._rows.get(row, -1))
+
+
+def of_image(compared: Compared, row: int) -> Reading:
+    """Return the photograph of one image, for whichever is asked."""
+    return Reading(f"that of {shown(compared.images[row].name)}", _NAMES, path=lambda _: compared.paths.get(row))
+
+
+def of_folders(compared: Compared, images: Path) -> Iterator[Reading]:
+    """Yield photographs of the same names in other folders beside that of the photographs."""
+    names = [compared.images[row].name for row in compared.rows]
+    try:
+        beside = sorted(
+            path for path in images.resolve().parent.iterdir() if path.is_dir() and path != images.resolve()
+        )
+    except OSError:
+        return
+    for folder in beside[: 4 * _MOST]:
+        places = [folder, folder / images.name]
+        for place in places:
+            if names and all((place / name).is_file() for name in names):
+                remedy = f"Set scene.images to {place}."
+                yield Reading(
+                    f"not those of {shown(str(place))}, which fit", remedy, path=_Below(compared.images, place)
+                )
+
+
+class _Below:
+    """The photographs of a folder."""
+
+    def __init__(self, images: Sequence[Image], folder: Path) -> None:
+        self._images, self._folder = images, folder
+
+    def __call__(self, row: int) -> str | None:
+        return str(self._folder / self._images[row].name)
+
+
+def undistorted() -> Iterator[Reading]:
+    """Yield photographs that were undistorted already: as COLMAP does it, and with K as it was."""
+    words = "undistorted already, and the camera has the distortion still"
+    yield Reading(words, camera=_straight)
+    yield Reading(words, camera=_unbent)
+
+
+def _straight(camera: Camera) -> Camera | None:
+    try:
+        return straighten(camera) if is_distorted(camera) else None
+    except SceneError:
+        return None
+
+
+def _unbent(camera: Camera) -> Camera | None:
+    if not is_distorted(camera) or _straight(camera) is None:
+        return None
+    return replace(camera, model="PINHOLE", params=(camera.fx, camera.fy, camera.cx, camera.cy))
+
+
+def models_near(sparse: Path, compared: Compared) -> Iterator[tuple[Path, Compared]]:
+    """Yield other models near one, of the same photographs and with other cameras, ready to be compared."""
+    paths = {image.name: compared.paths[row] for row, image in enumerate(compared.images) if row in compared.paths}
+    sizes = {image.name: compared.sizes[row] for row, image in enumerate(compared.images) if row in compared.sizes}
+    known = {image.name: compared.cameras[image.camera_id] for image in compared.images}
+    for folder in _folders_of_models(sparse):
+        try:
+            model = read_reconstruction(folder, tracks=True)
+        except (ModelError, OSError):
+            continue
+        if _has_other_cameras(model, known):
+            rows = {row: image.name for row, image in enumerate(model.images) if image.name in paths}
+            pairs = [pair for pair in pairs_of(model, GROUPS) if pair.one in rows and pair.other in rows]
+            there = {row: paths[name] for row, name in rows.items()}, {row: sizes[name] for row, name in rows.items()}
+            yield (
+                folder,
+                replace(
+                    compared,
+                    images=model.images,
+                    cameras=model.cameras,
+                    paths=there[0],
+                    sizes=there[1],
+                    pairs=pairs,
+                    said={},
+                ),
+            )
+
+
+def _has_other_cameras(model: Reconstruction, known: dict[str, Camera]) -> bool:
+    shared = [image for image in model.images if image.name in known]
+    return any(
+        (model.cameras[image.camera_id].model, model.cameras[image.camera_id].params)
+        != (known[image.name].model, known[image.name].params)
+        for image in shared
+    )
+
+
+def _folders_of_models(sparse: Path) -> list[Path]:
+    own = sparse.resolve()
+    root = own.parents[1] if own.name.isdecimal() and len(own.parents) > 1 else own.parent
+    found: list[Path] = []
+    for start in dict.fromkeys((root, root.parent)):
+        for parent, folders, files in os.walk(start):
+            place = Path(parent)
+            if len(place.relative_to(start).parts) >= _DEPTH:
+                folders.clear()
+            folders[:] = [name for name in sorted(folders) if not name.startswith(("images", ".", "attempt-"))][
+                : 4 * _MOST
+            ]
+            if {"cameras.bin", "cameras.txt"} & set(files) and place not in (own, *found):
+                found.append(place)
+            if len(found) >= _MOST:
+                return found
+    return found

@@ -1,0 +1,217 @@
+"""An import from beginning to end: read, check against the photographs, write aside, and give it its name."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from splatbatch.config import Offset, near
+from splatbatch.errors import ConfigError, OutputError, SceneError
+from splatbatch.files import open_regular, path_beside
+from splatbatch.scene.formats import seen_at
+from splatbatch.scene.imports import colmap_export as exports
+from splatbatch.scene.imports import metashape, transforms, write
+from splatbatch.scene.imports.agreement import see_poses, triangulated
+from splatbatch.scene.imports.capture import Capture, ImportOptions, Mistakes, Notes
+from splatbatch.scene.imports.checks import check_world, fit_to_photographs
+from splatbatch.scene.imports.colmap_export import suffix_of
+from splatbatch.scene.imports.ply import read_cloud
+from splatbatch.scene.imports.transforms import find_documents
+from splatbatch.text import counted
+
+Kind = Literal["transforms", "metashape", "colmap"]
+_HEAD = 4096  # bytes of an XML file that are looked at
+_EXPORTS = (".", "colmap_export", "opensfm/colmap_export", "colmap", "colmap/sparse/0", "sparse/0", "sparse",
+            "dense/sparse", "undistorted/sparse")  # fmt: skip
+_LINKS = "Name a new folder on a disk that has room and knows symbolic links: photographs are linked, not copied."
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something that can be imported."""
+
+    kind: Kind
+    paths: tuple[Path, ...]
+    """The JSON files, the XML file, or the folder of the model."""
+
+    def in_words(self) -> str:
+        """Return what it is, as a person would say it."""
+        match self.kind:
+            case "transforms":
+                names = ", ".join(path.name for path in self.paths)
+                return f"cameras of nerfstudio, instant-ngp or Blender ({names})"
+            case "metashape":
+                return f"cameras of Metashape ({self.paths[0].name})"
+            case "colmap":
+                return f"a COLMAP model outside of sparse/0 ({self.paths[0]})"
+
+
+def find_sources(path: Path) -> list[Source]:
+    """Return what a file or a folder holds that can be imported; the first is what it is taken for."""
+    if path.is_file() and path.suffix.lower() in (".json", ".xml") and seen_at(path):  # of another program
+        return []
+    found = []
+    if documents := find_documents(path):
+        found.append(Source("transforms", tuple(documents)))
+    found += [Source("metashape", (file,)) for file in _metashape_files(path)]
+    folder = path if path.is_dir() else path.parent
+    is_model_file = (
+        path.is_file() and path.stem in ("cameras", "images", "points3D") and path.suffix in (".txt", ".bin")
+    )
+    if path.is_dir() or is_model_file:
+        exports = (folder / name for name in (_EXPORTS if path.is_dir() else (".",)))
+        found += [Source("colmap", (export,)) for export in exports if suffix_of(export)][:1]
+    return found
+
+
+def _metashape_files(path: Path) -> Iterator[Path]:
+    files = [path] if path.is_file() else sorted(path.glob("*.xml"))
+    for file in files:
+        if file.suffix.lower() == ".xml" and (path.is_file() or _is_metashape(file)):
+            yield file
+
+
+def _is_metashape(file: Path) -> bool:
+    try:
+        with open_regular(file) as opened:
+            head = opened.read(_HEAD)
+    except OSError:
+        return False
+    return b"<document" in head and b"<chunk" in head
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """What an import has written."""
+
+    capture: Capture
+    notes: Notes
+    num_points: int
+    offset: Offset
+    holdout: list[str]
+
+
+def bring_in(path: Path, target: Path, options: ImportOptions) -> Imported:
+    """Write the model of a source into a new folder `target`: whole, or not at all.
+
+    Raises:
+        SceneError: the source holds mistakes; all that are found.
+        ConfigError: the target is no new folder, or the source none that is known.
+        OutputError: the target cannot be written.
+    """
+    notes, mistakes = Notes(), Mistakes(path)
+    source = _chosen(path, notes)
+    _see_target(target)
+    capture = _read(source, options, notes, mistakes)
+    if capture is not None:
+        capture = _checked(capture, options, notes, mistakes)
+    mistakes.stop()
+    if capture is None:
+        raise SceneError(f"{path}: nothing in it could be read")
+    aside = path_beside(target.absolute())
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        done = _written(source.paths[0], capture, aside, (options, notes, mistakes))
+        aside.rename(target.absolute())
+    except (ValueError, RuntimeError) as error:  # pycolmap's words for what it does not take
+        hint = "Look at focal lengths, sizes and poses for values that no camera has."
+        raise SceneError(f"{path}: pycolmap does not take this model: {' '.join(str(error).split())}", hint) from error
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written ({error.strerror or error})", _LINKS) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return done
+
+
+def _see_target(target: Path) -> None:
+    try:
+        is_free = not target.exists() or not any(target.iterdir())
+    except OSError as error:
+        raise ConfigError(f"{target}: is no folder that can be used ({error.strerror})") from error
+    if not is_free or target.is_symlink():
+        raise ConfigError(f"{target}: exists and is not empty", "Name a new folder: an import overwrites nothing.")
+    if not target.absolute().parent.is_dir():
+        raise ConfigError(f"{target}: its folder does not exist", f"Make it first: mkdir -p {target.parent}")
+
+
+def _chosen(path: Path, notes: Notes) -> Source:
+    if not path.exists():
+        raise SceneError(f"{path}: no such file or folder", near(path))
+    found = find_sources(path)
+    if not found:
+        known = "a transforms.json, Metashape's cameras as XML, or a COLMAP model (cameras, images)"
+        hint = seen.in_words() if (seen := seen_at(path)) else f"Name {known}."
+        raise SceneError(f"{path}: nothing that can be imported", hint)
+    alike = [one for one in found if one.kind == found[0].kind]
+    if len(alike) > 1:
+        names = ", ".join(one.paths[0].name for one in alike)
+        raise SceneError(f"{path}: {len(alike)} files of the same kind: {names}", "Name the one that is meant.")
+    for other in found[1:]:
+        notes.leave_out(f"beside it: {other.in_words()}")
+    return found[0]
+
+
+def _read(source: Source, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
+    if options.chunk and source.kind != "metashape":
+        raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
+    if options.images and not options.images.is_dir():
+        raise ConfigError(f"--images {options.images}: no such folder")
+    match source.kind:
+        case "transforms":
+            return transforms.read(list(source.paths), options, notes, mistakes)
+        case "metashape":
+            return metashape.read(source.paths[0], options, notes, mistakes)
+        case "colmap":
+            return exports.read(source.paths[0], options, notes, mistakes)
+
+
+def _checked(capture: Capture, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture:
+    """Return the capture with cameras of its photographs' sizes and the points that are wished for."""
+    shots = fit_to_photographs(capture.shots, notes, mistakes)
+    if options.points:
+        try:
+            cloud, told = read_cloud(options.points)
+            capture = replace(capture, cloud=replace(cloud, xyz=capture.of_points.of_points(cloud.xyz)))
+            for line in [*told, f"{counted(len(cloud.xyz), 'point')} of {options.points.name}; they have no tracks"]:
+                notes.convert(line)
+        except SceneError as error:
+            mistakes.add("--points", error.message, error.hint)
+    if capture.cloud is not None and not len(capture.cloud.xyz):
+        notes.leave_out(f"{capture.cloud.origin}: it holds no points")
+        capture = replace(capture, cloud=None)
+    check_world(shots, capture.cloud, mistakes)
+    return replace(capture, shots=shots)
+
+
+def _written(source: Path, capture: Capture, folder: Path, told: tuple[ImportOptions, Notes, Mistakes]) -> Imported:
+    """Write all files of an import into a folder of its own.
+
+    Raises:
+        SceneError: the photographs contradict the poses.
+        OSError: it cannot be written.
+    """
+    options, notes, mistakes = told
+    folder.mkdir()
+    write.link_files(capture.shots, folder)
+    shots = capture.shots
+    if capture.cloud is not None:
+        if capture.cloud.ids is None:
+            see_poses(capture, folder, (notes, mistakes))
+        model = write.posed_model(shots)
+        write.add_points(model, shots, capture.cloud)
+    elif options.triangulates:
+        model = triangulated(capture, folder, (options, notes, mistakes))
+    else:
+        model = write.posed_model([replace(shot, keypoints=None) for shot in shots])
+        notes.leave_out("points: the source has none, and none were looked for; nothing can be trained without")
+    mistakes.stop()
+    write.write_model(model, folder)
+    points = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
+    offset = write.offset_of(capture.shots, points)
+    write.write_record(source, capture, notes, offset, folder)
+    return Imported(capture, notes, len(points), offset, write.held_out(capture.shots))

@@ -1,0 +1,526 @@
+"""What to photograph next: how often each cell of a scene is seen, where from it should be, and the flight there.
+
+Where to photograph from: few views, so that every weak cell is seen often enough, and from directions it lacks.
+
+Views look at weak cells from as far as the well-known ones are seen from, so that they are as fine: straight down, and
+obliquely (30 and 50 degrees from the vertical) from eight sides. Of those from which nothing is in the way, a greedy
+set cover takes the one that helps most cells: until all have what they need: within ln(n) of the fewest possible
+(Chvatal 1979, "A greedy heuristic for the set-covering problem").
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import Delaunay, QhullError, cKDTree
+
+from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.text import counted
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+FEW = 3
+"""Photographs below which a place is badly known: as the inspection has it."""
+NARROW_DEG = 20.0
+"""Between the two directions that are furthest apart: below that depth is hardly known."""
+COARSE = 0.5
+"""Of the usual resolution: what is seen from twice as far."""
+MOST_EMPTY = 400
+"""Cells without any surface that are looked for."""
+VERTICAL = 0.9
+TILTS_DEG = (0.0, 30.0, 50.0)
+SIDES = 8
+MARGIN = 0.08
+"""Share of a photograph at its edge that does not count: nobody flies to the centimetre."""
+APART_DEG = 8.0
+"""A direction that is closer to one that is there already tells little."""
+REACH = (0.5, 1.5)
+"""Of the usual distance: nearer is not sharp, farther not fine enough."""
+FREE = 0.25
+"""Of the usual distance: so far from anything a camera stays."""
+MOST_CELLS = 300
+"""That are aimed at; all are covered."""
+MOST_VIEWS = 500
+Convert = Callable[[Floats], Floats]
+"""World coordinates, [n, 3], to longitude, latitude and height above the ellipsoid."""
+LOCAL = "the model's own axes and units: scene.crs is not set, so that nobody knows where on Earth they lie"
+METERS_PER_DEGREE = 111_319.49
+"""At the equator, where the KML of a scene without a CRS lies: one unit of the model as one metre."""
+KML = "http://www.opengis.net/kml/2.2"
+
+
+@dataclass(frozen=True)
+class PlacedCamera:
+    """A camera in the world: where it stands, how it looks, how large its photographs are."""
+
+    matrix: Floats  # [4, 4], world to camera
+    focal: tuple[float, float]
+    size: tuple[int, int]
+
+    @cached_property
+    def center(self) -> Floats:
+        """Return where it stands, [3]."""
+        return -self.matrix[:3, :3].T @ self.matrix[:3, 3]
+
+    def sees(self, places: Floats, margin: float = 0.0) -> Mask:
+        """Return which places, [n, 3], lie in its photograph, and not within a margin of its edge (a share)."""
+        local = places @ self.matrix[:3, :3].T + self.matrix[:3, 3]
+        with np.errstate(all="ignore"):
+            off = np.abs(local[:, :2] / local[:, 2:] * self.focal) / self.size
+        return (local[:, 2] > 0) & (off <= 0.5 - margin).all(axis=1)
+
+
+def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> list[PlacedCamera]:
+    """Return the cameras of a model; lenses are taken to be free of distortion, and centred."""
+    pairs = ((image, cameras.get(image.camera_id)) for image in images)
+    found = [
+        PlacedCamera(image.world_to_camera(), (camera.fx, camera.fy), (camera.width, camera.height))
+        for image, camera in pairs
+        if camera is not None
+    ]
+    return [camera for camera in found if np.isfinite(camera.matrix).all()]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A piece of the scene that is badly known, or not at all."""
+
+    place: Floats  # [3], world
+    size: float
+    num_photos: int
+    angle_deg: float
+    why: str
+    """few photographs, narrow, coarse, or nothing there."""
+    is_nadir: bool
+    """All that see it look straight down."""
+    patch: str = ""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All cells of a scene, and all that photographs it."""
+
+    places: Floats  # [c, 3], world: the middles of the surface in each cell
+    sizes: Floats  # [c]
+    cameras: Sequence[PlacedCamera]
+    up: Floats  # [3]
+    patches: Sequence[str] = ()
+    """Of each cell."""
+
+    @cached_property
+    def seen(self) -> Mask:
+        """Return which cells, [c, s], which cameras see."""
+        return np.stack([camera.sees(self.places) for camera in self.cameras], axis=1)
+
+    @cached_property
+    def rays(self) -> Floats:
+        """Return the directions from cells to cameras, [c, s, 3], of length 1."""
+        rays = np.array([camera.center for camera in self.cameras])[None] - self.places[:, None]
+        return rays / np.maximum(np.linalg.norm(rays, axis=2, keepdims=True), 1e-12)
+
+    @cached_property
+    def distances(self) -> Floats:
+        """Return how far each cell is from each camera, [c, s]; NaN where that does not see it."""
+        centers = np.array([camera.center for camera in self.cameras])
+        far = np.linalg.norm(centers[None] - self.places[:, None], axis=2)
+        return np.where(self.seen, far, np.nan)
+
+    def angle_deg(self, cell: int) -> float:
+        """Return the angle between those directions from which a cell is seen that are furthest apart."""
+        rays = self.rays[cell][self.seen[cell]]
+        return float(np.degrees(np.arccos(np.clip((rays @ rays.T).min(), -1, 1)))) if len(rays) else 0.0
+
+    def usual_distance(self) -> float:
+        """Return from how far cells that are well seen are photographed, in the median."""
+        good = self.seen.sum(axis=1) >= FEW
+        known = self.distances[good if good.any() else slice(None)]
+        if np.isfinite(known).any():
+            return float(np.nanmedian(known))
+        centers = np.array([camera.center for camera in self.cameras])
+        return float(np.median(np.linalg.norm(centers - self.places.mean(axis=0), axis=1)))
+
+    def weak(self) -> list[Cell]:
+        """Return the cells that more photographs would help, those without any surface included."""
+        usual = self.usual_distance()
+        nearest = np.nanmin(np.where(self.seen, self.distances, np.inf), axis=1, initial=np.inf)
+        found = [self._cell(index, float(nearest[index]), usual) for index in range(len(self.places))]
+        return [cell for cell in found if cell] + self._empty()
+
+    def _cell(self, index: int, nearest: float, usual: float) -> Cell | None:
+        num, angle = int(self.seen[index].sum()), self.angle_deg(index)
+        why = "few photographs" if num < FEW else "narrow" if angle < NARROW_DEG else ""
+        why = why or ("coarse" if nearest > usual / COARSE else "")
+        rays = self.rays[index][self.seen[index]]
+        is_nadir = bool(len(rays) and (rays @ self.up > np.cos(np.radians(20))).all())
+        patch = self.patches[index] if self.patches else ""
+        return Cell(self.places[index], float(self.sizes[index]), num, angle, why, is_nadir, patch) if why else None
+
+    def _empty(self) -> list[Cell]:
+        """Return the cells between others in which there is no surface at all, as high as their neighbours."""
+        east, north, up = axes_of(self.up)
+        flat = self.places @ np.stack([east, north]).T
+        side = float(np.median(self.sizes))
+        try:
+            hull = Delaunay(flat)
+        except (QhullError, ValueError):  # fewer than four cells, or all in a line
+            return []
+        low, high = flat.min(axis=0), flat.max(axis=0)
+        axes = [np.arange(start + side / 2, end, side) for start, end in zip(low, high, strict=True)]
+        grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
+        far = np.linalg.norm(grid[:, None] - flat[None], axis=2)
+        empty = grid[(hull.find_simplex(grid) >= 0) & (far.min(axis=1) > side)][:MOST_EMPTY]
+        heights = self.places @ up
+        order = np.argsort(np.linalg.norm(empty[:, None] - flat[None], axis=2), axis=1)[:, :4]
+        places = empty @ np.stack([east, north]) + np.median(heights[order], axis=1)[:, None] * up if len(empty) else []
+        return [self._seen_anew(np.asarray(place), side) for place in places]
+
+    def _seen_anew(self, place: Floats, side: float) -> Cell:
+        alone = Survey(place[None], np.array([side]), self.cameras, self.up)
+        rays = alone.rays[0][alone.seen[0]]
+        is_nadir = bool(len(rays) and (rays @ self.up > np.cos(np.radians(20))).all())
+        return Cell(place, side, int(alone.seen.sum()), alone.angle_deg(0), "nothing there", is_nadir)
+
+
+def up_of(places: Floats, cameras: Sequence[PlacedCamera], *, is_mapped: bool = False) -> Floats:
+    """Return which way is up: z where the model is in a CRS, or close to it; else away from the ground, to the cameras.
+
+    Args:
+        places: of the surface, [n, 3].
+        cameras: that photograph it.
+        is_mapped: the coordinates are those of a CRS.
+    """
+    z = np.array([0.0, 0.0, 1.0])
+    if is_mapped or len(places) < 3:
+        return z
+    normal = np.linalg.svd(places - places.mean(axis=0), full_matrices=False)[2][2]
+    above = np.median([camera.center for camera in cameras], axis=0) - np.median(places, axis=0)
+    up: Floats = normal if normal @ above > 0 else -normal
+    return z if up @ z > VERTICAL else up
+
+
+def axes_of(up: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return east, north and up: north is the model's y axis, laid level; where that stands upright, its x axis."""
+    y = np.array([0.0, 1.0, 0.0]) if abs(up[1]) < VERTICAL else np.array([1.0, 0.0, 0.0])
+    north = y - (y @ up) * up
+    north /= np.linalg.norm(north)
+    return np.cross(north, up), north, up
+
+
+@dataclass(frozen=True)
+class Suggested:
+    """A photograph to be taken."""
+
+    camera: PlacedCamera
+    target: Floats  # [3]
+    covers: tuple[int, ...]
+    """Indices of the weak cells that it helps."""
+
+    @property
+    def direction(self) -> Floats:
+        """Return where it looks, [3], of length 1."""
+        return self.camera.matrix[2, :3]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Views for the weak cells of a scene."""
+
+    cells: Sequence[Cell]
+    views: Sequence[Suggested]
+    left: tuple[int, ...]
+    """Indices of cells that still lack something: nothing is free from where they could be seen."""
+    up: Floats
+    distance: float
+
+
+@dataclass
+class _Candidates:
+    """Views that could be taken, and what each would do."""
+
+    cameras: list[PlacedCamera]
+    targets: list[Floats]
+    sees: Mask  # [v, c]
+    rays: Floats  # [v, c, 3], from cells to views
+    taken: list[list[int]] = field(default_factory=list)
+    """For each cell the views that were chosen for it."""
+
+
+def suggest(survey: Survey, obstacles: Floats) -> Plan:
+    """Return which views to take.
+
+    Args:
+        survey: what there is.
+        obstacles: places of points and Gaussians, [n, 3]: no camera stands in or under them.
+    """
+    cells, distance = survey.weak(), survey.usual_distance()
+    found = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places]))
+    if not cells or not found.cameras:
+        return Plan(cells, (), tuple(range(len(cells))), survey.up, distance)
+    chosen, needs = _cover(found, cells, _directions(survey, cells))
+    views = [
+        Suggested(found.cameras[one], found.targets[one], tuple(at for at, by in enumerate(found.taken) if one in by))
+        for one in chosen
+    ]
+    return Plan(cells, views, tuple(np.flatnonzero(needs > 0).tolist()), survey.up, distance)
+
+
+def _candidates(survey: Survey, cells: Sequence[Cell], distance: float, obstacles: Floats) -> _Candidates:
+    kinds = [(camera.focal, camera.size) for camera in survey.cameras]
+    focal, size = max(set(kinds), key=kinds.count)
+    aims = cells if len(cells) <= MOST_CELLS else cells[:: math.ceil(len(cells) / MOST_CELLS)]
+    cameras, targets = [], []
+    for cell in aims:
+        for direction in _around(survey.up):
+            cameras.append(PlacedCamera(_looking_at(cell.place, distance * direction, survey.up), focal, size))
+            targets.append(cell.place)
+    free = _free(np.array([camera.center for camera in cameras]), np.array(targets), obstacles, (survey.up, distance))
+    cameras = [camera for camera, is_free in zip(cameras, free, strict=True) if is_free]
+    targets = [target for target, is_free in zip(targets, free, strict=True) if is_free]
+    places = np.array([cell.place for cell in cells]).reshape(-1, 3)
+    if not cameras:
+        return _Candidates([], [], np.zeros((0, len(cells)), bool), np.zeros((0, len(cells), 3)))
+    rays = np.array([camera.center for camera in cameras])[:, None] - places[None]
+    far = np.linalg.norm(rays, axis=2)
+    sees = np.stack([camera.sees(places, MARGIN) for camera in cameras])
+    sees &= (far >= REACH[0] * distance) & (far <= REACH[1] * distance)
+    return _Candidates(cameras, targets, sees, rays / np.maximum(far[..., None], 1e-12), [[] for _ in cells])
+
+
+def _cover(found: _Candidates, cells: Sequence[Cell], known: Sequence[Floats]) -> tuple[list[int], NDArray[np.int64]]:
+    """Take the view that helps most cells, again and again; return the views, and what cells lack after that."""
+    needs = np.array([max(FEW - cell.num_photos, 1) for cell in cells], np.int64)
+    helps, gaps = found.sees.copy(), np.full(found.sees.shape, 180.0)
+    for at, rays in enumerate(known):
+        _see(found, (helps, gaps), at, rays)
+    chosen: list[int] = []
+    while len(chosen) < MOST_VIEWS:
+        wanted = helps & (needs > 0)
+        # of views that help as many cells, the one whose directions lie furthest from those that there are
+        score = wanted.sum(axis=1) + (wanted * gaps).sum(axis=1) / (181.0 * len(cells))
+        best = int(score.argmax())
+        if not wanted[best].any():
+            break
+        chosen.append(best)
+        for at in map(int, np.flatnonzero(wanted[best])):
+            needs[at] -= 1
+            found.taken[at].append(best)
+            _see(found, (helps, gaps), at, found.rays[best, at][None])
+    return chosen, needs
+
+
+def _see(found: _Candidates, held: tuple[Mask, Floats], cell: int, rays: Floats) -> None:
+    """Note directions from which a cell is seen: views close to them help it no more."""
+    helps, gaps = held
+    if len(rays):
+        apart = np.degrees(np.arccos(np.clip(found.rays[:, cell] @ rays.T, -1, 1))).min(axis=1)
+        gaps[:, cell] = np.minimum(gaps[:, cell], apart)
+        helps[:, cell] &= gaps[:, cell] >= APART_DEG
+
+
+def _directions(survey: Survey, cells: Sequence[Cell]) -> list[Floats]:
+    """Return from where each weak cell is seen already."""
+    if not cells:
+        return []
+    again = Survey(np.array([cell.place for cell in cells]), np.ones(len(cells)), survey.cameras, survey.up)
+    return [again.rays[at][again.seen[at]] for at in range(len(cells))]
+
+
+def _around(up: Floats) -> list[Floats]:
+    """Return the directions in which views lie of what they look at."""
+    east, north, up = axes_of(up)
+    found = [up]
+    for tilt in np.radians(TILTS_DEG[1:]):
+        for side in range(SIDES):
+            azimuth = 2 * math.pi * side / SIDES
+            level = math.sin(azimuth) * east + math.cos(azimuth) * north
+            found.append(math.cos(tilt) * up + math.sin(tilt) * level)
+    return found
+
+
+def _looking_at(target: Floats, offset: Floats, up: Floats) -> Floats:
+    """Return the matrix, world to camera, of one that stands at an offset from its target, level to the horizon."""
+    forward = -offset / np.linalg.norm(offset)
+    above = up if abs(forward @ up) < math.cos(math.radians(1)) else axes_of(up)[1]
+    right = np.cross(forward, above)
+    right /= np.linalg.norm(right)
+    matrix = np.eye(4)
+    matrix[:3, :3] = np.stack([right, np.cross(forward, right), forward])
+    matrix[:3, 3] = -matrix[:3, :3] @ (target + offset)
+    return matrix
+
+
+def _free(centers: Floats, targets: Floats, obstacles: Floats, lie: tuple[Floats, float]) -> Mask:
+    """Return which cameras stand clear of everything, above the ground, and see their target past what lies between."""
+    up, distance = lie
+    if not len(centers):
+        return np.zeros(0, bool)
+    far, _ = cKDTree(obstacles).query(centers)
+    east, north, _ = axes_of(up)
+    level = np.stack([east, north]).T
+    ground = cKDTree(obstacles @ level)
+    heights = obstacles @ up
+    free: Mask = far >= FREE * distance
+    near = ground.query_ball_point(centers @ level, FREE * distance)
+    tops = np.array([np.percentile(heights[one], 98) if len(one) else -np.inf for one in near])
+    free &= centers @ up > tops
+    for share in (0.35, 0.6, 0.85):
+        between = targets + share * (centers - targets)
+        _, nearest = ground.query(between @ level)
+        free &= between @ up >= heights[nearest] - 0.02 * distance
+    return free
+
+
+@dataclass(frozen=True)
+class View:
+    """A photograph to be taken, in the coordinates of the model."""
+
+    name: str
+    position: tuple[float, float, float]
+    looks_at: tuple[float, float, float]
+    direction: tuple[float, float, float]
+    heading_deg: float
+    pitch_deg: float
+    above_target: float
+    covers: tuple[str, ...]
+    """Weak cells that it helps."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """`plan-capture --json`."""
+
+    views: tuple[View, ...]
+    weak_cells: int
+    left: int
+    """How many weak cells would still lack photographs."""
+
+
+@dataclass(frozen=True)
+class Flight:
+    """What is to be flown, and how its coordinates become places on Earth."""
+
+    plan: Plan
+    name: str
+    offset: Floats  # [3], to be added for the coordinates of the model
+    crs: str = ""
+    to_globe: Convert | None = None
+
+    def facts(self) -> Capture:
+        """Return what to tell of it."""
+        return Capture(self.views(), len(self.plan.cells), len(self.plan.left))
+
+    def views(self) -> tuple[View, ...]:
+        """Return every view as plain values, in the order in which they help most."""
+        return tuple(self._view(number, view) for number, view in enumerate(self.plan.views, start=1))
+
+    def _view(self, number: int, view: Suggested) -> View:
+        east, north, up = axes_of(self.plan.up)
+        d = view.direction
+        is_down = abs(d @ up) > math.cos(math.radians(1))
+        position, target = view.camera.center + self.offset, view.target + self.offset
+        return View(
+            name=f"view {number}",
+            position=_rounded(position),
+            looks_at=_rounded(target),
+            direction=_rounded(d, 6),
+            heading_deg=0.0 if is_down else round(math.degrees(math.atan2(d @ east, d @ north)) % 360, 1),
+            pitch_deg=round(math.degrees(math.asin(max(-1.0, min(1.0, float(d @ up))))), 1),
+            above_target=round(float((position - target) @ up), 3),
+            covers=tuple(f"cell {one + 1}" for one in view.covers),
+        )
+
+    def to_geojson(self) -> str:
+        """Return a FeatureCollection: a point for each view, a polygon for each weak cell."""
+        views = [_feature(self._places([view.position])[0], view) for view in self.views()]
+        cells = [self._cell_feature(number, cell) for number, cell in enumerate(self.plan.cells, start=1)]
+        known = {"type": "FeatureCollection", "name": f"next flight: {self.name}"}
+        where = {"coordinates_are": "longitude, latitude, height above the ellipsoid" if self.to_globe else LOCAL}
+        return json.dumps({**known, **where, "features": [*views, *cells]}, indent=1, allow_nan=False) + "\n"
+
+    def _cell_feature(self, number: int, cell: Cell) -> dict[str, Any]:
+        ring = self._places(_corners(cell, self.plan.up) + self.offset)
+        said = {"name": f"cell {number}", "is": cell.why, "photographs": cell.num_photos, "patch": cell.patch}
+        said |= {"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.plan.left}
+        geometry = {"type": "Polygon", "coordinates": [[_rounded(one, 9) for one in (*ring, ring[0])]]}
+        return {"type": "Feature", "geometry": geometry, "properties": said}
+
+    def to_kml(self) -> str:
+        """Return a document with a placemark, and its camera, for each view, and a polygon for each weak cell."""
+        ElementTree.register_namespace("", KML)
+        root = ElementTree.Element(f"{{{KML}}}kml")
+        document = _add(root, "Document")
+        _add(document, "name", f"next flight: {self.name}")
+        if self.to_globe is None:
+            _add(document, "description", f"At the equator instead, a unit as a metre: {LOCAL}")
+        for view in self.views():
+            _placemark(document, self._on_globe(np.array([view.position]))[0], view)
+        for number, cell in enumerate(self.plan.cells, start=1):
+            ring = self._on_globe(_corners(cell, self.plan.up) + self.offset)
+            _polygon(document, f"cell {number}: {cell.why}, {counted(cell.num_photos, 'photograph')}", ring)
+        return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+    def _places(self, places: Any) -> Floats:
+        found = np.asarray(places, dtype=np.float64)
+        return self.to_globe(found) if self.to_globe else found
+
+    def _on_globe(self, places: Floats) -> Floats:
+        if self.to_globe:
+            return self.to_globe(places)
+        local = (places - self.offset) @ np.stack(axes_of(self.plan.up)).T
+        return local / (METERS_PER_DEGREE, METERS_PER_DEGREE, 1.0)
+
+
+def _corners(cell: Cell, up: Floats) -> Floats:
+    """Return the corners of a cell, [4, 3], counterclockwise from above, as RFC 7946 wants the outer ring."""
+    east, north, _ = axes_of(up)
+    half = cell.size / 2
+    return np.array([cell.place + half * (x * east + y * north) for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1))])
+
+
+def _feature(place: Floats, view: View) -> dict[str, Any]:
+    geometry = {"type": "Point", "coordinates": _rounded(place, 9)}
+    return {"type": "Feature", "geometry": geometry, "properties": asdict(view)}
+
+
+def _rounded(place: Floats, digits: int = 4) -> tuple[float, float, float]:
+    x, y, z = (round(float(one), digits) for one in place)
+    return x, y, z
+
+
+def _add(parent: ElementTree.Element, tag: str, text: str = "") -> ElementTree.Element:
+    child = ElementTree.SubElement(parent, f"{{{KML}}}{tag}")
+    child.text = text or None
+    return child
+
+
+def _placemark(parent: ElementTree.Element, place: Floats, view: View) -> None:
+    mark = _add(parent, "Placemark")
+    _add(mark, "name", view.name)
+    camera = _add(mark, "Camera")
+    told = dict(zip(("longitude", "latitude", "altitude"), _rounded(place, 9), strict=True))
+    # a tilt of 0 looks straight down, one of 90 to the horizon
+    told |= {"heading": view.heading_deg, "tilt": round(view.pitch_deg + 90, 1), "roll": 0}
+    for name, value in told.items():
+        _add(camera, name, str(value))
+    _add(camera, "altitudeMode", "absolute")
+    _add(mark, "description", f"heading {view.heading_deg}, pitch {view.pitch_deg}; {', '.join(view.covers)}")
+    point = _add(mark, "Point")
+    _add(point, "altitudeMode", "absolute")
+    _add(point, "coordinates", ",".join(map(str, _rounded(place, 9))))
+
+
+def _polygon(parent: ElementTree.Element, name: str, ring: Floats) -> None:
+    mark = _add(parent, "Placemark")
+    _add(mark, "name", name)
+    polygon = _add(mark, "Polygon")
+    _add(polygon, "altitudeMode", "absolute")
+    line = _add(_add(polygon, "outerBoundaryIs"), "LinearRing")
+    _add(line, "coordinates", " ".join(",".join(map(str, _rounded(one, 9))) for one in (*ring, ring[0])))

@@ -1,0 +1,98 @@
+"""The wall around a task: what happens for it outside its own process is its own failure, and the others go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from splatbatch.errors import SplatbatchError
+from splatbatch.isolated import Answer, Done, Fault, Hang, Refused, fault_of
+from splatbatch.outcome import Diagnosis
+from splatbatch.output import obstacles
+from splatbatch.output.obstacles import COLLECT, HANGS, INTERNAL_FAULT
+
+_COLLECTING = "splatbatch failed over what the attempt has left; `splatbatch train` collects that once more."
+_PREPARING = "splatbatch failed before the training; `splatbatch train` tries it again."
+_REPORT = "Please report it, with the traceback that `splatbatch explain PATCH` shows."
+
+
+class Behind(Exception):
+    """Something done for one task outside its own process has failed in a way that nobody expected, or hangs."""
+
+    def __init__(self, diagnosis: Diagnosis, traceback: str = "") -> None:
+        super().__init__(diagnosis.advice)
+        self.diagnosis, self.traceback = diagnosis, traceback
+
+
+def value_of(answer: Answer, phase: str) -> Any:
+    """Return what a call for a task returned.
+
+    Raises:
+        SplatbatchError, OSError: what the call may raise.
+        Behind: what it may not.
+    """
+    match answer:
+        case Done(value=value):
+            return value
+        case Refused(error=error):
+            raise error
+        case Fault() as fault:
+            raise _internal(fault, phase)
+        case Hang() as hang:
+            raise _hanging(hang, phase)
+
+
+def failure_of(answer: Answer, phase: str) -> Behind:
+    """Return what a call for a task came to, as its failure.
+
+    Raises:
+        SplatbatchError: the call raised it: it is about more than one task.
+    """
+    try:
+        value_of(answer, phase)
+    except SplatbatchError:
+        raise
+    except Exception as error:  # noqa: BLE001 - that is what is asked for
+        return behind(error, phase)
+    raise ValueError("the call has returned")
+
+
+def of_traceback(words: str, traceback: str, phase: str) -> Behind:
+    """Return a fault that was caught elsewhere."""
+    return _internal(Fault(words, traceback), phase)
+
+
+def behind(error: BaseException, phase: str) -> Behind:
+    """Return an exception that nobody expected as the failure of one task."""
+    return error if isinstance(error, Behind) else _internal(fault_of(error), phase)
+
+
+def diagnosis_of(error: BaseException, folder: Path, phase: str = "start") -> tuple[Diagnosis, str]:
+    """Return the diagnosis of whatever was raised while something was done for a task, and its traceback.
+
+    The traceback is empty where the error itself says all.
+    """
+    if isinstance(error, SplatbatchError | OSError):
+        return obstacles.diagnosis_of(error, folder, phase), ""
+    found = behind(error, phase)
+    return found.diagnosis, found.traceback
+
+
+def _internal(fault: Fault, phase: str) -> Behind:
+    what = _COLLECTING if phase == COLLECT else _PREPARING
+    advice = f"{what} {_REPORT}"
+    return Behind(
+        Diagnosis(INTERNAL_FAULT, "fail", advice, (fault.words, *_place(fault.traceback)), phase), fault.traceback
+    )
+
+
+def _place(traceback: str) -> tuple[str, ...]:
+    """Return the innermost place that a traceback names: the same place on several patches is one fault."""
+    places = [line.strip() for line in traceback.splitlines() if line.startswith('  File "')]
+    return (places[-1].rpartition("/")[2],) if places else ()
+
+
+def _hanging(hang: Hang, phase: str) -> Behind:
+    what = hang.path or "a file of this patch"
+    advice = f"{what}: has not answered for {hang.seconds:.0f} s. Is the disk or the mount that it lies on still there?"
+    return Behind(Diagnosis(HANGS, "retry", advice, (f"{what}: no answer for {hang.seconds:.0f} s",), phase))

@@ -1,0 +1,157 @@
+"""Which tasks this worker may start: each is claimed in its turn, and what others have done is not done again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from splatbatch.config import TaskId
+from splatbatch.failures.retry import Failure, History
+from splatbatch.hashing import Stamp, stamp_of
+from splatbatch.output.claims import Claim, Claims, Held
+from splatbatch.output.folders import BACKDROP
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.attempt import Claimed
+from splatbatch.scheduler.queue import Closed, Elsewhere, Look, Ours
+from splatbatch.scheduler.work.other_workers_history import Past
+from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.plan import Skip, Train
+from splatbatch.tasks.task import Task
+
+LOOK_S = 2.0
+"""Between two looks at a task that another worker has."""
+LOST_S = 2.0
+"""Between two looks whether somebody has taken over what we have."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """How far tasks were before it was decided to train them: what has happened since is looked at when claimed."""
+
+    done: Mapping[str, int]
+    """The highest generation of each task that somebody was done with."""
+    accepted: Mapping[str, int]
+    """The newest accepted record of each."""
+    products: Mapping[str, Stamp]
+    """The manifest of each, and that of the scene behind."""
+    output: OutputFolder
+
+    @classmethod
+    def of(cls, claims: Claims, output: OutputFolder, names: Iterable[str]) -> Snapshot:
+        """Take it."""
+        known = list(names)
+        done = {name: number for name in known if (number := claims.done(name))}
+        accepted = {name: number for name in known if (number := output.patch(name).newest_accepted())}
+        products = {name: stamp_of(str(output.patch(name).result)) for name in {*known, BACKDROP}}
+        return cls(done, accepted, products, output)
+
+    def has_moved(self, name: str) -> bool:
+        """Return whether a product is another by now."""
+        folder = self.output.patch(name)
+        is_accepted = folder.newest_accepted() != self.accepted.get(name, 0)
+        return is_accepted or stamp_of(str(folder.result)) != self.products.get(name)
+
+
+@dataclass
+class Claiming:
+    """Claims tasks for the loop of a worker."""
+
+    worker: str
+    claims: Claims
+    before: Snapshot
+    standing: Standing
+    """What the tasks were decided on by; it looks again where that may have changed."""
+    past: Past
+    settle: Callable[[Task], None]
+    """Settles what a worker that is gone has left of a task that is ours now."""
+    will_hold: Callable[[Task], bool] = lambda _: True
+    """Says whether our time will hold another task."""
+    waits: Callable[[Held, str], None] = lambda held, name: None
+    """Hears of a task that another worker has."""
+    is_over: bool = False
+    """Our time did not hold another one."""
+    trained_elsewhere: list[str] = field(default_factory=list)
+    _next_look: float = 0.0
+    _elsewhere: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    """When it was asked whether another worker has a task, and the answer."""
+    _unheld: set[str] = field(default_factory=set)
+    """Tasks that our time does not hold: what needs their products waits."""
+
+    def look(self, task: Task) -> Look:
+        """Say whether a task whose turn it is is ours, and claim it if it can be."""
+        if task.claim is not None and task.claim.worker == self.worker:
+            return Ours(task)
+        if self.claims.done(task.name) > self.before.done.get(task.name, 0):
+            return self._closed(task)
+        if self._unheld.intersection(task.kind.needs(task)) or not self.will_hold(task):
+            return self._left(task)
+        try:
+            found = self.claims.take(task.name)
+        except OSError:  # a full disk, say: its attempt tells, and what two make of one task is accepted once
+            return Ours(task)
+        if isinstance(found, Claim):
+            return self._begun(task, found)
+        self.waits(found, task.name)
+        return Elsewhere(LOOK_S)
+
+    def is_elsewhere(self, name: str) -> bool:
+        """Return whether another worker has a task at the moment, also one that is none of ours."""
+        asked, answer = self._elsewhere.get(name, (-LOOK_S, False))
+        if (now := time.monotonic()) >= asked + LOOK_S:
+            asked, answer = now, self.claims.is_elsewhere(name)
+        self._elsewhere[name] = (asked, answer)
+        return answer
+
+    def outdated(self, fresh: Iterable[str]) -> tuple[str, ...]:
+        """Return what was fresh, or made elsewhere since, and is stale by a product that it needs and that is new."""
+        tasks = [self.standing.current(name) for name in (*fresh, *self.trained_elsewhere)]
+        needs = {task.name: task.kind.needs(task) for task in tasks}
+        moved = {name for name in set().union(*needs.values()) if self.before.has_moved(name)}
+        touched = (name for name, needed in needs.items() if moved.intersection(needed))
+        return tuple(name for name in touched if isinstance(self.standing.decide(name), Train))
+
+    def close(self, name: str) -> None:
+        """Say that a task is done with, if it was ours."""
+        self.claims.close(name)
+
+    def history(self, name: str) -> History:
+        """Return what a task has been through with other workers."""
+        return self.past.history(name)
+
+    def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
+        """Return the failures of all tasks with other workers."""
+        return self.past.failures()
+
+    def lost(self) -> Mapping[str, str]:
+        """Return what others have taken over from us since we were asked last, each with who has: we seemed gone."""
+        if time.monotonic() < self._next_look:
+            return {}
+        self._next_look = time.monotonic() + LOST_S
+        return {name: f"{worker}, which took it over" for name, worker in self.claims.lost().items()}
+
+    def _begun(self, task: Task, claim: Claim) -> Look:
+        """See that what was decided on a task still holds now that it is ours."""
+        if claim.generation > 1:
+            self.settle(task)
+            claim = self.claims.renew(task.name)
+        has_moved = claim.follows != self.before.accepted.get(task.name, 0)
+        if has_moved and not isinstance(self.standing.decide(task.name), Train):
+            self.close(task.name)
+            return self._closed(task)
+        claimed = Claimed(self.worker, claim.generation, claim.follows)
+        changes = self.past.changes(task.name)
+        return Ours(replace(task.kind.changed(task, changes), claim=claimed))
+
+    def _left(self, task: Task) -> Look:
+        """Leave a task that our time does not hold; behind a scene that another worker trains there may be time."""
+        if task.patch.is_whole and self.is_elsewhere(task.name):
+            return Elsewhere(LOOK_S)
+        self.is_over = True
+        self._unheld.add(task.name)
+        return Closed()
+
+    def _closed(self, task: Task) -> Closed:
+        if isinstance(self.standing.decide(task.name), Skip):
+            self.trained_elsewhere.append(task.name)
+        return Closed()

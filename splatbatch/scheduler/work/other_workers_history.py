@@ -1,0 +1,96 @@
+"""What a task has been through with other workers: its failures and rungs count, whoever has seen them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from splatbatch.config import TaskId
+from splatbatch.failures.retry import NEW, Failure, History
+from splatbatch.output.endings import Place
+from splatbatch.output.events import AttemptEnded, GaveUp, Retried
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Tail
+from splatbatch.output.workers import Watcher
+
+Told = AttemptEnded | Retried | GaveUp
+OF_ALL_MACHINES = frozenset({"disk_full", "output_unwritable", "bad_config"})
+"""Causes that lie in what workers share; of the others a batch is stopped where they were seen, and not elsewhere."""
+
+
+class Past:
+    """Follows the ledgers of the other workers; one that trains alone follows none."""
+
+    def __init__(self, output: OutputFolder, own: Path, *, is_alone: bool = False) -> None:
+        self._output = output
+        self._tail = None if is_alone else Tail(output, AttemptEnded, Retried, GaveUp, but=own)
+        self._events: dict[str, list[tuple[Place, Told]]] = {}
+        self._hosts: dict[str, str] = {}
+
+    def history(self, name: str) -> History:
+        """Return what a task has been through since it was trained, or given up, last."""
+        return history_of(event for _, event in self._of(name))
+
+    def changes(self, name: str) -> Mapping[str, Any]:
+        """Return the settings that rungs have changed since then."""
+        return changes_of(event for _, event in self._of(name))
+
+    def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
+        """Return the failures of all tasks with other workers that tell of more than the machine they were on."""
+        self._follow()
+        told = {
+            name: [event for place, event in self._of(name) if self._concerns_us(place, event)] for name in self._events
+        }
+        return {TaskId.of_folder(name): history_of(found).failures for name, found in told.items()}
+
+    def _concerns_us(self, place: Place, event: Told) -> bool:
+        """Return whether an event tells of this machine, or of what all of them share."""
+        is_shared = not isinstance(event, AttemptEnded) or event.cause in OF_ALL_MACHINES
+        return is_shared or (place.path is not None and self._host(place.path.stem) == socket.gethostname())
+
+    def _host(self, worker: str) -> str:
+        if worker not in self._hosts:
+            known = Watcher(self._output).read(worker)
+            self._hosts[worker] = known.host if known else ""
+        return self._hosts[worker]
+
+    def _of(self, name: str) -> list[tuple[Place, Told]]:
+        self._follow()
+        return sorted(self._events.get(name, ()), key=lambda one: one[0].generation)  # a ledger stands in its order
+
+    def _follow(self) -> None:
+        for path, event in self._tail.read() if self._tail else ():
+            if isinstance(event, Told):
+                self._events.setdefault(event.patch, []).append((Place.of(event, path), event))
+
+
+def history_of(events: Iterable[Told]) -> History:
+    """Return what the events of a task, first to last, say that it has been through."""
+    history = NEW
+    for event in events:
+        match event:
+            case GaveUp():
+                history = NEW
+            case AttemptEnded(outcome="trained" | "made"):
+                history = NEW
+            case AttemptEnded(outcome="failed", adopted=False, diagnosis=diagnosis) if diagnosis is not None:
+                failure = Failure(diagnosis, history.rungs)
+                history = replace(history, failures=(*history.failures, failure))
+            case Retried(ladder=ladder) if ladder:
+                rungs = {**history.rungs, ladder: history.rungs.get(ladder, 0) + 1}
+                history = replace(history, rungs=rungs)
+    return history
+
+
+def changes_of(events: Iterable[Told]) -> Mapping[str, Any]:
+    """Return the settings that the rungs of a task have changed, the number of slots left out: that is a machine's."""
+    changes: dict[str, Any] = {}
+    for event in events:
+        if isinstance(event, GaveUp) or (isinstance(event, AttemptEnded) and event.is_well):
+            changes = {}
+        elif isinstance(event, Retried):
+            changes |= {key: value for key, value in event.changes.items() if key != "slots"}
+    return changes

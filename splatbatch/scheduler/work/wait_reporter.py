@@ -1,0 +1,102 @@
+"""The other workers of a batch: `train` wants none, `work` none that trains otherwise; who is waited for is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from splatbatch.errors import ExecutorError, OutputError
+from splatbatch.output import workers as limits
+from splatbatch.output.claims import Held, told_silence
+from splatbatch.output.records.run import WorkerRecord
+from splatbatch.output.workers import LOCAL, Watcher, spelled
+
+LOOK_S = 0.5
+PREPARATION = "the preparation of the batch"
+SAY_EVERY_S = 30.0
+"""Between two words on one wait."""
+
+
+@dataclass
+class Waits:
+    """Tells on whom tasks wait: of a worker that is well once it takes long, of a silent one at once and again."""
+
+    watcher: Watcher
+    say: Callable[[str], None]
+    _next: dict[str, float] = field(default_factory=dict)
+    """When each wait is told again."""
+
+    def on(self, held: Held, task: str, *, though_well: bool = False) -> None:
+        """Note that a task, or what is named so, waits for another worker.
+
+        Args:
+            held: who has claimed it.
+            task: its name for people.
+            though_well: told also of a worker that moves: nothing else goes on meanwhile.
+        """
+        silent_s, now = self.watcher.silent_s(held.owner), time.monotonic()
+        if not (though_well or silent_s >= limits.QUIET_S or not held.is_legible):
+            return
+        if now < self._next.get(task, 0.0):
+            return
+        self._next[task] = now + SAY_EVERY_S
+        who = f"{spelled(held.owner)} has it" if held.is_legible else f"its claim {held.path} cannot be read"
+        is_quiet = silent_s >= limits.QUIET_S or not held.is_legible
+        self.say(f"waiting for {task}: {who}{f'; {told_silence(silent_s)}' if is_quiet else ''}")
+
+
+def see_no_workers(watcher: Watcher, beat: Callable[[], None], say: Callable[[str], None]) -> None:
+    """See that no worker trains into the folder; of one on another host that takes until it moves, or is silent.
+
+    Raises:
+        OutputError: one does.
+    """
+    living = _await(lambda: watcher.living(but=LOCAL), watcher, beat, say)
+    if living:
+        raise OutputError(
+            f"{watcher.output.path}: {_spell(living, 'train')} into this folder",
+            "Wait for it, end it with `splatbatch cancel`, or join it with `splatbatch work`. See `splatbatch status`.",
+        )
+
+
+def see_same_terms(watcher: Watcher, mine: WorkerRecord, beat: Callable[[], None], say: Callable[[str], None]) -> None:
+    """See that nobody trains into the folder by another YAML or with another version.
+
+    Raises:
+        ExecutorError: somebody does.
+    """
+
+    def others() -> Iterable[WorkerRecord]:
+        return [one for one in watcher.living(but=mine.worker) if one.terms != mine.terms]
+
+    living = _await(others, watcher, beat, say)
+    if living:
+        raise ExecutorError(
+            f"{watcher.output.path}: {_spell(living, 'train')} into this folder by another YAML or version",
+            "Start all workers of a batch with the same YAML and the same splatbatch, or wait for it to end.",
+        )
+
+
+def _await(
+    find: Callable[[], Iterable[WorkerRecord]], watcher: Watcher, beat: Callable[[], None], say: Callable[[str], None]
+) -> list[WorkerRecord]:
+    """Return those who are known to live, as soon as one is; none once all have been silent for long enough."""
+    say_at = 0.0
+    while unknown := list(find()):
+        if living := [one for one in unknown if watcher.lives(one)]:
+            return living
+        if time.monotonic() >= say_at:
+            left_s = max(limits.SILENCE_S - watcher.silent_s(one) for one in unknown)
+            say(f"waiting for up to {left_s:.0f} s to see whether {_spell(unknown, 'still work')}")
+            say_at = time.monotonic() + SAY_EVERY_S
+        beat()
+        time.sleep(LOOK_S)
+    return []
+
+
+def _spell(workers: list[WorkerRecord], verb: str) -> str:
+    """Return who does something: one of them by name, and how many others."""
+    first, more = workers[0], len(workers) - 1
+    named = f"worker {first.worker} on {first.host} since {first.since}"
+    return f"{named} and {more} more {verb}" if more else f"{named} {verb}s"

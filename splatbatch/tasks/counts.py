@@ -1,0 +1,56 @@
+"""How many patches there are, or are done, as one reads it: what was cut is counted, the backdrop is named."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from splatbatch.output.events import Noun
+from splatbatch.output.folders import BACKDROP
+from splatbatch.output.records.merge import Merge
+from splatbatch.text import counted
+
+
+class Words(NamedTuple):
+    """What is said of tasks."""
+
+    one: str
+    plural: str
+    verb: str
+    done: str
+
+
+WORDS: Mapping[Noun, Words] = {
+    "patch": Words("patch", "es", "train", "trained"),
+    "stage": Words("stage", "s", "make", "done"),
+}
+"""By noun."""
+
+
+def tally(done: Mapping[str, bool], what: str = "patches") -> str:
+    """Return how many of some patches are done, as "3 of 4 patches", or "4 of 4 patches and the backdrop"."""
+    every = counting(done)
+    counts = f"{sum(done[name] for name in every)} of {len(every)} {what}".rstrip()
+    return counts + (" and the backdrop" if BACKDROP not in every and done.get(BACKDROP) else "")
+
+
+def how_many(names: Collection[str], noun: Noun = "patch") -> str:
+    """Return how many patches there are, as "4 patches and the backdrop"; of other tasks, as "3 stages"."""
+    every, words = counting(names), WORDS[noun]
+    return counted(len(every), words.one, words.plural) + (" and the backdrop" if len(every) < len(names) else "")
+
+
+def behind_in_words(merged: Merge) -> str:
+    """Say why a merged scene has nothing of its backdrop; empty where it has, or there is none."""
+    behind = next((part for part in merged.parts if part.patch == BACKDROP and part.num_read), None)
+    if behind is None or behind.num_outside < behind.num_read:
+        return ""
+    return (
+        f"The merged scene has none of the backdrop's {counted(behind.num_read, 'Gaussian')}: all lie where patches "
+        "reach, which draw that ground themselves. The backdrop stood behind them while they trained."
+    )
+
+
+def counting(names: Collection[str]) -> list[str]:
+    """Return those that count; where nothing else is asked for, the backdrop does, too."""
+    return [name for name in names if name != BACKDROP] or list(names)

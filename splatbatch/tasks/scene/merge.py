@@ -1,0 +1,224 @@
+"""Merging a batch's patches into one splat: what goes in, what is missing, and merge.json, which says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from splatbatch import __version__
+from splatbatch.config import Offset
+from splatbatch.errors import OutputError, SceneError
+from splatbatch.files import write_json
+from splatbatch.hashing import file_fact, sha256_of
+from splatbatch.output.folders import MergedFiles
+from splatbatch.output.records.merge import VERSION, Cleaned, Hole, Merge, MergedPart
+from splatbatch.output.records.result import Result
+from splatbatch.output.results import noting_damage
+from splatbatch.processes import abandoned
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.partition.border import reach_of
+from splatbatch.scene.partition.boxes import Box, open_sides
+from splatbatch.scene.partition.record import Partition
+from splatbatch.scene.patches import Patch
+from splatbatch.splats.clean import IN_WORDS
+from splatbatch.splats.export import Source
+from splatbatch.splats.merge import Part, Region, Written, inside, merge_splats, outside
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.product import Product, key_of
+from splatbatch.tasks.scene.clean import Cleaning
+from splatbatch.tasks.scene.merge_candidates import Candidate, look
+from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_for
+from splatbatch.tasks.shared_decisions.holdout import never_trained_on
+from splatbatch.tasks.task import patches_of
+from splatbatch.terminal import Advance, unheard
+from splatbatch.text import spell_some
+
+MOST_REASONS = 20
+"""That a message holds."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a scene is merged from."""
+
+    batch: Batch
+    partition: Partition
+    usable: tuple[Candidate, ...]
+    """In the order of the partition, the whole scene behind them last."""
+    lacking: tuple[Candidate, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def offset(self) -> Offset:
+        """Return what was taken off the coordinates of all of them: one in another frame is stale."""
+        return offset_of(self.batch, self.partition)
+
+    def with_cameras(self) -> tuple[Patch, ...]:
+        """Return all patches, merged or not, but for those that are missing and whose model cannot be read."""
+        lacking = {one.name for one in self.lacking}
+        return tuple(one for one in patches_of(self.batch.every) if one.name not in lacking or _can_be_read(one))
+
+    def held_out(self) -> tuple[str, ...]:
+        """Return the photographs that some of them hold out and none was trained on."""
+        return never_trained_on(one.photographs for one in self.usable if one.photographs)
+
+    def holes(self) -> tuple[Hole, ...]:
+        """Return the boxes of what is missing, infinite sides as None."""
+        return tuple(
+            Hole(one.name, one.lacking, *((open_sides(box.lower), open_sides(box.upper)) if box else ((), ())))
+            for one in self.lacking
+            for box in [one.core.core if one.core else None]
+        )
+
+
+def _can_be_read(patch: Patch) -> bool:
+    try:
+        read_reconstruction(patch.sparse)
+    except SceneError:
+        return False
+    return True
+
+
+def gather(batch: Batch, *, allow_missing: bool) -> Parts:
+    """Return what a batch's scene can be merged from.
+
+    Raises:
+        ConfigError: the batch is none that makes one scene.
+        SceneError: the partition is none, or no longer that of its scene.
+        OutputError: some patches are missing and may not be, or all are.
+    """
+    partition = partition_for(batch)
+    check_scene(partition)
+    candidates, warnings = look(batch, partition)
+    usable = tuple(one for one in candidates if not one.lacking)
+    lacking = tuple(one for one in candidates if one.lacking)
+    if lacking and not (allow_missing and any(one.core for one in usable)):
+        reasons = spell_some((f"{one.name}: {one.lacking}" for one in lacking), MOST_REASONS, "; ")
+        hint = "Train what is missing: splatbatch train. With --allow-missing the scene has holes there."
+        raise OutputError(f"{len(lacking)} of {len(candidates)} patches cannot be merged: {reasons}", hint)
+    return Parts(batch, partition, usable, lacking, warnings)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a merge has left."""
+
+    merged: Merge
+    num_new: int
+    """Parts that were written; none where the splat was there already."""
+    damage: str = ""
+    """What was wrong with the splat that stood there."""
+
+
+def see_whole(files: MergedFiles) -> Merge | None:
+    """Return what a merged splat was made of, once every byte is seen to be as it was merged; None if nobody knows.
+
+    Raises:
+        OutputError: it was damaged since.
+    """
+    merged = files.read()
+    if merged is not None and (damage := files.damage(merged)):
+        raise OutputError(damage, "Merge again: splatbatch merge.")
+    return merged
+
+
+def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None, advance: Advance = unheard) -> Done:
+    """Merge to some files, unless they hold the very same already, whole.
+
+    What stands there is as it was before until the splat is whole; merge.json follows, and counts for no other splat.
+    `advance` hears how many Gaussians of how many were read.
+
+    Raises:
+        OutputError: a splat is not what was accepted, not sound, or the scene cannot be written.
+    """
+    for left in abandoned(files.splat):  # by merges that were killed: each as large as a scene
+        left.unlink(missing_ok=True)
+    wanted = [_part(parts, one, cleaning) for one in parts.usable]
+    key = key_of(VERSION, *(part.key for part in wanted))
+    before = files.read()
+    damage = files.damage(before) if before else ""
+    recorded = before.key if before is not None and before.sha256 else None
+    if before is not None and Product(key, recorded, lambda: damage).is_fresh:
+        merged, num_new = before, 0
+    else:
+        with noting_damage(parts.batch.output):
+            merged, num_new = _written(wanted, files, parts.offset, advance), len(wanted)
+        cleaned = Cleaned(dict(IN_WORDS), _totals(merged.parts)) if cleaning else None
+        merged = replace(merged, key=key, cleaned=cleaned)
+    merged = replace(
+        merged,
+        partition=sha256_of(parts.partition.path),
+        parts=_named(parts, merged.parts),
+        holes=parts.holes(),
+        warnings=parts.warnings,
+        held_out=parts.held_out(),
+    )
+    if merged != before:
+        write_json(files.record, merged.to_record())
+    return Done(merged, num_new, damage)
+
+
+def _written(wanted: Sequence[Part], files: MergedFiles, offset: Offset, advance: Advance) -> Merge:
+    """Write the splat; return what is known of it."""
+    found = merge_splats(files.splat, wanted, offset, advance)
+    fact = file_fact(files.splat)
+    return Merge(
+        bytes=fact.num_bytes,
+        mtime_ns=fact.mtime_ns,
+        sha256=sha256_of(files.splat),
+        num_gaussians=found.num_gaussians,
+        sh_degree=found.sh_degree,
+        offset=offset,
+        parts=tuple(_record(part, one) for part, one in zip(wanted, found.parts, strict=True)),
+        version=__version__,
+    )
+
+
+def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
+    result = one.result or Result()
+    splat = parts.batch.output.patch(one.name).splat_of(result)
+    region, boxes = _region(parts, one)
+    content = result.sha256 or sha256_of(splat)  # 0.1.0 wrote no hash down
+    rules = cleaning.rules(one.name) if cleaning else None
+    key = key_of(VERSION, content, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else "")
+    source = Source(splat, one.name, result.sha256)
+    return Part(source, region, key, rules, may_be_empty=one.core is None)
+
+
+def _region(parts: Parts, one: Candidate) -> tuple[Region, list[list[list[float | None]]]]:
+    """Return where a splat counts, and the boxes that say so: each place is drawn by one patch, or from behind."""
+    if one.core is not None:
+        return inside(parts.partition, parts.offset, one.core.core), [_corners(one.core.core)]
+    boxes = tuple(other.core.core.clipped(reach_of(other.core)) for other in parts.usable if other.core)
+    return outside(parts.partition, parts.offset, boxes), [_corners(box) for box in boxes]
+
+
+def _record(part: Part, one: Written) -> MergedPart:
+    return MergedPart(
+        patch=one.name,
+        sha256=part.source.sha256,
+        start=one.start,
+        num_gaussians=one.num_gaussians,
+        num_read=one.num_read,
+        num_outside=one.num_read - one.num_gaussians - sum(one.removed.values()),
+        removed=dict(one.removed),
+        key=part.key,
+        rows_sha256=one.sha256,
+    )
+
+
+def _named(parts: Parts, records: Sequence[MergedPart]) -> tuple[MergedPart, ...]:
+    """Return parts with the attempts that they come from, and what is odd about these."""
+    return tuple(
+        replace(record, attempt=one.result.attempt if one.result else "", warnings=one.warnings)
+        for record, one in zip(records, parts.usable, strict=True)
+    )
+
+
+def _totals(records: Sequence[MergedPart]) -> dict[str, int]:
+    return dict(sum((Counter(one.removed) for one in records), Counter[str]()))
+
+
+def _corners(box: Box) -> list[list[float | None]]:
+    return [[*open_sides(box.lower)], [*open_sides(box.upper)]]

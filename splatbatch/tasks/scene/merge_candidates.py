@@ -1,0 +1,96 @@
+"""Which patches a scene can be merged from: those that are trained and fresh, with one hold-out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from splatbatch.errors import SceneError
+from splatbatch.output.records.result import Photographs, Result
+from splatbatch.scene.partition.record import Core, Partition
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.shared_decisions.holdout import assumptions, disputed, photographs_of, unlike_today
+from splatbatch.tasks.status import PatchStatus, read_status
+from splatbatch.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A patch of a partition, or the whole scene behind, as a merge finds it."""
+
+    name: str
+    core: Core | None
+    """None: it is the whole scene."""
+    task: Task | None = None
+    result: Result | None = None
+    lacking: str = ""
+    """Why it cannot be merged; empty if it can."""
+    warnings: tuple[str, ...] = ()
+    """Of its training, and of attempts since."""
+    photographs: Photographs | None = None
+    """What its splat was trained on; None where it has none that counts."""
+
+
+Found = tuple[tuple[Candidate, ...], tuple[str, ...]]
+"""How all stands, and what is odd about it as a whole."""
+
+
+def look(batch: Batch, partition: Partition) -> Found:
+    """Return how all that a scene is merged from stands, in the order of the partition, and what is odd about it all.
+
+    Whether a patch is trained and fresh is what plan and status say of it: one in another frame is not.
+    """
+    standing = batch.whole().standing("content")
+    statuses = {
+        one.patch: one for one in read_status(batch.output, [task.name for task in batch.every], None, standing)
+    }
+    cores = {core.name: core for core in partition.cores}
+    tasks = {task.name: task for task in batch.every}
+    behind = [name for name, task in tasks.items() if task.patch.is_whole]
+    found = [
+        _candidate(batch, Candidate(name, cores.get(name), task, standing.condition(name).result), statuses[name])
+        if (task := tasks.get(name))
+        else Candidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
+        for name in (*cores, *behind)
+    ]
+    return _with_one_holdout(found)
+
+
+def _candidate(batch: Batch, one: Candidate, status: PatchStatus) -> Candidate:
+    """Return a candidate with what its status and its record say of it."""
+    if status.state == "trained" and one.result is not None and one.task is not None:
+        try:
+            photographs = photographs_of(one.task, batch.output.patch(one.name), one.result)
+        except SceneError as error:  # of a version that did not record it
+            return replace(one, lacking=f"its hold-out is not recorded: {error.message}")
+        return replace(one, warnings=status.warnings, photographs=photographs)
+    return replace(one, lacking=_in_words(status))
+
+
+def _in_words(status: PatchStatus) -> str:
+    """Return why a patch has no splat that counts."""
+    match status.state:
+        case "waiting":
+            return "not trained yet"
+        case "running":
+            return "is being trained"
+        case "refused":
+            return f"refused: {status.advice}"
+        case _:
+            return status.why
+
+
+def _with_one_holdout(found: Sequence[Candidate]) -> Found:
+    """Return how patches stand, those that contradict the hold-out of the others as lacking, and a warning.
+
+    A photograph that is test in one patch and trained on in another is test of nothing. Which ones those are their
+    records say; where today's partition and YAML say otherwise, that is told.
+    """
+    known = {one.name: one.photographs for one in found if one.photographs and one.core and not one.lacking}
+    odd = {name: f"{why}: `splatbatch retry {name}` trains it anew" for name, why in disputed(known).items()}
+    agreeing = {one.name: one for one in found if one.name in known.keys() - odd.keys()}
+    today = unlike_today((one.task, known[name]) for name, one in agreeing.items() if one.task)
+    warnings = (today, assumptions({name: known[name] for name in agreeing}))
+    return tuple(replace(one, lacking=one.lacking or odd.get(one.name, "")) for one in found), tuple(
+        filter(None, warnings)
+    )

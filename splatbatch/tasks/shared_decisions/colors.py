@@ -1,0 +1,314 @@
+"""The tones of a batch's photographs: solved over its whole scene before anything is trained, and kept while it stays.
+
+Loads no numpy before it solves: `status` asks, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, TypeVar
+
+from splatbatch.config import Recipe
+from splatbatch.hashing import FileFacts
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.colors import Colors, Outlier, SceneColors, tone_to_record
+from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.output.records.result import Result
+from splatbatch.scene.colors.correction import NEUTRAL, Tone
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
+from splatbatch.scene.photos.folders import find_masks, stored_photographs
+from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.tasks.task import Task, patches_of
+from splatbatch.text import counted
+
+if TYPE_CHECKING:
+    from splatbatch.scene.colors.scene_corrections import SceneTones
+
+Kind = TypeVar("Kind")
+VERSION = 2
+"""Raise it when recorded tones cannot be applied any more: batches then solve theirs again. Tones that are only solved
+better serve the next batch: a version makes no splat stale."""
+MOST_MOVED = 0.01
+"""Share by which a gain, or the falloff in a corner, may move before what was trained with it is stale."""
+MOST_NAMED = 3
+ASKS_FOR_COLORS = "training.colors"
+
+
+class SettledTones(Settled[Colors]):
+    """How bright and how tinted each photograph is beside the others."""
+
+    kind = Colors
+    name = "colors"
+    what = "the colours of the photographs"
+    has_section = True
+    is_quick = False
+
+    def file(self, output: OutputFolder) -> Path:
+        """Return the file that records it."""
+        return output.colors
+
+    def is_asked_for(self, tasks: Sequence[Task]) -> bool:
+        """Return whether the recipe of any wants them."""
+        return any(wants_tones(task.asked.recipe) for task in tasks)
+
+    def settle(self, batch: Whole, todo: Todo) -> Colors | None:
+        """Return the tones of the batch, and say which were solved now; None where it goes on without any."""
+        before = batch.record(self)
+        if before is None and _was_begun_as_is(batch, todo.tasks):
+            todo.say(
+                "colours: other patches were trained on photographs as they are, so are these: see training.colors"
+            )
+            return None
+        colors, solved = solve(batch, todo.tasks, before)
+        for name in solved:
+            for line in in_words(colors.of(name) if name else colors.together):
+                todo.say(f"colours{f' of {name}' if name else ''}: {line}")
+        return colors if solved else None
+
+    def apply(self, tasks: Sequence[Task], record: Colors | None) -> tuple[Task, ...]:
+        """Return tasks whose patches have the tones that hold for them."""
+        return tuple(_in_tones(task, tones_of(record, task.patch.name, task.asked.recipe)) for task in tasks)
+
+    def why_stale(self, result: Result, task: Task, record: Colors | None) -> str:
+        """Say which photographs have tones by now that a result was not trained with; empty for none."""
+        held = result.held_against
+        if ASKS_FOR_COLORS in result.changes or (record is None and wants_tones(task.recipe)):
+            return ""  # somebody wanted it so, or nobody has solved any
+        now = tones_of(record, task.patch.name, task.recipe)
+        if not now and not held.tones:
+            return ""
+        names = list(held.photographs)
+        return why_moved(held.tones, {name: tone_to_record(now[name]) for name in names if name in now}, names)
+
+    def differs(self, then: Fingerprint, now: Fingerprint) -> bool:
+        """Return whether the tone of any photograph has moved."""
+        return bool(why_moved(then.tones, now.tones, now.tones.keys() | then.tones.keys()))
+
+    def key(self, task: Task, record: Colors | None) -> str:
+        """Return how it is asked for them."""
+        return task.recipe.training.colors
+
+
+TONES = SettledTones()
+
+
+def wants_tones(recipe: Recipe) -> bool:
+    """Return whether tones may have a say in a training; an external trainer knows them as evened copies alone."""
+    return recipe.training.colors == "even" or (recipe.training.colors == "auto" and recipe.program is None)
+
+
+def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, Tone]:
+    """Return the tones in which a patch is trained, by image name; none: as its photographs are."""
+    if colors is None or not wants_tones(recipe):
+        return {}
+    solved = colors.of(patch)
+    return solved.tones if recipe.training.colors == "even" or solved.is_even else {}
+
+
+def _in_tones(task: Task, tones: Mapping[str, Tone]) -> Task:
+    return task if task.patch.tones == tones else replace(task, patch=replace(task.patch, tones=tones))
+
+
+def _was_begun_as_is(batch: Whole, tasks: Sequence[Task]) -> bool:
+    """Return whether `auto` finds splats that are not evened: a batch has one colour, and none is made stale."""
+    if any(task.asked.recipe.training.colors != "auto" for task in tasks):
+        return False
+    names = {task.name for task in tasks}
+    others = (batch.output.patch(task.name).read_result() for task in batch.every if task.name not in names)
+    return any(result is not None and not result.trained_from.tones for result in others)
+
+
+def solve(batch: Whole, todo: Sequence[Task], kept: Colors | None) -> tuple[Colors, tuple[str, ...]]:
+    """Return the tones of a batch, and for which of its scenes they were solved now ("" for all patches together).
+
+    What is kept counts as long as models, photographs and masks are as they were.
+    """
+    known = kept or Colors()
+    wanted = batch.every if not batch.config.scene.scenes else todo
+    groups = _groups(batch, [task for task in wanted if wants_tones(task.asked.recipe)])
+    before = {name: known.of(name) if name else known.together for name in groups}
+    found = {name: _settle(batch, group, before[name]) for name, group in groups.items()}
+    scenes = {name: one for name, one in found.items() if name}
+    colors = Colors(found.get("", known.together), {**known.scenes, **scenes})
+    return colors, tuple(name for name in found if found[name] is not before[name])
+
+
+def look_at_colors(batch: Whole) -> Mapping[str, SceneColors]:
+    """Return the tones of a batch, solved now, whether or not they are asked for; by scene, "" for all together."""
+    return {name: _settle(batch, group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
+
+
+def _groups(batch: Whole, tasks: Sequence[Task]) -> dict[str, tuple[Patch, ...]]:
+    """Return the patches that share a scene: of scenes that stand by themselves those of these tasks, each alone."""
+    if not batch.config.scene.scenes:
+        return {"": patches_of(batch.every)}
+    return {patch.name: (patch,) for patch in patches_of(tasks)}
+
+
+def _settle(batch: Whole, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
+    """Return the tones of patches that share a scene: the kept ones, or solved from the source, else from them all."""
+    whole = _source(batch, patches)
+    if kept.inputs and kept.inputs == _inputs([*whole, *patches], _names(kept)):
+        return kept
+    from splatbatch.scene.colors.scene_corrections import solve_tones
+
+    cache = batch.output.color_cache if batch.output.path.is_dir() else None
+    found = solve_tones(whole, cache) if whole else None
+    if found is None or found.problem:
+        found = solve_tones(patches, cache)
+    solved = in_gauge_of(kept.tones, to_record(found))
+    if any(patch.partition for patch in patches):
+        solved = frozen(kept, replace(solved, asked="all", bytes=_bytes(patches, _names(solved))))
+    return replace(solved, inputs=_inputs([*whole, *patches], _names(solved)))
+
+
+def _names(solved: SceneColors) -> set[str]:
+    """Return the photographs that were looked at."""
+    return solved.tones.keys() | solved.left_alone.keys()
+
+
+def in_gauge_of(kept: Mapping[str, Tone], found: SceneColors) -> SceneColors:
+    """Return tones in the gauge of the kept ones, as far as most of those are still there.
+
+    So patches that are added, whose photographs change the mean over all, leave the others' splats fresh.
+    """
+    common = [name for name in kept if name in found.tones]
+    if not common or 2 * len(common) < len(kept):
+        return found
+    ratios = [[kept[name].gain[one] / found.tones[name].gain[one] for name in common] for one in range(3)]
+    red, green, blue = (median(one) for one in ratios)
+
+    def moved(tone: Tone) -> Tone:
+        return replace(tone, gain=(tone.gain[0] * red, tone.gain[1] * green, tone.gain[2] * blue))
+
+    return replace(found, tones={name: moved(tone) for name, tone in found.tones.items()})
+
+
+def frozen(kept: SceneColors, found: SceneColors) -> SceneColors:
+    """Return the tones of a scene that was cut: those of photographs that it had before stay as they are.
+
+    They are frozen with its partition: added photographs leave what was trained as fresh as it was. Another photograph
+    under an old one's name, told by its size, gets a tone of its own; so do all where they are asked for otherwise.
+    """
+    if not kept.inputs or kept.asked not in ("", found.asked):
+        return found
+    if found.problem and kept.tones:
+        return replace(kept, notes=(*kept.notes, f"tones of photographs that were added are unknown: {found.problem}"))
+    same = {name for name, size in found.bytes.items() if kept.bytes.get(name, size) == size}
+    before = _names(kept) & same
+
+    def joined(old: Mapping[str, Kind], new: Mapping[str, Kind]) -> dict[str, Kind]:
+        added = {name: one for name, one in new.items() if name not in before}
+        return {name: one for name, one in old.items() if name in before} | added
+
+    tones, alone = joined(kept.tones, found.tones), joined(kept.left_alone, found.left_alone)
+    return replace(found, tones=tones, left_alone=alone, is_even=kept.is_even)
+
+
+def _bytes(patches: Iterable[Patch], names: Collection[str]) -> dict[str, int]:
+    """Return the sizes of photographs that all patches share."""
+    folder = stored_photographs(next(iter(patches)).images)[0]
+    stats = FileFacts()
+    return {name: stats.of(f"{folder}/{name}").num_bytes for name in sorted(names)}
+
+
+def _source(batch: Whole, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
+    """Return the source as a patch; none where the config names none, nor a partition."""
+    if whole := tuple(patch for patch in patches if patch.is_whole):
+        return whole
+    from splatbatch.scene.audit.audit import source_patch
+
+    source = batch.config.scene.source
+    if source is None or batch.config.scene.scenes:
+        return ()
+    masks = {patch.masks for patch in patches}
+    return (replace(source_patch(source, patches), masks=masks.pop() if len(masks) == 1 else None),)
+
+
+def _inputs(patches: Iterable[Patch], names: Collection[str]) -> str:
+    """Return a hash of size and time of all that tones are solved from: models, and the photographs of these names.
+
+    Which photographs the models have, what was solved says: a model that is as it was is not read for that.
+    """
+    stats, patches = FileFacts(), tuple(patches)
+    digest = hashlib.sha256(f"{VERSION} []".encode())
+    for sparse in dict.fromkeys(patch.sparse for patch in patches):
+        facts = [f"{name} {stats.of(f'{sparse}/{name}')[:2]}" for name in MODEL_FILE_NAMES]
+        digest.update("\0".join(facts).encode(errors="surrogateescape"))
+    ordered = sorted(names)
+    for images, masks in dict.fromkeys((patch.images, patch.masks) for patch in patches):
+        paths = [f"{stored_photographs(images)[0]}/{name}" for name in ordered]
+        paths += map(str, find_masks(masks, ordered).values())
+        facts = [f"{Path(path).name} {stats.of(path)[:2]}" for path in paths]
+        digest.update("\0".join(facts).encode(errors="surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def to_record(found: SceneTones) -> SceneColors:
+    """Return what was solved as colors.json holds it."""
+    return SceneColors(
+        tones=dict(found.tones),
+        vignetting={str(camera): list(one) for camera, one in found.vignetting.items()},
+        residual_before=100 * found.before if found.tones else None,
+        residual_after=100 * found.after if found.tones else None,
+        is_even=found.is_even,
+        num_observations=found.num_observations,
+        outliers=tuple(_outlier(name, times, found) for name, times in found.outliers.items()),
+        left_alone=dict(found.left_alone),
+        notes=found.notes,
+        problem=found.problem,
+    )
+
+
+def _outlier(name: str, times: float, found: SceneTones) -> Outlier:
+    return Outlier(name, times, list(found.tones[name].gain))
+
+
+def why_moved(then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], names: Iterable[str]) -> str:
+    """Say which photographs have other tones than before, each given as gains and vignetting; empty if none has."""
+    moved = {name: by for name in names if (by := _moved(then.get(name, ()), now.get(name, ()))) > MOST_MOVED}
+    if not moved:
+        return ""
+    worst = max(moved, key=lambda name: moved[name])
+    more = f" and {len(moved) - 1} more" if moved.keys() - {worst} else ""
+    return f"the tones of photographs have changed: {worst} by {100 * moved[worst]:.2g} %{more}"
+
+
+def _moved(then: Sequence[float], now: Sequence[float]) -> float:
+    """Return by which share a photograph is rendered otherwise, in a channel or in its corners."""
+    before, after = (Tone.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
+    gains = [abs(math.log(b / a)) for a, b in zip(before.gain, after.gain, strict=True) if a > 0 and b > 0]
+    slopes = sum(abs(b - a) for a, b in zip(before.tilt, after.tilt, strict=True))
+    lights = [[tint * node for tint in tone.tint for node in tone.field] for tone in (before, after)]
+    own = [abs(b - a) for a, b in zip_longest(*lights, fillvalue=0.0)]
+    return math.expm1(max([*gains, abs(sum(after.vignetting) - sum(before.vignetting)) + slopes, *own]))
+
+
+def in_words(solved: SceneColors) -> list[str]:
+    """Return what was found, a line for each matter: the first has the figures."""
+    if solved.problem:
+        return [f"photographs are left as they are: {solved.problem}"]
+    spread = [[tone.gain[channel] for tone in solved.tones.values()] for channel in range(3)]
+    ranges = ", ".join(f"{name} {min(one):.2f} to {max(one):.2f}" for name, one in zip("RGB", spread, strict=True))
+    before, after = solved.residual_before or 0, solved.residual_after or 0
+    told = f"a track's colours differ by {before:.1f} %, evened by {after:.1f} %"
+    verdict = "evening pays" if solved.is_even else "their colours agree already"
+    lines = [f"{counted(len(solved.tones), 'photograph')}, gains {ranges}; {told}: {verdict}"]
+    lines += [
+        f"camera {name}: {100 * (1 - math.exp(min(sum(one), 1))):.0f} % darker in the corners"
+        for name, one in solved.vignetting.items()
+    ]
+    lines += _some([one.in_words() for one in solved.outliers], "photographs as unlike")
+    alone = [f"{name} is left as it is: {reason}" for name, reason in solved.left_alone.items()]
+    return [*lines, *_some(alone, "photographs left as they are"), *solved.notes]
+
+
+def _some(lines: Sequence[str], what: str) -> list[str]:
+    more = [f"and {len(lines) - MOST_NAMED} more {what}"] if len(lines) > MOST_NAMED else []
+    return [*lines[:MOST_NAMED], *more]

@@ -1,0 +1,205 @@
+"""Where the splats of a batch lie: as its YAML says, else as they always did, else as its patches need it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatbatch.config import NO_OFFSET, Config, Offset
+from splatbatch.errors import SceneError
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.output.records.frame import Frame
+from splatbatch.output.records.result import Result
+from splatbatch.scene.partition.files import find_partition
+from splatbatch.scene.patches import Patch, spell
+from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.tasks.task import Task
+from splatbatch.text import spell_place
+
+if TYPE_CHECKING:
+    from splatbatch.scene.audit.audit import Audit
+    from splatbatch.scene.frame import Span
+
+
+class SettledFrame(Settled[Frame]):
+    """The offset that is taken off the coordinates of every model."""
+
+    kind = Frame
+    name = "frame"
+    what = "the frame of the batch"
+    has_section = True
+
+    def file(self, output: OutputFolder) -> Path:
+        """Return the file that records it."""
+        return output.frame
+
+    def known(self, config: Config, output: OutputFolder) -> Frame | None:
+        """Return the frame that the YAML asks for, else the one that the batch has; None before its first training."""
+        match config.scene.offset:
+            case None:
+                return _frame_of_partition(config) or self.stored(config, output)
+            case "none":
+                return Frame()
+            case offset:
+                return Frame(offset)
+
+    def settle(self, batch: Whole, todo: Todo) -> Frame:
+        """Return the frame to train patches in that lie as `todo.spans` says.
+
+        The batch's own is kept as long as it serves: patches that are added change nothing. Otherwise it is chosen for
+        all patches of the batch together, or for each of its scenes.
+
+        Raises:
+            SceneError: patches that no audit has looked at together are too far apart to share it.
+        """
+        known = batch.record(self)
+        if known is not None and _is_fixed(batch):
+            return known
+        kept, spans = known or Frame(), todo.spans()
+        if batch.config.scene.scenes:
+            of_scenes = {name: _settle(kept.of(name), [one]) for name, one in spans.items()}
+            return replace(kept, scenes=kept.scenes | of_scenes)
+        offset = _settle(kept.offset, list(spans.values()))
+        if offset not in (kept.offset, NO_OFFSET):
+            from splatbatch.scene.frame import shared_offset
+
+            offset, apart = shared_offset(_with_others(batch, spans), known.offset if known else None)
+            if lost := [name for name in apart if name in spans]:
+                message = f"{spell(lost)}: too far from the other patches to share the offset {spell_place(offset)}"
+                raise SceneError(f"{message}: float32 would lose the millimetre", REMEDY)
+        return Frame(offset)
+
+    def apply(self, tasks: Sequence[Task], record: Frame | None) -> tuple[Task, ...]:
+        """Return tasks whose patches have their offsets."""
+        return tuple(tasks) if record is None else tuple(_in_frame(task, record) for task in tasks)
+
+    def why_stale(self, result: Result, task: Task, record: Frame | None) -> str:
+        """Say which offset a splat has, if that is another by now."""
+        then = result.held_against.offset
+        now = then if record is None else record.of(task.patch.name)
+        return "" if now == then else f"the offset has changed: {spell_place(then)} -> {spell_place(now)}"
+
+    def differs(self, then: Fingerprint, now: Fingerprint) -> bool:
+        """Return whether their offsets differ."""
+        return then.offset != now.offset
+
+    def key(self, task: Task, record: Frame | None) -> str:
+        """Return the offset of a task: YAML or partition may say another one than the file."""
+        return "" if record is None else str(record.of(task.patch.name))
+
+    def in_words(self, record: Frame, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
+        """Return what to add to the coordinates of the splats; nothing where they are those of the models."""
+        told = note(record, (task.patch.name for task in tasks))
+        return (told,) if told else ()
+
+
+FRAME = SettledFrame()
+REMEDY = "Bring all models into one coordinate system, or train these by a YAML with an output.folder of its own."
+
+
+def far_apart(batch: Whole, spans: Mapping[str, Span]) -> dict[str, str]:
+    """Return the patches whose splats would lose the millimetre with the offset of the batch, and how far off each is.
+
+    Patches that share the offset are trained. `scene.offset: none`, and scenes with an offset each, are left alone.
+    """
+    scene, known = batch.config.scene, batch.record(FRAME)
+    kept = known.offset if known else NO_OFFSET
+    coarse = [name for name, span in spans.items() if span.is_coarse(kept)]
+    if not coarse or scene.scenes or scene.offset == "none":
+        return {}
+    if _is_fixed(batch):
+        return {name: _far_from(spans[name], {}, kept) for name in coarse}
+    from splatbatch.scene.frame import shared_offset
+
+    every = _with_others(batch, spans)
+    offset, apart = shared_offset(every, known.offset if known else None)
+    near = {name: span for name, span in every.items() if name not in apart}
+    return {name: _far_from(spans[name], near, offset) for name in apart if name in spans}
+
+
+def _far_from(span: Span, near: Mapping[str, Span], offset: Offset) -> str:
+    """Return how far a patch lies from the nearest of others, else from an offset, and what that costs."""
+    places = {name: other.middle() for name, other in near.items()} or {f"the offset {spell_place(offset)}": offset}
+    distance, name = min((math.dist(span.middle(), place), name) for name, place in places.items())
+    step = f"{span.step(offset):.2g}"
+    return f"lies {distance:,.0f} units from {name}: with the same offset its splat would have steps of {step}"
+
+
+def _is_fixed(batch: Whole) -> bool:
+    """Return whether the offset is that of the YAML, or of the partition, which froze it with its cores."""
+    return batch.config.scene.offset is not None or any(task.patch.partition for task in batch.every)
+
+
+def _with_others(batch: Whole, spans: Mapping[str, Span]) -> dict[str, Span]:
+    """Return where all patches of a batch lie, the given ones first; the others are read."""
+    others = {task.patch.name: task.patch for task in batch.every if task.patch.name not in spans}
+    return {**spans, **read_spans(others.values())}
+
+
+def _frame_of_partition(config: Config) -> Frame | None:
+    """Return the frame that a scene was cut in; None if no split has cut it.
+
+    Raises:
+        SceneError: a split was interrupted, or its partition.json is broken.
+    """
+    path = None if config.scene.scenes else find_partition(config.scene.patches)
+    if path is None:
+        return None
+    from splatbatch.scene.partition.record import read_partition  # reads arrays, which other batches have no use for
+
+    return Frame(read_partition(path).offset)
+
+
+def _in_frame(task: Task, frame: Frame) -> Task:
+    offset = frame.of(task.patch.name)
+    return task if task.patch.offset == offset else replace(task, patch=replace(task.patch, offset=offset))
+
+
+def _settle(kept: Offset, spans: list[Span]) -> Offset:
+    """Return the offset of what lies so: the kept one, unless it loses detail, or nothing needs one any more."""
+    from splatbatch.scene.frame import offset_for
+
+    needed = offset_for(spans)
+    serves = not any(span.loses(kept) for span in spans) and (kept == NO_OFFSET or needed != NO_OFFSET)
+    return kept if serves or not spans else needed
+
+
+def spans_of(audits: Iterable[Audit]) -> dict[str, Span]:
+    """Return where the patches lie that audits do not refuse."""
+    return {
+        name: span
+        for audit in audits
+        for bad in [set(audit.bad_patches())]
+        for name, span in audit.spans.items()
+        if name not in bad
+    }
+
+
+def read_spans(patches: Iterable[Patch]) -> Mapping[str, Span]:
+    """Return where patches lie, by name, as far as their models can be read."""
+    from splatbatch.scene.colmap.reconstruction import read_reconstruction
+    from splatbatch.scene.frame import span_of
+
+    found = {}
+    for patch in patches:
+        try:
+            span = span_of(read_reconstruction(patch.sparse))
+        except SceneError:
+            continue
+        if span is not None:
+            found[patch.name] = span
+    return found
+
+
+def note(frame: Frame | None, names: Iterable[str] = ()) -> str:
+    """Say what to add to the coordinates of the splats, of named patches where scenes differ; empty for nothing."""
+    if frame is None:
+        return ""
+    offsets = {name: one for name, one in frame.scenes.items() if any(one) and name in set(names)}
+    parts = [f"to {name} add {spell_place(one)}" for name, one in offsets.items()]
+    parts += [f"add {spell_place(frame.offset)}"] if any(frame.offset) else []
+    return f"for the coordinates of the models {'; '.join(parts)} to those of the splats" if parts else ""

@@ -1,0 +1,243 @@
+"""Which photographs are held out of a batch: today, and of every splat as its record says.
+
+Whoever measures a splat, merges it or vouches for it asks here: what was held out of a training is what its record
+says; a photograph that any patch was trained on is held out of no scene.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from splatbatch.config import Config, Evaluation
+from splatbatch.errors import SceneError
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import MergedFiles, PatchFolder, names_in
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.output.records.result import Photographs, Result
+from splatbatch.scene.partition.files import PARTITION
+from splatbatch.scene.patches import Patch, spell
+from splatbatch.tasks.provenance import recipe_of
+from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.tasks.task import TRAINING, Task
+
+FEW = 3
+"""Names that a message holds."""
+
+
+class SettledHoldout(Settled[Fingerprint]):
+    """What is measured on, and never trained on: one photograph is test in every patch, or in none.
+
+    It has no file of its own. What a patch holds out is a pure function of its recipe and of what photographs are
+    chosen from: the partition.json in which a split has frozen it for all patches, else the model of source or patch.
+    `scene.holdout.choose_holdout` is that function, and the only one; a file of the batch would hold the same names
+    once more, for every patch whose `evaluation` is its own. The record is that of each splat: its `Photographs`.
+
+    So it makes nothing stale by itself: another choice is another recipe or another input, and both are hashed. Whether
+    frames or photographs are chosen, the first splat of the batch says for all: patches that are added, or trained
+    again, hold out what they always did.
+    """
+
+    kind = Fingerprint
+    name = "holdout"
+    what = "the hold-out of the batch"
+
+    def watched(self, config: Config, output: OutputFolder) -> Path:
+        """Return the file in which a split has frozen it, whether or not there is one."""
+        return config.scene.patches / PARTITION
+
+    def recorded(self, output: OutputFolder) -> Fingerprint | None:
+        """Return whether the first splat that there is holds out frames; None before there is any."""
+        results = (output.patch(name).read_result() for name in sorted(names_in(f"{output.path}/patches")))
+        return next((Fingerprint(holdout=one.trained_from.holdout) for one in results if one), None)
+
+    def settle(self, batch: Whole, todo: Todo) -> Fingerprint:
+        """Return what holds, frames if nothing does, and say how many photographs that holds out."""
+        record = batch.record(self) or Fingerprint(holdout="frames")
+        for line in self.in_words(record, todo.tasks, ()):
+            todo.say(line)
+        return record
+
+    def write(self, output: OutputFolder, record: Fingerprint) -> None:
+        """Do nothing: each result says its own."""
+
+    def apply(self, tasks: Sequence[Task], record: Fingerprint | None) -> tuple[Task, ...]:
+        """Return tasks whose patches hold out what is recorded."""
+        if record is None:
+            return tuple(tasks)
+        return tuple(replace(task, patch=replace(task.patch, by_name=not record.holdout)) for task in tasks)
+
+    def in_words(self, record: Fingerprint, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
+        """Return how many photographs are held out, of how many frames, where photographs were taken together."""
+        from splatbatch.scene.holdout import scene_in_words
+
+        evaluations = {task.patch: task.asked.recipe.evaluation for task in tasks if task.kind is TRAINING}
+        scenes = {patch.partition or patch.source or patch.sparse: patch for patch in evaluations}
+        said = (scene_in_words(patch, evaluations[patch]) for patch in islice(scenes.values(), FEW))
+        return tuple(filter(None, dict.fromkeys(said)))
+
+    def check(self, tasks: Iterable[Task]) -> None:
+        """See that every task can hold out what its settings ask for, those of --set included.
+
+        Raises:
+            SceneError: a list cannot be read, or there is no block where one is asked for.
+        """
+        from splatbatch.scene.holdout import check_lists  # which loads numpy: `status` does without
+
+        check_lists((task.patch, task.asked.recipe.evaluation) for task in tasks)
+
+
+HOLDOUT = SettledHoldout()
+
+
+def photographs_of(task: Task, folder: PatchFolder, result: Result) -> Photographs:
+    """Return what a patch's splat was trained on, and what was held out of that.
+
+    Versions up to 0.2.0 did not record it. Then what the attempt was told counts, else which photographs it measured,
+    else which ones its recorded settings choose.
+
+    Raises:
+        SceneError: its record does not say, and the model cannot be read.
+    """
+    if result.photographs is not None:
+        return result.photographs
+    told = AttemptFolder(folder.path / result.attempt).read_settings()
+    measured = result.metrics.photos()
+    if told.sparse:  # ours: an external program is told by its argv instead
+        held_out = frozenset(told.holdout)
+    else:
+        held_out = frozenset(measured) or _chosen(task, recipe_of(task, result).evaluation)
+    names = result.trained_from.photographs or _in_model(task)
+    return Photographs.of(names, held_out, is_assumed=not measured and task.recipe.program is not None)
+
+
+def as_today(task: Task) -> Photographs:
+    """Return what a patch would be trained on today.
+
+    Raises:
+        SceneError: its model cannot be read.
+    """
+    return Photographs.of(_in_model(task), _chosen(task, task.recipe.evaluation))
+
+
+def in_one_piece(patch: Patch, evaluation: Evaluation, recorded: Photographs) -> tuple[str, ...]:
+    """Return which photographs that were held out were taken side by side, sorted, by the settings of the training.
+
+    Raises:
+        SceneError: a model or the partition cannot be read.
+    """
+    from splatbatch.scene import holdout
+
+    return tuple(sorted(holdout.in_one_piece(patch, evaluation).intersection(recorded.held_out)))
+
+
+def _chosen(task: Task, evaluation: Evaluation) -> frozenset[str]:
+    from splatbatch.scene.holdout import choose_holdout
+
+    return frozenset(choose_holdout(task.patch, evaluation))
+
+
+def _in_model(task: Task) -> tuple[str, ...]:
+    from splatbatch.scene.colmap.reconstruction import read_images
+
+    return tuple(image.name for image in read_images(task.patch.sparse))
+
+
+def held_out(batch: Whole, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the photographs that a scene's splat was not trained on, sorted, and what is odd about that choice.
+
+    What was merged says so itself. Of another splat the records of all patches say it; where no patch is trained yet,
+    the settings of today.
+
+    Raises:
+        SceneError: there is none, or a model cannot be read.
+    """
+    scene = batch.output.scene
+    files = scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat)
+    merged, parts = files.read(), _recorded(batch)
+    if merged is not None and merged.held_out is not None:
+        names = merged.held_out
+    else:
+        names = never_trained_on([one for _, one in parts] or [as_today(task) for task in batch.every])
+    if not names:
+        message = "evaluation.holdout_every: no photograph is held out in every patch: there is nothing to measure on"
+        raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
+    own = [(task, one) for task, one in parts if not task.patch.is_whole]
+    notes = (unlike_today(own), assumptions({task.name: one for task, one in own}))
+    return names, tuple(filter(None, notes))
+
+
+def held_out_as_recorded(output: OutputFolder, patches: Iterable[str]) -> tuple[str, ...]:
+    """Return what is held out of a scene: as its merged splat says, else as the records of its patches do."""
+    merged = output.scene.merged.read()
+    if merged is not None and merged.held_out is not None:
+        return merged.held_out
+    results = (output.patch(name).read_result() for name in patches)
+    return never_trained_on(result.photographs for result in results if result and result.photographs)
+
+
+def _recorded(batch: Whole) -> list[tuple[Task, Photographs]]:
+    """Return what the splats were trained on that there are."""
+    folders = [(task, batch.output.patch(task.name)) for task in batch.every]
+    results = [(task, folder, folder.read_result()) for task, folder in folders]
+    return [(task, photographs_of(task, folder, result)) for task, folder, result in results if result is not None]
+
+
+def never_trained_on(parts: Iterable[Photographs]) -> tuple[str, ...]:
+    """Return what is held out of a scene: what some of its parts hold out and none was trained on, sorted."""
+    known = [*parts]
+    held_out = {name for one in known for name in one.held_out}
+    return tuple(sorted(held_out.difference(*(one.trained for one in known))))
+
+
+def disputed(parts: Mapping[str, Photographs]) -> dict[str, str]:
+    """Return which patches hold out what others were trained on, or the other way round; of both sides the fewer.
+
+    Such a photograph is test in one patch and trained on in another. Where both sides are as many, those that were
+    trained on it are named.
+    """
+    trainers, holders = (
+        Counter(name for one in parts.values() for name in getattr(one, side)) for side in ("trained", "held_out")
+    )
+    both = trainers.keys() & holders.keys()
+    leaked = {name for name in both if trainers[name] <= holders[name]}
+    found = {}
+    for patch, one in parts.items():
+        if names := sorted(leaked.intersection(one.trained)):
+            found[patch] = f"its hold-out is another: of what the others hold out it was trained on {spell(names, FEW)}"
+        elif names := sorted((both - leaked).intersection(one.held_out)):
+            found[patch] = (
+                f"its hold-out is another: of what the others were trained on it holds out {spell(names, FEW)}"
+            )
+    return found
+
+
+def unlike_today(parts: Iterable[tuple[Task, Photographs]]) -> str:
+    """Say in what today's choice of a hold-out contradicts the records, which count; empty where it does not."""
+    trained, no_longer = set[str](), set[str]()
+    for task, one in parts:
+        with contextlib.suppress(SceneError):  # a model that cannot be read today chooses nothing
+            now = _chosen(task, task.recipe.evaluation)
+            trained |= now.intersection(one.trained)
+            no_longer |= {*one.held_out} - now
+    said = []
+    if trained:
+        names = spell(sorted(trained), FEW)
+        said += [f"partition.json and YAML now hold out {names}, which was trained on: as recorded it is not"]
+    if no_longer:
+        names = spell(sorted(no_longer), FEW)
+        said += [f"partition.json and YAML no longer hold out {names}: as recorded it is held out"]
+    return f"hold-out: {'; '.join(said)}" if said else ""
+
+
+def assumptions(parts: Mapping[str, Photographs]) -> str:
+    """Say of which patches external programs chose their own hold-out, which no record tells; empty of none."""
+    names = [name for name, one in parts.items() if one.is_assumed]
+    if not names:
+        return ""
+    return f"hold-out: {spell(names, FEW)}: an external program may have been trained on what the settings hold out"

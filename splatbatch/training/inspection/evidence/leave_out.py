@@ -1,0 +1,81 @@
+"""What photographs cost that figures name: two short trainings, one with and one without them."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from splatbatch.files import write_json
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.metrics import TrainingSettings
+from splatbatch.output.records.quality import Dropped, Inspection
+from splatbatch.scene.colmap.reconstruction import read_images
+from splatbatch.text import counted
+from splatbatch.training.session import train_attempt
+
+MOST_STEPS = 1000
+LEAST_LEFT = 3
+"""Photographs to train on that must be left, and one to measure on."""
+NAMING = ("blurred", "exposure", "misregistered")
+
+
+def named(found: Inspection) -> tuple[str, ...]:
+    """Return the photographs that are said to hurt, in the order of their names."""
+    return tuple(sorted({name for one in found.figures if one.name in NAMING for name in one.subjects}))
+
+
+def dropped(
+    settings: TrainingSettings, names: tuple[str, ...], folder: Path, tell: Callable[[str], None] = lambda _: None
+) -> Dropped:
+    """Train twice in a folder that is removed in the end; both are measured on held-out photographs that nobody names.
+
+    Raises:
+        SplatbatchError: a training cannot be prepared, or its health fails.
+    """
+    trained = {image.name for image in read_images(Path(settings.sparse))} - set(settings.holdout)
+    measured = set(settings.holdout) - set(names)
+    if why := _why_not(trained & set(names), trained - set(names), measured):
+        return Dropped(names, why=why)
+    recipe = _short(settings.recipe)
+    psnrs = []
+    for kind, held_out in (("with", settings.holdout), ("without", (*settings.holdout, *names))):
+        tell(f"{kind} named photographs")
+        attempt = AttemptFolder(folder / kind / "attempt-01")
+        attempt.path.mkdir(parents=True)
+        told = replace(_of_training(settings), recipe=recipe, holdout=tuple(sorted(set(held_out))), resume=None)
+        write_json(attempt.settings, told.to_record())
+        train_attempt(attempt)
+        psnrs.append(_mean_psnr(attempt, measured))
+    shutil.rmtree(folder, ignore_errors=True)
+    return Dropped(names, recipe["training"]["max_steps"], psnrs[0], psnrs[1])
+
+
+def _why_not(hurting: set[str], left: set[str], measured: set[str]) -> str:
+    if not hurting:
+        return "no photograph that was trained on is named"
+    if len(left) < LEAST_LEFT or not measured:
+        return f"only {counted(len(left), 'photograph')} would be left to train on, and {len(measured)} to measure on"
+    return ""
+
+
+def _short(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe of few steps that is measured once."""
+    training = {**recipe["training"], "max_steps": min(recipe["training"]["max_steps"], MOST_STEPS)}
+    evaluation = {**recipe["evaluation"], "steps": [], "every": 0, "stop_after": 0, "tensorboard": False}
+    return {**recipe, "training": training, "evaluation": evaluation}
+
+
+def _of_training(settings: TrainingSettings) -> TrainingSettings:
+    """Return what a training is told, without what only an inspection is."""
+    return TrainingSettings(**{one.name: getattr(settings, one.name) for one in fields(TrainingSettings)})
+
+
+def _mean_psnr(attempt: AttemptFolder, measured: set[str]) -> float | None:
+    metrics = attempt.read_metrics()
+    found = {name: one.psnr for name, one in metrics.photos().items()} if metrics else {}
+    known = [psnr for name, psnr in found.items() if name in measured and psnr is not None]
+    return statistics.fmean(known) if known else None

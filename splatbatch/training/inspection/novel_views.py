@@ -1,0 +1,64 @@
+"""Views between the cameras: moved sideways by half the baseline, where nobody has trained."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from splatbatch.training.even_choice import spread
+from splatbatch.training.inspection.subject import Floats, Look, Subject
+from splatbatch.training.rendering.view import View
+
+MOST_VIEWS = 10
+NEIGHBOURS = 3
+"""Cameras whose median distance is the baseline of a camera."""
+HOLE = 0.3
+"""Opacity below which a pixel at a point of the model is a hole: short runs leave solid ground at half of it."""
+
+
+@torch.inference_mode()
+def holes(subject: Subject, points: Floats) -> float | None:
+    """Return the share of the points at which a hole is seen from between cameras; None where there are not two."""
+    looks = subject.training
+    if len(looks) < 2:
+        return None
+    shares = [_beside(subject, look, baseline_of(subject, look), points) for look in spread(looks, MOST_VIEWS)]
+    return float(np.mean(shares))
+
+
+def baseline_of(subject: Subject, look: Look) -> float:
+    """Return the median distance of a camera to its nearest trained ones; 0 where there is no other."""
+    centers = np.array([center_of(other.photo.view) for other in subject.training if other is not look])
+    away = np.sort(np.linalg.norm(centers.reshape(-1, 3) - center_of(look.photo.view), axis=1))
+    return float(np.median(away[:NEIGHBOURS])) if len(away) else 0.0
+
+
+def center_of(view: View) -> Floats:
+    """Return where a camera stands, [3]."""
+    matrix = view.viewmat.double().cpu().numpy()
+    center: Floats = -matrix[:3, :3].T @ matrix[:3, 3]
+    return center
+
+
+def _beside(subject: Subject, look: Look, baseline: float, points: Floats) -> float:
+    """Return the share of a photograph's points at which a hole is seen from beside its camera, from both sides."""
+    own, local = look.small.view, points[look.points[look.is_inside]]
+    views = [moved(own, step) for step in (-baseline / 2, baseline / 2)]
+    seen = [_alphas_at(subject.shown_from(view).alphas, view, local) for view in views]
+    return float(np.mean([float((at < HOLE).float().mean()) if len(at) else 0.0 for at in seen]))
+
+
+def moved(view: View, step: float) -> View:
+    """Return a camera that stands so much further to its right and looks the same way."""
+    viewmat = view.viewmat.clone()
+    viewmat[0, 3] -= step
+    return View(viewmat, view.K, view.width, view.height)
+
+
+def _alphas_at(alphas: Tensor, view: View, points: Floats) -> Tensor:
+    """Return the opacity where points [n, 3] fall into the picture."""
+    there = torch.from_numpy(points).to(alphas)
+    pixels, depths = view.project(there)
+    x, y = pixels[(depths > 0) & view.shows(pixels)].long().unbind(1)
+    return alphas[y, x]

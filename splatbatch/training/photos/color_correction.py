@@ -1,0 +1,131 @@
+"""The tone of a photograph on its pixels: it is divided out where the loss reads them; bytes stay bytes.
+
+A splat has the colours of the evened scene, and a rendering of it times a photograph's tone is what that photograph
+shows. A tone is a tensor, so that it can lie on a GPU: the gain in R, G and B, one over the square of half the
+diagonal in pixels; and none, v1 and v2 of the vignetting, or these and the tilt, or these, the tint and the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from splatbatch.scene.colors.correction import NODES, Tone
+from splatbatch.scene.colors.shading_grid import field_at
+from splatbatch.training.loss import CLIPPED, CLIPPED_COUNTS
+from splatbatch.training.photos.decode import Decoded
+from splatbatch.training.rendering.view import View
+
+_BEFORE_VIGNETTING, _BEFORE_TILT, _BEFORE_TINT, _BEFORE_FIELD = 4, 6, 8, 11
+
+
+def tone_of(tone: Tone, decoded: Decoded) -> Tensor | None:
+    """Return a photograph's tone for its pixels as they were decoded; None for one that changes nothing."""
+    vignetting = (*tone.vignetting, 0.0)[:2] if any(tone.vignetting) else ()
+    if vignetting and decoded.bent is not None:
+        vignetting = _straightened(vignetting, decoded.bent)
+    if not vignetting and not any(tone.tilt) and not tone.field and tone.gain == (1.0, 1.0, 1.0):
+        return None
+    field = _field_straightened(tone.field, decoded.bent) if tone.field and decoded.bent is not None else tone.field
+    gain_and_others = replace(tone, vignetting=vignetting, field=field).values()
+    return torch.tensor([*gain_and_others[:3], decoded.half_diagonal_px**-2, *gain_and_others[3:]])
+
+
+def alike(tones: Iterable[Tensor | None]) -> list[Tensor | None]:
+    """Return tones of one length, that of the longest: what is recorded or compiled for one serves all."""
+    every = list(tones)
+    longest = max((tone.numel() for tone in every if tone is not None), default=0)
+    return [None if tone is None else pad(tone, (0, longest - tone.numel())) for tone in every]
+
+
+def _straightened(vignetting: tuple[float, ...], bent: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return the vignetting of an undistorted photograph, whose pixels lay elsewhere in the photograph as it was taken.
+
+    `bent` [2, n]: the squares of the radius at some places, undistorted and as taken.
+    """
+    powers = np.arange(1, max(2, len(vignetting)) + 1)
+    wanted = bent[1][:, None] ** powers[: len(vignetting)] @ np.array(vignetting)
+    found, *_ = np.linalg.lstsq(bent[0][:, None] ** powers, wanted, rcond=None)
+    return tuple(map(float, found))
+
+
+def _field_straightened(field: tuple[float, ...], bent: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return the field of an undistorted photograph: at each node what the field has where that was taken."""
+    down, across = np.mgrid[-1 : 1 : NODES * 1j, -1 : 1 : NODES * 1j]
+    place = np.stack([across.ravel(), down.ravel()], axis=1)
+    order, radius = np.argsort(bent[0]), np.linalg.norm(place, axis=1)
+    straight, taken = np.sqrt(bent[0][order]), np.sqrt(bent[1][order])
+    scale = np.interp(radius, straight, taken) / np.clip(radius, 1e-9, straight[-1])
+    return tuple(map(float, field_at(place * scale[:, None], np.array(field))))
+
+
+def shrunk(tone: Tensor | None, factor: int) -> Tensor | None:
+    """Return a tone for pixels that are so many times larger along both axes: the same at the same place."""
+    if tone is None:
+        return None
+    small = tone.clone()
+    small[3] *= factor**2
+    return small
+
+
+def num_coefficients(tone: Tensor) -> int:
+    """Return how many numbers it has of vignetting, tilt, tint and field: 0, 2, 4 or 88."""
+    return tone.numel() - _BEFORE_VIGNETTING
+
+
+def response(tone: Tensor, view: View, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return what a tone multiplies the colours of the scene by, [H, W, 3], or [3] where that is one gain alone."""
+    values = tone.to(dtype)
+    gain, coefficients, tilt = values[:3], values[_BEFORE_VIGNETTING:_BEFORE_TILT], values[_BEFORE_TILT:_BEFORE_TINT]
+    if not len(coefficients):
+        return gain
+    x = torch.arange(view.width, dtype=dtype, device=tone.device) + 0.5 - view.K[0, 2]
+    y = torch.arange(view.height, dtype=dtype, device=tone.device) + 0.5 - view.K[1, 2]
+    square = (x.square() + y.square()[:, None]) * values[3]  # [H, W], r^2
+    logarithm = torch.zeros_like(square)
+    for coefficient in coefficients.flip(0):
+        logarithm = (logarithm + coefficient) * square
+    if len(tilt):
+        logarithm = logarithm + (tilt[0] * x + tilt[1] * y[:, None]) * values[3].sqrt()
+    shading = logarithm[..., None]
+    if len(field := values[_BEFORE_FIELD:]):
+        down, across = (_shares(one * values[3].sqrt()) for one in (y, x))
+        own = down @ field.reshape(NODES, NODES) @ across.T
+        shading = shading + own[..., None] * values[_BEFORE_TINT:_BEFORE_FIELD]
+    return gain * shading.exp()
+
+
+def _shares(places: Tensor) -> Tensor:
+    """Return which share each node has in places [N] along an axis, [N, NODES]."""
+    at = (places.clamp(-1, 1) + 1) / 2 * (NODES - 1)
+    return (1 - (at[:, None] - torch.arange(NODES, dtype=at.dtype, device=at.device)).abs()).clamp_min(0)
+
+
+def in_tone(colors: Tensor, tone: Tensor | None, view: View) -> Tensor:
+    """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
+    return colors if tone is None else colors * response(tone, view, colors.dtype)
+
+
+def even(pixels: Tensor, tone: Tensor, view: View, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return a photograph [H, W, 3] uint8 in the colours of the scene, which may exceed 1."""
+    return pixels.to(dtype) / 255 / response(tone, view, dtype)
+
+
+def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: View) -> tuple[Tensor, Tensor]:
+    """Return a rendering and the evened photograph, [H, W, 3], for the loss, where what is clipped may count less.
+
+    Where a rendering is brighter than a clipped byte can tell, the target is drawn towards it, and the gradient is
+    smaller by as much: so L1 counts it with exactly this weight, as `loss.masked` counts what a mask ignores with 0.
+    """
+    target, seen = even(pixels, tone, view, colors.dtype), colors.detach()
+    is_brighter = (pixels >= CLIPPED) & (seen > target)
+    return (
+        torch.where(is_brighter, seen + CLIPPED_COUNTS * (colors - seen), colors),
+        torch.where(is_brighter, seen + CLIPPED_COUNTS * (target - seen), target),
+    )

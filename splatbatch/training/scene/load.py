@@ -1,0 +1,138 @@
+"""What is measured of a scene: its partition, its cameras in the splats' frame, and who sees what of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from splatbatch.config import Recipe
+from splatbatch.errors import SceneError
+from splatbatch.files import MIB
+from splatbatch.machine.slots import available_mib
+from splatbatch.output.records.evaluation import EvaluationSettings
+from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
+from splatbatch.scene.colmap.rigs import rigs_of
+from splatbatch.scene.coverage_mask import Covered, covered
+from splatbatch.scene.frame import shifted
+from splatbatch.scene.partition.border import Shares, reach_of, shares_of
+from splatbatch.scene.partition.boxes import Box
+from splatbatch.scene.partition.record import Partition, read_partition
+from splatbatch.splats.blocks import index_blocks
+from splatbatch.training.rendering.view import RasterOptions, drawn_as
+from splatbatch.training.scene.block_cache import Store
+from splatbatch.training.scene.patch_renderer import Backdrop, Drawn, Place
+from splatbatch.training.scene.photographs import usual_unit
+
+FLOAT = 4
+MOST_BYTES = 1 << 40
+"""Where nobody says how much memory there is."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is measured, and from where."""
+
+    settings: EvaluationSettings
+    recipe: Recipe
+    partition: Partition
+    model: Reconstruction
+    """In the splats' frame."""
+    shares: Shares
+    device: torch.device
+    covered: Covered = field(default_factory=Covered)
+
+    @property
+    def held_out(self) -> list[str]:
+        """Return the photographs that no patch was trained on, in an order that loads little anew."""
+        wanted = set(self.settings.holdout)
+        return self.in_order([image.name for image in self.model.images if image.name in wanted])
+
+    def home(self, name: str) -> str:
+        """Return the patch whose core a photograph sees most of; empty: it sees none."""
+        share = self.shares[name]
+        return self.partition.cores[int(share.argmax())].name if share.any() else ""
+
+    def in_order(self, names: Sequence[str]) -> list[str]:
+        """Return photographs so that those which see the same stand together: their blocks are loaded once."""
+        order = {core.name: place for place, core in enumerate(self.partition.cores)}
+        return sorted(names, key=lambda name: (order.get(self.home(name), -1), name))
+
+    @property
+    def unit(self) -> float:
+        """Return what is one unit for a patch, in the median: the near plane is as far away as in training."""
+        groups: dict[str, list[str]] = {}
+        for name in self.shares:
+            groups.setdefault(self.home(name), []).append(name)
+        by_name = {image.name: image for image in self.model.images}
+        return usual_unit([by_name[name] for name in group] for group in groups.values())
+
+    def store(self, splat: Path, shared_by: int = 1) -> Store:
+        """Return what draws a splat; several share the memory.
+
+        Raises:
+            SceneError: it cannot be read.
+        """
+        try:
+            blocks = index_blocks(splat)
+        except (OSError, ValueError) as error:
+            raise SceneError(f"{splat}: cannot be read ({error})", "Train or merge it again.") from error
+        room = self.settings.held_share * _free_bytes(self.device) / shared_by
+        return Store(blocks, self.device, max(1, int(room / (FLOAT * len(blocks.columns)))))
+
+    def place(self, box: Box) -> Place:
+        """Return a box of the partition as one that places in the splats' frame are asked for."""
+        return Place(self.partition, box, self.settings.offset)
+
+    def drawn(self, patch: str) -> Drawn:
+        """Return a patch as it was trained, with a quarter of the memory: there is another side, and what lies behind.
+
+        Raises:
+            SceneError: its splat, or the one behind it, cannot be read.
+        """
+        own = self.store(Path(self.settings.splats[patch]), 4)
+        return Drawn(own, self.behind([patch]).get(patch))
+
+    def behind(self, patches: Iterable[str]) -> dict[str, Backdrop]:
+        """Return what was drawn behind patches, with a quarter of the memory; of others there is none.
+
+        Raises:
+            SceneError: it cannot be read.
+        """
+        cores = {name: self.partition.core(name) for name in patches if name in self.settings.before_backdrop}
+        if not cores:
+            return {}
+        store = self.store(Path(self.settings.backdrop), 4)
+        return {name: Backdrop(store, self.place(reach_of(core))) for name, core in cores.items() if core}
+
+    @property
+    def is_answered_for(self) -> bool:
+        """Return whether there are patches that answer for some pixels of their photographs alone."""
+        return bool(self.settings.before_backdrop)
+
+    def options(self, store: Store) -> RasterOptions:
+        """Return how a splat is drawn: as its file says."""
+        return RasterOptions.of(drawn_as(self.recipe, store.blocks.header))
+
+
+def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.device) -> Scene:
+    """Read what is measured.
+
+    Raises:
+        SceneError: the partition, or the model that was cut, cannot be read, or nothing is held out.
+    """
+    partition = read_partition(Path(settings.partition))
+    world = read_reconstruction(partition.source, tracks=True)
+    shares = shares_of(partition, world)
+    scene = Scene(settings, recipe, partition, shifted(world, settings.offset), shares, device)
+    if not scene.held_out:
+        raise SceneError(f"{partition.source}: has none of the photographs that are to be measured on")
+    return replace(scene, covered=covered(world, set(scene.held_out), rigs=rigs_of(partition.source)))
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Return how much memory is free where Gaussians lie."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_mib() * MIB
+    return int(min(free, MOST_BYTES))

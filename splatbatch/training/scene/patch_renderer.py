@@ -1,0 +1,77 @@
+"""A patch as it was trained: its own splat, and what of the backdrop lies behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.functional import pad
+
+from splatbatch.config import Offset
+from splatbatch.scene.partition.boxes import Box
+from splatbatch.scene.partition.record import Partition
+from splatbatch.training.border.boundary_mask import answering, painted
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.scene.block_cache import Standpoint, Store
+from splatbatch.training.scene.photographs import Shot
+
+
+@dataclass(frozen=True)
+class Place:
+    """A box of a partition, asked of places in the splats' frame."""
+
+    partition: Partition
+    box: Box
+    offset: Offset
+
+    def holds(self, places: Tensor, standpoint: Standpoint) -> Tensor:
+        """Return which places around a standpoint [..., 3], in its unit, lie there, [...]."""
+        there = standpoint.unit * places.double() + torch.tensor(standpoint.place, device=places.device)
+        flat = self.partition.in_axes(there.reshape(-1, 3).cpu().numpy(), self.offset)
+        return torch.from_numpy(self.box.holds(flat)).to(places.device).reshape(places.shape[:-1])
+
+
+@dataclass(frozen=True)
+class Backdrop:
+    """What was drawn behind a patch."""
+
+    store: Store
+    reach: Place
+    """Of the patch: what lies there the patch itself explains."""
+
+    def answered_for(self, shot: Shot) -> Photo:
+        """Return a photograph whose pixels count where the patch answers for them."""
+        behind = self.store.seen_from(shot.standpoint, shot.photo.view)
+        is_outside = ~self.reach.holds(behind["means"], shot.standpoint)
+        shown = rasterize({**behind, **painted(is_outside)}, shot.photo.view, RasterOptions(sh_degree=0))
+        return answering(shot.photo, shown)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The splat of a patch with what was drawn behind it as it was trained."""
+
+    store: Store
+    backdrop: Backdrop | None = None
+
+    @property
+    def sh_degree(self) -> int:
+        """Return the degree of its colours."""
+        return self.store.blocks.header.sh_degree
+
+    def seen_from(self, standpoint: Standpoint, view: View) -> tuple[Parameters, Parameters]:
+        """Return the patch's own Gaussians that a view may show, and all that it may show."""
+        own = self.store.seen_from(standpoint, view)
+        if self.backdrop is None:
+            return own, own
+        behind = self.backdrop.store.seen_from(standpoint, view)
+        is_behind = ~self.backdrop.reach.holds(behind["means"], standpoint)
+        num = own["shN"].shape[1]
+        rest = pad(behind["shN"][:, :num], (0, 0, 0, max(0, num - behind["shN"].shape[1])))
+        values = {name: torch.cat([own[name], {**behind, "shN": rest}[name][is_behind]]) for name in own}
+        return own, {name: Parameter(value, requires_grad=False) for name, value in values.items()}

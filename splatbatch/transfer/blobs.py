@@ -1,0 +1,175 @@
+"""Blobs: contents by their SHA-256, so that what patches share lies in a store once; each is held against its name."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from splatbatch.errors import StoreError
+from splatbatch.files import fault_of_name, is_out_of_space, open_regular
+from splatbatch.output.records.record import TypedRecord
+from splatbatch.transfer.store import PIECE_BYTES, Store
+from splatbatch.transfer.traffic import store_at
+
+BLOBS = "blobs"
+AT_ONCE = 8
+"""Transfers side by side."""
+GROUP = 32
+"""Files of one call."""
+TRIES = 3
+"""So often a blob is fetched that is not what its name says; then it is damaged in the store itself."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Piece(TypedRecord):
+    """A file of a bundle, or of an attempt."""
+
+    name: str = ""
+    """Relative, with / between its parts."""
+    sha256: str = ""
+    num_bytes: int = 0
+    mtime_ns: int = 0
+    """Of an attempt's file: by the clock of the machine that made it."""
+
+
+@dataclass(frozen=True)
+class Fetched(TypedRecord):
+    """What came of fetching some blobs; those that are not named came whole."""
+
+    refused: tuple[str, ...] = ()
+    """SHA-256 of blobs that came with other contents, once or more often."""
+    damaged: tuple[str, ...] = ()
+    """Of those, the ones that never came right."""
+    absent: tuple[str, ...] = ()
+
+
+def blob(sha256: str) -> str:
+    """Return the name of a blob in a store."""
+    return f"{BLOBS}/{sha256}"
+
+
+def groups(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield items in groups for one call each."""
+    left = iter(items)
+    while group := list(islice(left, GROUP)):
+        yield group
+
+
+def at_once(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Make some calls side by side."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(call, items))
+
+
+def put(url: str, files: Sequence[tuple[str, str]]) -> int:
+    """Put files into a store, given as path and SHA-256; return their bytes. A reader does this."""
+    store = store_at(url)
+
+    def put_one(one: tuple[str, str]) -> int:
+        store.write(blob(one[1]), Path(one[0]))
+        return Path(one[0]).stat().st_size
+
+    return sum(at_once(put_one, files))
+
+
+def fetch(url: str, folder: str, pieces: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    """Fetch blobs, given as SHA-256 and size, into a folder under their names. A reader does this.
+
+    What is there and whole is not fetched again; what was cut off goes on where it ended.
+    """
+    store, place = store_at(url), Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    told = at_once(lambda one: _fetch_one(store, place, *one), pieces)
+    found = list(zip((sha256 for sha256, _ in pieces), told, strict=True))
+    refused = tuple(sha256 for sha256, (tries, _) in found if tries)
+    named = {how: tuple(sha256 for sha256, (_, end) in found if end == how) for how in ("damaged", "absent")}
+    return Fetched(refused, **named).to_record()
+
+
+def _fetch_one(store: Store, folder: Path, sha256: str, num_bytes: int) -> tuple[int, str]:
+    """Return how often a blob came with other contents, and what is wrong with it in the end."""
+    if not _SHA256.fullmatch(sha256):  # it would be a path
+        return 0, "absent"
+    target, part = folder / sha256, folder / f".{sha256}.part"
+    if target.exists() and hash_of_file(target) == sha256:
+        return 0, ""
+    for number in range(TRIES + 1):
+        start = _size(part)
+        if start >= num_bytes:
+            start = 0
+        try:
+            with part.open("r+b" if start else "wb") as file:
+                file.seek(start)
+                for piece in store.read(blob(sha256), start) if num_bytes else ():
+                    file.write(piece)
+        except FileNotFoundError:
+            part.unlink(missing_ok=True)
+            return number, "absent"
+        if hash_of_file(part) == sha256:
+            part.replace(target)
+            return number, ""
+        part.unlink(missing_ok=True)
+    return TRIES + 1, "damaged"
+
+
+def lay(pieces: Iterable[Piece], place: Path, folder: Path, put: Callable[[Path, Path], object] = os.link) -> None:
+    """Give blobs that were fetched their names in a folder; nothing else gets into it.
+
+    Args:
+        pieces: the files, by name and hash.
+        place: where their blobs lie by their hashes.
+        folder: is made if it is not there; a file of the same name is replaced.
+        put: makes a file of a blob: a second name, or a copy.
+
+    Raises:
+        StoreError: a name leads out of the folder, or cannot be a file's there.
+        OSError: the disk is full.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for piece in pieces:
+        if why := fault_of_name(piece.name):
+            raise StoreError(why)
+        target = folder / piece.name
+        if any(above.is_symlink() for above in target.parents[: piece.name.count("/")]):
+            raise StoreError(f"{piece.name!r} leads through a link")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            put(place / piece.sha256, target)
+            if piece.mtime_ns:
+                os.utime(target, ns=(time.time_ns(), piece.mtime_ns))
+        except (OSError, ValueError) as error:
+            if is_out_of_space(error):
+                raise
+            raise StoreError(f"{piece.name!r} cannot be a file here ({error})") from error
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+def hash_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    with open_regular(path) as file:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()

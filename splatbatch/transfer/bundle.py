@@ -1,0 +1,282 @@
+"""A bundle: a task that travels, with all that its training reads and nothing else, by content and relative names."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shlex
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from splatbatch import __version__
+from splatbatch.config import Config, TaskId
+from splatbatch.config.load import RECIPE_SECTIONS
+from splatbatch.errors import ConfigError, SceneError, StoreError
+from splatbatch.fields import mapping, texts
+from splatbatch.files import fault_of_name, write_json
+from splatbatch.hashing import FileFacts
+from splatbatch.json_text import parse
+from splatbatch.output.folders import RESULT, SPLAT, PatchFolder
+from splatbatch.output.records.colors import tones_from_record, tones_to_record
+from splatbatch.output.records.fingerprint import ORIGIN, Fingerprint, Place, is_content
+from splatbatch.output.records.record import TypedRecord, reads
+from splatbatch.scene.colmap.reconstruction import read_images
+from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.holdout import choose_holdout
+from splatbatch.scene.partition.border import Border
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
+from splatbatch.scene.photos.folders import see_name
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind, recipe_hash
+from splatbatch.tasks.fingerprints.inputs import locate
+from splatbatch.tasks.task import Setup, Task
+from splatbatch.transfer.blobs import Piece
+
+_KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda value: value == "True"}
+"""Of values of environment variables, as a YAML has them."""
+TRAVELLING = (*RECIPE_SECTIONS, "retry", "limits")
+"""Sections of the YAML that a worker trains by; the others are matters of home, or of the worker's own machine."""
+MOST_SHOWN = 200
+"""Characters of a command."""
+SOURCE, BACKDROP = "source", "backdrop"
+"""Folders of a bundle beside sparse, images and masks."""
+
+
+@dataclass(frozen=True)
+class Bundle(TypedRecord):
+    """The manifest of a task that travels; its name in a store is the hash of it."""
+
+    version: str = ""
+    home: str = ""
+    """The output folder that it comes from, by a name that no other has."""
+    number: str = ""
+    """Tells two packings of the same task apart."""
+    packed_at: float = 0.0
+    """Seconds since 1970, by the clock of home."""
+    patch: str = ""
+    variant: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Sections of the YAML, and the trainer; of environment variables the names alone."""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Settings that differ from these, as an attempt at home would record them."""
+    is_retry: bool = False
+    depends_on: Fingerprint = field(default=Fingerprint())
+    follows: int = 0
+    """The newest accepted record when it was packed: what is trained from it can only become the next."""
+    held_out: tuple[str, ...] = ()
+    offset: Place = ORIGIN
+    tones: dict[str, Tone] = field(default_factory=dict, metadata=reads(tones_from_record))
+    border: dict[str, Any] = field(default_factory=dict)
+    is_whole: bool = False
+    has_masks: bool = False
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def task(self) -> str:
+        """Return the name of its task."""
+        return str(TaskId(self.patch, self.variant))
+
+    @property
+    def max_steps(self) -> int:
+        """Return the steps of its training, as far as its manifest says."""
+        steps = self.changes.get("training.max_steps", self.settings.get("training", {}).get("max_steps"))
+        return steps if isinstance(steps, int) else 0
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as a store holds it."""
+        return super().to_record() | {"tones": tones_to_record(self.tones)}
+
+
+def sealed(record: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return a record as a store holds it, and the hash that is its name there."""
+    content = json.dumps(record, sort_keys=True, allow_nan=False).encode()
+    return hashlib.sha256(content).hexdigest()[:32], content
+
+
+def unsealed(name: str, content: bytes) -> dict[str, Any]:
+    """Return what a store holds under the hash of it.
+
+    Raises:
+        StoreError: it is not what was written.
+    """
+    record = parse(content) if hashlib.sha256(content).hexdigest()[:32] == name else None
+    if not isinstance(record, dict):
+        raise StoreError(f"{name}: was altered in the store: it is refused")
+    return record
+
+
+def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[Bundle, dict[str, str]]:
+    """Return a task as it travels, and where each blob of it lies here. A reader does this: photographs are hashed.
+
+    Raises:
+        SceneError: a file cannot be read.
+        ConfigError: the task cannot travel.
+    """
+    depends_on, facts = task.kind.depends_on(task), FileFacts()
+    paths = dict(_files_of(task, depends_on))
+    for name in paths:
+        see_name(name, task.name)
+    contents = {name: facts.sha256(path) for name, path in paths.items()}
+    if lacking := [paths[name] for name, sha256 in contents.items() if not sha256]:
+        raise SceneError(f"{task.name}: {lacking[0]}: cannot be read", "Mend it, or see `splatbatch verify-dims`.")
+    known = {key: fact._replace(sha256=contents.get(key, fact.sha256)) for key, fact in depends_on.files.items()}
+    patch = task.patch
+    bundle = Bundle(
+        version=__version__,
+        home=home,
+        number=uuid.uuid4().hex,
+        packed_at=round(time.time(), 3),
+        patch=task.id.patch,
+        variant=task.id.variant,
+        settings=_settings_of(task),
+        changes=dict(task.setup.told),
+        is_retry=is_retry,
+        depends_on=replace(depends_on, files=known),
+        follows=follows,
+        held_out=choose_holdout(patch, task.setup.recipe.evaluation),
+        offset=patch.offset,
+        tones={name: patch.tones[name] for name in depends_on.photographs if name in patch.tones},
+        border=patch.border.to_record() if patch.border else {},
+        is_whole=patch.is_whole,
+        has_masks=patch.masks is not None,
+        pieces=tuple(Piece(name, contents[name], Path(path).stat().st_size) for name, path in sorted(paths.items())),
+    )
+    _see_same(bundle, task)
+    return bundle, {contents[name]: path for name, path in paths.items()}
+
+
+def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
+    """Yield the files that a training of the task reads, by their names in the bundle."""
+    patch, recipe = task.patch, task.setup.recipe
+    for key, fact in depends_on.files.items():
+        if is_content(key) and fact.num_bytes >= 0:
+            yield key, locate(key, patch, recipe)
+    source = patch.source and (model_folder(patch.source) or patch.source)
+    for name in MODEL_FILE_NAMES if source else ():
+        if (path := Path(f"{source}/{name}")).is_file():
+            yield f"{SOURCE}/{name}", str(path)
+    if patch.behind and is_drawn_behind(patch, recipe):
+        splat, sha256 = PatchFolder(patch.behind).accepted_splat()
+        if sha256:
+            yield f"{BACKDROP}/{SPLAT}", str(splat)
+
+
+def _settings_of(task: Task) -> dict[str, Any]:
+    """Return what a worker trains by, before changes: the sections as they hold for this task, and its trainer."""
+    config, setup = task.setup.config, task.setup
+    recipe = config.recipe(setup.patch, {}, setup.variant)
+    found = {name: getattr(recipe, name).model_dump(mode="json") for name in RECIPE_SECTIONS}
+    if place := found["evaluation"].get("holdout_list"):
+        found["evaluation"]["holdout_list"] = Path(place).name
+    found |= {name: getattr(config, name).model_dump(mode="json") for name in ("retry", "limits")}
+    if recipe.program:
+        kinds = {name: type(value).__name__ for name, value in recipe.program.env.items()}
+        told = recipe.program.model_dump(mode="json") | {"env": kinds}
+        place, user = recipe.program.working_folder, Path("~").expanduser()
+        if place and place.is_relative_to(user):  # the worker's user has another home
+            told["working_folder"] = str("~" / place.relative_to(user))
+        found["trainers"] = {recipe.training.trainer: told}
+    return found
+
+
+def _see_same(bundle: Bundle, task: Task) -> None:
+    """See that what travels is trained as at home.
+
+    Raises:
+        ConfigError: it would not be.
+    """
+    program = task.setup.recipe.program
+    names = {name: str(value) for name, value in (program.env if program else {}).items()}
+    opened = _setup_of(bundle, Path(), Path(), names).recipe
+    if recipe_hash(opened) != recipe_hash(task.setup.recipe):
+        raise ConfigError(f"{task.name}: its settings cannot travel", "Please report it, with the YAML.")
+
+
+def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
+    """Return the sentence by which a worker leaves a bundle, whatever its machine has; empty: it may train it.
+
+    Args:
+        bundle: its manifest; all who may write into the store may have written it.
+        only_builtin: the worker runs no command that the store brings, as an external trainer's.
+    """
+    if bundle.version != __version__:
+        return f"{bundle.task}: was packed by splatbatch {bundle.version}, {__version__} is here: it is left"
+    if why := fault_of_name(bundle.task):
+        return f"a bundle's patch: {why}: it is left to others"
+    for name, told in mapping(bundle.settings.get("trainers")).items() if only_builtin else ():
+        command = shlex.join(texts(mapping(told).get("command")))[:MOST_SHOWN]
+        refused = f"trainers.{name}.command: --only-builtin runs no command of the store: {command!r}"
+        return f"{bundle.task}: {refused}: it is left to others"
+    return ""
+
+
+def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
+    """Return a batch of the one task that has travelled here, of which nothing is to be decided any more.
+
+    Args:
+        bundle: its manifest.
+        scene: where its files lie, by their names.
+        output: where its attempts are to go.
+
+    Raises:
+        ConfigError: it is trained by a program that asks for a variable that is not set here.
+        StoreError: the settings of its manifest are none, or its model names photographs outside of the bundle.
+    """
+    _see_names(bundle, scene / "sparse")
+    names = {one.name for one in bundle.pieces}
+    behind = _backdrop(bundle, scene) if f"{BACKDROP}/{SPLAT}" in names else None
+    patch = Patch(
+        bundle.patch,
+        scene / "sparse",
+        scene / "images",
+        source=scene / SOURCE if any(name.startswith(f"{SOURCE}/") for name in names) else None,
+        masks=scene / "masks" if bundle.has_masks else None,
+        offset=bundle.offset,
+        tones=bundle.tones,
+        border=Border.from_record(bundle.border),
+        behind=behind,
+        is_whole=bundle.is_whole,
+        held_out=bundle.held_out,
+        by_name=not bundle.depends_on.holdout,
+    )
+    setup = _setup_of(bundle, scene, output, os.environ)
+    task = Task(TaskId(bundle.patch, bundle.variant), patch, setup, setup, setup)
+    return Batch(setup.config, (task,), path=output / "bundle.yml", every=(task,))
+
+
+def _see_names(bundle: Bundle, sparse: Path) -> None:
+    with contextlib.suppress(SceneError):  # a broken model fails as at home
+        if why := next(filter(None, (fault_of_name(image.name) for image in read_images(sparse))), ""):
+            raise StoreError(f"{bundle.task}: its model: {why}: it is refused")
+
+
+def _backdrop(bundle: Bundle, scene: Path) -> Path:
+    """Return the folder of the splat behind, with what tells that it is the accepted one."""
+    piece = next(one for one in bundle.pieces if one.name == f"{BACKDROP}/{SPLAT}")
+    folder = scene / BACKDROP
+    write_json(folder / RESULT, {"splat": {"sha256": piece.sha256, "bytes": piece.num_bytes}})
+    return folder
+
+
+def _setup_of(bundle: Bundle, scene: Path, output: Path, environment: Mapping[str, str]) -> Setup:
+    sections = {name: bundle.settings.get(name, {}) for name in TRAVELLING}
+    programs = {name: mapping(told) for name, told in mapping(bundle.settings.get("trainers")).items()}
+    for name, told in programs.items():
+        kinds = mapping(told.get("env"))
+        for variable in kinds:
+            if variable not in environment:
+                hint = "Values of trainers.*.env do not travel: they may be passwords. Set them where the worker runs."
+                raise ConfigError(f"{bundle.task}: trainers.{name}.env: {variable} is not set here", hint)
+        told["env"] = {variable: _KINDS.get(kind, str)(environment[variable]) for variable, kind in kinds.items()}
+    places = {"scene": {"patches": scene}, "output": {"folder": output, "previews_mib": 0}}
+    try:
+        config = Config.model_validate({**sections, "trainers": programs, **places})
+    except ValueError as error:
+        raise StoreError(f"{bundle.task}: the settings of its bundle are none: it is refused") from error
+    return Setup(config, bundle.patch, None, bundle.changes)

@@ -1,0 +1,116 @@
+"""A store in a bucket: S3, or what speaks its protocol; keys, region and endpoint as the environment says, AWS_…"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import obstore
+from obstore import exceptions
+from obstore.store import S3Store as Bucket
+
+from splatbatch.errors import CutOffError, StoreError
+from splatbatch.transfer.store import PIECE_BYTES
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
+
+PART_BYTES = 16 << 20
+PATIENCE = timedelta(seconds=20)
+"""For a request that fails to be made again by the library; we make it again ourselves after that."""
+KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role that may read and write there."
+SAYS = (
+    ("RequestTimeTooSkewed", "this machine's clock is too far off for the store", "Set its clock: `timedatectl`."),
+    ("NoSuchBucket", "no such bucket", "Make it, or name another."),
+    ("PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|status: 301|301 Moved|Received redirect",
+     "the bucket lies in another region", "Set AWS_REGION to the one it lies in, or AWS_ENDPOINT_URL."),
+    ("QuotaExceeded|XMinioStorageFull|EntityTooLarge|507 ", "is full", "Make room there."),
+    ("InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|403 |401 |169.254.169.254|"
+     "169.254.170|CredentialProvider|credential", "refuses our credentials, or found none", KEYS),
+)  # fmt: skip
+"""What in the words of a store tells what is wrong, and how it is told: its own words may hold secrets."""
+
+
+class S3Store:
+    """Objects below a prefix; an object is there as a whole or not at all."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._url, prefix = f"s3://{parts.hostname}{parts.path}", parts.path.strip("/")
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        told: S3Config = {"endpoint": endpoint} if endpoint else {}
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+        self._bucket = Bucket(
+            parts.netloc,
+            prefix=prefix or None,
+            config={**told, "region": region},
+            client_options={
+                "allow_http": endpoint.startswith("http://"),
+                "connect_timeout": timedelta(seconds=10),
+                "timeout": timedelta(minutes=10),
+            },
+            retry_config={"max_retries": 3, "retry_timeout": PATIENCE},
+        )
+
+    def read(self, name: str, start: int = 0) -> Iterator[bytes]:
+        """Yield what an object holds, from a byte on."""
+        with self._told():
+            found = obstore.get(self._bucket, name, options={"range": {"offset": start}} if start else {})
+            pieces = iter(found.stream(min_chunk_size=PIECE_BYTES))
+        while piece := self._next(pieces):
+            yield piece
+
+    def write(self, name: str, content: Path | bytes) -> None:
+        """Write an object, whole or not at all."""
+        with self._told():
+            obstore.put(self._bucket, name, content, chunk_size=PART_BYTES)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write an object unless there is one of that name, by If-None-Match; a store may not know that header."""
+        with self._told():
+            try:
+                obstore.put(self._bucket, name, content, mode="create")
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+                return False
+            return True
+
+    def names(self, folder: str) -> dict[str, int]:
+        """Return the names of the objects in a folder, each with its size."""
+        with self._told():
+            pages = [one for page in obstore.list(self._bucket, prefix=f"{folder}/") for one in page]
+        return {one["path"].rpartition("/")[2]: one["size"] for one in pages}
+
+    def delete(self, name: str) -> None:
+        """Remove an object, if it is there."""
+        with self._told(), contextlib.suppress(FileNotFoundError, exceptions.NotFoundError):
+            obstore.delete(self._bucket, name)
+
+    def _next(self, pieces: Iterator[Any]) -> bytes:
+        with self._told():
+            return bytes(next(pieces, b""))
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say of an error what it means for the store, in words of ours."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            self._see_bucket(str(error))
+            raise FileNotFoundError(self._url) from None
+        except (exceptions.BaseError, OSError) as error:
+            said = str(error)
+            for sign, words, hint in SAYS:
+                if re.search(sign, said):
+                    raise StoreError(f"store {self._url}: {words}", hint) from None
+            code = re.search(r"\b[45]\d\d [A-Z][A-Za-z ]+", said)
+            raise CutOffError(f"store {self._url}: {code[0].strip() if code else 'does not answer'}") from None
+
+    def _see_bucket(self, said: str) -> None:
+        if "NoSuchBucket" in said:
+            raise StoreError(f"store {self._url}: no such bucket", "Make it, or name another.")

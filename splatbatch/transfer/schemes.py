@@ -1,0 +1,87 @@
+"""Which stores there are, by the scheme of their URL."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from splatbatch.errors import ConfigError, MissingPartError
+from splatbatch.transfer.store import Store
+
+
+class Missing(MissingPartError):
+    """A store needs a library that is not installed."""
+
+    def __init__(self, url: str, library: str) -> None:
+        super().__init__(f"{url}: needs {library}, which is not installed", "pip install 'splatbatch[stores]'")
+
+
+def _folder(url: str) -> Store:
+    from splatbatch.transfer.folder import FolderStore
+
+    return FolderStore(Path(url.removeprefix("file://")).expanduser())
+
+
+def _ssh(url: str) -> Store:
+    _see_library(url, "asyncssh")
+    from splatbatch.transfer.sftp import SftpStore
+
+    return SftpStore(url)
+
+
+def _s3(url: str) -> Store:
+    _see_library(url, "obstore")
+    from splatbatch.transfer.s3 import S3Store
+
+    return S3Store(url)
+
+
+STORES: dict[str, Callable[[str], Store]] = {"": _folder, "file": _folder, "ssh": _ssh, "s3": _s3}
+"""By the scheme of their URL."""
+
+
+def scheme_of(url: str) -> str:
+    """Return the scheme of a store's URL, empty for a folder.
+
+    Raises:
+        ConfigError: there is no such store, or the URL holds a password.
+    """
+    scheme = url.partition("://")[0] if "://" in url else ""
+    if scheme not in STORES:
+        raise ConfigError(f"{scheme}://: no such store", "A store is a folder, ssh://host/path or s3://bucket/prefix.")
+    parts = urlsplit(url) if scheme in ("ssh", "s3") else urlsplit("")
+    if parts.password is not None or (scheme == "s3" and parts.username):
+        hint = "Credentials come from the environment alone: AWS_…, an ssh agent, or the keys in ~/.ssh."
+        raise ConfigError(f"{scheme}://{parts.hostname}: the URL of a store holds a password", hint)
+    if scheme and not (parts.hostname or scheme == "file"):
+        raise ConfigError(f"{url}: names no {'bucket' if scheme == 's3' else 'host'}", f"Write {scheme}://name/path.")
+    return scheme
+
+
+def is_store(name: str) -> bool:
+    """Return whether a word on the command line names a store: by its scheme, or a folder that has been packed into."""
+    return "://" in name or (Path(name) / "bundles").is_dir()
+
+
+def open_store(url: str) -> Store:
+    """Return a store; nothing is asked of it yet.
+
+    Raises:
+        ConfigError: there is no such store, or the URL holds a password.
+        MissingPartError: a library is not installed.
+    """
+    return STORES[scheme_of(url)](url)
+
+
+def anchored(url: str, base: Path) -> str:
+    """Return the URL of a store as it holds in any working folder."""
+    return url if scheme_of(url) else str((base / Path(url).expanduser()).resolve())
+
+
+def _see_library(url: str, library: str) -> None:
+    try:
+        importlib.import_module(library)
+    except ImportError as error:
+        raise Missing(url.partition("://")[0] + "://", library) from error

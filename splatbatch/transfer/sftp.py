@@ -1,0 +1,162 @@
+"""A store on a host that ssh reaches, by sftp: keys, agent, user, port and host keys as ~/.ssh has them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import uuid
+from collections.abc import Coroutine, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import asyncssh
+
+from splatbatch.errors import CutOffError, StoreError
+from splatbatch.transfer.store import PIECE_BYTES
+
+T = TypeVar("T")
+CONNECT_S = 20.0
+KEEPALIVE_S = 10
+"""A host that answers three of these not is away."""
+
+
+class SftpStore:
+    """Files below a folder of a host; one connection, whose loop is in a thread, for as many threads as ask."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._host, self._port, self._user = parts.hostname or "", parts.port, parts.username
+        self._root = PurePosixPath(
+            parts.path.removeprefix("/~/") if parts.path.startswith("/~/") else parts.path or "."
+        )
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._lock = threading.Lock()
+        self._client: asyncssh.SFTPClient | None = None
+        self._folders: set[PurePosixPath] = set()
+
+    def read(self, name: str, start: int = 0) -> Iterator[bytes]:
+        """Yield what a file holds, from a byte on."""
+        file = self._do(_opened(self._sftp(), self._at(name)))
+        try:
+            while piece := self._do(file.read(PIECE_BYTES, start)):
+                start += len(piece)
+                yield bytes(piece)
+        finally:
+            with contextlib.suppress(StoreError):
+                self._do(file.close())
+
+    def write(self, name: str, content: Path | bytes) -> None:
+        """Write a file, whole or not at all."""
+        aside = self._aside(name, content)
+        self._do(self._sftp().posix_rename(aside, self._at(name)))
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file unless there is one of that name; a refusal by OpenSSH says no more than that it is one."""
+        aside = self._aside(name, content)
+        try:
+            self._do(self._sftp().link(aside, self._at(name)), is_refusal=asyncssh.SFTPError)
+            return True
+        except FileExistsError:
+            return False
+        finally:
+            self.delete(PurePosixPath(aside).relative_to(self._root).as_posix())
+
+    def names(self, folder: str) -> dict[str, int]:
+        """Return the names of the files in a folder, each with its size."""
+        try:
+            found = self._do(self._sftp().readdir(self._at(folder)))
+        except FileNotFoundError:
+            return {}
+        named = ((str(one.filename), one.attrs) for one in found)
+        regular = asyncssh.FILEXFER_TYPE_REGULAR
+        return {name: attrs.size or 0 for name, attrs in named if attrs.type == regular and name[0] != "."}
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._do(self._sftp().remove(self._at(name)))
+
+    def _at(self, name: str) -> str:
+        return (self._root / name).as_posix()
+
+    def _aside(self, name: str, content: Path | bytes) -> str:
+        """Return a file that is on the disk there, and has not got its name yet."""
+        place = PurePosixPath(self._at(name))
+        if place.parent not in self._folders:
+            self._do(self._sftp().makedirs(place.parent.as_posix(), exist_ok=True))
+            self._folders.add(place.parent)
+        aside = place.with_name(f".{place.name}.{uuid.uuid4().hex}").as_posix()
+        try:
+            if isinstance(content, bytes):
+                self._do(_written(self._sftp(), aside, content))
+            else:
+                self._do(self._sftp().put(str(content), aside))
+        except StoreError as error:
+            if not isinstance(error, CutOffError):
+                with contextlib.suppress(StoreError, FileNotFoundError):
+                    self._do(self._sftp().remove(aside))
+                self._see_room(error)
+            raise
+        return aside
+
+    def _see_room(self, error: StoreError) -> None:
+        """Raise that the disk there is full, if that is what a bare refusal meant."""
+        with contextlib.suppress(CutOffError, FileNotFoundError):
+            room = self._do(self._sftp().statvfs(self._root.as_posix()))
+            if not room.bavail or not room.favail:
+                raise StoreError(f"store ssh://{self._host}{self._root}: is full", "Make room there.") from error
+
+    def _sftp(self) -> asyncssh.SFTPClient:
+        with self._lock:
+            if self._client is None:
+                self._client = self._do(asyncio.wait_for(self._connected(), CONNECT_S))
+            return self._client
+
+    async def _connected(self) -> asyncssh.SFTPClient:
+        config = Path("~/.ssh/config").expanduser()
+        told: dict[str, Any] = {
+            "config": [str(config)] if config.is_file() else None,
+            "keepalive_interval": KEEPALIVE_S,
+        }
+        told |= {"port": self._port} if self._port else {}
+        told |= {"username": self._user} if self._user else {}
+        connection = await asyncssh.connect(self._host, **told)
+        return await connection.start_sftp_client()
+
+    def _do(self, what: Coroutine[Any, Any, T], is_refusal: type[Exception] | None = None) -> T:
+        """Return what comes of a request; say of an error what it means for the store."""
+        try:
+            return asyncio.run_coroutine_threadsafe(what, self._loop).result()
+        except asyncssh.SFTPNoSuchFile as error:
+            raise FileNotFoundError(str(error)) from error
+        except (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost, asyncssh.ConnectionLost) as error:
+            self._client = None
+            raise CutOffError(f"store ssh://{self._host}: the connection is lost") from error
+        except asyncssh.SFTPError as error:
+            if is_refusal and isinstance(error, is_refusal):
+                raise FileExistsError from error
+            raise StoreError(f"store ssh://{self._host}{self._root}: {error.reason}", _MAY) from error
+        except (asyncssh.PermissionDenied, asyncssh.KeyImportError) as error:
+            raise StoreError(f"store ssh://{self._host}: the host takes none of our keys", _KEYS) from error
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise StoreError(f"store ssh://{self._host}: its host key is not known here", _HOST) from error
+        except (asyncssh.Error, TimeoutError, OSError) as error:
+            said = getattr(error, "strerror", "") or getattr(error, "reason", "") or "does not answer"
+            raise CutOffError(f"store ssh://{self._host}: {said}") from error
+
+
+_MAY = "May we write there? Is there room?"
+_KEYS = "Put a key into ~/.ssh, into an agent, or name one in ~/.ssh/config, as for `ssh`."
+_HOST = "Connect once with `ssh`, or put its key into ~/.ssh/known_hosts."
+
+
+async def _opened(client: asyncssh.SFTPClient, name: str) -> Any:
+    return await client.open(name, "rb")
+
+
+async def _written(client: asyncssh.SFTPClient, name: str, content: bytes) -> None:
+    async with client.open(name, "wb") as file:
+        await file.write(content)

@@ -1,0 +1,135 @@
+"""What holds for engines alike, and needs none: their settings, workers of this machine, workers by another YAML."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from process_family import left_of
+from sites import LocalSite, at_work, wait_for
+
+from splatbatch.cluster.engine import JOB, TERMS, Wanted
+from splatbatch.cluster.slurm import cleaned, options_of
+from splatbatch.config import load
+from splatbatch.errors import ConfigError
+from splatbatch.output.events import AttemptEnded
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Tail
+from splatbatch.output.submissions import Submission
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+
+@pytest.mark.parametrize(
+    ("executor", "words"),
+    [
+        ("{engine: slurm, sbatch: [--array=0-7]}", "workers says how many"),
+        ("{engine: slurm, sbatch: ['-t 10']}", "worker_time says how long"),
+        ("{engine: slurm, sbatch: [--output=x]}", "it is set by us"),
+        ("{engine: slurm, gpus: [0, 1]}", "gpus_per_worker says how many"),
+        ("{sbatch: [--partition=gpu]}", "sbatch is for engine: slurm"),
+        ("{setup: [module load cuda]}", "for engines of clusters"),
+        ("{engine: slrum}", "engine"),
+        ("{engine: slurm, worker_time: soon}", "worker_time"),
+        ("{engine: slurm, worker_time: 30s}", "worker_time"),
+        ("{workers: 0}", "workers"),
+    ],
+)
+def test_settings_that_fit_no_engine_are_mistakes_of_the_yaml(tmp_path: Path, executor: str, words: str) -> None:
+    (tmp_path / "splat_config.yml").write_text(f"executor: {executor}\n")
+    with pytest.raises(ConfigError) as told:
+        load(tmp_path / "splat_config.yml")
+    assert words in told.value.message
+    assert "line 1" in told.value.message
+
+
+def test_a_folder_with_a_percent_sign_is_no_pattern_of_sbatch(tmp_path: Path) -> None:
+    submission = Submission(tmp_path / "50%j")
+    options = options_of(Wanted(1, 0, ("true",), {}, tmp_path, 1.0), submission, None, ())
+    assert f"--output={tmp_path}/50%%j/%a.log" in options
+
+
+def test_options_of_sbatch_are_read_as_people_write_them(tmp_path: Path) -> None:
+    (tmp_path / "splat_config.yml").write_text(
+        "executor: {engine: slurm, sbatch: [-p gpu, --mem=3G, --comment-me 'not'], worker_time: 1h30m}\n"
+    )
+    settings = load(tmp_path / "splat_config.yml").executor
+    assert settings.sbatch == ("-p", "gpu", "--mem=3G", "--comment-me", "not")
+    assert settings.worker_time == 5400
+
+
+def test_a_worker_that_was_asked_for_by_another_yaml_or_version_ends_with_5(
+    batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TERMS, "of another")
+    ended = batch.make("p0").run("work")
+    assert (ended.returncode, "another YAML, or with another version" in ended.stderr) == (5, True)
+    assert not (batch.output / "workers").exists()
+
+
+def test_a_job_inherits_neither_our_gpus_nor_the_job_that_we_are_part_of() -> None:
+    ours = {"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_ID": "3", "SLURM_MEM_PER_CPU": "1", "SQUEUE_FORMAT": "%i"}
+    kept = {"SLURM_CONF": "/etc/x", "HOME": "/root", "SBATCH_ACCOUNT": "us"}
+    assert cleaned(ours | kept) == kept
+
+
+@pytest.mark.parametrize("site", ["local"], indirect=True)
+def test_more_gpus_than_are_here_are_refused(elsewhere: FakeBatch, site: LocalSite) -> None:
+    elsewhere.change(executor={"gpus_per_worker": 50})
+    ended = elsewhere.run("train")
+    assert (ended.returncode, "gpus_per_worker" in ended.stderr) == (5, True), ended.stderr
+    assert not list(elsewhere.output.glob("workers/jobs/*"))
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("site", ["local"], indirect=True)
+def test_workers_that_all_end_too_early_are_followed_by_others(elsewhere: FakeBatch, site: LocalSite) -> None:
+    elsewhere.script(p0=["train 600", "train"])
+    parent = elsewhere.start("train", "p0")
+    [worker] = wait_for(lambda: at_work(elsewhere.output))
+    wait_for(lambda: list(elsewhere.output.glob("patches/p0/attempt-01/start.json")))
+    os.kill(worker.pid, signal.SIGTERM)
+    _, err = parent.communicate(timeout=200)
+    assert (parent.returncode, "others follow" in err) == (0, True), err
+    assert len(list(elsewhere.output.glob("workers/jobs/*"))) == 2
+    assert left_of(elsewhere, patience_s=10) == []
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("site", ["local"], indirect=True)
+def test_workers_that_cannot_train_have_their_words_told(elsewhere: FakeBatch, site: LocalSite) -> None:
+    elsewhere.change(training={"device": "auto"}, executor={"gpus": [977], "gpus_per_worker": 0})
+    ended = elsewhere.run_apart("train", timeout_s=200)
+    assert (ended.returncode, "977" in ended.stderr) == (5, True), ended.stderr
+
+
+def test_a_ledger_is_followed_line_by_line_and_each_event_is_told_once(tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    output.ledger.parent.mkdir()
+    output.ledger_of("early").write_text(line_of("p0"))
+    tail = Tail(output)
+    tail.skip()
+    assert list(tail.read()) == []
+    with output.ledger_of("early").open("a") as file:
+        file.write(line_of("p1") + line_of("p2")[:20])
+    output.ledger_of("late").write_text("torn{\n" + line_of("p3"))
+    assert [event.patch for _, event in tail.read() if isinstance(event, AttemptEnded)] == ["p1", "p3"]
+    with output.ledger_of("early").open("a") as file:
+        file.write(line_of("p2")[20:])
+    assert [event.patch for _, event in tail.read() if isinstance(event, AttemptEnded)] == ["p2"]
+
+
+def line_of(patch: str) -> str:
+    return json.dumps({"t": 1.0, "event": "attempt_ended", "patch": patch, "attempt": 1, "outcome": "trained"}) + "\n"
+
+
+def test_a_worker_says_which_job_it_is(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(JOB, "12_3")
+    assert batch.make("p0", training={"colors": "as_is"}).run("work").returncode == 0
+    [record] = [json.loads(path.read_text()) for path in batch.output.glob("workers/*.json")]
+    assert record["job"] == "12_3"

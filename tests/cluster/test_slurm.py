@@ -1,0 +1,241 @@
+"""What Slurm does to workers, and what it refuses: real commands, a real controller, nodes that are none."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from process_family import left_of
+from sites import CONSTANTS, SlurmSite, at_work, wait_for, worker_pid
+
+from splatbatch.cluster.engine import Ended, Pending, Running, Seen, Unknown
+from splatbatch.cluster.slurm import limit_of, of_sacct, of_squeue, seconds_of, seen
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+
+def submitted(batch: FakeBatch) -> list[str]:
+    """Return the jobs that were submitted for a batch."""
+    files = sorted(batch.output.glob("workers/jobs/*/submission.json"))
+    return [handle for file in files for handle in json.loads(file.read_text())["handles"]]
+
+
+@pytest.mark.parametrize(
+    ("executor", "words", "remedy"),
+    [
+        ({"sbatch": ["--partition=nope"]}, "invalid partition", "sinfo"),
+        ({"gpus_per_worker": 3}, "Requested node configuration is not available", "gpus_per_worker"),
+        ({"sbatch": ["--mem=99G"]}, "Requested node configuration is not available", "executor.sbatch"),
+        ({"sbatch": ["--nodelist=n9"]}, "Invalid node name", "sinfo -N"),
+        ({"worker_time": "3h"}, "worker_time", "leave it out"),
+        ({"sbatch": ["--no-such-option"]}, "unrecognized option", "sbatch(1)"),
+    ],
+)
+def test_what_slurm_would_refuse_is_said_in_its_words_before_anything_is_submitted(
+    elsewhere: FakeBatch, executor: dict[str, object], words: str, remedy: str
+) -> None:
+    elsewhere.change(executor=executor)
+    ended = elsewhere.run("train")
+    assert (ended.returncode, submitted(elsewhere)) == (5, [])
+    assert words in ended.stderr
+    assert remedy in ended.stderr
+
+
+def test_without_sbatch_the_engine_cannot_be_used_here(elsewhere: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        ended = elsewhere.run("train")
+    assert (ended.returncode, "there is no sbatch" in ended.stderr) == (5, True)
+
+
+def test_a_controller_that_is_down_refuses_new_workers_and_ends_none(elsewhere: FakeBatch, site: SlurmSite) -> None:
+    elsewhere.script(p0=["await go"])
+    site.cluster.stop_controller()
+    try:
+        refused = elsewhere.run_apart("train", timeout_s=200)
+        assert (refused.returncode, "scontrol ping" in refused.stderr) == (5, True), refused.stderr
+    finally:
+        site.cluster.start_controller()
+        site.cluster.await_idle()
+    parent = elsewhere.start("train")
+    wait_for(lambda: at_work(elsewhere.output))
+    site.cluster.stop_controller()
+    try:
+        told = json.loads(elsewhere.run("status", "--json").stdout)
+        assert {one["state"] for one in told["jobs"]} == {"unknown"}
+        assert parent.poll() is None
+        (elsewhere.folder / "go").touch()
+        out = parent.communicate(timeout=200)
+        assert parent.returncode == 0, out
+    finally:
+        site.cluster.start_controller()
+
+
+def test_a_folder_that_nodes_do_not_see_is_told_with_the_node(batch: FakeBatch, site: SlurmSite) -> None:
+    batch.make("p0", training={"colors": "as_is"}, executor=site.executor)
+    batch.change(output={"folder": str(site.cluster.blind / "output")})
+    ended = batch.run_apart("train", timeout_s=200)
+    assert ended.returncode == 5
+    assert "to be seen on that node" in ended.stderr
+    assert " on n" in ended.stderr
+
+
+def test_a_setup_that_fails_is_told_with_its_words(elsewhere: FakeBatch) -> None:
+    elsewhere.change(executor={"setup": ["echo from the node", "no-such-module load cuda"]})
+    ended = elsewhere.run_apart("train", timeout_s=200)
+    assert ended.returncode == 5
+    assert "this line of executor.setup failed: no-such-module load cuda" in ended.stderr
+
+
+def test_a_yaml_that_changes_while_workers_wait_ends_them(elsewhere: FakeBatch, site: SlurmSite) -> None:
+    elsewhere.change(executor={"sbatch": ["--hold"]})
+    assert elsewhere.run_apart("train", "--detach", timeout_s=200).returncode == 0
+    waiting = json.loads(elsewhere.run("status", "--json").stdout)["jobs"]
+    assert {(one["state"], one["reason"]) for one in waiting} == {("pending", "JobHeldUser")}
+    elsewhere.change(training={"max_steps": 21})
+    refused = elsewhere.run_apart("train", timeout_s=200)
+    assert (refused.returncode, "another YAML" in refused.stderr) == (5, True)
+    site.cluster.ask("scontrol", "release", submitted(elsewhere)[0].partition("_")[0])
+    [log, *_] = wait_for(lambda: [one for one in elsewhere.output.glob("workers/jobs/*/*.log") if one.stat().st_size])
+    wait_for(lambda: "asked for by another YAML" in log.read_text())
+    assert not list(elsewhere.output.glob("patches/*/attempt-*"))
+
+
+def test_status_names_node_and_job_of_what_runs(elsewhere: FakeBatch) -> None:
+    elsewhere.script(p0=["train 600"])
+    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
+    [worker] = wait_for(lambda: at_work(elsewhere.output))
+    told = elsewhere.run("status").stdout
+    assert f"worker {worker.worker} on {worker.host}, job {submitted(elsewhere)[0]}: p0" in told
+    assert f"slurm: 1 worker running on {worker.host}" in told
+    assert elsewhere.run_apart("cancel", timeout_s=200).returncode == 0
+
+
+def test_a_worker_gets_the_gpus_that_were_asked_for_and_no_others(elsewhere: FakeBatch) -> None:
+    elsewhere.script(p0=["train 600"])
+    elsewhere.change(executor={"gpus_per_worker": 2})
+    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
+    [worker] = wait_for(lambda: at_work(elsewhere.output))
+    environment = Path(f"/proc/{worker_pid(worker.job)}/environ").read_bytes().split(b"\0")
+    assert b"CUDA_VISIBLE_DEVICES=0,1" in environment
+    assert elsewhere.run_apart("cancel", timeout_s=200).returncode == 0
+
+
+def test_a_job_that_the_queue_takes_back_goes_on_where_it_was(elsewhere: FakeBatch, site: SlurmSite) -> None:
+    elsewhere.script(p0=["train 600", "train"])
+    parent = elsewhere.start("train", "p0")
+    [worker] = wait_for(lambda: at_work(elsewhere.output))
+    site.cluster.ask("scontrol", "requeue", worker.job)
+    told = parent.communicate(timeout=200)
+    assert parent.returncode == 0, told
+    assert len(list(elsewhere.output.glob("workers/jobs/*"))) == 1  # nothing more was asked for
+    assert json.loads((elsewhere.output / "patches/p0/result.json").read_text())["attempt"] == "attempt-02"
+
+
+@pytest.mark.long
+def test_workers_whose_time_is_up_are_followed_by_the_next_of_their_array(
+    elsewhere: FakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {"splatbatch.scheduler.work.time_left.MARGIN_S": 30}
+    monkeypatch.setenv("FAKE_TRAINER_CONSTANTS", json.dumps(CONSTANTS | times))
+    elsewhere.change(executor={"workers": 1, "worker_time": "1m"})
+    elsewhere.script(p0=["train 600", "train"])
+    ended = elsewhere.run_apart("train", "p0", timeout_s=200)
+    assert ended.returncode == 0, ended.stderr
+    said = [path.name for path in elsewhere.output.glob("workers/jobs/*/*.log") if path.stat().st_size]
+    assert sorted(said)[:2] == ["0.log", "1.log"]
+    assert len(list(elsewhere.output.glob("workers/jobs/*"))) == 1
+    assert json.loads((elsewhere.output / "patches/p0/result.json").read_text())["attempt"] == "attempt-02"
+
+
+def test_a_start_that_was_cut_off_is_found_by_its_name(elsewhere: FakeBatch) -> None:
+    elsewhere.script(p0=["train 600"])
+    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
+    [file] = elsewhere.output.glob("workers/jobs/*/submission.json")
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps(record | {"handles": []}))
+    again = elsewhere.run_apart("train", "p0", "--detach", timeout_s=200)
+    assert "nothing was started" in again.stderr
+    assert submitted(elsewhere) == record["handles"]
+    assert elsewhere.run_apart("cancel", timeout_s=200).returncode == 0
+    assert left_of(elsewhere, patience_s=10) == []
+
+
+def test_scancel_is_a_wish_and_no_failure(elsewhere: FakeBatch, site: SlurmSite) -> None:
+    elsewhere.script(p0=["train 600"])
+    parent = elsewhere.start("train", "p0")
+    [worker] = wait_for(lambda: at_work(elsewhere.output))
+    site.cluster.ask("scancel", worker.job.partition("_")[0])
+    out, err = parent.communicate(timeout=200)
+    assert (parent.returncode, "stopped: p0" in out) == (1, True), err
+    assert len(list(elsewhere.output.glob("workers/jobs/*"))) == 1
+
+
+def test_who_interrupts_train_leaves_the_workers_at_work(elsewhere: FakeBatch) -> None:
+    elsewhere.script(p0=["await go"])
+    parent = elsewhere.start("train", "p0")
+    wait_for(lambda: at_work(elsewhere.output))
+    os.kill(parent.pid, signal.SIGINT)
+    told = parent.communicate(timeout=200)
+    assert (parent.returncode, "they go on" in told[1]) == (130, True), told
+    (elsewhere.folder / "go").touch()
+    assert elsewhere.run_apart("status", "--watch", timeout_s=200).returncode == 1  # the others were not asked for
+    assert (elsewhere.output / "patches/p0/splat.ply").exists()
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "expected"),
+    [
+        ("PENDING", "Resources", Pending("Resources")),
+        ("CONFIGURING", "None", Pending("CONFIGURING")),
+        ("RUNNING", "None", Running("n1")),
+        ("COMPLETING", "None", Running("n1")),
+        ("NODE_FAIL", "NodeDown", Ended("NODE_FAIL (NodeDown)", "n1")),
+        ("OUT_OF_MEMORY", "OutOfMemory", Ended("OUT_OF_MEMORY (OutOfMemory)", "n1")),
+        ("A_STATE_OF_TOMORROW", "", Unknown("its state is A_STATE_OF_TOMORROW")),
+        ("PENDING", "launch_failed_requeued_held", Ended("JobLaunchFailure (launch failed requeued held)", "n1")),
+        ("PENDING", "launch failed requeued held", Ended("JobLaunchFailure (launch failed requeued held)", "n1")),
+    ],
+)
+def test_every_state_is_told_in_one_of_four_ways(state: str, reason: str, expected: Seen) -> None:
+    assert seen(state, "n1", reason) == expected
+
+
+def test_exit_codes_are_read_from_squeue_and_sacct() -> None:
+    listed = "10|2|FAILED|n1|NonZeroExitCode|19200|\n8|0|FAILED|n2|None|9|\ngarbage\n"
+    assert [one.code for _, one in of_squeue(listed) if isinstance(one, Ended)] == [75, None]
+    recorded = "10_2|FAILED|n1|75:0\n10_3|CANCELLED by 0|n1|0:15\n10_4|RUNNING|n1|0:0\n"
+    expected = [("10_2", Ended("FAILED", "n1", 75)), ("10_3", Ended("CANCELLED", "n1")), ("10_4", Running("n1"))]
+    assert list(of_sacct(recorded)) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [("1:00:00", 3600), ("2-12:00:00", 216_000), ("30:00", 1800), ("infinite", None), ("n/a", None)],
+)
+def test_time_limits_are_read(words: str, seconds: float | None) -> None:
+    assert seconds_of(words) == seconds
+
+
+def test_the_limit_is_that_of_the_partition_that_is_used() -> None:
+    listed = "gpu*|1:00:00\nlong|2-00:00:00\nfree|infinite\n"
+    found = [limit_of(listed, wanted) for wanted in ("", "long", "long,gpu", "free", "unheard-of")]
+    assert found == [3600, 172_800, 3600, None, None]
+
+
+def test_cancel_ends_workers_by_files_alone_where_no_controller_answers(elsewhere: FakeBatch, site: SlurmSite) -> None:
+    elsewhere.script(p0=["train 600"])
+    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
+    wait_for(lambda: at_work(elsewhere.output))
+    site.cluster.stop_controller()
+    try:
+        done = elsewhere.run_apart("cancel", timeout_s=200)
+        assert (done.returncode, "an engine could not be told" in done.stderr) == (0, True), done
+        assert left_of(elsewhere, patience_s=10) == []
+    finally:
+        site.cluster.start_controller()

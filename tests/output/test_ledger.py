@@ -1,0 +1,125 @@
+"""The history: appended durably, read whatever happened to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_records import ANY_JSON
+
+from splatbatch.files import append_line
+from splatbatch.outcome import Diagnosis, Exited, Failed, Stopped
+from splatbatch.output.endings import Endings
+from splatbatch.output.events import KINDS, AttemptEnded, AttemptStarted, Event, GaveUp, Refused, Retried, event_of
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger, events, judged_attempts, lines
+
+if TYPE_CHECKING:
+    from fake_batch import FakeBatch
+
+FAILED = Failed(Diagnosis("nan_loss", "fail", "lower it", ("line 3: NaN",), "train"))
+FACTS = {"seconds": 2.0, "step": 5, "phase": None}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> OutputFolder:
+    return OutputFolder(tmp_path)
+
+
+def retry(wait_s: float) -> Retried:
+    return Retried("p0", wait_s, "", {}, ())
+
+
+def test_events_are_read_in_the_order_they_were_written(output: OutputFolder) -> None:
+    ledger = Ledger(output.ledger)
+    for number in range(3):
+        ledger.write(retry(number))
+    assert [event.wait_s for event in events(output, Retried)] == [0, 1, 2]
+    assert all(event.t and event.t > 1.7e9 for event in events(output, Event))
+
+
+def test_whoever_listens_hears_an_event_after_it_is_written(output: OutputFolder) -> None:
+    heard: list[tuple[Event, int]] = []
+    Ledger(output.ledger, lambda event: heard.append((event, len(list(lines(output)))))).write(Refused("p0", "dark"))
+    assert [(type(event), num) for event, num in heard] == [(Refused, 1)]
+
+
+def test_a_torn_line_and_foreign_lines_are_left_out_and_appending_goes_on(output: OutputFolder) -> None:
+    output.ledger.parent.mkdir()
+    output.ledger.write_bytes(b'{"event": "a"}\nhello\n[]\n{"no": "event"}\n\xff\xfe\n{"event": "b", "pat')
+    Ledger(output.ledger).write(retry(1))
+    assert [record["event"] for record in lines(output)] == ["a", "retry"]
+    assert [type(event) for event in events(output, Event)] == [Retried]
+
+
+def test_a_ledger_that_is_not_there_is_empty(output: OutputFolder) -> None:
+    assert list(events(output, Event)) == []
+    assert not judged_attempts(output)
+
+
+def test_an_attempt_is_judged_when_its_end_stands_in_the_ledger(output: OutputFolder) -> None:
+    Ledger(output.ledger).write(AttemptStarted("p0", 1, "k", "cpu0", {}))
+    Ledger(output.ledger).write(AttemptEnded.of("p0", 2, Stopped("SIGTERM")))
+    for facts in ({}, {"attempt": None}):
+        append_line(output.ledger, {"event": "attempt_ended", **facts})
+    assert judged_attempts(output).keys() == {("p0", 2)}
+
+
+def test_a_ledger_of_old_beside_the_folder_is_read_first_and_for_ever(output: OutputFolder) -> None:
+    old = {"t": 1.0, "event": "attempt_ended", "patch": "p0", "attempt": 1, "outcome": "stopped", "reason": "SIGTERM"}
+    append_line(output.path / "ledger.jsonl", old)
+    append_line(output.path / "ledger.jsonl", {"event": "gave_up", "patch": "p0", "reason": "x", "key": {"a": 1}})
+    endings = Endings(output)
+    assert endings.is_judged("p0", 1)
+    Ledger(output.ledger).write(AttemptEnded.of("p0", 2, FAILED))
+    append_line(output.ledger.with_name("node7.jsonl"), {**old, "attempt": 3})
+    assert {number for _, number in judged_attempts(output)} == {1, 2, 3}
+    last, given_up = endings.last("p0"), endings.given_up("p0")
+    assert (last and last.cause, given_up and given_up.key) == ("nan_loss", {"a": 1})
+
+
+def test_the_lines_of_a_ledger_are_what_they_have_always_been(output: OutputFolder) -> None:
+    ended = AttemptEnded.of("p0", 2, FAILED, exit=Exited(1), **FACTS)
+    wanted = {"patch": "p0", "attempt": 2, "outcome": "failed", **FACTS, "gpu_peak_mib": None, "own_gpu_peak_mib": None}
+    diagnosis = {**vars(FAILED.diagnosis), "evidence": ["line 3: NaN"]}
+    wanted |= {"exit": {"kind": "exited", "code": 1}, "diagnosis": diagnosis, "t": None, "event": "attempt_ended"}
+    assert ended.to_record() == wanted
+    assert GaveUp("p0", "x", ()).to_record().keys() == {"t", "event", "patch", "reason", "trained_in_between"}
+    stopped = AttemptEnded.of("p0", 0, Stopped("x")).to_record()
+    assert stopped.keys() == {"t", "event", "patch", "attempt", "outcome", "reason"}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@given(data=st.data())
+def test_an_event_is_read_whatever_its_line_says_and_back_as_it_was(kind: type[Event], data: st.DataObject) -> None:
+    drawn = data.draw(st.dictionaries(st.sampled_from(list(kind.__dataclass_fields__)), ANY_JSON))
+    record: dict[str, Any] = json.loads(json.dumps(drawn), parse_constant=lambda _: None)  # as files are read
+    event = event_of({**record, "event": kind.name})
+    assert type(event) is kind
+    again = event_of(json.loads(json.dumps(event.to_record())))
+    assert again == event
+
+
+def test_advice_of_an_earlier_version_names_the_commands_of_today() -> None:
+    told = {"cause": "unknown", "action": "fail", "advice": "Look. Try: splatbatch logs p1; splatbatch trainers"}
+    event = event_of({"event": "attempt_ended", "patch": "p1", "outcome": "failed", "diagnosis": told})
+    assert isinstance(event, AttemptEnded)
+    assert event.diagnosis
+    assert event.diagnosis.advice == "Look. Try: splatbatch explain p1 --log; splatbatch doctor --trainers"
+
+
+def test_a_folder_with_a_ledger_of_old_goes_on_and_retrains_nothing(batch: FakeBatch) -> None:
+    batch.make("p0", "p1").script(p1=["exit 1 CUDA error: out of memory", "hang"]).change(retry={"max_attempts": 1})
+    assert batch.run("train").returncode == 1
+    batch.ledger.rename(batch.output / "ledger.jsonl")
+    batch.ledger.parent.rmdir()
+    batch.script(p1=["train", "train"])
+    assert batch.run("retry", "p1").returncode == 0
+    assert [(event["patch"], event["attempt"]) for event in batch.events("attempt_started")] == [("p1", 2)]
+    told = batch.run("explain", "p1").stdout
+    assert "cuda_oom" in told
+    assert "attempt 2" in told

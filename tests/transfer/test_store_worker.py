@@ -1,0 +1,73 @@
+"""A worker of a store that is told to stop while its claim is under way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from fake_batch import FakeBatch
+from store_sites import Site
+from travelling import QUICK, bundles, run, taking_turns, work
+from turns import CLOCK
+
+from splatbatch.isolated import Answer
+from splatbatch.run.interruption import Interruption
+from splatbatch.run.store_worker import Stay, StoreWorker
+from splatbatch.transfer import exchange, traffic
+from splatbatch.transfer.resident import ResidentHere
+
+ANSWERS_S = 1.0
+
+
+class SlowToClaim(ResidentHere):
+    """Makes each call at once, and is slow to say what came of a claim."""
+
+    answers_at = 0.0
+    claimed = 0
+
+    def begin(self, call: Any, item: Any) -> None:
+        super().begin(call, item)
+        if call.func is exchange.claim:
+            SlowToClaim.claimed += 1
+            self.answers_at = CLOCK.now() + ANSWERS_S
+
+    def look(self) -> Answer | None:
+        return super().look() if CLOCK.now() >= self.answers_at else None
+
+
+class OnceClaimed:
+    """Says stop as soon as a claim was made."""
+
+    def reason(self) -> str:
+        return "told to stop" if SlowToClaim.claimed else ""
+
+
+def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
+    batch: FakeBatch, sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever looks must find out that its worker is no more."""
+    url = sites["folder"].below("told-to-stop")
+    run(batch.make("p0", "p1", **QUICK), url, "pack", "--to", url)
+    monkeypatch.setattr(traffic, "resident", lambda _: SlowToClaim())
+    monkeypatch.setattr(SlowToClaim, "claimed", 0)
+    (scratch := tmp_path / "scratch").mkdir()
+    worker, began = StoreWorker(url, Stay(), cast("Interruption", OnceClaimed()), scratch), CLOCK.now()
+    with taking_turns(), CLOCK.of_commands():
+        assert worker.work() == 75
+    assert SlowToClaim.claimed == 1 and CLOCK.now() - began >= ANSWERS_S
+    assert sorted((one["state"], one["claims"]) for one in bundles(url)) == [("waiting", 0), ("waiting", 1)]
+    claims = sorted(path.name for path in (Path(url) / exchange.CLAIMS).iterdir())
+    assert len(claims) == 2 and claims[1] == claims[0] + exchange.LEFT
+
+
+def test_a_worker_leaves_to_others_what_its_machine_cannot_train_and_ends(
+    batch: FakeBatch, sites: dict[str, Site], tmp_path: Path
+) -> None:
+    url = sites["folder"].below("lacks-a-package")
+    batch.make("p0", "p1", **QUICK).script(p1=["exit 1 ModuleNotFoundError: No module named 'x'"])
+    run(batch, url, "pack", "--to", url)
+    code, said = work(batch, tmp_path / "far", url)
+    assert code == 1, said
+    assert "p1: is left to other machines: a package is missing (missing_dependency)" in said
+    assert sorted((one["task"], one["state"]) for one in bundles(url)) == [("p0", "trained"), ("p1", "waiting")]

@@ -1,0 +1,118 @@
+"""What every store must keep to: a folder, sftp by a real OpenSSH server, and S3 as moto speaks it."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from store_sites import Site
+
+from splatbatch.errors import ConfigError, CutOffError, MissingPartError, StoreError
+from splatbatch.files import fault_of_name
+from splatbatch.transfer.schemes import anchored, open_store
+
+BIG = os.urandom(9 << 20)
+
+
+def test_what_is_written_is_read_whole_and_from_any_byte_on(place: Site, tmp_path: Path) -> None:
+    store = open_store(place.url)
+    (tmp_path / "big").write_bytes(BIG)
+    store.write("blobs/big", tmp_path / "big")
+    assert b"".join(store.read("blobs/big")) == BIG
+    assert b"".join(store.read("blobs/big", len(BIG) - 7)) == BIG[-7:]
+
+
+def test_a_file_is_replaced_listed_with_its_size_and_deleted_twice(place: Site) -> None:
+    store = open_store(place.url)
+    store.write("claims/a", b"first")
+    store.write("claims/a", b"2nd")
+    assert store.names("claims") == {"a": 3}
+    store.delete("claims/a")
+    store.delete("claims/a")
+    assert (store.names("claims"), store.names("never")) == ({}, {})
+
+
+def test_what_is_not_there_is_an_error_of_its_own(place: Site) -> None:
+    store = open_store(place.url)
+    store.write("blobs/other", b"1")
+    with pytest.raises(FileNotFoundError):
+        list(store.read("blobs/none"))
+
+
+def test_of_many_who_create_one_name_at_once_one_is_told_that_it_did(place: Site) -> None:
+    stores = [open_store(place.url) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(5):
+            made = pool.map(lambda one: one[1].create(f"claims/{number}", f"{one[0]}".encode()), enumerate(stores))  # noqa: B023
+            won = [index for index, is_ours in enumerate(made) if is_ours]
+            assert [f"{index}".encode() for index in won] == [b"".join(stores[0].read(f"claims/{number}"))]
+
+
+def test_a_write_that_is_killed_leaves_nothing_to_be_seen(place: Site, tmp_path: Path) -> None:
+    store = open_store(place.url)
+    store.write("blobs/whole", b"1")
+    with pytest.raises((StoreError, OSError)):
+        store.write("blobs/half", tmp_path / "never-there")
+    assert store.names("blobs") == {"whole": 1}
+
+
+def test_several_hundred_names_are_listed(place: Site) -> None:
+    store = open_store(place.url)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: store.write(f"claims/{number}", b"x"), range(260)))
+    assert len(store.names("claims")) == 260
+
+
+@pytest.mark.contract  # of `ssh -G`
+def test_a_host_that_does_not_answer_may_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    for url in ("ssh://127.0.0.1:9/store", "s3://reef/night"):
+        with pytest.raises(CutOffError):
+            open_store(url).names("claims")
+
+
+@pytest.mark.all
+def test_a_host_that_takes_none_of_our_keys_is_refused_with_a_remedy(
+    sites: dict[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(sites["ssh"].environment["HOME"])
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "known_hosts").write_text((home / ".ssh" / "known_hosts").read_text())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(StoreError, match="none of our keys") as refused:
+        open_store(sites["ssh"].url).names("claims")
+    assert "~/.ssh" in refused.value.hint
+
+
+@pytest.mark.all
+def test_a_bucket_that_is_not_there_is_named(sites: dict[str, Site], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in sites["s3"].environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(StoreError, match="s3://lagoon/night: no such bucket"):
+        open_store("s3://lagoon/night").write("claims/a", b"1")
+
+
+@pytest.mark.parametrize("url", ["ssh://me:pw@host/path", "s3://key:pw@bucket/prefix"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        open_store(url)
+    assert "pw" not in refused.value.message
+
+
+def test_a_missing_library_is_told_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "obstore", None)
+    with pytest.raises(MissingPartError, match="needs obstore") as refused:
+        open_store("s3://reef/night")
+    assert refused.value.hint == "pip install 'splatbatch[stores]'"
+
+
+def test_only_a_folder_is_anchored_and_names_lead_nowhere_outside(tmp_path: Path) -> None:
+    assert anchored("store", tmp_path) == str(tmp_path / "store")
+    assert anchored("s3://reef/night", tmp_path) == "s3://reef/night"
+    assert [not fault_of_name(one) for one in ("images/left/a.jpg", "../a", "a/../../b", "/etc/a", "a//b")] == [
+        True, False, False, False, False,
+    ]  # fmt: skip
