@@ -216,7 +216,7 @@ class FileFacts:
 
 
 @dataclass(frozen=True)
-class Difference:
+class FileDifference:
     """In what some files differ from what was written down of them."""
 
     changed: tuple[str, ...] = ()
@@ -233,7 +233,7 @@ class Difference:
 
 
 Verdict = Literal["same", "changed", "unknown", "unread"]
-"""See `Difference`."""
+"""See `FileDifference`."""
 
 
 def compare(path: str | Path, then: FileFact, facts: FileFacts, now: FileFact | None = None) -> Verdict:
@@ -264,7 +264,7 @@ def compare(path: str | Path, then: FileFact, facts: FileFacts, now: FileFact | 
 
 def difference(
     then: Mapping[str, FileFact], now: Mapping[str, FileFact], place: Callable[[str], str], facts: FileFacts
-) -> Difference:
+) -> FileDifference:
     """Compare files with what was written down of them: by size and time, and where the time has moved by content.
 
     Args:
@@ -278,10 +278,10 @@ def difference(
         before, after = then.get(key, ABSENT), now.get(key, ABSENT)
         if before[:2] != after[:2] and not (key.endswith("/") and key in then and key in now):
             found[compare(place(key), before, facts, after)].append(key)  # what lies in a folder has its own name
-    return Difference(tuple(found["changed"]), tuple(found["unknown"]), tuple(found["unread"]))
+    return FileDifference(tuple(found["changed"]), tuple(found["unknown"]), tuple(found["unread"]))
 
 
-def with_contents(now: Mapping[str, FileFact], then: Mapping[str, FileFact], differ: Difference) -> Files:
+def with_contents(now: Mapping[str, FileFact], then: Mapping[str, FileFact], differ: FileDifference) -> Files:
     """Return files with the contents that were written down of those that are the same."""
     others = {*differ.changed, *differ.unknown, *differ.unread}
     known = {key: then[key].sha256 for key in now if key in then and key not in others and not now[key].sha256}

@@ -61,26 +61,26 @@ _OOM_SCORE = "500"
 """Where memory runs out all the same, the kernel ends a reader first: proc(5)."""
 
 
-class ToldToStop(Exception):
+class StopRequested(Exception):
     """Somebody wants us to stop while a reader is at work; it was ended."""
 
 
 @dataclass(frozen=True)
-class Done:
+class Returned:
     """What a call returned."""
 
     value: Any
 
 
 @dataclass(frozen=True)
-class Refused:
+class ExpectedError:
     """A call raised what it is meant to raise: somebody can mend it."""
 
     error: SplatbatchError | OSError
 
 
 @dataclass(frozen=True)
-class Fault:
+class Crashed:
     """A call raised what nobody expected, or its process died."""
 
     words: str
@@ -88,7 +88,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Hang:
+class Hung:
     """A call made no progress for so long, and was abandoned."""
 
     path: str
@@ -96,11 +96,11 @@ class Hang:
     seconds: float
 
 
-Answer = Done | Refused | Fault | Hang
+Answer = Returned | ExpectedError | Crashed | Hung
 
 
 @dataclass(frozen=True)
-class Wait:
+class CallWait:
     """A reader that makes no progress."""
 
     path: str
@@ -111,7 +111,7 @@ class Wait:
         return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
 
 
-class Reading(Protocol[Item]):
+class CallQueue(Protocol[Item]):
     """Calls that are made for us, one after the other, in the order of their items."""
 
     def look(self) -> list[tuple[Item, Answer]]:
@@ -124,7 +124,7 @@ class Reading(Protocol[Item]):
         ...
 
     @property
-    def wait(self) -> Wait | None:
+    def wait(self) -> CallWait | None:
         """What is waited for, if nothing goes on for some time."""
         ...
 
@@ -133,7 +133,7 @@ class Reading(Protocol[Item]):
         ...
 
 
-class Reader(Generic[Item]):
+class IsolatedCalls(Generic[Item]):
     """Makes a call for each of some items in a process of its own, anew where one of them ended that process."""
 
     def __init__(
@@ -149,7 +149,7 @@ class Reader(Generic[Item]):
         """
         self._call, self._left, self._is_low = call, deque(items), is_low
         self._hangs_s = HANGS_S if hangs_s is None else hangs_s
-        self._process: Process | None = None
+        self._process: IsolatedProcess | None = None
         self._hangs = 0
         """Items in a row that hang."""
 
@@ -159,11 +159,11 @@ class Reader(Generic[Item]):
         return not self._left
 
     @property
-    def wait(self) -> Wait | None:
+    def wait(self) -> CallWait | None:
         """What is waited for, if nothing goes on for some time."""
         if self._process is None or (seconds := self._process.idle_s()) < SAYS_S:
             return None
-        return Wait(self._process.note(), seconds)
+        return CallWait(self._process.note(), seconds)
 
     @property
     def descriptor(self) -> int | None:
@@ -173,9 +173,9 @@ class Reader(Generic[Item]):
     def look(self) -> list[tuple[Item, Answer]]:
         """Return what has come of further items since it was asked last; never wait."""
         if self._left and self._process is None and (held := num_abandoned()) >= MOST_ABANDONED:
-            return [(self._left.popleft(), Hang(f"{held} files before it", 0.0))]
+            return [(self._left.popleft(), Hung(f"{held} files before it", 0.0))]
         if self._left and self._process is None and len(_AT_WORK) < MOST_AT_ONCE:
-            self._process = Process(self._call, tuple(self._left), is_low=self._is_low)
+            self._process = IsolatedProcess(self._call, tuple(self._left), is_low=self._is_low)
         if self._process is None:
             return []
         found = [(self._left.popleft(), answer) for answer in self._process.answers()]
@@ -186,7 +186,7 @@ class Reader(Generic[Item]):
             found.append((self._left.popleft(), self._process.why_it_died()))
             self.end()
         elif not found and (idle_s := self._process.idle_s()) > self._hangs_s:
-            hang, self._hangs = Hang(self._process.note(), idle_s), self._hangs + 1
+            hang, self._hangs = Hung(self._process.note(), idle_s), self._hangs + 1
             while self._left and (not found or self._hangs >= MOST_HANGS):
                 found.append((self._left.popleft(), hang))
             self.end()
@@ -199,14 +199,14 @@ class Reader(Generic[Item]):
             self._process = None
 
 
-class Here(Generic[Item]):
+class InProcessCalls(Generic[Item]):
     """Makes the calls in our own process, at once: where a test's clock is not that of the world."""
 
     def __init__(
         self, call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
     ) -> None:
         self._call, self._left = call, deque(items)
-        self.wait: Wait | None = None
+        self.wait: CallWait | None = None
 
     @property
     def is_over(self) -> bool:
@@ -224,13 +224,13 @@ class Here(Generic[Item]):
         self._left.clear()
 
 
-Kind = type[Reader[Any]] | type[Here[Any]]
-USUAL: Kind = Reader
+CallKind = type[IsolatedCalls[Any]] | type[InProcessCalls[Any]]
+DEFAULT_BACKEND: CallKind = IsolatedCalls
 """What calls are made by, but where a test makes them itself."""
 
 
 @dataclass(frozen=True)
-class Patience:
+class WaitHooks:
     """What is done while a reader is waited for."""
 
     beat: Callable[[], None] = lambda: None
@@ -240,14 +240,14 @@ class Patience:
     """Hears what is waited for, now and then."""
 
 
-ENDLESS = Patience()
+ENDLESS = WaitHooks()
 
 
-def answers(reading: Reading[Item], patience: Patience = ENDLESS) -> Iterator[tuple[Item, Answer]]:
+def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator[tuple[Item, Answer]]:
     """Yield what comes of each item; meanwhile beat, obey, and say what is waited for.
 
     Raises:
-        ToldToStop: `patience.stop` gave a reason.
+        StopRequested: `patience.stop` gave a reason.
     """
     next_word_s = SAYS_S
     try:
@@ -256,7 +256,7 @@ def answers(reading: Reading[Item], patience: Patience = ENDLESS) -> Iterator[tu
             yield from found
             patience.beat()
             if reason := patience.stop():
-                raise ToldToStop(reason)
+                raise StopRequested(reason)
             if found:
                 next_word_s = SAYS_S
                 continue
@@ -274,16 +274,16 @@ def rest(seconds: float, readings: Sequence[object]) -> None:
     select.select(descriptors, [], [], seconds)
 
 
-def answer(call: Call[Item], item: Item, patience: Patience = ENDLESS) -> Answer:
+def answer(call: Call[Item], item: Item, patience: WaitHooks = ENDLESS) -> Answer:
     """Make one call, and wait for its answer.
 
     Raises:
-        ToldToStop: `patience.stop` gave a reason.
+        StopRequested: `patience.stop` gave a reason.
     """
-    return next(found for _, found in answers(USUAL(call, [item]), patience))
+    return next(found for _, found in answers(DEFAULT_BACKEND(call, [item]), patience))
 
 
-class Process:
+class IsolatedProcess:
     """A reader at work, from our side."""
 
     def __init__(self, call: Call[Item], items: Iterable[Item], *, is_low: bool, orders: int | None = None) -> None:
@@ -297,7 +297,7 @@ class Process:
             _serve(call, items, self._page, lambda: _step_aside(there, parent, is_low=is_low, orders=orders))
         os.close(there)
         self._rest = b""
-        self._idle, self._is_closed = Idle(self.pid), False
+        self._idle, self._is_closed = IdleTime(self.pid), False
         _AT_WORK.add(self.pid)
 
     def answers(self) -> list[Answer]:
@@ -330,7 +330,7 @@ class Process:
         """Return what it reads, or read last."""
         return _noted(self._page)
 
-    def why_it_died(self) -> Fault:
+    def why_it_died(self) -> Crashed:
         """Say how it ended without an answer."""
         with contextlib.suppress(ChildProcessError):
             _, status = os.waitpid(self.pid, 0)  # its end of the pipe is closed: it is as good as gone
@@ -338,8 +338,8 @@ class Process:
             _AT_WORK.discard(self.pid)
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
             note = f" while it read {self.note()}" if self.note() else ""
-            return Fault(f"the reader process {how}{note}", f"the reader process {how}{note}")
-        return Fault("the reader process is gone", "the reader process is gone")
+            return Crashed(f"the reader process {how}{note}", f"the reader process {how}{note}")
+        return Crashed("the reader process is gone", "the reader process is gone")
 
     def end(self) -> None:
         """Kill it; whether it is gone is asked later."""
@@ -385,8 +385,8 @@ def _serve(call: Call[Item], items: Iterable[Item], page: mmap.mmap, step_aside:
     code = 1
     try:
         step_aside()
-        files.note_reading = _Note(page)
-        globals()["USUAL"] = Here  # what reads is apart already
+        files.note_reading = _ProgressNote(page)
+        globals()["DEFAULT_BACKEND"] = InProcessCalls  # what reads is apart already
         for item in items:
             line = _made(call, item).encode() + b"\n"
             while line:
@@ -433,7 +433,7 @@ def _bound() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
 
 
-class _Note:
+class _ProgressNote:
     """Writes down, for the parent to see, what is about to be read."""
 
     def __init__(self, page: mmap.mmap) -> None:
@@ -449,7 +449,7 @@ def _noted(page: mmap.mmap) -> str:
     return os.fsdecode(page[:].partition(b"\0")[0])
 
 
-class Idle:
+class IdleTime:
     """For how long a process has neither read nor computed."""
 
     def __init__(self, pid: int) -> None:
@@ -471,7 +471,7 @@ class Idle:
         return now - self._moved_at
 
 
-def watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Hang:
+def watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Hung:
     """Run a whole command that only reads in a child that shares our terminal; return its exit code.
 
     It is abandoned once it hangs: the photographs may lie on a mount that has stalled.
@@ -485,7 +485,7 @@ def watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Ha
         code = 1
         try:
             die_with_parent(signal.SIGKILL, parent)
-            files.note_reading = _Note(page)
+            files.note_reading = _ProgressNote(page)
             code = command()
         except BaseException:  # noqa: BLE001 - shown as Python would show it
             sys.excepthook(*sys.exc_info())
@@ -499,9 +499,9 @@ def watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Ha
         signal.signal(signal.SIGINT, before)
 
 
-def _ended(pid: int, page: mmap.mmap, tell: Callable[[str], None], asked: list[float]) -> int | Hang:
+def _ended(pid: int, page: mmap.mmap, tell: Callable[[str], None], asked: list[float]) -> int | Hung:
     """Wait for a command; Ctrl-C of a terminal reaches it, too, and one that was sent to us alone is passed on."""
-    idle, next_word_s, ending = Idle(pid), SAYS_S, _pidfd(pid)
+    idle, next_word_s, ending = IdleTime(pid), SAYS_S, _pidfd(pid)
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
@@ -512,9 +512,9 @@ def _ended(pid: int, page: mmap.mmap, tell: Callable[[str], None], asked: list[f
             os.kill(pid, signal.SIGINT)
         if (seconds := idle.seconds()) > HANGS_S:
             os.kill(pid, signal.SIGKILL)
-            return Hang(_noted(page), seconds)
+            return Hung(_noted(page), seconds)
         if seconds >= next_word_s:
-            tell(str(Wait(_noted(page), seconds)))
+            tell(str(CallWait(_noted(page), seconds)))
             next_word_s *= 2
         select.select(ending, [], [], PASSED_ON_S if ending else POLL_S)
 
@@ -540,10 +540,10 @@ def _made(call: Call[Item], item: Item) -> str:
         return json.dumps(vars(fault_of(error)))
 
 
-def fault_of(error: BaseException) -> Fault:
+def fault_of(error: BaseException) -> Crashed:
     """Return an exception that nobody expected, with its traceback."""
     words = f"{type(error).__name__}: {error}".rstrip(": ").split("\n")[0]
-    return Fault(words, _shortened("".join(traceback.format_exception(error))))
+    return Crashed(words, _shortened("".join(traceback.format_exception(error))))
 
 
 MOST_TRACEBACK = 8000
@@ -563,12 +563,12 @@ def _rebuilt(line: str | bytes) -> Answer:
         record = line
     match record:
         case {"value": value}:
-            return Done(value)
+            return Returned(value)
         case {"kind": str(kind), "message": str(message), "hint": str(hint)}:
-            return Refused(getattr(errors, kind)(message, hint))
+            return ExpectedError(getattr(errors, kind)(message, hint))
         case {"errno": number, "said": str(said), "names": [first, second]}:
-            return Refused(OSError(number, said, first, None, second))
+            return ExpectedError(OSError(number, said, first, None, second))
         case {"words": str(words), "traceback": str(text)}:
-            return Fault(words, text)
+            return Crashed(words, text)
         case _:
-            return Fault("the reader process wrote no answer", repr(record)[:MOST_TRACEBACK])
+            return Crashed("the reader process wrote no answer", repr(record)[:MOST_TRACEBACK])

@@ -104,26 +104,26 @@ def identity_of_checkpoint() -> str:
     import torch
 
     from splatbatch.training import checkpoint
-    from splatbatch.training.border.boundary import Bounds
-    from splatbatch.training.border.patch_border import Surroundings
-    from splatbatch.training.photos.frame import Frame
-    from splatbatch.training.photos.posed_images import Photo, Views
-    from splatbatch.training.rendering.view import View
+    from splatbatch.training.border.boundary import Boundary
+    from splatbatch.training.border.patch_border import PatchBorder
+    from splatbatch.training.photos.frame import TrainingFrame
+    from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
+    from splatbatch.training.rendering.view import RenderCamera
 
     def numbers(*shape: int, start: int = 0) -> torch.Tensor:
         return torch.arange(start, start + torch.Size(shape).numel(), dtype=torch.float32).reshape(shape)
 
-    view, flags = View(numbers(4, 4), numbers(3, 3), 8, 8), numbers(8, 8) > 9
+    view, flags = RenderCamera(numbers(4, 4), numbers(3, 3), 8, 8), numbers(8, 8) > 9
     pixels = numbers(8, 8, 3).to(torch.uint8)
     photos = [
-        Photo(f"img{number}.png", view, pixels, mask, tone, mask)
+        PosedImage(f"img{number}.png", view, pixels, mask, tone, mask)
         for number, (mask, tone) in enumerate(((None, None), (flags, numbers(3))))
     ]
-    bounds = Bounds(numbers(3, 3), numbers(2, 3, start=1), numbers(2, 3, start=2), 0.5)
+    bounds = Boundary(numbers(3, 3), numbers(2, 3, start=1), numbers(2, 3, start=2), 0.5)
     behind = {"means": numbers(2, 3), "scales": numbers(2, 3, start=3)}
-    around = Surroundings(bounds, behind, {"means": numbers(1, 3, start=5)})
-    frame = Frame(numbers(3).numpy(), 1.0, 1.0)
-    views = Views(tuple(photos), tuple(photos[:1]), frame, (), {}, around)
+    around = PatchBorder(bounds, behind, {"means": numbers(1, 3, start=5)})
+    frame = TrainingFrame(numbers(3).numpy(), 1.0, 1.0)
+    views = TrainingImages(tuple(photos), tuple(photos[:1]), frame, (), {}, around)
     return checkpoint.identity(Recipe(), views, {"means": numbers(4, 3), "quats": numbers(4, 4)})
 
 

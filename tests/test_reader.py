@@ -15,9 +15,21 @@ import pytest
 from splatbatch import isolated
 from splatbatch.errors import SceneError
 from splatbatch.files import open_regular
-from splatbatch.isolated import Done, Fault, Hang, Here, Kind, Patience, Reader, Refused, ToldToStop, answer, answers
+from splatbatch.isolated import (
+    CallKind,
+    Crashed,
+    ExpectedError,
+    Hung,
+    InProcessCalls,
+    IsolatedCalls,
+    Returned,
+    StopRequested,
+    WaitHooks,
+    answer,
+    answers,
+)
 
-KINDS = pytest.mark.parametrize("kind", [Reader, Here])
+KINDS = pytest.mark.parametrize("kind", [IsolatedCalls, InProcessCalls])
 
 
 def fails(how: str) -> Any:
@@ -41,24 +53,24 @@ def fails(how: str) -> Any:
 
 @pytest.mark.contract
 @KINDS
-def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(kind: Kind) -> None:
+def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(kind: CallKind) -> None:
     found = dict(answers(kind(fails, ["a", "recursion", "memory", "scene", "disk", "no json", "b"])))
-    assert (found["a"], found["b"]) == (Done("A"), Done("B"))
-    assert isinstance(found["recursion"], Fault) and found["recursion"].words.startswith("RecursionError")
-    assert isinstance(found["memory"], Fault) and "MemoryError" in found["memory"].traceback
-    assert isinstance(found["no json"], Fault) and found["no json"].words.startswith("TypeError")
-    assert isinstance(found["disk"], Refused) and isinstance(found["disk"].error, OSError)
+    assert (found["a"], found["b"]) == (Returned("A"), Returned("B"))
+    assert isinstance(found["recursion"], Crashed) and found["recursion"].words.startswith("RecursionError")
+    assert isinstance(found["memory"], Crashed) and "MemoryError" in found["memory"].traceback
+    assert isinstance(found["no json"], Crashed) and found["no json"].words.startswith("TypeError")
+    assert isinstance(found["disk"], ExpectedError) and isinstance(found["disk"].error, OSError)
     assert (found["disk"].error.errno, found["disk"].error.filename) == (errno.ENOSPC, "/a/b")
-    assert isinstance(found["scene"], Refused) and isinstance(found["scene"].error, SceneError)
+    assert isinstance(found["scene"], ExpectedError) and isinstance(found["scene"].error, SceneError)
     assert found["scene"].error.hint == "Copy them."
 
 
 @pytest.mark.contract
 def test_a_reader_that_is_killed_or_hangs_costs_one_item() -> None:
-    found = dict(answers(Reader(fails, ["a", "dies", "b", "hangs", "c"], hangs_s=0.6)))
-    assert [found[name] for name in "abc"] == [Done("A"), Done("B"), Done("C")]
-    assert isinstance(found["dies"], Fault) and "SIGKILL" in found["dies"].words
-    assert isinstance(found["hangs"], Hang) and found["hangs"].seconds > 0.6
+    found = dict(answers(IsolatedCalls(fails, ["a", "dies", "b", "hangs", "c"], hangs_s=0.6)))
+    assert [found[name] for name in "abc"] == [Returned("A"), Returned("B"), Returned("C")]
+    assert isinstance(found["dies"], Crashed) and "SIGKILL" in found["dies"].words
+    assert isinstance(found["hangs"], Hung) and found["hangs"].seconds > 0.6
 
 
 @pytest.mark.contract
@@ -71,8 +83,8 @@ def test_a_reader_says_what_it_reads_and_the_parent_that_it_waits(tmp_path: Path
         with open_regular(tmp_path / name):
             time.sleep(1000)
 
-    found = dict(answers(Reader(read, ["a.jpg"], hangs_s=1.5), Patience(tell=told.append)))
-    assert isinstance(found["a.jpg"], Hang) and found["a.jpg"].path == str(tmp_path / "a.jpg")
+    found = dict(answers(IsolatedCalls(read, ["a.jpg"], hangs_s=1.5), WaitHooks(tell=told.append)))
+    assert isinstance(found["a.jpg"], Hung) and found["a.jpg"].path == str(tmp_path / "a.jpg")
     assert told and told[0].startswith(f"waits for {tmp_path}/a.jpg for 0 s")
 
 
@@ -80,8 +92,8 @@ def test_a_reader_says_what_it_reads_and_the_parent_that_it_waits(tmp_path: Path
 def test_whoever_waits_beats_and_is_stopped_at_once() -> None:
     beats: list[float] = []
     began = time.monotonic()
-    patience = Patience(lambda: beats.append(time.monotonic()), lambda: "SIGTERM" if len(beats) > 4 else "")
-    with pytest.raises(ToldToStop, match="SIGTERM"):
+    patience = WaitHooks(lambda: beats.append(time.monotonic()), lambda: "SIGTERM" if len(beats) > 4 else "")
+    with pytest.raises(StopRequested, match="SIGTERM"):
         answer(fails, "hangs", patience)
     assert time.monotonic() - began < 30  # it hangs for a minute
     assert max(b - a for a, b in pairwise(beats)) < 5
@@ -91,12 +103,12 @@ def test_whoever_waits_beats_and_is_stopped_at_once() -> None:
 def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: Any) -> None:
     monkeypatch.setattr(isolated, "MOST_AT_ONCE", 3)
     monkeypatch.setattr(isolated, "_AT_WORK", set())  # a test before this one may have left readers of its own
-    begun = [Reader(fails, ["hangs"]) for _ in range(5)]
+    begun = [IsolatedCalls(fails, ["hangs"]) for _ in range(5)]
     assert all(not one.look() for one in begun)
     assert sum(one.descriptor is not None for one in begun) == 3
     for one in begun:
         one.end()
-    assert answer(fails, "a") == Done("A")
+    assert answer(fails, "a") == Returned("A")
     time.sleep(0.1)
     assert isolated.num_abandoned() == 0
 
@@ -104,14 +116,14 @@ def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: An
 def test_once_many_readers_cannot_be_ended_nothing_more_is_read_that_might_hang(monkeypatch: Any) -> None:
     monkeypatch.setattr(isolated, "_ABANDONED", dict.fromkeys(range(1 << 22, (1 << 22) + 8), 0.0))
     monkeypatch.setattr("splatbatch.isolated.os.waitpid", lambda *_: (0, 0))
-    found = dict(answers(Reader(fails, ["a", "b"])))
-    assert all(isinstance(one, Hang) for one in found.values())
+    found = dict(answers(IsolatedCalls(fails, ["a", "b"])))
+    assert all(isinstance(one, Hung) for one in found.values())
 
 
 @pytest.mark.contract
 def test_a_lock_of_the_parent_is_not_held_by_its_reader(tmp_path: Path) -> None:
     file = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
     try:
-        assert answer(lambda number: Path(f"/proc/self/fd/{number}").exists(), file) == Done(False)
+        assert answer(lambda number: Path(f"/proc/self/fd/{number}").exists(), file) == Returned(False)
     finally:
         os.close(file)

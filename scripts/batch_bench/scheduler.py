@@ -17,20 +17,20 @@ import numpy as np
 from splatbatch import trainers
 from splatbatch.config import Recipe
 from splatbatch.files import append_line, write_json
-from splatbatch.machine.protocol import Handle, Key, Seen, Slot
+from splatbatch.machine.protocol import Handle, Key, ProcessState, Slot
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.claims import Claims
 from splatbatch.output.index import SETTLED_S
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.lock import OutputLock
-from splatbatch.output.workers import LOCAL, Presence, Watcher
+from splatbatch.output.workers import LOCAL, Watcher, WorkerFile
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
-from splatbatch.scheduler.run_hooks import Rounds
-from splatbatch.scheduler.work.claimer import Claiming, Snapshot
-from splatbatch.scheduler.work.other_workers_history import Past
+from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
+from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.tasks.batch import open_batch, refusals
 
@@ -86,9 +86,9 @@ class InstantExecutor:
         self.own_cpu_s += time.process_time() - cpu
         return key
 
-    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
+    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, ProcessState]:
         """Say that all have ended."""
-        return dict.fromkeys(handles, Seen(is_running=False))
+        return dict.fromkeys(handles, ProcessState(is_running=False))
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
         """Do nothing: nothing runs."""
@@ -137,13 +137,13 @@ def report(num: int, folder: str) -> None:
     opened.output.create()
     opened.decisions(refusals(opened.audits()))
     laps["plan"] = watch.lap()
-    with OutputLock(opened.output.lock) as lock, Presence(opened.output, LOCAL) as presence:
+    with OutputLock(opened.output.lock) as lock, WorkerFile(opened.output, LOCAL) as presence:
         claims = Claims(opened.output, presence, Watcher(opened.output).is_gone)
-        before = Snapshot.of(claims, opened.output, opened.names)
-        past = Past(opened.output, opened.output.ledger, is_alone=True)
-        claiming = Claiming(LOCAL, claims, before, opened.standing("content"), past, lambda _: None)
+        before = ProgressBefore.of(claims, opened.output, opened.names)
+        past = OtherWorkersHistory(opened.output, opened.output.ledger, is_alone=True)
+        claiming = TaskClaimer(LOCAL, claims, before, opened.standing("content"), past, lambda _: None)
         ledger = Ledger(opened.output.ledger, generation_of=claims.generation)
-        session.run(opened, ledger, Rounds(stop=lambda: "", beat=lock.beat, claimer=claiming))
+        session.run(opened, ledger, RunHooks(stop=lambda: "", beat=lock.beat, claimer=claiming))
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -30,10 +30,10 @@ def main(arguments: list[str] | None = None) -> Any:
     command = next((word for word in command_first(sys.argv[1:]) if not word.startswith("-")), "")
     if arguments is not None or command not in ONLY_READ or sys.platform != "linux":
         return _run(arguments)
-    from splatbatch.isolated import Hang, watched
+    from splatbatch.isolated import Hung, watched
 
     found = watched(_exit_code, lambda words: typer.echo(plain(f"splatbatch: {words}"), err=True))
-    if isinstance(found, Hang):
+    if isinstance(found, Hung):
         message = f"{found.path or 'a file of the scene'}: has not answered for {found.seconds:.0f} s"
         _end(SceneError(message, "Is the disk or the mount that it lies on still there?"))
     sys.exit(found)

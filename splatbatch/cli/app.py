@@ -38,7 +38,7 @@ RENAMED: Mapping[str, str] = {
 """Names of earlier versions, and what stands for them; a line is taken out in the version after."""
 
 
-class Plain(TyperGroup):
+class PlainHelp(TyperGroup):
     """Commands whose help is plain."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -50,7 +50,7 @@ class Plain(TyperGroup):
         return command
 
 
-class Grouped(Plain):
+class GroupedCommands(PlainHelp):
     """Commands in groups, those of every day first; names of earlier versions are taken, too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -96,7 +96,7 @@ def _first_words(text: str) -> str:
 
 
 app = typer.Typer(
-    cls=Grouped,
+    cls=GroupedCommands,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.",
     epilog="`splatbatch train FOLDER` is all that a folder needs. COMMAND -h tells more of each.",
@@ -104,7 +104,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-config_app = typer.Typer(cls=Plain, help="Look at the configuration.", no_args_is_help=True, rich_markup_mode=None)
+config_app = typer.Typer(cls=PlainHelp, help="Look at the configuration.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
 
 

@@ -79,9 +79,9 @@ def split(
     from splatbatch.run.scene import trained_in
     from splatbatch.scene.partition.split import SplitRequest
 
-    asked = splitting.options_for(splitting.Cuts(max_images, overlap, grid, boxes, axis), holdout_block, seed)
+    asked = splitting.options_for(splitting.CutOptions(max_images, overlap, grid, boxes, axis), holdout_block, seed)
     trained = frozenset[str]() if drop else trained_in(out)
-    splitting.run(SplitRequest(source, images, out, asked, trained), splitting.Output(picture, dry_run, json_))
+    splitting.run(SplitRequest(source, images, out, asked, trained), splitting.SplitOutput(picture, dry_run, json_))
 
 
 @app.command("import")
@@ -220,9 +220,9 @@ def work(
         raise ConfigError("work --only-builtin: names no store", "Write: splatbatch work STORE --only-builtin")
     if patches and (is_store(patches[0]) or idle or scratch or only_builtin):
         from splatbatch.cli.commands import store
-        from splatbatch.run.store_worker import Stay
+        from splatbatch.run.store_worker import WorkerLifetime
 
-        stay = Stay(for_s, parse_duration(idle) if idle else 0.0)
+        stay = WorkerLifetime(for_s, parse_duration(idle) if idle else 0.0)
         return store.work(patches, stay, scratch, only_builtin=only_builtin)
     train.work(config, all_named(patches, patch), for_s, verify=not no_verify)
 

@@ -35,11 +35,11 @@ def inspect(
 ) -> None:
     """Say how good splats are beyond PSNR: haze, floaters, holes, photographs that hurt."""
     from splatbatch.cli.commands import inspect as inspecting
-    from splatbatch.run.inspection import Closely
+    from splatbatch.run.inspection import InspectOptions
 
     if check or file:
         return inspecting.verify(*batch_and_patches(config, patches, patch), file, as_json=json_)
-    wish = Closely(again, measure_drop)
+    wish = InspectOptions(again, measure_drop)
     inspecting.inspect(*batch_and_patches(config, patches, patch), wish, as_json=json_)
 
 

@@ -54,7 +54,7 @@ def explain(
     from splatbatch.cli.commands import explain as explaining
 
     config, chosen = batch_and_patches(config, names, [named] if named else [])
-    asked = explaining.Asked(the_one(chosen), exit_code, as_json=json_)
+    asked = explaining.ExplainRequest(the_one(chosen), exit_code, as_json=json_)
     if log or follow or attempt:
         return explaining.print_log(config, asked.name, attempt, is_followed=follow)
     explaining.explain(config, asked)
@@ -147,9 +147,9 @@ def publish(
     """Write accepted splats, or the merged scene, as files that others open: formats, 3D Tiles, a page, a film."""
     from splatbatch.cli.commands import publish as publishing
     from splatbatch.publish.film import Film
-    from splatbatch.splats.export import Cut
+    from splatbatch.splats.export import ExportOptions
 
-    cut = Cut(sh_degree, min_opacity, in_source_frame=frame == "source")
+    cut = ExportOptions(sh_degree, min_opacity, in_source_frame=frame == "source")
     film = Film(Path(), *publishing.parse_size(size), frames, fps)
     wanted = publishing.PublishOptions(to or out, formats, force, measure, cut, film)
     publishing.publish(*batch_and_patches(config, names), wanted, as_json=json_)

@@ -10,21 +10,21 @@ from splatbatch.errors import ExecutorError
 
 
 def _local(settings: Executor) -> Engine:
-    from splatbatch.cluster.local import Local
+    from splatbatch.cluster.local import LocalEngine
 
-    return Local(settings)
+    return LocalEngine(settings)
 
 
 def _slurm(settings: Executor) -> Engine:
-    from splatbatch.cluster.slurm import Slurm
+    from splatbatch.cluster.slurm import SlurmEngine
 
-    return Slurm(settings)
+    return SlurmEngine(settings)
 
 
 def _ray(settings: Executor) -> Engine:
-    from splatbatch.cluster.ray.engine import Ray
+    from splatbatch.cluster.ray.engine import RayEngine
 
-    return Ray(settings)
+    return RayEngine(settings)
 
 
 ENGINES: Mapping[str, Callable[[Executor], Engine]] = {"local": _local, "slurm": _slurm, "ray": _ray}

@@ -18,7 +18,7 @@ JOB = "SPLATBATCH_JOB"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WorkerRequest:
     """Workers that an engine is to start."""
 
     num_workers: int
@@ -38,7 +38,7 @@ class Wanted:
     num_turns: int = 1
     """How often each may have to be followed by another, if its time is shorter than the work."""
 
-    def with_turns(self, num_turns: int) -> Wanted:
+    def with_turns(self, num_turns: int) -> WorkerRequest:
         """Return the same with so many turns."""
         return replace(self, num_turns=num_turns)
 
@@ -76,7 +76,7 @@ class Unknown:
     why: str = ""
 
 
-Seen = Pending | Running | Ended | Unknown
+JobState = Pending | Running | Ended | Unknown
 
 
 class Engine(Protocol):
@@ -85,7 +85,7 @@ class Engine(Protocol):
     Each method makes as few calls of the engine as it can: sites forbid to ask often. Only `check` and `start` raise.
     """
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: WorkerRequest) -> None:
         """See that the engine would take such workers, as far as can be known before it is asked for them.
 
         Raises:
@@ -93,11 +93,11 @@ class Engine(Protocol):
         """
         ...
 
-    def num_turns(self, wanted: Wanted, seconds: float | None) -> int:
+    def num_turns(self, wanted: WorkerRequest, seconds: float | None) -> int:
         """Return how many workers one after another it takes to work for so long; 1 where time has no limit."""
         ...
 
-    def start(self, wanted: Wanted, submission: Submission) -> tuple[Handle, ...]:
+    def start(self, wanted: WorkerRequest, submission: Submission) -> tuple[Handle, ...]:
         """Ask for workers; each writes what it says into `submission.log(<its index>)`.
 
         Raises:
@@ -112,7 +112,7 @@ class Engine(Protocol):
         """
         ...
 
-    def look(self, known: Sequence[Submission]) -> Mapping[Handle, Seen]:
+    def look(self, known: Sequence[Submission]) -> Mapping[Handle, JobState]:
         """Say how all workers of some submissions are; `Unknown` of each if the engine cannot be asked."""
         ...
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from splatbatch import processes
-from splatbatch.cluster.engine import JOB, Ended, Handle, Running, Seen, Unknown, Wanted
+from splatbatch.cluster.engine import JOB, Ended, Handle, JobState, Running, Unknown, WorkerRequest
 from splatbatch.config import Executor
 from splatbatch.errors import ExecutorError
 from splatbatch.machine import background_command
@@ -17,13 +17,13 @@ from splatbatch.machine.slots import chosen_cards
 from splatbatch.output.submissions import Submission
 
 
-class Local:
+class LocalEngine:
     """Workers as processes of this machine; a handle is host, boot, process number and its start."""
 
     def __init__(self, settings: Executor) -> None:
         self._settings = settings
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: WorkerRequest) -> None:
         """See that there are GPUs enough.
 
         Raises:
@@ -37,11 +37,11 @@ class Local:
                     "Lower workers or gpus_per_worker, or set gpus_per_worker: 0 and training.device: cpu.",
                 )
 
-    def num_turns(self, wanted: Wanted, seconds: float | None) -> int:
+    def num_turns(self, wanted: WorkerRequest, seconds: float | None) -> int:
         """Return 1: nobody ends them."""
         return 1
 
-    def start(self, wanted: Wanted, submission: Submission) -> tuple[Handle, ...]:
+    def start(self, wanted: WorkerRequest, submission: Submission) -> tuple[Handle, ...]:
         """Start them, one after the other."""
         return tuple(self._started(wanted, submission, index) for index in range(wanted.num_workers))
 
@@ -59,7 +59,7 @@ class Local:
                 found[job] = _handle(pid)
         return tuple(found[job] for job in sorted(found))
 
-    def look(self, known: Sequence[Submission]) -> Mapping[Handle, Seen]:
+    def look(self, known: Sequence[Submission]) -> Mapping[Handle, JobState]:
         """Say which of them still run, if this machine started them."""
         return {handle: _seen(handle) for one in known for handle in one.handles}
 
@@ -72,7 +72,7 @@ class Local:
     def drop(self, submission: Submission) -> None:
         """Do nothing: none of them waits."""
 
-    def _started(self, wanted: Wanted, submission: Submission, index: int) -> Handle:
+    def _started(self, wanted: WorkerRequest, submission: Submission, index: int) -> Handle:
         environment = {**os.environ, **wanted.environment, JOB: f"{submission.name}/{index}"}
         if wanted.gpus and wanted.num_workers > 1:
             cards = chosen_cards(self._settings, "auto")[index * wanted.gpus :][: wanted.gpus]
@@ -87,7 +87,7 @@ def _handle(pid: int) -> Handle:
     return f"{socket.gethostname()}:{processes.boot_id()}:{pid}:{processes.start_ticks(pid)}"
 
 
-def _seen(handle: Handle) -> Seen:
+def _seen(handle: Handle) -> JobState:
     host, boot, pid, ticks = handle.split(":")
     if host != socket.gethostname():
         return Unknown(f"it runs on {host}, if at all")

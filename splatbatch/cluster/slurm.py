@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from splatbatch.cluster.engine import JOB, Ended, Handle, Pending, Running, Seen, Unknown, Wanted
+from splatbatch.cluster.engine import JOB, Ended, Handle, JobState, Pending, Running, Unknown, WorkerRequest
 from splatbatch.config import Executor
 from splatbatch.errors import ExecutorError
 from splatbatch.files import write_text
@@ -86,7 +86,7 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class SlurmAnswer:
     """What a command said, and how it ended."""
 
     code: int
@@ -95,7 +95,7 @@ class Answer:
     """What went wrong, in its own words; empty if nothing did."""
 
 
-def ask(command: str, *arguments: str) -> Answer:
+def ask(command: str, *arguments: str) -> SlurmAnswer:
     """Run a command of Slurm."""
     try:
         ended = subprocess.run(
@@ -109,13 +109,13 @@ def ask(command: str, *arguments: str) -> Answer:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Answer(124, "", f"{command} has not answered for {PATIENCE_S:.0f} s")
+        return SlurmAnswer(124, "", f"{command} has not answered for {PATIENCE_S:.0f} s")
     except OSError as error:
-        return Answer(127, "", f"{command}: {error.strerror}")
+        return SlurmAnswer(127, "", f"{command}: {error.strerror}")
     said = (
         " ".join(ended.stderr.split()) or " ".join(ended.stdout.split()) or f"{command} ended with {ended.returncode}"
     )
-    return Answer(ended.returncode, ended.stdout, said if ended.returncode else "")
+    return SlurmAnswer(ended.returncode, ended.stdout, said if ended.returncode else "")
 
 
 def cleaned(environment: Mapping[str, str]) -> dict[str, str]:
@@ -132,7 +132,7 @@ def _is_of_job(name: str) -> bool:
     return name.startswith("SLURM") and name not in ("SLURM_CONF", "SLURM_CLUSTERS")
 
 
-def script_of(wanted: Wanted, submission: Submission, limit_s: float | None) -> str:
+def script_of(wanted: WorkerRequest, submission: Submission, limit_s: float | None) -> str:
     """Return what runs on the node; it is replaced by the worker, so that signals reach that."""
     python, *_ = wanted.command
     needed = [str(submission.path), str(wanted.folder), python]
@@ -147,7 +147,7 @@ def script_of(wanted: Wanted, submission: Submission, limit_s: float | None) -> 
     )
 
 
-def options_of(wanted: Wanted, submission: Submission, limit_s: float | None, own: Sequence[str]) -> list[str]:
+def options_of(wanted: WorkerRequest, submission: Submission, limit_s: float | None, own: Sequence[str]) -> list[str]:
     """Return the options of sbatch: ours, then those of the YAML, which win."""
     last = wanted.num_workers * wanted.num_turns - 1
     at_once = f"%{wanted.num_workers}" if wanted.num_turns > 1 else ""
@@ -172,7 +172,7 @@ def options_of(wanted: Wanted, submission: Submission, limit_s: float | None, ow
     return [*ours, *own]
 
 
-def of_squeue(text: str) -> Iterator[tuple[Handle, Seen]]:
+def of_squeue(text: str) -> Iterator[tuple[Handle, JobState]]:
     """Yield each array element that squeue has listed in the format of `SQUEUE`."""
     for line in text.splitlines():
         fields = line.split("|")
@@ -183,7 +183,7 @@ def of_squeue(text: str) -> Iterator[tuple[Handle, Seen]]:
             yield f"{job}_{index}", seen(state, where, reason, code)
 
 
-def of_sacct(text: str) -> Iterator[tuple[Handle, Seen]]:
+def of_sacct(text: str) -> Iterator[tuple[Handle, JobState]]:
     """Yield each array element that sacct has listed in the format of `SACCT`."""
     for line in text.splitlines():
         fields = line.split("|")
@@ -194,7 +194,7 @@ def of_sacct(text: str) -> Iterator[tuple[Handle, Seen]]:
             yield handle, seen(state.partition(" ")[0], where, "", int(exited) if is_exit else None)
 
 
-def seen(state: str, where: str, reason: str, code: int | None = None) -> Seen:
+def seen(state: str, where: str, reason: str, code: int | None = None) -> JobState:
     """Return a state of Slurm in our words."""
     why = "" if reason in ("", "None", "(null)") else reason
     if why.replace("_", " ") == HELD:
@@ -233,16 +233,16 @@ def seconds_of(words: str) -> float | None:
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
-class Slurm:
+class SlurmEngine:
     """Workers as jobs of Slurm; a handle is <array>_<index>."""
 
     def __init__(self, settings: Executor) -> None:
         self._settings = settings
-        self._last: dict[Handle, Seen] = {}
+        self._last: dict[Handle, JobState] = {}
         """How those have ended that squeue knows no more."""
         self._has_sacct = True
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: WorkerRequest) -> None:
         """See that sbatch would take such workers.
 
         Raises:
@@ -263,13 +263,13 @@ class Slurm:
         options = options_of(wanted, Submission(wanted.folder), self._limit_s, self._settings.sbatch)
         _accepted(ask("sbatch", "--test-only", *options, "--wrap=:"))
 
-    def num_turns(self, wanted: Wanted, seconds: float | None) -> int:
+    def num_turns(self, wanted: WorkerRequest, seconds: float | None) -> int:
         """Return how many jobs one after another it takes to work for so long."""
         if not self._limit_s or not seconds:
             return 1
         return max(1, min(math.ceil(seconds / self._limit_s), MOST_ELEMENTS // wanted.num_workers))
 
-    def start(self, wanted: Wanted, submission: Submission) -> tuple[Handle, ...]:
+    def start(self, wanted: WorkerRequest, submission: Submission) -> tuple[Handle, ...]:
         """Submit one array.
 
         Raises:
@@ -288,7 +288,7 @@ class Slurm:
             return None
         return tuple(sorted((handle for handle, _ in of_squeue(answer.out)), key=lambda one: int(one.split("_")[1])))
 
-    def look(self, known: Sequence[Submission]) -> Mapping[Handle, Seen]:
+    def look(self, known: Sequence[Submission]) -> Mapping[Handle, JobState]:
         """Ask squeue once about all; about those that it has forgotten sacct, where there is one."""
         handles = [handle for one in known for handle in one.handles]
         if not handles:
@@ -308,7 +308,7 @@ class Slurm:
         """Cancel those that wait."""
         ask("scancel", "--state=PENDING", f"--name={submission.name}")
 
-    def _squeue(self, known: Sequence[Submission]) -> Answer:
+    def _squeue(self, known: Sequence[Submission]) -> SlurmAnswer:
         names = ",".join(one.name for one in known)
         return ask("squeue", "--noheader", "--array", "--all", "--states=all", f"--name={names}", f"--Format={SQUEUE}")
 
@@ -342,7 +342,7 @@ class Slurm:
         return ""
 
 
-def _accepted(answer: Answer) -> Answer:
+def _accepted(answer: SlurmAnswer) -> SlurmAnswer:
     """Return what sbatch has answered.
 
     Raises:

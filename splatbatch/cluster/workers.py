@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from splatbatch.cluster import open_engine
-from splatbatch.cluster.engine import Ended, Engine, Handle, Pending, Running, Seen, Unknown
+from splatbatch.cluster.engine import Ended, Engine, Handle, JobState, Pending, Running, Unknown
 from splatbatch.config import Executor
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.submissions import Submission, open_submissions
@@ -22,7 +22,7 @@ class EngineWorkers:
     def __init__(self, settings: Executor, output: OutputFolder) -> None:
         self._settings, self._output = settings, output
         self._engines: dict[str, Engine] = {}
-        self.seen: dict[Handle, Seen] = {}
+        self.seen: dict[Handle, JobState] = {}
         """Each worker, as its engine said."""
         self.submissions: list[Submission] = open_submissions(output)
 
@@ -51,7 +51,7 @@ class EngineWorkers:
 
     def look(self) -> bool:
         """Ask each engine, once; return whether it says otherwise than before."""
-        before, now = self.seen, dict[Handle, Seen]()
+        before, now = self.seen, dict[Handle, JobState]()
         for name, found in self._by_engine():
             now |= self.engine(name).look(found)
         self.seen = now
@@ -116,7 +116,7 @@ class EngineWorkers:
         return [(name, [one for one in self.submissions if one.record.engine == name]) for name in names if name]
 
 
-def _summary(workers: Iterable[Seen]) -> str:
+def _summary(workers: Iterable[JobState]) -> str:
     groups: dict[str, Counter[str]] = {}
     for seen in workers:
         match seen:

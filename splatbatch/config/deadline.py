@@ -27,20 +27,20 @@ class TimeOfDay:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ClockTime:
     """One time there is, in the zone of this machine unless it names its own."""
 
     at: datetime
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeSpan:
     """So long from the start."""
 
     seconds: float
 
 
-When = TimeOfDay | Moment | Span
+When = TimeOfDay | ClockTime | TimeSpan
 
 
 def parse_deadline(words: str) -> When:
@@ -58,7 +58,7 @@ def parse_deadline(words: str) -> When:
     if _UNITS.search(words) and (seconds := seconds_of(words)) is not None:
         if not 0 < seconds <= LONGEST_S:
             raise ValueError("should be above 0 and at most a year")
-        return Span(seconds)
+        return TimeSpan(seconds)
     try:
         at = datetime.fromisoformat(words)
         at.timestamp()
@@ -66,7 +66,7 @@ def parse_deadline(words: str) -> When:
         raise ValueError(f"should be {FORMS}") from error
     if ":" not in words:
         raise ValueError(f"a date without a time: write {words} 07:00")
-    return Moment(at)
+    return ClockTime(at)
 
 
 def ends_at(words: str, now: float) -> float:
@@ -79,9 +79,9 @@ def ends_at(words: str, now: float) -> float:
         ValueError: it means none.
     """
     match parse_deadline(words):
-        case Span(seconds=seconds):
+        case TimeSpan(seconds=seconds):
             return now + seconds
-        case Moment(at=at):
+        case ClockTime(at=at):
             return at.timestamp()
         case TimeOfDay(hour=hour, minute=minute, second=second):
             today = datetime.fromtimestamp(now)  # by the clocks of this machine

@@ -25,9 +25,9 @@ from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
 from splatbatch.config.trainers.program_checks import check_programs
 from splatbatch.config.trainers.programs import Program
 from splatbatch.config.yaml.limits import STDIN
-from splatbatch.config.yaml.mistakes import MOST_MISTAKES, Mistake, Mistaken, mistake, raise_all, validated
+from splatbatch.config.yaml.mistakes import MOST_MISTAKES, InvalidSettings, Mistake, mistake, raise_all, validated
 from splatbatch.config.yaml.retired_keys import without_gone
-from splatbatch.config.yaml.source import Source, dump, near, nearest, parse_value
+from splatbatch.config.yaml.source import YamlSource, dump, near, nearest, parse_value
 from splatbatch.errors import ConfigError
 
 DEFAULT_CONFIG = "splat_config.yml"
@@ -97,11 +97,11 @@ class Config(Section):
             if setting not in tree.get(section_name, {}):
                 known = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
                 hint = nearest(key, known)
-                raise Mistaken(f"{key}: unknown setting", hint, [((key,), f"unknown setting. {hint}")])
+                raise InvalidSettings(f"{key}: unknown setting", hint, [((key,), f"unknown setting. {hint}")])
             tree[section_name][setting] = value
         settings = tree.pop("setting")
         told = program.called_with(arguments).model_dump() | {"settings": settings} if program else None
-        return validated(Recipe, Source(f"settings of {task}", {**tree, "program": told}))
+        return validated(Recipe, YamlSource(f"settings of {task}", {**tree, "program": told}))
 
     def retry_of(self, recipe: Recipe) -> Retry:
         """Return when and with what a task is tried again: an external trainer climbs its own ladders."""
@@ -151,7 +151,7 @@ def load(path: Path) -> Config:
     Raises:
         ConfigError: all mistakes of the file at once, each with line, key, value and remedy.
     """
-    source, warnings = without_gone(meant(Source.read(path), Config.model_fields))
+    source, warnings = without_gone(meant(YamlSource.read(path), Config.model_fields))
     mistakes: list[Mistake] = []
     config = Config()
     try:
@@ -171,7 +171,7 @@ def load(path: Path) -> Config:
 
 def placed(path: Path, message: str) -> str:
     """Return what is wrong with settings of a YAML, a line each as "scene.masks: …", with file and line before it."""
-    source = Source.read(path)
+    source = YamlSource.read(path)
     return "\n  ".join(f"{source.place(line)}{line}" for line in message.split("\n  "))
 
 
@@ -206,10 +206,10 @@ def _words(task: TaskId, arguments: Any) -> tuple[str, ...]:
     if isinstance(arguments, list | tuple) and all(isinstance(word, str) for word in arguments):
         return tuple(arguments)
     message = f"{arguments!r:.100}: should be a list of words, as [--downscale, 2]"
-    raise Mistaken(f"settings of {task}: arguments: {message}", "", [(("arguments",), message)])
+    raise InvalidSettings(f"settings of {task}: arguments: {message}", "", [(("arguments",), message)])
 
 
-def _override_mistakes(source: Source) -> Iterator[Mistake]:
+def _override_mistakes(source: YamlSource) -> Iterator[Mistake]:
     """Check each patch's overrides against the sections they override, before any patch is trained."""
     patches = source.tree.get("patches") if isinstance(source.tree, dict) else None
     for patch, overrides in patches.items() if isinstance(patches, dict) else ():
@@ -235,7 +235,7 @@ def _mistakes_together(config: Config) -> list[Mistake]:
     for place, patch in (((), ""), *((("patches", name), name) for name in config.patches)):
         try:
             config.recipe(patch)
-        except Mistaken as error:
+        except InvalidSettings as error:
             found += [((*place, *keys), message) for keys, message in error.mistakes]
     return found
 
@@ -289,7 +289,7 @@ def place_mistakes(scene: Scene, output: Output) -> Iterator[Mistake]:
 OWN = "x-"
 
 
-def meant(source: Source, sections: Collection[str]) -> Source:
+def meant(source: YamlSource, sections: Collection[str]) -> YamlSource:
     """Return a source without keys that begin with x-, and without known sections and patches that are empty."""
     tree = {key: value for key, value in source.tree.items() if not str(key).startswith(OWN)}
     tree = _without_empty(tree, sections)

@@ -8,7 +8,7 @@ from typing import Any
 
 from splatbatch.config.sections import LadderName, Rung
 from splatbatch.config.sweep.sweep import RecipeOf
-from splatbatch.config.yaml.mistakes import Mistaken, spelt
+from splatbatch.config.yaml.mistakes import InvalidSettings, spelt
 from splatbatch.config.yaml.source import Keys, nearest
 
 SLOTS = "slots"
@@ -64,7 +64,7 @@ def _why_no_value(key: str, value: Any, recipe_of: RecipeOf) -> list[str]:
         return [] if is_count else [f"{value!r}: should be a number of slots, or a factor such as x0.5"]
     try:
         recipe_of({key: value})
-    except Mistaken as error:  # what concerns several settings together is seen when they are together
+    except InvalidSettings as error:  # what concerns several settings together is seen when they are together
         # below a key stand the members of a union: the value fits none of them
         found = [words for where, words in error.mistakes if spelt(where) == key or spelt(where).startswith(f"{key}.")]
         return ["; or ".join(found)] if found else []

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["trainers", "engines", "examples", "quarry"]
-IN_CHECKOUT: dict[Kind, str] = {
+PresetKind = Literal["trainers", "engines", "examples", "quarry"]
+IN_CHECKOUT: dict[PresetKind, str] = {
     "trainers": "configs/trainers",
     "engines": "configs/engines",
     "examples": "configs",
@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @cache
-def shipped(kind: Kind) -> Path | None:
+def shipped(kind: PresetKind) -> Path | None:
     """Return the folder of such files: in a checkout, else where the wheel put them; None where they were left out."""
     folder = CHECKOUT / IN_CHECKOUT[kind]
     if (CHECKOUT / "pyproject.toml").is_file() and folder.is_dir():

@@ -11,8 +11,8 @@ from typing import Literal
 from splatbatch.config import Recipe
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.files import MIB
-from splatbatch.machine.gpu import Presence
-from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.machine.gpu import GpuAvailability
+from splatbatch.scene.memory_estimate import MemoryEstimate
 
 Version = tuple[int, int]
 """Major and minor, of CUDA or of a compute capability."""
@@ -59,7 +59,7 @@ class TorchBuild:
 class Machine:
     """What can be seen in milliseconds, without torch."""
 
-    presence: Presence = field(default_factory=Presence)
+    presence: GpuAvailability = field(default_factory=GpuAvailability)
     driver: str = ""
     driver_cuda: Version | None = None
     """The latest CUDA that the driver runs programs of."""
@@ -73,7 +73,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Lock:
+class ExtensionLock:
     """A file that keeps an extension from being built by two at once."""
 
     path: Path
@@ -91,11 +91,11 @@ class Toolchain:
     compiler: str = ""
     """The C++ compiler, if there is one."""
     has_ninja: bool = True
-    locks: tuple[Lock, ...] = ()
+    locks: tuple[ExtensionLock, ...] = ()
 
 
 @dataclass(frozen=True)
-class Probe:
+class TorchProbe:
     """What a process with torch saw: it may hang or die where the driver does, and we do not."""
 
     error: str = ""
@@ -113,7 +113,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Job:
+class MachineNeeds:
     """What a batch asks of the machine."""
 
     folder: Path
@@ -133,7 +133,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One line of `doctor`."""
 
     check: str
@@ -144,43 +144,43 @@ class Finding:
     """Of a problem: 4 if the trainer cannot run here, 5 if it is the machine."""
 
 
-def ok(check: str, message: str) -> Finding:
+def ok(check: str, message: str) -> CheckResult:
     """Return a finding that asks for nothing."""
-    return Finding(check, "ok", message)
+    return CheckResult(check, "ok", message)
 
 
-def warning(check: str, message: str, remedy: str) -> Finding:
+def warning(check: str, message: str, remedy: str) -> CheckResult:
     """Return a finding that does not keep anything from being trained."""
-    return Finding(check, "warning", message, remedy)
+    return CheckResult(check, "warning", message, remedy)
 
 
-def problem(check: str, message: str, remedy: str, exit_code: int) -> Finding:
+def problem(check: str, message: str, remedy: str, exit_code: int) -> CheckResult:
     """Return a finding with which nothing can be trained."""
-    return Finding(check, "problem", message, remedy, exit_code)
+    return CheckResult(check, "problem", message, remedy, exit_code)
 
 
 @dataclass(frozen=True)
-class Examined:
+class DoctorOutput:
     """`doctor --json`."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
     exit_code: int
     """5 if the machine has a problem, else 4 if the trainer has one, else 0."""
 
 
-def worst_exit_code(findings: Iterable[Finding]) -> int:
+def worst_exit_code(findings: Iterable[CheckResult]) -> int:
     """Return 5 if the machine has a problem, else 4 if the trainer has one, else 0."""
     return max((finding.exit_code for finding in findings), default=0)
 
 
-def of_job(job: Job) -> Iterator[Finding]:
+def of_job(job: MachineNeeds) -> Iterator[CheckResult]:
     """Yield what there is to say of a batch."""
     yield output_folder(job)
     yield disk(job)
     yield from trainers(job.lacking)
 
 
-def output_folder(job: Job) -> Finding:
+def output_folder(job: MachineNeeds) -> CheckResult:
     """Judge whether the output can be written."""
     if job.can_write:
         return ok("output folder", f"{job.folder} can be written")
@@ -188,7 +188,7 @@ def output_folder(job: Job) -> Finding:
     return problem("output folder", f"{job.folder} cannot be written", remedy, OF_MACHINE)
 
 
-def disk(job: Job) -> Finding:
+def disk(job: MachineNeeds) -> CheckResult:
     """Judge the room for the output: below `limits.free_disk_mib` nothing is started."""
     if job.free_mib is None:
         return ok("disk", f"it is not known how much room {job.folder} has")
@@ -202,7 +202,7 @@ def disk(job: Job) -> Finding:
     return ok("disk", f"{room}, the batch will write about {job.need_mib:,} MiB")
 
 
-def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
     """Judge whether the programs that train are here."""
     for name, missing in lacking.items():
         if missing:
@@ -214,7 +214,7 @@ def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
             yield ok(f"trainer {name}", "found")
 
 
-def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: bool) -> Iterator[Finding]:
+def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: bool) -> Iterator[CheckResult]:
     """Say which optional parts are installed; one that the YAML asks for and is not here is a warning."""
     for extra, (package, purpose) in EXTRAS.items():
         remedy = f"pip install 'splatbatch[{extra}]'"
@@ -228,7 +228,7 @@ def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: b
     yield ok("3D viewer", "packed into the report" if has_viewer else without)
 
 
-def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> int:
+def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]) -> int:
     """Return what the training of some patches will write: splats, checkpoints, pictures; from above."""
     total = 0
     for name, footprint in footprints.items():
@@ -239,7 +239,7 @@ def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint])
     return total
 
 
-def of_machine(machine: Machine, *, on_cpu: bool = False) -> Iterator[Finding]:
+def of_machine(machine: Machine, *, on_cpu: bool = False) -> Iterator[CheckResult]:
     """Yield what there is to say of a machine; `on_cpu`: whoever trains has asked for the CPU."""
     yield versions(machine)
     if on_cpu:
@@ -252,12 +252,12 @@ def of_machine(machine: Machine, *, on_cpu: bool = False) -> Iterator[Finding]:
     yield open_files(machine.open_files)
 
 
-def versions(machine: Machine) -> Finding:
+def versions(machine: Machine) -> CheckResult:
     """Say what is installed in which version."""
     return ok("versions", ", ".join(f"{name} {number}" for name, number in machine.versions.items()))
 
 
-def driver(machine: Machine) -> Finding:
+def driver(machine: Machine) -> CheckResult:
     """Judge whether NVML answers, and what it says of the driver."""
     if why := machine.presence.why_unusable():
         remedy = "Reboot after a driver update, see dmesg and nvidia-smi; start a container with its GPUs (--gpus all)."
@@ -268,14 +268,14 @@ def driver(machine: Machine) -> Finding:
     return ok("driver", f"NVIDIA driver {machine.driver or 'of unknown version'}{cuda}; NVML answers")
 
 
-def cards(machine: Machine) -> Iterator[Finding]:
+def cards(machine: Machine) -> Iterator[CheckResult]:
     """Say which GPUs there are."""
     for card in machine.presence.cards:
         capability = f", compute capability {_spell(card.capability)}" if card.capability else ""
         yield ok(f"gpu {card.index}", f"{card.name}, {card.total_mib:,} MiB{capability}")
 
 
-def torch_build(machine: Machine) -> Finding:
+def torch_build(machine: Machine) -> CheckResult:
     """Judge whether the torch that is installed can use the GPUs and their driver."""
     build, here = machine.torch, machine.presence
     if build is None:
@@ -290,7 +290,7 @@ def torch_build(machine: Machine) -> Finding:
     return ok("torch", f"torch {build.version} for CUDA {_spell(build.cuda)}, which the driver runs")
 
 
-def shared_memory(shm_mib: tuple[int, int] | None) -> Finding:
+def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
     """Judge the room in /dev/shm; the batch waits while there is less than it wants, as its gate does."""
     if shm_mib is None:
         return ok("shared memory", "no /dev/shm here")
@@ -304,7 +304,7 @@ def shared_memory(shm_mib: tuple[int, int] | None) -> Finding:
     return ok("shared memory", f"{free:,} of {total:,} MiB free in /dev/shm")
 
 
-def open_files(most: int) -> Finding:
+def open_files(most: int) -> CheckResult:
     """Judge how many files a process may open at most: attempts raise their own limit to that."""
     if most < FEWEST_FILES:
         remedy = f"Raise the hard limit: ulimit -Hn {FEWEST_FILES * 16}, /etc/security/limits.conf, LimitNOFILE=."
@@ -343,7 +343,9 @@ def parse_version(text: str) -> Version | None:
     return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 and all(map(str.isdecimal, numbers)) else None
 
 
-def of_kernels(machine: Machine, tools: Toolchain, probe: Probe, *, wants_gsplat: bool = False) -> Iterator[Finding]:
+def of_kernels(
+    machine: Machine, tools: Toolchain, probe: TorchProbe, *, wants_gsplat: bool = False
+) -> Iterator[CheckResult]:
     """Yield what there is to say of kernels, on a machine with a GPU.
 
     Args:
@@ -361,7 +363,7 @@ def of_kernels(machine: Machine, tools: Toolchain, probe: Probe, *, wants_gsplat
         yield from locks(tools.locks)
 
 
-def torch_kernels(probe: Probe, capabilities: Iterable[Version]) -> Finding:
+def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
     """Judge whether torch has kernels for the GPUs here: "no kernel image" told beforehand."""
     if probe.error:
         remedy = "Mend what it names; see nvidia-smi, dmesg, and that no other process holds the GPU in exclusive mode."
@@ -396,7 +398,7 @@ def can_run(capability: Version, architectures: Iterable[str]) -> bool:
     return False
 
 
-def own_kernels(probe: Probe) -> Finding:
+def own_kernels(probe: TorchProbe) -> CheckResult:
     """Judge whether our kernels work, or will once they are compiled; gsplat's may stand in for them."""
     if probe.lacking:
         return ok(
@@ -410,7 +412,7 @@ def own_kernels(probe: Probe) -> Finding:
     return problem("kernels", said, f"Mend what it names; or {INSTALL}", OF_TRAINER)
 
 
-def gsplat(machine: Machine, tools: Toolchain, probe: Probe, capabilities: Iterable[Version]) -> Finding:
+def gsplat(machine: Machine, tools: Toolchain, probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
     """Judge whether gsplat's kernels are built, or can be."""
     if probe.has_gsplat:
         return ok("gsplat", "its kernels are built")
@@ -439,7 +441,7 @@ def _lacking(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]
     return ""
 
 
-def locks(found: Iterable[Lock]) -> Iterator[Finding]:
+def locks(found: Iterable[ExtensionLock]) -> Iterator[CheckResult]:
     """Judge locks of builds: one that nobody holds any more keeps the next build waiting for ever."""
     for lock in found:
         age = f"{lock.age_s / 60:.0f} min old"

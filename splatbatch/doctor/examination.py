@@ -8,9 +8,9 @@ from dataclasses import replace
 from splatbatch.doctor import inventory
 from splatbatch.doctor.checks import (
     OF_TRAINER,
-    Finding,
+    CheckResult,
     Machine,
-    Probe,
+    TorchProbe,
     extras,
     of_job,
     of_kernels,
@@ -20,7 +20,7 @@ from splatbatch.doctor.checks import (
 )
 from splatbatch.errors import ExecutorError, TrainerError
 from splatbatch.fields import texts
-from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.supervisor.ask import Answer, ask
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.forecast import check_place, forecast
@@ -34,13 +34,13 @@ WARM_S = 1800.0
 """gsplat's build takes some minutes on a few cores; ours some seconds."""
 
 
-def probe(machine: Machine) -> Probe:
+def probe(machine: Machine) -> TorchProbe:
     """Ask torch what it can do with the GPUs here."""
     (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
     if answer.record is None:
-        return Probe(error=f"torch does not start: {answer.error}")
+        return TorchProbe(error=f"torch does not start: {answer.error}")
     record = answer.record
-    return Probe(
+    return TorchProbe(
         error=str(record.get("error") or ""),
         launch_error=str(record.get("launch_error") or ""),
         kernels_error=str(record.get("kernels_error") or ""),
@@ -49,13 +49,13 @@ def probe(machine: Machine) -> Probe:
     )
 
 
-def warm(machine: Machine, wanted: Sequence[str]) -> list[Finding]:
+def warm(machine: Machine, wanted: Sequence[str]) -> list[CheckResult]:
     """Build `kernels`, which are ours, or those of `gsplat`, side by side; return what came of each."""
     answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
     return [_built(name, answer) for name, answer in zip(wanted, answers, strict=True)]
 
 
-def _built(wanted: str, answer: Answer) -> Finding:
+def _built(wanted: str, answer: Answer) -> CheckResult:
     error = answer.error if answer.record is None else str(answer.record.get("error") or "")
     name = f"build {wanted}"
     if error:
@@ -69,7 +69,7 @@ def _visible(machine: Machine) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(card.uuid for card in machine.presence.cards)}
 
 
-def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[Finding]:
+def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[CheckResult]:
     """Yield what there is to say of this machine, and of training a batch on it.
 
     Args:
@@ -93,7 +93,7 @@ def examine(batch: Batch | None, *, build: bool, has_viewer: bool) -> Iterator[F
     yield from extras(machine.versions, job.extras if job else frozenset(), has_viewer=has_viewer)
 
 
-def _of_gpus(machine: Machine, *, build: bool, wants_gsplat: bool) -> Iterator[Finding]:
+def _of_gpus(machine: Machine, *, build: bool, wants_gsplat: bool) -> Iterator[CheckResult]:
     seen = probe(machine)
     if build and not seen.error:
         yield from warm(machine, ["kernels", "gsplat"] if wants_gsplat else ["kernels"])
@@ -101,7 +101,7 @@ def _of_gpus(machine: Machine, *, build: bool, wants_gsplat: bool) -> Iterator[F
     yield from of_kernels(machine, inventory.toolchain(), seen, wants_gsplat=wants_gsplat)
 
 
-def _without_gpu(machine: Machine, *, build: bool) -> Iterator[Finding]:
+def _without_gpu(machine: Machine, *, build: bool) -> Iterator[CheckResult]:
     """Say whether torch comes up at all; without a usable GPU that is what the CPU needs."""
     if machine.torch:
         error = probe(Machine()).error
@@ -110,7 +110,7 @@ def _without_gpu(machine: Machine, *, build: bool) -> Iterator[Finding]:
         yield ok("build", NOTHING_TO_BUILD)
 
 
-def _place(batch: Batch, expected: Mapping[str, Footprint]) -> Finding:
+def _place(batch: Batch, expected: Mapping[str, MemoryEstimate]) -> CheckResult:
     """Say how long the whole batch takes, and whether `train` would train it here."""
     outlook = forecast(batch, batch.names, expected)
     try:

@@ -21,7 +21,7 @@ from splatbatch.doctor import checks
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, read_json
 from splatbatch.machine import gpu
 from splatbatch.machine.slots import is_on_cpu
-from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.trainers.availability import missing
 
 PACKAGES = ("torch", "gsplat", "pycolmap", "numpy")
@@ -63,7 +63,7 @@ def torch_build() -> checks.TorchBuild | None:
         return None
 
 
-def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> checks.Job:
+def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]) -> checks.MachineNeeds:
     """Return what the training of some patches asks of this machine."""
     programs = {recipe.training.trainer: recipe.program for recipe in recipes.values()}
     wanted = {
@@ -73,7 +73,7 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
     }
     folder = config.output.folder
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return checks.Job(
+    return checks.MachineNeeds(
         folder=folder,
         can_write=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
         free_mib=free_mib(there),
@@ -112,12 +112,12 @@ def _nvcc_version(nvcc: Path | None) -> checks.Version | None:
     return checks.parse_version(str(said.get("version"))) if isinstance(said, dict) else None
 
 
-def _locks(root: Path) -> Iterator[checks.Lock]:
+def _locks(root: Path) -> Iterator[checks.ExtensionLock]:
     found = [*root.glob("*/lock"), *root.glob("*/*/lock")]
     is_compiling = bool(found) and _is_compiling()
     for path in found:
         try:
-            yield checks.Lock(path, time.time() - path.stat().st_mtime, is_compiling)
+            yield checks.ExtensionLock(path, time.time() - path.stat().st_mtime, is_compiling)
         except OSError:
             continue
 

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 
 from splatbatch.config import Config, Recipe
 from splatbatch.doctor import inventory
-from splatbatch.doctor.checks import OF_TRAINER, Finding, driver, of_job, open_files, shared_memory, torch_build
+from splatbatch.doctor.checks import OF_TRAINER, CheckResult, driver, of_job, open_files, shared_memory, torch_build
 from splatbatch.errors import ExecutorError, TrainerError
-from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.scene.memory_estimate import MemoryEstimate
 
 WAITED_FOR = ("disk", "shared memory")
 """The gate in front of the batch waits for these, and says so: they may come back."""
 
 
-def preflight(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, Footprint]) -> list[Finding]:
+def preflight(
+    config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]
+) -> list[CheckResult]:
     """Return what is not as it should be, and does not keep patches from being trained.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from splatbatch.failures.remedies import REMEDIES, Step, for_patch, typed
-from splatbatch.failures.settings import MOST_SHOWN, Difference, in_words, is_number, suspects
+from splatbatch.failures.settings import MOST_SHOWN, SettingDifference, in_words, is_number, suspects
 from splatbatch.outcome import Diagnosis
 from splatbatch.text import spell_some
 
@@ -23,7 +23,7 @@ _LINE = re.compile(r"line (\d+): ")
 
 
 @dataclass(frozen=True)
-class Past:
+class EarlierFailure:
     """An earlier attempt that failed."""
 
     number: int
@@ -33,7 +33,7 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Background:
+class PatchContext:
     """What is known of a patch besides the attempt that failed."""
 
     patch: str = ""
@@ -44,12 +44,12 @@ class Background:
     """The full names of the settings that it reads; None: of an unknown program all may be."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """In force, by their full names."""
-    differences: Sequence[Difference] = ()
+    differences: Sequence[SettingDifference] = ()
     """What the patch sets differently from its batch."""
-    past: Sequence[Past] = ()
+    past: Sequence[EarlierFailure] = ()
 
 
-def advised(verdict: Diagnosis, background: Background) -> Diagnosis:
+def advised(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
     """Return a diagnosis with what to do: the settings that are suspect, what to type, or where to look.
 
     No setting is advised that was in force when the patch failed so; a step in words is good for every attempt.
@@ -61,7 +61,7 @@ def advised(verdict: Diagnosis, background: Background) -> Diagnosis:
     return replace(verdict, advice=for_patch(verdict.advice, patch)) if patch else verdict
 
 
-def _with_steps(verdict: Diagnosis, alike: Sequence[Past], background: Background) -> str:
+def _with_steps(verdict: Diagnosis, alike: Sequence[EarlierFailure], background: PatchContext) -> str:
     if TRY in verdict.advice:  # what helps in this case stands in its signature
         return verdict.advice
     given = REMEDIES.get(verdict.cause, ())
@@ -71,7 +71,7 @@ def _with_steps(verdict: Diagnosis, alike: Sequence[Past], background: Backgroun
     return f"{verdict.advice} {_where_to_look(verdict, alike, background)}"
 
 
-def _left(steps: Sequence[Step], alike: Sequence[Past], background: Background) -> Iterator[Step]:
+def _left(steps: Sequence[Step], alike: Sequence[EarlierFailure], background: PatchContext) -> Iterator[Step]:
     """Yield the steps that are left: all in words; of settings those that are read, and have not failed."""
     for step in steps:
         if isinstance(step, str):
@@ -80,7 +80,9 @@ def _left(steps: Sequence[Step], alike: Sequence[Past], background: Background) 
             yield changes
 
 
-def _worth_trying(step: Mapping[str, Any], alike: Sequence[Past], background: Background) -> Mapping[str, Any]:
+def _worth_trying(
+    step: Mapping[str, Any], alike: Sequence[EarlierFailure], background: PatchContext
+) -> Mapping[str, Any]:
     """Return the changes of a step that the program reads; nothing where all of them were in force when it failed."""
     read = {key: value for key, value in step.items() if background.reads is None or key in background.reads}
     tried = [background.settings, *(one.settings for one in alike)]
@@ -99,7 +101,7 @@ def _is_no_help(key: str, value: Any, settings: Mapping[str, Any]) -> bool:
     return bool(current == value)
 
 
-def _where_to_look(verdict: Diagnosis, alike: Sequence[Past], background: Background) -> str:
+def _where_to_look(verdict: Diagnosis, alike: Sequence[EarlierFailure], background: PatchContext) -> str:
     """Return what is left where no setting helps: the line of the log, then what no setting changes."""
     asked = set(_settings_in(REMEDIES.get(verdict.cause, ())))
     unread = background.reads is not None and asked and not asked & background.reads
@@ -120,13 +122,13 @@ def _settings_in(steps: Sequence[Step]) -> Iterator[str]:
             yield from step
 
 
-def _reads_in_words(background: Background) -> str:
+def _reads_in_words(background: PatchContext) -> str:
     """Return the settings of a training that a program reads."""
     read = (key for key in sorted(background.reads or ()) if key.startswith(("training.", "setting.")))
     return spell_some((key for key in read if key != "training.trainer"), MOST_SHOWN) or "no setting"
 
 
-def _in_the_light_of(verdict: Diagnosis, alike: Sequence[Past], background: Background) -> Diagnosis:
+def _in_the_light_of(verdict: Diagnosis, alike: Sequence[EarlierFailure], background: PatchContext) -> Diagnosis:
     """Return a diagnosis with what the patch sets differently: as evidence, and as advice where it leads there."""
     found = background.differences
     if not found:

@@ -10,16 +10,16 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from splatbatch.failures import signs
-from splatbatch.failures.advice import Background
+from splatbatch.failures.advice import PatchContext
 from splatbatch.failures.exits import SIGABRT, SIGKILL, signal_of
 from splatbatch.failures.log import NO_GAP, Gap, Log
 from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
-from splatbatch.failures.tracebacks import Raised
-from splatbatch.failures.words import Words, lower
+from splatbatch.failures.tracebacks import ExceptionTrace
+from splatbatch.failures.words import LinePatterns, lower
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
 from splatbatch.supervisor.external import TooSlow, time_limit
 
-Standing = Literal["final", "bare", "caught", "either", "rival", "exception", "error", "plain", "warning"]
+LinePlace = Literal["final", "bare", "caught", "either", "rival", "exception", "error", "plain", "warning"]
 """Of a line: in the exception that ended it all (bare: its traceback is missing; caught: the program went on after it;
 either, rival: the message is the first or the second of two lines below the frames, one of which another thread wrote),
 in another one, in what its program calls an error, in a plain line, in a warning."""
@@ -31,7 +31,7 @@ ECHOED = 8
 one that may be ours."""
 MOST_SLOW = 3
 """Once so many signatures of a site took too long, no further one is looked for."""
-WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[Standing, int]] = {
+WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[LinePlace, int]] = {
     ("strong", "end"): {
         **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception", "error", "plain"), CERTAIN),
         "warning": WARNED,
@@ -84,11 +84,11 @@ class Evidence:
     """Where lines are left out of the log."""
     own: Sequence[Signature] = ()
     """Signatures that a site has added."""
-    background: Background = field(default_factory=Background)
+    background: PatchContext = field(default_factory=PatchContext)
     """What is known of its patch; blank of a log alone."""
 
 
-class Found(NamedTuple):
+class SignatureMatch(NamedTuple):
     """A signature that matches, where, and how much that counts."""
 
     signature: Signature
@@ -97,7 +97,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Case:
+class LogCase:
     """An attempt, and how its log is read."""
 
     seen: Evidence
@@ -134,7 +134,7 @@ class Case:
         return max(self.log.last_progress, self.log.finished if self.has_finished else 0)
 
     @cached_property
-    def final(self) -> Raised | None:
+    def final(self) -> ExceptionTrace | None:
         """The exception that ended it all: the last one after the last progress.
 
         Rather one that is no echo of another process's, one with its frames, and one after which nothing was printed
@@ -149,20 +149,20 @@ class Case:
         """Whether an exception says what happened, and what other processes say of that is but an echo."""
         return self.final is not None and self._tells_of_itself(self.final)
 
-    def _tells_of_itself(self, one: Raised) -> bool:
+    def _tells_of_itself(self, one: ExceptionTrace) -> bool:
         is_whole = one.has_frames and not self._is_cut(one)
         return is_whole and not self._echoes(one) and not self._went_on_after(one)
 
-    def _echoes(self, one: Raised) -> bool:
+    def _echoes(self, one: ExceptionTrace) -> bool:
         words = self._words(one)
         return any(True for echo in (signs.ECHOES, signs.SYMPTOMS) for _ in echo.places(words))
 
-    def _words(self, one: Raised) -> str:
+    def _words(self, one: ExceptionTrace) -> str:
         """Return an exception's own lines."""
         log = self.log
         return "".join(log.searched[log.start_of(at) : log.start_of(at + 1)] for at in sorted(one.lines))
 
-    def _is_cut(self, one: Raised) -> bool:
+    def _is_cut(self, one: ExceptionTrace) -> bool:
         """Return whether a traceback has lost its message."""
         end = self._words(one).rstrip("\n").rpartition("\n")[2]
         return one.has_frames and (end[:1].isspace() or signs.TRACEBACK.search(end) is not None)
@@ -181,7 +181,7 @@ class Case:
         return self.final is not None and self._went_on_after(self.final)
 
     @cached_property
-    def _rival(self) -> Raised | None:
+    def _rival(self) -> ExceptionTrace | None:
         """The line of an exception right below the final one's message, or what may not be it."""
         last = self.final
         if last is None or not last.has_frames or last.says < last.end:
@@ -193,7 +193,7 @@ class Case:
         """Where after the end of each exception the next one begins."""
         return {one.end: other.begin for one, other in pairwise(self.log.raised)}
 
-    def _went_on_after(self, one: Raised) -> bool:
+    def _went_on_after(self, one: ExceptionTrace) -> bool:
         log = self.log
         stop = self._next_raised.get(one.end, len(log.lines))
         lines = ((at, log.searched[log.start_of(at) : log.start_of(at + 1)]) for at in range(one.end + 1, stop))
@@ -211,7 +211,7 @@ class Case:
         )
 
     @cached_property
-    def at_end(self) -> tuple[Found, ...]:
+    def at_end(self) -> tuple[SignatureMatch, ...]:
         """What signatures say of the end, in their order."""
         return tuple(self.found(self.known, self.end_begins))
 
@@ -225,14 +225,14 @@ class Case:
         """Signatures of a site that took too long over this log: they are left out."""
         return []
 
-    def found(self, signatures: Iterable[Signature], begin: int) -> Iterator[Found]:
+    def found(self, signatures: Iterable[Signature], begin: int) -> Iterator[SignatureMatch]:
         """Return where signatures match from a line on, in their order; of each what counts most."""
         start = self.log.start_of(begin)
         for signature in signatures:
             if one := self._found_in_time(signature, start) if signature.origin else self._found(signature, start):
                 yield one
 
-    def _found_in_time(self, signature: Signature, start: int) -> Found | None:
+    def _found_in_time(self, signature: Signature, start: int) -> SignatureMatch | None:
         """Return where a signature of a site matches; its regular expressions may be of any kind."""
         if signature in self.too_slow or len(self.too_slow) >= MOST_SLOW:
             return None
@@ -243,21 +243,21 @@ class Case:
             self.too_slow.append(signature)
             return None
 
-    def _found(self, signature: Signature, start: int) -> Found | None:
+    def _found(self, signature: Signature, start: int) -> SignatureMatch | None:
         if signature.unless and self.place_of(signature.unless, start):
             return None
         if signature.also and not self.place_of(signature.also, start):
             return None
         places = signature.pattern.places(self.log.searched, start)
         matches = (one for one in places if self._holds(signature, one))
-        weighed = [Found(signature, one, self._weight(signature, self.log.line_of(one))) for one in matches]
+        weighed = [SignatureMatch(signature, one, self._weight(signature, self.log.line_of(one))) for one in matches]
         return max(weighed, key=self._order, default=None)
 
-    def _order(self, one: Found) -> tuple[int, bool, int]:
+    def _order(self, one: SignatureMatch) -> tuple[int, bool, int]:
         """Return what the best of several places has most of; a line that passes an exception on names nothing."""
         return one.weight, self.log.line_of(one.match) not in self.log.wrappers, -one.match.start()
 
-    def place_of(self, words: Words, start: int) -> re.Match[str] | None:
+    def place_of(self, words: LinePatterns, start: int) -> re.Match[str] | None:
         """Return where words stand from a place on, outside of exceptions that ended nothing."""
         places = words.places(self.log.searched, start)
         return next((one for one in places if self.log.line_of(one) not in self.log.aside), None)
@@ -296,7 +296,7 @@ class Case:
             return ECHOED
         return WEIGHTS[signature.strength, scope].get(self._standing(line), 0)
 
-    def _standing(self, line: int) -> Standing:
+    def _standing(self, line: int) -> LinePlace:
         if self.log.lines[line].number == 0:
             return "final"
         last = self.final

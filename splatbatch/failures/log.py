@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from splatbatch.failures import signs
-from splatbatch.failures.tracebacks import MARKS, Marks, Raised, find_raised
-from splatbatch.failures.words import Words, lower
+from splatbatch.failures.tracebacks import MARKS, ExceptionMarks, ExceptionTrace, find_raised
+from splatbatch.failures.words import LinePatterns, lower
 
 LINE_CHARS = 1000
 """Longer lines are searched in pieces: the search time of a pattern may grow with the square of a line."""
@@ -35,20 +35,20 @@ class Gap(NamedTuple):
 NO_GAP = Gap(0, 0)
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A line, or a piece of one, with its number in the file; 0: it stands outside of the log."""
 
     number: int
     words: str
 
 
-def lines_of(text: str, gap: Gap) -> tuple[Line, ...]:
+def lines_of(text: str, gap: Gap) -> tuple[LogLine, ...]:
     """Return every line of a log that says something, long ones in pieces; in a long log those that tell most."""
     pieces = _pieces(text, gap, len(text) > FULL_CHARS)
     return tuple(_within_limits(_without_repetitions(pieces) if "\r" in text else pieces))
 
 
-def _pieces(text: str, gap: Gap, is_long: bool) -> tuple[Line, ...]:
+def _pieces(text: str, gap: Gap, is_long: bool) -> tuple[LogLine, ...]:
     clean = ANSI.sub("", text) if "\x1b" in text else text
     clean = clean.replace("\0", "") if "\0" in clean else clean  # PowerShell's >> appends UTF-16 to whatever is there
     lines = clean.split("\n")
@@ -57,9 +57,9 @@ def _pieces(text: str, gap: Gap, is_long: bool) -> tuple[Line, ...]:
     for index in chosen:
         line, number = lines[index], index + 1 + (gap.lines if index >= gap.after else 0)
         if len(line) <= LINE_CHARS and "\r" not in line:  # nearly all; there may be half a million
-            found.append(Line(number, line))
+            found.append(LogLine(number, line))
         else:
-            found += [Line(number, piece) for part in line.split("\r") for piece in _cut(part)]
+            found += [LogLine(number, piece) for part in line.split("\r") for piece in _cut(part)]
     return tuple(line for line in found if line.words and not line.words.isspace())
 
 
@@ -71,7 +71,7 @@ def _cut(line: str) -> Sequence[str]:
     return [whole[at : at + LINE_CHARS] for at in range(0, len(whole), LINE_CHARS)]
 
 
-def _without_repetitions(lines: Sequence[Line]) -> Sequence[Line]:
+def _without_repetitions(lines: Sequence[LogLine]) -> Sequence[LogLine]:
     if sum(len(line.words) for line in lines) <= FULL_CHARS:
         return lines
     return [lines[index] for index in _first_and_last([line.words.translate(_FIGURES) for line in lines])]
@@ -84,7 +84,7 @@ def _first_and_last(forms: Sequence[str]) -> list[int]:
     return sorted({*first.values(), *last.values()})
 
 
-def _bad(lines: Sequence[Line], begin: int, limit: int) -> list[int]:
+def _bad(lines: Sequence[LogLine], begin: int, limit: int) -> list[int]:
     """Return which lines from `begin` on sound bad, until those are as long as the limit."""
     found, at = [], 0
     told = lines[begin:]
@@ -97,7 +97,7 @@ def _bad(lines: Sequence[Line], begin: int, limit: int) -> list[int]:
     return found
 
 
-def _within_limits(lines: Sequence[Line]) -> Sequence[Line]:
+def _within_limits(lines: Sequence[LogLine]) -> Sequence[LogLine]:
     ends = list(accumulate(len(line.words) + 1 for line in lines))
     if not ends or ends[-1] <= HEAD_CHARS + MIDDLE_CHARS + TAIL_CHARS:
         return lines
@@ -132,9 +132,9 @@ class Log:
     gap: Gap = NO_GAP
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[LogLine, ...]:
         """Every line that says something, long ones in pieces; in a long log only some of those that are alike."""
-        return (*lines_of(self.tail, self.gap), *(Line(0, words) for words in self.beside))
+        return (*lines_of(self.tail, self.gap), *(LogLine(0, words) for words in self.beside))
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -167,7 +167,7 @@ class Log:
         """Return where a line begins in what is searched."""
         return self._starts[line]
 
-    def _marked(self, words: Words) -> set[int]:
+    def _marked(self, words: LinePatterns) -> set[int]:
         return {self.line_of(match) for match in words.places(self.searched)}
 
     @cached_property
@@ -282,10 +282,10 @@ class Log:
         return self.searched[self._starts[line] : self._starts[line + 1]]
 
     @cached_property
-    def raised(self) -> tuple[Raised, ...]:
+    def raised(self) -> tuple[ExceptionTrace, ...]:
         """Every exception and panic, first to last; one that was raised from another is told with it."""
         marks = {name: frozenset(self._marked(sign)) for name, sign in MARKS.items()}
-        return find_raised(self.searched.split("\n"), Marks(**marks))
+        return find_raised(self.searched.split("\n"), ExceptionMarks(**marks))
 
     def quote(self, match: re.Match[str]) -> str:
         """Return the line of a match with its number; a long line is cut around the match.

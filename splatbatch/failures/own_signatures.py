@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from splatbatch.config.section import Section
-from splatbatch.config.yaml.mistakes import Mistaken, validated
-from splatbatch.config.yaml.source import Source, nearest
+from splatbatch.config.yaml.mistakes import InvalidSettings, validated
+from splatbatch.config.yaml.source import YamlSource, nearest
 from splatbatch.errors import ConfigError
 from splatbatch.failures.allocations import JUDGES
 from splatbatch.failures.signatures import GROUP, Scope, Signature, Strength, advice_of_causes, signatures_of, words_of
@@ -67,7 +67,7 @@ Lines = Annotated[tuple[Text, ...], AfterValidator(_with_lines)]
 Action = Literal["retry", "degrade", "fail"]
 
 
-class Entry(Section):
+class SignatureEntry(Section):
     """One signature as it is written."""
 
     cause: Annotated[str, AfterValidator(_cause)]
@@ -84,20 +84,20 @@ class Entry(Section):
     lasting: bool = False
 
     @model_validator(mode="after")
-    def _says_what_to_do(self) -> Entry:
+    def _says_what_to_do(self) -> SignatureEntry:
         if self.advice is None and self.cause not in advice_of_causes():
             raise ValueError(f"{self.cause} is a cause of your own: say in `advice` what to do")
         return self
 
 
-class Signatures(Section):
+class SignatureFile(Section):
     """A file of signatures as it is written."""
 
     words: dict[str, Annotated[tuple[Pattern, ...], AfterValidator(_some)]] = {}
-    signature: Annotated[tuple[Entry, ...], AfterValidator(_some)]
+    signature: Annotated[tuple[SignatureEntry, ...], AfterValidator(_some)]
 
     @model_validator(mode="after")
-    def _knows_its_groups(self) -> Signatures:
+    def _knows_its_groups(self) -> SignatureFile:
         named = (one for entry in self.signature for one in (*(lines[0] for lines in entry.patterns), *entry.also))
         for one in named:
             if (group := GROUP.fullmatch(one)) and group[1] not in self.words:
@@ -116,20 +116,20 @@ def own(path: Path | None) -> tuple[Signature, ...]:
         return ()
     try:
         tree = tomllib.loads(read_regular(path, MOST_BYTES).decode())
-        entries = validated(Signatures, Source(str(path), tree)).signature
+        entries = validated(SignatureFile, YamlSource(str(path), tree)).signature
     except OSError as error:
         message = f"failures: {path}: cannot be read ({error.strerror})"
         raise ConfigError(message, "Name a TOML of signatures.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"failures: {path}: is no TOML: {error}", HINT) from error
-    except Mistaken as error:
+    except InvalidSettings as error:
         raise ConfigError(f"failures: {error.message}", HINT) from error
     if vain := [words for at, entry in enumerate(entries) for words in _vain(f"signature.{at}.patterns", entry, tree)]:
         raise ConfigError("\n  ".join([f"failures: {path}: {len(vain)} of its patterns find nothing", *vain]), HINT)
     return tuple(replace(one, origin=str(path)) for one in signatures_of(tree, advice_of_causes()))
 
 
-def _vain(key: str, entry: Entry, tree: dict[str, Any]) -> Iterator[str]:
+def _vain(key: str, entry: SignatureEntry, tree: dict[str, Any]) -> Iterator[str]:
     """Say which patterns do not find a line that they are meant for, or not in time."""
     for at, (pattern, *lines) in enumerate(entry.patterns):
         for why in (_why_not_found(pattern, line, tree.get("words", {})) for line in lines):

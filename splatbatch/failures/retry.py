@@ -25,7 +25,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class History:
+class RetryHistory:
     """What a task has been through in this run."""
 
     failures: tuple[Failure, ...] = ()
@@ -39,7 +39,7 @@ class History:
     """It failed beside another attempt, perhaps because of it: the next one has its GPU to itself."""
 
 
-NEW = History()
+NEW = RetryHistory()
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Passing:
+class PassingFault:
     """A fault of the machine that passes by itself. Its attempts count in no cap and stop no batch meanwhile."""
 
     waiter: str
@@ -65,13 +65,13 @@ class Passing:
     """A patch waits so long in all, s; then it is given up, and for a cause of all patches the batch is stopped."""
 
 
-PASSING: Mapping[str, Passing] = {
-    "disk_full": Passing("the disk guard, by a trial write each second"),
-    "cuda_busy_or_unavailable": Passing("the gate of the GPU, by NVML, for cooldown.longest_s", patience=3),
-    "io_error": Passing("the next attempt, which reads the same files", patience=1.5),
-    "read_hangs": Passing("the reader that prepares the next attempt, for 60 s each time", patience=6),
-    "download_failed": Passing("the next attempt, which asks the same server", patience=1.5),
-    "process_limit": Passing("the next attempt, which starts a process"),
+PASSING: Mapping[str, PassingFault] = {
+    "disk_full": PassingFault("the disk guard, by a trial write each second"),
+    "cuda_busy_or_unavailable": PassingFault("the gate of the GPU, by NVML, for cooldown.longest_s", patience=3),
+    "io_error": PassingFault("the next attempt, which reads the same files", patience=1.5),
+    "read_hangs": PassingFault("the reader that prepares the next attempt, for 60 s each time", patience=6),
+    "download_failed": PassingFault("the next attempt, which asks the same server", patience=1.5),
+    "process_limit": PassingFault("the next attempt, which starts a process"),
 }
 """Where a diagnosis says `retry`: the same cause may have a form that somebody must mend, as a limit of file sizes."""
 
@@ -134,7 +134,7 @@ MOST_OF_OURS = 3
 
 
 @dataclass(frozen=True)
-class Again:
+class RetryAfter:
     """Try again after a wait; with the settings of a rung changed, if one is taken."""
 
     wait_s: float
@@ -153,7 +153,7 @@ class GiveUp:
 
 def decide(
     history: Sequence[Failure], config: Retry, jitter: float = 0.0, current: Mapping[str, Any] = {}
-) -> Again | GiveUp:
+) -> RetryAfter | GiveUp:
     """Decide on a patch after its last failure.
 
     Args:
@@ -171,7 +171,9 @@ def decide(
     if config.waits and passes(last):
         minutes = f"{PASSING[last.cause].longest_s / 60:.0f} minutes"
         is_over = history[-1] in counting
-        return GiveUp(f"{spelled(last.cause)}: still there after {minutes} of waiting") if is_over else Again(wait_s)
+        return (
+            GiveUp(f"{spelled(last.cause)}: still there after {minutes} of waiting") if is_over else RetryAfter(wait_s)
+        )
     if len(counting) >= config.max_attempts:
         return GiveUp(f"{counted(len(counting), 'attempt')} failed (retry.max_attempts)")
     policy = POLICIES.get(last.cause, ONCE)
@@ -180,8 +182,8 @@ def decide(
     if last.action == "degrade" or climbing or vain:
         rung = _next_rung(history, config, wait_s, current)
         reason = f"{spelled(last.cause)}: no rung is left" if climbing else vain
-        return rung or (GiveUp(reason) if reason else Again(wait_s))
-    return Again(wait_s)
+        return rung or (GiveUp(reason) if reason else RetryAfter(wait_s))
+    return RetryAfter(wait_s)
 
 
 def passes(diagnosis: Diagnosis) -> bool:
@@ -256,13 +258,15 @@ def _why_not_unchanged(history: Sequence[Failure], policy: Policy) -> str:
     return f"{spelled(last.diagnosis.cause)}: tried again {counted(alike - 1, 'time')}" if alike > policy.times else ""
 
 
-def _next_rung(history: Sequence[Failure], config: Retry, wait_s: float, current: Mapping[str, Any]) -> Again | None:
+def _next_rung(
+    history: Sequence[Failure], config: Retry, wait_s: float, current: Mapping[str, Any]
+) -> RetryAfter | None:
     last = history[-1]
     ladder = LADDERS.get(last.diagnosis.cause)
     if ladder is None:
         return None
     left = list(enumerate(config.ladders.get(ladder, ()), start=1))[last.rungs.get(ladder, 0) :]
-    return next((Again(wait_s, ladder, rung, taken) for taken, rung in left if _changes(rung, current)), None)
+    return next((RetryAfter(wait_s, ladder, rung, taken) for taken, rung in left if _changes(rung, current)), None)
 
 
 def _changes(rung: Rung, current: Mapping[str, Any]) -> bool:

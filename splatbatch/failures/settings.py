@@ -17,7 +17,7 @@ MOST_SHOWN = 6
 
 
 @dataclass(frozen=True)
-class Difference:
+class SettingDifference:
     """A setting that a patch has otherwise than its batch or, where the whole batch is far off, than by default."""
 
     key: str
@@ -78,7 +78,9 @@ SUSPECTS = (
 )
 
 
-def differences(own: Mapping[str, Any], batch: Mapping[str, Any], default: Mapping[str, Any]) -> tuple[Difference, ...]:
+def differences(
+    own: Mapping[str, Any], batch: Mapping[str, Any], default: Mapping[str, Any]
+) -> tuple[SettingDifference, ...]:
     """Return in what a patch's settings differ from its batch's, and rates in which the batch is far from the usual.
 
     Args:
@@ -87,17 +89,19 @@ def differences(own: Mapping[str, Any], batch: Mapping[str, Any], default: Mappi
         default: those of a YAML that sets nothing.
     """
     of_patch = [
-        Difference(key, value, batch.get(key)) for key, value in own.items() if key not in batch or batch[key] != value
+        SettingDifference(key, value, batch.get(key))
+        for key, value in own.items()
+        if key not in batch or batch[key] != value
     ]
     of_batch = [
-        Difference(key, value, default[key], "by default")
+        SettingDifference(key, value, default[key], "by default")
         for key, value in batch.items()
         if own.get(key) == value and key in default and RATES.fullmatch(key) and _is_far(value, default[key])
     ]
     return (*of_patch, *of_batch)
 
 
-def suspects(found: Sequence[Difference], cause: str) -> tuple[Difference, ...]:
+def suspects(found: Sequence[SettingDifference], cause: str) -> tuple[SettingDifference, ...]:
     """Return the differences that lead to a cause."""
     return tuple(
         one
@@ -111,7 +115,7 @@ def suspects(found: Sequence[Difference], cause: str) -> tuple[Difference, ...]:
     )
 
 
-def in_words(found: Sequence[Difference]) -> str:
+def in_words(found: Sequence[SettingDifference]) -> str:
     """Return differences in a line."""
     return spell_some((one.in_words() for one in found), MOST_SHOWN, "; ")
 

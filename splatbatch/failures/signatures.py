@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from splatbatch.failures.allocations import JUDGES
-from splatbatch.failures.words import Words
+from splatbatch.failures.words import LinePatterns
 from splatbatch.outcome import Action
 
 SHIPPED = Path(__file__).with_name("signatures.toml")
@@ -35,12 +35,12 @@ class Signature:
     cause: str
     action: Action
     advice: str
-    pattern: Words
+    pattern: LinePatterns
     examples: tuple[tuple[str, ...], ...]
     """For each regular expression, or group of them, lines that it is meant for."""
-    also: Words | None = None
+    also: LinePatterns | None = None
     """This must stand somewhere in what is read too."""
-    unless: Words | None = None
+    unless: LinePatterns | None = None
     """This must stand nowhere in what is read: it is a look-alike."""
     judge: Callable[[str], bool] | None = None
     """This must be true of the matched line: numbers that a pattern cannot weigh."""
@@ -91,10 +91,10 @@ def signatures_of(tree: Mapping[str, Any], advice: dict[str, str]) -> tuple[Sign
     return tuple(found)
 
 
-def words_of(patterns: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Words:
+def words_of(patterns: Sequence[str], groups: Mapping[str, Sequence[str]]) -> LinePatterns:
     """Return patterns; "{name}" stands for those of a group, "{errno 28}" for an error that a system call returned."""
     every = (one for each in patterns for one in _members(each, groups))
-    return Words(*(_ERRNO.sub(_of_errno, one).replace(r"^\s*", BEGINNING) for one in every))
+    return LinePatterns(*(_ERRNO.sub(_of_errno, one).replace(r"^\s*", BEGINNING) for one in every))
 
 
 def _of_errno(asked: re.Match[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from splatbatch.failures import signs
-from splatbatch.failures.words import Words
+from splatbatch.failures.words import LinePatterns
 
 _STREAM = re.compile(r"\[rank\d+\]: |\d+: ")
 """What torchrun and `srun --label` write before each line of a process."""
@@ -19,7 +19,7 @@ MOST_STRAY = 8
 """So many lines of others may stand between two lines of a traceback."""
 MOST_NESTED = 3
 """Tracebacks of others, one inside the other, that are read as such."""
-MARKS: Mapping[str, Words] = {
+MARKS: Mapping[str, LinePatterns] = {
     "tracebacks": signs.TRACEBACK,
     "panics": signs.PANIC,
     "messages": signs.RAISED,
@@ -32,7 +32,7 @@ MARKS: Mapping[str, Words] = {
 
 
 @dataclass(frozen=True)
-class Marks:
+class ExceptionMarks:
     """The lines that bear each sign of an exception."""
 
     tracebacks: frozenset[int]
@@ -46,7 +46,7 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Raised:
+class ExceptionTrace:
     """An exception or a panic with its frames, and those it was raised from: first and last line."""
 
     begin: int
@@ -62,16 +62,16 @@ class Raised:
     """The line of its message."""
 
 
-class Extent(NamedTuple):
+class ExceptionLines(NamedTuple):
     """The lines of an exception, and which of them is its message."""
 
     says: int
     lines: tuple[int, ...]
 
 
-def find_raised(lines: Sequence[str], marks: Marks) -> tuple[Raised, ...]:
+def find_raised(lines: Sequence[str], marks: ExceptionMarks) -> tuple[ExceptionTrace, ...]:
     """Return every exception and panic among lines in small letters, in the order in which they end."""
-    found: list[Raised] = []
+    found: list[ExceptionTrace] = []
     taken: set[int] = set()
     end, tracebacks = -1, _Tracebacks(lines, marks)
     for begin in sorted(marks.tracebacks | marks.panics | marks.messages):
@@ -84,7 +84,7 @@ def find_raised(lines: Sequence[str], marks: Marks) -> tuple[Raised, ...]:
         end = max(end, extent.lines[-1])
         counts, is_main = not marks.aside & {begin - 1, begin}, begin - 1 not in marks.threads
         own = frozenset(extent.lines)
-        one = Raised(begin, extent.lines[-1], is_head, own, counts, is_main, extent.says)
+        one = ExceptionTrace(begin, extent.lines[-1], is_head, own, counts, is_main, extent.says)
         before = _raised_before(found, lines, begin)
         if before and marks.chains & set(range(before.end + 1, begin)):
             found.remove(before)
@@ -93,7 +93,7 @@ def find_raised(lines: Sequence[str], marks: Marks) -> tuple[Raised, ...]:
     return tuple(sorted(found, key=lambda one: one.end))
 
 
-def _raised_before(found: Sequence[Raised], lines: Sequence[str], begin: int) -> Raised | None:
+def _raised_before(found: Sequence[ExceptionTrace], lines: Sequence[str], begin: int) -> ExceptionTrace | None:
     """Return the last exception of the same process that ended before a line."""
     stream = stream_of(lines[begin])
     return next((one for one in reversed(found) if one.end < begin and stream_of(lines[one.begin]) == stream), None)
@@ -105,30 +105,32 @@ def stream_of(line: str) -> str:
     return found[0] if found else ""
 
 
-def _extent(lines: Sequence[str], begin: int, marks: Marks, tracebacks: _Tracebacks, is_within: bool) -> Extent:
+def _extent(
+    lines: Sequence[str], begin: int, marks: ExceptionMarks, tracebacks: _Tracebacks, is_within: bool
+) -> ExceptionLines:
     """Return the lines that belong to what begins somewhere."""
     if begin in marks.tracebacks:
         return tracebacks.extent(begin, int(is_within))
     if begin in marks.panics:
         says, end = _end_of_panic(lines, begin, marks.panics, marks.panic_ends)
-        return Extent(says, tuple(range(begin, end + 1)))
-    return Extent(begin, tuple(range(begin, _end_of_message(lines, begin, stream_of(lines[begin])) + 1)))
+        return ExceptionLines(says, tuple(range(begin, end + 1)))
+    return ExceptionLines(begin, tuple(range(begin, _end_of_message(lines, begin, stream_of(lines[begin])) + 1)))
 
 
 class _Tracebacks:
     """Where tracebacks end; what others write in between is no part of them."""
 
-    def __init__(self, lines: Sequence[str], marks: Marks) -> None:
+    def __init__(self, lines: Sequence[str], marks: ExceptionMarks) -> None:
         self._lines, self._marks = lines, marks
-        self._known: dict[tuple[int, int], Extent] = {}
+        self._known: dict[tuple[int, int], ExceptionLines] = {}
 
-    def extent(self, begin: int, depth: int) -> Extent:
+    def extent(self, begin: int, depth: int) -> ExceptionLines:
         """Return a traceback's own lines, from its head to the end of its message; one that was cut has none."""
         if (begin, depth) not in self._known:
             self._known[begin, depth] = self._read(begin, depth)
         return self._known[begin, depth]
 
-    def _read(self, begin: int, depth: int) -> Extent:
+    def _read(self, begin: int, depth: int) -> ExceptionLines:
         own, stream, has_frames = [begin], self._lead(begin), False
         while True:
             at = self._after_frames(own, stream)
@@ -136,9 +138,11 @@ class _Tracebacks:
             expects_code = self._is_frame(own[-1], stream) or not has_frames  # some logs leave frames out
             follows = self._continuation(at, stream, expects_code, depth)
             if follows is None:
-                return Extent(own[-1], tuple(own))
+                return ExceptionLines(own[-1], tuple(own))
             if not _is_indented(self._lines[follows], stream):
-                return Extent(follows, (*own, *range(follows, _end_of_message(self._lines, follows, stream) + 1)))
+                return ExceptionLines(
+                    follows, (*own, *range(follows, _end_of_message(self._lines, follows, stream) + 1))
+                )
             own.append(follows)
 
     def _lead(self, begin: int) -> str:

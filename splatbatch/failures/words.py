@@ -24,7 +24,7 @@ def lower(words: str) -> str:
     return words.translate(_SMALL)
 
 
-class Words:
+class LinePatterns:
     """Patterns, any of which may stand in a line, in any case; they are searched in text that is `lower`.
 
     Small letters on both sides: a search that ignores case takes three times as long. Each is compiled when a word of

@@ -43,7 +43,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Presence:
+class GpuAvailability:
     """What says that this machine has NVIDIA GPUs, and what keeps them from being used."""
 
     cards: tuple[Gpu, ...] = ()
@@ -74,10 +74,10 @@ def nvml_error() -> str:
     return _asked()[1]
 
 
-def presence() -> Presence:
+def presence() -> GpuAvailability:
     """Return whether GPUs are here, by NVML or, where that is broken, by the files of the driver."""
     cards = gpus()
-    return Presence(cards) if cards else Presence((), _traces(), nvml_error())
+    return GpuAvailability(cards) if cards else GpuAvailability((), _traces(), nvml_error())
 
 
 @cache

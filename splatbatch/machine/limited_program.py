@@ -23,7 +23,7 @@ MOST_SAID = 4096
 
 
 @dataclass(frozen=True)
-class Bounds:
+class CallBounds:
     """What a program may use."""
 
     wall_s: float = 1800.0
@@ -31,12 +31,12 @@ class Bounds:
     """Of it and all that it starts, together."""
 
 
-USUAL = Bounds()
+USUAL = CallBounds()
 """Of 10 million Gaussians 880 MiB and 183 s are taken by 3D Tiles; SOG's clustering on a CPU would go on for hours."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProgramEnd:
     """How a program ended."""
 
     code: int
@@ -54,7 +54,7 @@ class Ended:
         """Return whether it ended by itself and says that all went well."""
         return self.code == 0 and not self.exceeded
 
-    def why(self, bounds: Bounds) -> str:
+    def why(self, bounds: CallBounds) -> str:
         """Return in one line why it did not end well."""
         last = next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "it said nothing")
         match self.exceeded:
@@ -68,7 +68,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class CallContext:
     """Where a program runs."""
 
     folder: Path | None = None
@@ -78,7 +78,7 @@ class Surroundings:
     """Called while it runs; what it raises ends the program."""
 
 
-def run_bounded(command: Sequence[str], bounds: Bounds, within: Surroundings = Surroundings()) -> Ended:
+def run_bounded(command: Sequence[str], bounds: CallBounds, within: CallContext = CallContext()) -> ProgramEnd:
     """Run a program to its end, or until it exceeds a limit.
 
     Raises:
@@ -112,7 +112,7 @@ def run_bounded(command: Sequence[str], bounds: Bounds, within: Surroundings = S
         size = said.seek(0, os.SEEK_END)
         said.seek(max(0, size - MOST_SAID))
         words = said.read().decode(errors="replace")
-    return Ended(process.returncode, words, peak, exceeded, time.monotonic() - began)
+    return ProgramEnd(process.returncode, words, peak, exceeded, time.monotonic() - began)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

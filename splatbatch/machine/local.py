@@ -19,7 +19,7 @@ from splatbatch import processes
 from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.machine import orphans
 from splatbatch.machine.mps import SERVER_MIB, Mps
-from splatbatch.machine.protocol import Handle, Key, Seen, Slot
+from splatbatch.machine.protocol import Handle, Key, ProcessState, Slot
 from splatbatch.machine.slots import chosen_cards
 from splatbatch.machine.supervisors import SUPERVISOR, Child, Supervisors
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -38,7 +38,7 @@ LONGEST_STEP_S = 3 * LOOK_S
 
 
 @dataclass
-class SilenceWatch:
+class SupervisorWatchdog:
     """Counts for how long a supervisor has given no sign of life, by our own clock."""
 
     pid: int
@@ -120,7 +120,7 @@ class LocalExecutor:
             self._supervisors[key] = _Supervisor.of(folder, self._starts.start(folder))
         return _handle(self._supervisors[key].process.pid)
 
-    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
+    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, ProcessState]:
         """Say which supervisors still run."""
         return {key: self._seen(key, handle) for key, handle in handles.items()}
 
@@ -164,16 +164,16 @@ class LocalExecutor:
                 found[job.key] = _handle(pid)
         return found
 
-    def _seen(self, key: Key, handle: Handle) -> Seen:
+    def _seen(self, key: Key, handle: Handle) -> ProcessState:
         if supervisor := self._supervisors.get(key):
             code = supervisor.process.poll()
             if code is None:
                 supervisor.wake_or_end()
-                return Seen(is_running=True)
+                return ProcessState(is_running=True)
             if not supervisor.folder.exit.exists():
                 self._end_leftovers(key)
-            return Seen(is_running=False, reason=f"supervisor ended with {code}")
-        return Seen(is_running=_living(handle) is not None)
+            return ProcessState(is_running=False, reason=f"supervisor ended with {code}")
+        return ProcessState(is_running=_living(handle) is not None)
 
     def _end_leftovers(self, key: Key) -> None:
         """End what is left of an attempt that has no supervisor any more."""
@@ -191,11 +191,11 @@ class _Supervisor:
     folder: AttemptFolder
     process: Child
     ticks: int
-    silence: SilenceWatch
+    silence: SupervisorWatchdog
 
     @staticmethod
     def of(folder: AttemptFolder, process: Child) -> _Supervisor:
-        return _Supervisor(folder, process, processes.start_ticks(process.pid), SilenceWatch(process.pid, folder))
+        return _Supervisor(folder, process, processes.start_ticks(process.pid), SupervisorWatchdog(process.pid, folder))
 
     def see_off(self) -> None:
         """See to it that one that has told its end goes: whoever stopped it then would have it stay for ever."""

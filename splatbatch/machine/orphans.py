@@ -18,7 +18,7 @@ from pathlib import Path
 from splatbatch import processes
 from splatbatch.errors import SplatbatchError
 from splatbatch.machine import control_group
-from splatbatch.machine.protocol import Executor, Handle, Key
+from splatbatch.machine.protocol import AttemptExecutor, Handle, Key
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import OrphansStopped
 from splatbatch.output.folders import PatchFolder
@@ -84,7 +84,7 @@ class Orphans:
         batch = batch_name(self.output)
         return f"{batch}.{self.task}" if self.task else batch
 
-    def find(self, executor: Executor, unended: Sequence[AttemptFolder]) -> Mapping[Key, Handle]:
+    def find(self, executor: AttemptExecutor, unended: Sequence[AttemptFolder]) -> Mapping[Key, Handle]:
         """Return what runs of it: a task whose name another begins with has only its own."""
         found = executor.find(self.prefix, unended)
         others = f"{self.prefix}." if self.task else "\0"
@@ -99,7 +99,7 @@ class Orphans:
 
 
 def stop_orphans(
-    orphans: Orphans, executor: Executor, ledger: Ledger, grace_s: float, beat: Callable[[], None]
+    orphans: Orphans, executor: AttemptExecutor, ledger: Ledger, grace_s: float, beat: Callable[[], None]
 ) -> None:
     """Stop what still runs of a batch or a task, by SIGKILL what does not listen, and wait until it has ended.
 

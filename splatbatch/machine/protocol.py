@@ -28,7 +28,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProcessState:
     """What is seen of an attempt's supervisor."""
 
     is_running: bool
@@ -36,7 +36,7 @@ class Seen:
     """Why it does not run, where it does not."""
 
 
-class Executor(Protocol):
+class AttemptExecutor(Protocol):
     """Starts and ends supervisors; made up where a test or a benchmark simulates a machine."""
 
     shared_mib: float
@@ -50,7 +50,7 @@ class Executor(Protocol):
         """Start the supervisor of an attempt, to which job.json in its folder says the rest; idempotent by key."""
         ...
 
-    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, Seen]:
+    def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, ProcessState]:
         """Say what is seen of each."""
         ...
 
@@ -76,7 +76,7 @@ class Executor(Protocol):
         ...
 
 
-def verdict(told: ExitFacts | None, seen: Seen) -> Exit | None:
+def verdict(told: ExitFacts | None, seen: ProcessState) -> Exit | None:
     """Return how the attempt ended, or None while it may still be running."""
     if told is not None:
         return told.end

@@ -20,7 +20,7 @@ from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key, Slot
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.records.attempt import GpuSample
-from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.scene.memory_estimate import MemoryEstimate
 
 CORES = "cpu"
 """Name of the slot of what takes no GPU, beside those of GPUs."""
@@ -44,7 +44,7 @@ BROKEN = (
 
 
 @dataclass
-class Tenant:
+class Occupant:
     """An attempt on a slot."""
 
     footprint_mib: float | None
@@ -56,14 +56,14 @@ class Tenant:
 
 
 @dataclass(frozen=True)
-class Wait:
+class ClosedGate:
     """A gate that is shut although its slot stands empty: since when, and the latest reason."""
 
     since: float
     reason: str
 
 
-class Readiness:
+class SlotGate:
     """Opens when a seat of its slot is free, the floor has passed and NVML finds the GPU as it should be.
 
     That is as before the batch, but for what our own attempts there may hold; beside one of them another starts only
@@ -81,15 +81,15 @@ class Readiness:
         """Processes that stand by and hold a CUDA context here."""
         self._cooldown = cooldown
         self._before = self._sample()
-        self._tenants: dict[Key, Tenant] = {}
+        self._tenants: dict[Key, Occupant] = {}
         self._released_at = float("-inf")
         self._waiting_since: float | None = None
-        self.shut: Wait | None = None
+        self.shut: ClosedGate | None = None
         """Since when, and for what, a patch that was due has waited here; None if it did not."""
 
     def take(self, key: Key, footprint_mib: float | None = None, *, alone: bool = False) -> None:
         """An attempt runs here now."""
-        self._tenants[key] = Tenant(footprint_mib, alone)
+        self._tenants[key] = Occupant(footprint_mib, alone)
         self._waiting_since = self.shut = None
 
     def finalizes(self, key: Key, footprint_mib: float | None) -> None:
@@ -121,7 +121,7 @@ class Readiness:
         elif self._waiting_since is None and not self._tenants and not self._cools_down(now):
             self._waiting_since = now
         if self.reason and not self._tenants:
-            self.shut = Wait(self.shut.since if self.shut else now, self.reason)
+            self.shut = ClosedGate(self.shut.since if self.shut else now, self.reason)
         return not self.reason
 
     def why_shut(self, now: float, footprint_mib: float | None = None) -> str:
@@ -194,9 +194,9 @@ class Slots:
     """Those in service; attempts on one that was given up run on, and nothing is started there any more."""
 
     def __init__(self, slots: Sequence[Slot], cooldown: Cooldown, shared_mib: float = 0.0) -> None:
-        self._gates = [Readiness(slot, cooldown, shared_mib) for slot in slots]
-        self._given_up: list[Readiness] = []
-        self._beside = [Readiness(Slot(CORES), cooldown)] if all(slot.gpu for slot in slots) else []
+        self._gates = [SlotGate(slot, cooldown, shared_mib) for slot in slots]
+        self._given_up: list[SlotGate] = []
+        self._beside = [SlotGate(Slot(CORES), cooldown)] if all(slot.gpu for slot in slots) else []
         """For what takes no GPU, one at a time, where all slots are GPUs; elsewhere it takes a slot as any other."""
 
     def __len__(self) -> int:
@@ -224,8 +224,8 @@ class Slots:
             gate.contexts = contexts.get(gate.slot.name, 0)
 
     def offer(
-        self, footprint: Footprint | None, now: float, *, alone: bool = False, on: Slot | None = None
-    ) -> Slot | Wait:
+        self, footprint: MemoryEstimate | None, now: float, *, alone: bool = False, on: Slot | None = None
+    ) -> Slot | ClosedGate:
         """Return a slot on which an attempt may start now, or why and since when there is none.
 
         Args:
@@ -240,7 +240,7 @@ class Slots:
                 if gate.is_open(now, footprint.gpu_mib if footprint else None):
                     return gate.slot
                 refused.append(gate)
-        return Wait(now, refused[0].reason if refused else "every slot is taken")
+        return ClosedGate(now, refused[0].reason if refused else "every slot is taken")
 
     @property
     def has_cores(self) -> bool:
@@ -253,13 +253,15 @@ class Slots:
         ready = [gate for gate in self._gates if not gate.tenants() and not gate.why_shut(now)] if or_gpu else []
         return next((gate.slot for gate in (*ready, *gates)), None)
 
-    def offer_standby(self, slot: Slot, footprint: Footprint | None, now: float) -> Slot | Wait:
+    def offer_standby(self, slot: Slot, footprint: MemoryEstimate | None, now: float) -> Slot | ClosedGate:
         """Return a slot that is taken for a process that only prepares, or why the host has no memory for one."""
         wanted_mib = (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
         free_mib = available_mib()
-        return slot if free_mib >= wanted_mib else Wait(now, f"{free_mib} MiB of host memory, wanted {wanted_mib}")
+        return (
+            slot if free_mib >= wanted_mib else ClosedGate(now, f"{free_mib} MiB of host memory, wanted {wanted_mib}")
+        )
 
-    def take(self, key: Key, slot: Slot, footprint: Footprint | None, *, alone: bool = False) -> None:
+    def take(self, key: Key, slot: Slot, footprint: MemoryEstimate | None, *, alone: bool = False) -> None:
         """An attempt runs on a slot that was offered."""
         gate = next(gate for gate in (*self._gates, *self._beside) if gate.slot.name == slot.name)
         gate.take(key, footprint.gpu_mib if footprint else None, alone=alone)
@@ -268,7 +270,7 @@ class Slots:
         """An attempt has ended."""
         self._gate_of(key).release(key, now)
 
-    def waited(self, slot: Slot) -> Wait | None:
+    def waited(self, slot: Slot) -> ClosedGate | None:
         """Return since when, and for what, a slot that was due stood empty; None if it did not."""
         return next((gate.shut for gate in self._gates if gate.slot.name == slot.name), None)
 
@@ -337,7 +339,7 @@ class Slots:
         """Return whether several attempts leave less of some GPU free than they should."""
         return any(gate.is_tight() for gate in self._gates)
 
-    def _gate_of(self, key: Key) -> Readiness:
+    def _gate_of(self, key: Key) -> SlotGate:
         return next(gate for gate in (*self._gates, *self._beside, *self._given_up) if key in gate.tenants())
 
 

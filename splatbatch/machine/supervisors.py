@@ -24,7 +24,7 @@ LOOK_S = 0.005
 
 
 @dataclass
-class Adopted:
+class ForkedChild:
     """A child that a server of ours has made for us."""
 
     pid: int
@@ -56,7 +56,7 @@ class Adopted:
             processes.send(sig, [self.pid])
 
 
-Child = subprocess.Popen[bytes] | Adopted
+Child = subprocess.Popen[bytes] | ForkedChild
 """A process that we wait for."""
 
 
@@ -92,7 +92,7 @@ class Supervisors:
         if not pid:  # one that has failed once is not trusted again
             self._is_given_up = True
             self.close()
-        return Adopted(pid) if pid else None
+        return ForkedChild(pid) if pid else None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.workers import Watcher
 from splatbatch.tasks.counts import WORDS, how_many
-from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, noun_of, read_status
 from splatbatch.text import clock, counted, one_line
 
@@ -31,25 +31,27 @@ LONGEST_LINE = 600
 MOST_TOLD = 64
 """Of so many running patches it is told where they run."""
 _REMARKABLE = (
-    events.Forecasted,
-    events.Paced,
-    events.Retried,
+    events.RunForecast,
+    events.DeadlineApplied,
+    events.RetryScheduled,
     events.GaveUp,
     events.StillGivenUp,
     events.Restored,
     events.SlotGivenUp,
-    events.Refused,
-    events.Tight,
+    events.PatchRejected,
+    events.MemoryTight,
     events.Paused,
     events.Resumed,
     events.NotifyFailed,
-    events.Unwell,
-    events.WorkersSeen,
-    events.Awaited,
+    events.PreflightWarning,
+    events.WorkerStates,
+    events.WaitingForWorker,
 )
 
 
-def open_listener(output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> ConsoleListener:
+def open_listener(
+    output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None
+) -> ConsoleListener:
     """Return what fits stderr; a pipe gets lines even if FORCE_COLOR claims that it is a terminal."""
     kind = LiveListener if sys.stderr.isatty() else LineListener
     return kind(output, names, standing)
@@ -58,7 +60,7 @@ def open_listener(output: OutputFolder, names: Sequence[str], standing: Standing
 class ConsoleListener:
     """Tells people what happens to a batch while its `with` block runs."""
 
-    def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
+    def __init__(self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None) -> None:
         self._output, self._names, self._standing = output, names, standing
 
     def __enter__(self) -> Self:
@@ -84,7 +86,7 @@ class ConsoleListener:
 class LineListener(ConsoleListener):
     """One line per event, and a heartbeat a minute: for cron, nohup and CI."""
 
-    def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
+    def __init__(self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None) -> None:
         super().__init__(output, names, standing)
         self._next_beat = time.monotonic() + HEARTBEAT_S
 
@@ -132,7 +134,7 @@ def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
 class LiveListener(ConsoleListener):
     """A table of all patches that follows their files; what is worth remembering scrolls by above it."""
 
-    def __init__(self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None) -> None:
+    def __init__(self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None) -> None:
         super().__init__(output, names, standing)
         console = Console(stderr=True)
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
@@ -198,19 +200,19 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.BatchStarted: lambda event: (
         f"{how_many(event.patches, event.noun)} to {WORDS[event.noun].verb} on {', '.join(event.slots)}"
     ),
-    events.Forecasted: lambda event: event.text,
-    events.Paced: lambda event: event.text,
-    events.WorkersSeen: lambda event: event.words,
-    events.Awaited: lambda event: event.words,
-    events.Unwell: lambda event: f"{event.check}: {event.message}",
+    events.RunForecast: lambda event: event.text,
+    events.DeadlineApplied: lambda event: event.text,
+    events.WorkerStates: lambda event: event.words,
+    events.WaitingForWorker: lambda event: event.words,
+    events.PreflightWarning: lambda event: f"{event.check}: {event.message}",
     events.AttemptStarted: lambda event: (
         f"{event.patch}: attempt {event.attempt} started on {event.slot}{with_changes(event)}"
     ),
     events.AttemptEnded: _attempt_ended,
-    events.Retried: lambda event: f"{event.patch}: again in {event.wait_s or 0:.0f} s{with_changes(event)}",
+    events.RetryScheduled: lambda event: f"{event.patch}: again in {event.wait_s or 0:.0f} s{with_changes(event)}",
     events.GaveUp: lambda event: f"{event.patch}: {event.in_words()}",
-    events.Refused: lambda event: f"{event.patch}: refused: {event.reason}",
-    events.Tight: lambda event: f"{event.patch}: {event.reason}",
+    events.PatchRejected: lambda event: f"{event.patch}: refused: {event.reason}",
+    events.MemoryTight: lambda event: f"{event.patch}: {event.reason}",
     events.SlotGivenUp: lambda event: f"{event.slot}: taken out of service: {event.reason}",
     events.Packing: lambda event: f"{counted(event.patches_per_gpu, 'patch', 'es')} per GPU from now on",
     events.MpsOff: lambda event: f"going on without CUDA MPS: {event.reason}",
@@ -220,6 +222,8 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.NotifyFailed: lambda event: f"notification failed: {event.reason}",
     events.StillGivenUp: lambda event: f"{event.patch}: {events.UNTIL}: {event.reason}",
     events.Restored: lambda event: f"{event.patch}: {event.in_words()}",
-    events.Waits: lambda event: f"{event.patch}: waits for {event.path or 'its files'} for {event.seconds or 0:.0f} s",
+    events.FileNotAnswering: lambda event: (
+        f"{event.patch}: waits for {event.path or 'its files'} for {event.seconds or 0:.0f} s"
+    ),
     events.CancelRequested: lambda event: f"cancelled by {event.by}: {', '.join(event.patches) or 'the whole batch'}",
 }

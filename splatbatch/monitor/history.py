@@ -7,13 +7,22 @@ from dataclasses import replace
 from typing import get_args
 
 from splatbatch.failures.causes import spelled
-from splatbatch.output.events import Accepted, AttemptEnded, AttemptStarted, Gate, GaveUp, Refused, Restored, Retried
+from splatbatch.output.events import (
+    Accepted,
+    AttemptEnded,
+    AttemptStarted,
+    GaveUp,
+    PatchRejected,
+    Restored,
+    RetryScheduled,
+    SlotNotReady,
+)
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import events
 from splatbatch.tasks.status import PatchStatus
 from splatbatch.text import assignments, moment
 
-OfPatch = AttemptStarted | Gate | AttemptEnded | Retried | GaveUp | Accepted | Restored | Refused
+OfPatch = AttemptStarted | SlotNotReady | AttemptEnded | RetryScheduled | GaveUp | Accepted | Restored | PatchRejected
 OF_PATCHES: tuple[type[OfPatch], ...] = get_args(OfPatch)
 
 
@@ -31,7 +40,7 @@ def tell_history(output: OutputFolder, status: PatchStatus) -> Iterator[str]:
 def _is_told(advice: str, history: Sequence[OfPatch]) -> bool:
     """Return whether the advice of now stands above, with what it is for."""
     told = [event.diagnosis.advice for event in history if isinstance(event, AttemptEnded) and event.diagnosis]
-    told += [event.reason for event in history if isinstance(event, Refused)]
+    told += [event.reason for event in history if isinstance(event, PatchRejected)]
     return any(one and one in advice for one in told)
 
 
@@ -40,17 +49,17 @@ def _in_words(event: OfPatch, output: OutputFolder) -> Iterator[str]:
     match event:
         case AttemptStarted():
             yield f"{at}  attempt {event.attempt or 0} on {event.slot}{with_changes(event)}"
-        case Gate():
+        case SlotNotReady():
             yield f"  its slot was not fit for {event.waited_s or 0:.1f} s before: {event.reason}"
         case AttemptEnded():
             yield from _end(event, output)
-        case Retried():
+        case RetryScheduled():
             yield f"  then: again after {event.wait_s or 0:.0f} s{with_changes(event)}{_witnesses(event)}"
         case GaveUp():
             yield f"  then: {event.in_words()}{_witnesses(event)}"
         case Accepted() | Restored():
             yield f"{at}  {event.name}: {'' if event.attempt is None else event.attempt}"
-        case Refused():
+        case PatchRejected():
             yield f"{at}  refused by the audit: {event.reason}"
 
 
@@ -73,11 +82,11 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
         yield f"  stopped {where}: {event.reason or ''}"
 
 
-def with_changes(event: AttemptStarted | Retried) -> str:
+def with_changes(event: AttemptStarted | RetryScheduled) -> str:
     """Return what is changed for an attempt, to go on a sentence with."""
     return f" with {assignments(event.changes)}" if event.changes else ""
 
 
-def _witnesses(event: Retried | GaveUp) -> str:
+def _witnesses(event: RetryScheduled | GaveUp) -> str:
     names = ", ".join(event.trained_in_between or ())
     return f" ({names} trained in between: the GPU is not to blame)" if names else ""

@@ -25,7 +25,7 @@ def say(words: str) -> None:
     tell(f"{moment(time.time())} {words}")
 
 
-class Lines:
+class PipeWriter:
     """Tells a pipe, line by line."""
 
     def __init__(self, say: Callable[[str], None] = say) -> None:

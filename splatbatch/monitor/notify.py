@@ -25,12 +25,12 @@ from importlib.util import find_spec
 from splatbatch.config import Notify
 from splatbatch.errors import MissingPartError
 from splatbatch.files import Record
-from splatbatch.monitor.sinks.sink import End
+from splatbatch.monitor.sinks.sink import BatchOutcome
 from splatbatch.outcome import Diagnosis
-from splatbatch.output.events import AttemptEnded, Event, GaveUp, Refused
+from splatbatch.output.events import AttemptEnded, Event, GaveUp, PatchRejected
 from splatbatch.output.layout import OutputFolder
 from splatbatch.supervisor.hook import Hook
-from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import MADE, PatchStatus, read_status
 
 SCHEMA = 1
@@ -47,7 +47,7 @@ class Notifier:
     name = "notify"
 
     def __init__(
-        self, settings: Notify, output: OutputFolder, names: Sequence[str], standing: Standing | None = None
+        self, settings: Notify, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None
     ) -> None:
         """Take the settings.
 
@@ -66,7 +66,7 @@ class Notifier:
     def tell(self, event: Event) -> None:
         """Hear an event of the ledger."""
         match event:
-            case GaveUp(patch=patch) | Refused(patch=patch):
+            case GaveUp(patch=patch) | PatchRejected(patch=patch):
                 self._failed[patch] = None
             # what fails before its first step, as for want of a file, is not tried again and not given up
             case AttemptEnded(patch=patch, diagnosis=Diagnosis(action="fail")):
@@ -86,9 +86,9 @@ class Notifier:
             self._failed.clear()
             if failed:  # what else was made of them is told at the end
                 names = ", ".join(one.patch for one in failed)
-                yield from self._start(self._message("patches_failed", f"failed: {names}", failed, End("")))
+                yield from self._start(self._message("patches_failed", f"failed: {names}", failed, BatchOutcome("")))
 
-    def close(self, end: End) -> None:
+    def close(self, end: BatchOutcome) -> None:
         """Have it told that the batch has ended, soon also if an earlier delivery hangs."""
         self._failed.clear()  # the last message names them
         self._last = self._message("batch_ended", end.summary, self._statuses(), end) if self._ways() else None
@@ -112,7 +112,7 @@ class Notifier:
         found = read_status(self._output, self._names, standing=self._standing)
         return tuple(one for one in found if one.patch in set(self._names))
 
-    def _message(self, event: str, summary: str, patches: Sequence[PatchStatus], end: End) -> Record:
+    def _message(self, event: str, summary: str, patches: Sequence[PatchStatus], end: BatchOutcome) -> Record:
         shown = [{**{key: getattr(one, key) for key in SHOWN}, "in_words": one.in_words()} for one in patches]
         place = {"output": str(self._output.path), "host": socket.gethostname()}
         told = {"stopped": end.stopped, "afterwards": [one.to_record() for one in end.afterwards]}

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 
 from splatbatch.files import write_text
 from splatbatch.hashing import Stamp, stamp_of
-from splatbatch.monitor.sinks.sink import End
+from splatbatch.monitor.sinks.sink import BatchOutcome
 from splatbatch.monitor.table import batch_eta_s
 from splatbatch.output.claims import AtWork, at_work
 from splatbatch.output.events import Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.workers import Watcher
-from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import STATES, PatchStatus, read_status
 
 EVERY_S = 5.0
@@ -43,7 +43,7 @@ class MetricsFile:
     """
 
     def __init__(
-        self, output: OutputFolder, names: Sequence[str], standing: Standing | None = None, worker: str = ""
+        self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None, worker: str = ""
     ) -> None:
         """Prepare it; `worker` is who writes it: that one is about to end, too, once it is closed."""
         self._output, self._names, self._standing, self._worker = output, names, standing, worker
@@ -69,7 +69,7 @@ class MetricsFile:
         self._seen = self._stamp()
         self._next = time.monotonic() + max(EVERY_S, (time.thread_time() - began_s) / MOST_OF_TIME)
 
-    def close(self, end: End | None = None) -> None:
+    def close(self, end: BatchOutcome | None = None) -> None:
         """Write it for the last time, whatever the end."""
         others = at_work(self._watcher, self._worker)
         self._write(others, is_running=any(not one.is_frozen for one in others))

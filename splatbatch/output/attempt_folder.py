@@ -16,19 +16,19 @@ from splatbatch.output.records.attempt import (
     GpuSample,
     Heartbeat,
     JobSpec,
-    Progress,
+    ProgressLine,
     Start,
-    Watch,
+    WatchSettings,
 )
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.record import TypedRecord
 
 if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
     from splatbatch.output.records.evaluation import EvaluationSettings, SceneEvaluation
-    from splatbatch.output.records.metrics import Metrics, TrainingSettings, Views
+    from splatbatch.output.records.metrics import EvaluatedViews, Metrics, TrainingSettings
     from splatbatch.output.records.result import Result
 
-Kind = TypeVar("Kind", bound=TypedRecord)
+AttemptKind = TypeVar("AttemptKind", bound=TypedRecord)
 ATTEMPT_PREFIX = "attempt-"
 EXIT = "exit.json"
 
@@ -135,9 +135,9 @@ class AttemptFolder:
         """Return job.json; None if there is none, or no JSON object."""
         return self._read(self.job, JobSpec)
 
-    def read_watch(self) -> Watch | None:
+    def read_watch(self) -> WatchSettings | None:
         """Return watch.json; None for our own trainer."""
-        return self._read(self.watch, Watch)
+        return self._read(self.watch, WatchSettings)
 
     def read_go(self) -> Go | None:
         """Return go.json; None as long as it stands by, and if it never did."""
@@ -200,11 +200,11 @@ class AttemptFolder:
 
         return self._read(self.metrics, Metrics)
 
-    def read_views(self) -> Views:
+    def read_views(self) -> EvaluatedViews:
         """Return which held-out views are pictured; blank if none is."""
-        from splatbatch.output.records.metrics import Views
+        from splatbatch.output.records.metrics import EvaluatedViews
 
-        return self._read(self.views, Views) or Views()
+        return self._read(self.views, EvaluatedViews) or EvaluatedViews()
 
     def read_result(self) -> Result | None:
         """Return the manifest of its splat; None if it left none."""
@@ -212,13 +212,13 @@ class AttemptFolder:
 
         return self._read(self.result, Result)
 
-    def read_progress(self) -> Sequence[Progress]:
+    def read_progress(self) -> Sequence[ProgressLine]:
         """Return all lines of progress.jsonl."""
-        return self._read_lines(self.progress, Progress)
+        return self._read_lines(self.progress, ProgressLine)
 
-    def last_progress(self) -> Progress:
+    def last_progress(self) -> ProgressLine:
         """Return the latest line of progress.jsonl; blank before the first. Only the file's end is read."""
-        return Progress.from_record(last_line(self.progress))
+        return ProgressLine.from_record(last_line(self.progress))
 
     def read_gpu_samples(self) -> Sequence[GpuSample]:
         """Return all lines of gpu.jsonl; none on the CPU."""
@@ -228,38 +228,38 @@ class AttemptFolder:
         """Return the latest line of gpu.jsonl; blank on the CPU. Only the file's end is read."""
         return GpuSample.from_record(last_line(self.gpu_samples))
 
-    def _read(self, path: Path, kind: type[Kind]) -> Kind | None:
+    def _read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
         record = read_json(path)
         if record is None:
             return None
         record.pop("format", None)  # whatever it is: the program that ran there may have written the file
         return kind.from_record(record)
 
-    def _read_lines(self, path: Path, kind: type[Kind]) -> Sequence[Kind]:
+    def _read_lines(self, path: Path, kind: type[AttemptKind]) -> Sequence[AttemptKind]:
         return [kind.from_record(record) for record in read_lines(path)]
 
 
 @dataclass(frozen=True)
-class EndedAttempt(AttemptFolder):
+class CachedAttemptDir(AttemptFolder):
     """The folder of an attempt that has ended: its records change no more, and each is read once."""
 
     _known: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def _read(self, path: Path, kind: type[Kind]) -> Kind | None:
+    def _read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
         if path not in self._known:
             self._known[path] = super()._read(path, kind)
-        known: Kind | None = self._known[path]
+        known: AttemptKind | None = self._known[path]
         return known
 
-    def _read_lines(self, path: Path, kind: type[Kind]) -> Sequence[Kind]:
+    def _read_lines(self, path: Path, kind: type[AttemptKind]) -> Sequence[AttemptKind]:
         if path not in self._known:
             self._known[path] = super()._read_lines(path, kind)
-        known: Sequence[Kind] = self._known[path]
+        known: Sequence[AttemptKind] = self._known[path]
         return known
 
-    def last_progress(self) -> Progress:
+    def last_progress(self) -> ProgressLine:
         """Return the latest line of progress.jsonl; blank if it never began."""
-        return next(reversed(self.read_progress()), Progress())
+        return next(reversed(self.read_progress()), ProgressLine())
 
 
 @dataclass(frozen=True)

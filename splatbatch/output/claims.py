@@ -16,7 +16,7 @@ from splatbatch.output import workers as limits
 from splatbatch.output.generations import made_once, numbers_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.workers import Presence, Watcher, is_let_go, lives_here, spelled
+from splatbatch.output.workers import Watcher, WorkerFile, is_let_go, lives_here, spelled
 from splatbatch.text import counted
 
 DONE = ".done"
@@ -36,7 +36,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Held:
+class ClaimedByOther:
     """A task that another worker claims."""
 
     owner: WorkerRecord
@@ -53,11 +53,11 @@ class Held:
 class Claims:
     """The claims of a batch, as one worker makes them."""
 
-    def __init__(self, output: OutputFolder, mine: Presence, is_gone: Callable[[WorkerRecord], bool]) -> None:
+    def __init__(self, output: OutputFolder, mine: WorkerFile, is_gone: Callable[[WorkerRecord], bool]) -> None:
         self._output, self._mine, self._is_gone = output, mine, is_gone
         self._claims: dict[str, Claim] = {}
 
-    def take(self, task: str) -> Claim | Held:
+    def take(self, task: str) -> Claim | ClaimedByOther:
         """Claim a task, or say who has it; what we have already stays ours until somebody takes it over.
 
         Raises:
@@ -71,10 +71,10 @@ class Claims:
             and highest != self.done(task)
             and not self._is_left(task, owner := self.owner(task, highest), highest)
         ):
-            return Held(owner, highest, self._output.claim(task, highest))
+            return ClaimedByOther(owner, highest, self._output.claim(task, highest))
         if not self._made(task, highest + 1):
             now = max(self._highest(task), highest + 1)  # a listing may lag behind the name that is taken
-            return Held(self.owner(task, now), now, self._output.claim(task, now))
+            return ClaimedByOther(self.owner(task, now), now, self._output.claim(task, now))
         # the newest accepted record is read only now: what is decided by it follows it
         follows = self._output.patch(task).newest_accepted()
         self._claims[task] = Claim(task, highest + 1, follows)

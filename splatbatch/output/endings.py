@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from splatbatch.files import Record, ends_whole, open_regular
 from splatbatch.hashing import short_hash, stamp_of
-from splatbatch.output.events import AttemptEnded, Event, GaveUp, Refused, event_of
+from splatbatch.output.events import AttemptEnded, Event, GaveUp, PatchRejected, event_of
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import events_in
 
@@ -18,7 +18,7 @@ TAIL_BYTES = 1 << 12
 """By which a ledger that has grown is known again."""
 
 
-class Place(NamedTuple):
+class EventOrder(NamedTuple):
     """Where an event of a task stands among those of all workers: by the claim it was written under, then by time."""
 
     generation: int
@@ -26,16 +26,16 @@ class Place(NamedTuple):
     path: Path | None = None
 
     @classmethod
-    def of(cls, event: Event, path: Path | None = None) -> Place:
+    def of(cls, event: Event, path: Path | None = None) -> EventOrder:
         """Return the place of an event that was read from a ledger, or from an index."""
         return cls(event.generation or 0, event.t or 0.0, path)
 
-    def is_after(self, other: Place) -> bool:
+    def is_after(self, other: EventOrder) -> bool:
         """Return whether it is later than one that was read before; a ledger itself stands in its order."""
         return self.path == other.path is not None or self[:2] >= other[:2]
 
 
-class Endings:
+class TaskHistory:
     """What was decided on patches, as far as their files do not say it; follows the ledger as it grows."""
 
     def __init__(self, output: OutputFolder) -> None:
@@ -43,12 +43,12 @@ class Endings:
         self._read_bytes = dict.fromkeys(output.ledgers(), 0)
         self._seen_folder = stamp_of(str(output.ledger.parent))
         self._judged: set[tuple[str, int]] = set()
-        self._last: dict[str, AttemptEnded | Refused] = {}
+        self._last: dict[str, AttemptEnded | PatchRejected] = {}
         self._given_up: dict[str, GaveUp] = {}
         self._trained: dict[str, int] = {}
         """Last attempts that an index knows as trained, and nothing else of them."""
         self._is_current = False
-        self._places: dict[tuple[str, bool], Place] = {}
+        self._places: dict[tuple[str, bool], EventOrder] = {}
         """Of what was taken in last of each task, and of whether it was given up."""
 
     @contextlib.contextmanager
@@ -92,7 +92,7 @@ class Endings:
         self._follow()
         return (patch, attempt) in self._judged
 
-    def last(self, patch: str) -> AttemptEnded | Refused | None:
+    def last(self, patch: str) -> AttemptEnded | PatchRejected | None:
         """Return how the last attempt at a patch ended or why it was refused, whichever is later; None if neither."""
         self._follow()
         return AttemptEnded(patch, self._trained[patch], "trained") if self.went_well(patch) else self._last.get(patch)
@@ -120,10 +120,10 @@ class Endings:
             except OSError:
                 continue
             if size < read_bytes:  # another ledger
-                vars(self).update(vars(Endings(self._output)))
+                vars(self).update(vars(TaskHistory(self._output)))
                 return self._follow()
             if size > read_bytes:
-                self._take(events_in(path, (AttemptEnded, Refused, GaveUp), read_bytes), path)
+                self._take(events_in(path, (AttemptEnded, PatchRejected, GaveUp), read_bytes), path)
                 self._read_bytes[path] = size if ends_whole(path, size) else read_bytes  # a half line is read again
 
     def _take(self, found: Iterable[Event | None], path: Path | None = None) -> None:
@@ -138,20 +138,20 @@ class Endings:
                 )
                 if event.is_well and self._is_latest(event, path, is_end=False):
                     self._given_up.pop(event.patch, None)
-            if isinstance(event, AttemptEnded | Refused) and self._is_latest(event, path, is_end=True):
+            if isinstance(event, AttemptEnded | PatchRejected) and self._is_latest(event, path, is_end=True):
                 self._last[event.patch] = event
 
-    def _is_latest(self, event: AttemptEnded | Refused | GaveUp, path: Path | None, *, is_end: bool) -> bool:
+    def _is_latest(self, event: AttemptEnded | PatchRejected | GaveUp, path: Path | None, *, is_end: bool) -> bool:
         """Note an event's place if nothing that was taken in is later; return whether that is so."""
-        place, key = Place.of(event, path), (event.patch, is_end)
+        place, key = EventOrder.of(event, path), (event.patch, is_end)
         is_latest = key not in self._places or place.is_after(self._places[key])
         if is_latest:
             self._places[key] = place
         return is_latest
 
 
-def _is_more_than_trained(event: AttemptEnded | Refused) -> bool:
-    return isinstance(event, Refused) or event.outcome != "trained" or event.attempt is None
+def _is_more_than_trained(event: AttemptEnded | PatchRejected) -> bool:
+    return isinstance(event, PatchRejected) or event.outcome != "trained" or event.attempt is None
 
 
 def _end_of(path: Path, size: int) -> str:

@@ -22,7 +22,7 @@ from splatbatch.outcome import (
 from splatbatch.output.obstacles import COLLECT, HANGS, INTERNAL_FAULT, UNWRITABLE
 from splatbatch.output.records.record import TypedRecord, in_json, reads
 
-Noun = Literal["patch", "stage"]
+TaskUnit = Literal["patch", "stage"]
 """What the tasks of a batch are counted in; their kind says it."""
 KINDS: dict[str, type[Event]] = {}
 """By the name in the ledger."""
@@ -87,7 +87,7 @@ def _exit(value: object) -> Exit | None:
 
 
 @dataclass(frozen=True)
-class Gate(Event, event="gate"):
+class SlotNotReady(Event, event="gate"):
     """A slot was not ready for an attempt for a while."""
 
     patch: str
@@ -185,7 +185,7 @@ class AttemptEnded(Event, event="attempt_ended"):
 
 
 @dataclass(frozen=True)
-class Retried(Event, event="retry"):
+class RetryScheduled(Event, event="retry"):
     """A patch is to be tried again."""
 
     patch: str
@@ -255,7 +255,7 @@ class BatchStarted(Event, event="batch_started"):
     slots: tuple[str, ...]
     changes: dict[str, Any]
     """Settings changed by --set."""
-    noun: Noun = "patch"
+    noun: TaskUnit = "patch"
     """What its tasks are."""
 
 
@@ -269,7 +269,7 @@ class BatchEnded(Event, event="batch_ended"):
 
 
 @dataclass(frozen=True)
-class Forecasted(Event, event="forecast"):
+class RunForecast(Event, event="forecast"):
     """How long a run is expected to take."""
 
     seconds: float | None
@@ -279,14 +279,14 @@ class Forecasted(Event, event="forecast"):
 
 
 @dataclass(frozen=True)
-class Paced(Event, event="deadline"):
+class DeadlineApplied(Event, event="deadline"):
     """What is given up so that the batch ends in time, chosen or corrected."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Unwell(Event, event="unwell"):
+class PreflightWarning(Event, event="unwell"):
     """The preflight found something odd about the machine."""
 
     check: str
@@ -294,7 +294,7 @@ class Unwell(Event, event="unwell"):
 
 
 @dataclass(frozen=True)
-class Expected(Event, event="expected"):
+class PatchEstimate(Event, event="expected"):
     """What a patch is expected to need."""
 
     patch: str
@@ -308,7 +308,7 @@ class Expected(Event, event="expected"):
 
 
 @dataclass(frozen=True)
-class Tight(Event, event="tight"):
+class MemoryTight(Event, event="tight"):
     """A patch may not fit."""
 
     patch: str
@@ -323,7 +323,7 @@ class OrphansStopped(Event, event="twins_stopped"):
 
 
 @dataclass(frozen=True)
-class Audited(Event, event="audit"):
+class PatchesAudited(Event, event="audit"):
     """The patches to train were looked at, or nobody wanted that."""
 
     verified: bool
@@ -333,7 +333,7 @@ class Audited(Event, event="audit"):
 
 
 @dataclass(frozen=True)
-class Refused(Event, event="refused"):
+class PatchRejected(Event, event="refused"):
     """The audit found errors in a patch."""
 
     patch: str
@@ -380,7 +380,7 @@ class Resumed(Event, event="resumed"):
 
 
 @dataclass(frozen=True)
-class Waits(Event, event="waits"):
+class FileNotAnswering(Event, event="waits"):
     """Something done for a patch waits for a file that does not answer."""
 
     patch: str
@@ -404,14 +404,14 @@ class NotifyFailed(Event, event="notify_failed"):
 
 
 @dataclass(frozen=True)
-class Awaited(Event, event="awaited"):
+class WaitingForWorker(Event, event="awaited"):
     """A task waits for a worker that is silent, or for a claim that nobody can read."""
 
     words: str
 
 
 @dataclass(frozen=True)
-class WorkersSeen(Event, event="workers_seen"):
+class WorkerStates(Event, event="workers_seen"):
     """An engine says how its workers are, otherwise than before."""
 
     words: str

@@ -152,7 +152,7 @@ PICTURES = "inspection"
 
 
 @dataclass(frozen=True)
-class InspectingFolder(AttemptFolder):
+class InspectionFolder(AttemptFolder):
     """The one place where the file names of an inspection are written down."""
 
     pictures = FileIn(PICTURES)
@@ -203,9 +203,9 @@ class MergedFiles:
         content = facts.sha256(str(self.splat))
         if content == merged.sha256 or not merged.sha256 or not (content or facts.reads):
             return ""
-        from splatbatch.splats.merge import Written, damaged_parts
+        from splatbatch.splats.merge import WrittenPart, damaged_parts
 
-        parts = (Written(one.patch, one.start, one.num_gaussians, 0, {}, one.rows_sha256) for one in merged.parts)
+        parts = (WrittenPart(one.patch, one.start, one.num_gaussians, 0, {}, one.rows_sha256) for one in merged.parts)
         damaged = damaged_parts(self.splat, parts) if facts.reads else ()
         what = f"the rows of {', '.join(damaged)} are" if damaged else "it is"
         return f"{self.splat}: damaged on disk: {what} not {'those that were' if damaged else 'what was'} merged"

@@ -28,7 +28,7 @@ SETTLED_S = 10.0
 """So old a file must be before its time tells it from a later one: clocks differ, and file systems count in steps."""
 
 
-class Brief(NamedTuple):
+class CachedResult(NamedTuple):
     """What a manifest says of a splat, as far as it tells whether that is fresh."""
 
     stamp: list[int]
@@ -58,15 +58,15 @@ class Index:
         self.others: list[dict[str, list[int]]] = body.get("others", [])
         """Sizes and times of photographs and masks; patches that have the same ones share an entry."""
         self.ledger: Mapping[str, Any] = body.get("ledger", {})
-        """What `Endings.digest` made."""
+        """What `TaskHistory.digest` made."""
         self._places: dict[str, int] | None = None
         self._num_new = 0
 
-    def brief(self, name: str, stamp: Stamp, accepted: Stamp) -> Brief | None:
+    def brief(self, name: str, stamp: Stamp, accepted: Stamp) -> CachedResult | None:
         """Return what a manifest says; None if it is not known, or another one counts by now."""
         found = self._briefs.get(name)
         is_same = found is not None and found[0] == [*stamp] and found[1] == [*accepted]
-        return Brief(*found) if found is not None and is_same else None
+        return CachedResult(*found) if found is not None and is_same else None
 
     def learn(self, name: str, stamps: tuple[Stamp, Stamp], result: Result, settled: str = "") -> None:
         """Take in a manifest that was read; one without hashes, or that was written a moment ago, is read each time.
@@ -75,7 +75,7 @@ class Index:
             name: of its task.
             stamps: of result.json, and of the folder of the accepted records.
             result: what it says.
-            settled: see `Brief`.
+            settled: see `CachedResult`.
         """
         held, splat = result.held_against, result.splat
         newest_ns = max(stamp.mtime_ns for stamp in stamps)
@@ -86,7 +86,7 @@ class Index:
         others = self._place({key: fact for key, fact in facts.items() if not key.startswith(MODEL)})
         recipes = [one for one in (held.recipe, held.effective) if one]
         self._briefs[name] = [
-            *Brief(
+            *CachedResult(
                 [*stamps[0]],
                 [*stamps[1]],
                 result.attempt,

@@ -12,7 +12,7 @@ from splatbatch.errors import OutputError
 from splatbatch.files import sweep, write_json
 from splatbatch.output.attempt_folder import FileIn
 from splatbatch.output.folders import PatchFolder, SceneFolder, names_in
-from splatbatch.output.records.run import KINDS, Afterwards, CancelRequest
+from splatbatch.output.records.run import KINDS, CancelRequest, FollowUpResult
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class OutputFolder:
         others = sorted(path for path in self.ledger.parent.glob("*.jsonl") if path != self.ledger)
         return (*([beside] if beside.exists() else ()), *others, self.ledger)
 
-    def note_afterwards(self, what: str, found: Afterwards | None) -> None:
+    def note_afterwards(self, what: str, found: FollowUpResult | None) -> None:
         """Write down what came of one thing that follows the training; None: nobody wants it any more.
 
         Written by whoever did it last. That it cannot be written harms nothing: it is told all the same.
@@ -99,9 +99,9 @@ class OutputFolder:
         for what in KINDS:
             self.note_afterwards(what, None)
 
-    def read_afterwards(self) -> tuple[Afterwards, ...]:
+    def read_afterwards(self) -> tuple[FollowUpResult, ...]:
         """Return what came of all that followed the training, in its order."""
-        found = {what: Afterwards.read(self._afterwards(what)) for what in KINDS}
+        found = {what: FollowUpResult.read(self._afterwards(what)) for what in KINDS}
         return tuple(replace(one, what=what) for what, one in found.items() if one is not None)
 
     def _afterwards(self, what: str) -> Path:

@@ -22,7 +22,7 @@ from splatbatch.output.workers import LOCAL
 
 UNWRITABLE_HINT = "Mend its permissions, or name another output.folder, then run again: it goes on where it ended."
 Listener = Callable[[Event], None]
-Kind = TypeVar("Kind", bound=Event)
+EventKind = TypeVar("EventKind", bound=Event)
 
 
 class Ledger:
@@ -97,7 +97,7 @@ def _lines_of(path: Path, worker: str) -> Iterator[Record]:
     return ({**one, "worker": worker} for one in found) if worker else found
 
 
-def events(output: OutputFolder, *kinds: type[Kind]) -> Iterator[Kind]:
+def events(output: OutputFolder, *kinds: type[EventKind]) -> Iterator[EventKind]:
     """Yield the events of some kinds; `Event` stands for all.
 
     Those of one ledger stand in their order; among several workers they stand by the clocks of their hosts, good enough
@@ -106,7 +106,7 @@ def events(output: OutputFolder, *kinds: type[Kind]) -> Iterator[Kind]:
     return merge(*(events_in(path, kinds) for path in output.ledgers()), key=lambda event: event.t or 0.0)
 
 
-def events_in(path: Path, kinds: Iterable[type[Kind]], start: int = 0) -> Iterator[Kind]:
+def events_in(path: Path, kinds: Iterable[type[EventKind]], start: int = 0) -> Iterator[EventKind]:
     """Yield the events of some kinds that stand in a ledger from some byte on."""
     wanted = tuple(kinds)
     names = [name for name, kind in KINDS.items() if issubclass(kind, wanted)]

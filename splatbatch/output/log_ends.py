@@ -13,7 +13,7 @@ HEAD_BYTES, TAIL_BYTES = MIB // 4, MIB * 3 // 4
 BOM = "\ufeff"
 
 
-class Ends(NamedTuple):
+class LogEnds(NamedTuple):
     """The beginning and the end of a log: lines after number `after` stand `left_out` lines lower in the file."""
 
     text: str
@@ -21,7 +21,7 @@ class Ends(NamedTuple):
     left_out: int = 0
 
 
-def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> Ends:
+def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> LogEnds:
     """Return the first and last lines of a log, or all, undecodable bytes replaced; nothing if there is none."""
     try:
         with open_regular(path) as file:
@@ -30,7 +30,7 @@ def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_B
             head = file.read(head_bytes)
             encoding = _encoding(head)
             if between <= head_bytes:
-                return Ends((head + file.read()).decode(encoding, errors="replace").removeprefix(BOM))
+                return LogEnds((head + file.read()).decode(encoding, errors="replace").removeprefix(BOM))
             between -= between % 2  # to the middle of no character of UTF-16
             begin = head.decode(encoding, errors="replace").removeprefix(BOM)
             begin = begin[: begin.rfind("\n") + 1] or begin
@@ -38,10 +38,10 @@ def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_B
             lines = begin.count("\n") + sum(block.count(b"\n") for block in blocks)
             cut, _, whole = file.read().decode(encoding, errors="replace").partition("\n")
     except OSError:
-        return Ends("")
+        return LogEnds("")
     begin = begin.removesuffix("\n") + "\n"
     after = begin.count("\n")
-    return Ends(begin + (whole or cut), after, lines + bool(whole) - after)
+    return LogEnds(begin + (whole or cut), after, lines + bool(whole) - after)
 
 
 def _encoding(begin: bytes) -> str:

@@ -31,7 +31,7 @@ from splatbatch.output.generations import made_once
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import AttemptFacts, JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
-from splatbatch.output.records.result import Photographs, Result, SplatFacts
+from splatbatch.output.records.result import Result, SplatFacts, UsedPhotographs
 
 Depth = Literal["time", "content", "every byte"]
 """How closely a product is looked at: its size and time; its content where these have moved; its content always."""
@@ -67,7 +67,7 @@ def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
 def _photographs(attempt: Attempt) -> Record:
     """Return what an attempt was trained on, as it was told before it began; nothing where no file was recorded."""
     told, names = attempt.folder.read_settings(), attempt.depends_on.photographs
-    found = Photographs.of(names, frozenset(told.holdout), is_assumed=bool(told.argv))
+    found = UsedPhotographs.of(names, frozenset(told.holdout), is_assumed=bool(told.argv))
     return {"photographs": found.to_record()} if names else {}
 
 

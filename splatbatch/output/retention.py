@@ -12,7 +12,7 @@ from statistics import fmean
 
 from splatbatch.hashing import FileFacts, difference
 from splatbatch.output.records.fingerprint import is_content
-from splatbatch.output.records.metrics import BY_ITSELF, Figures, spell_figures
+from splatbatch.output.records.metrics import BY_ITSELF, QualityFigures, spell_figures
 from splatbatch.output.records.result import Result
 from splatbatch.text import spell_some
 
@@ -195,7 +195,7 @@ def _why_other_training(one: Result, other: Result, differ: Sequence[str]) -> st
     return ""
 
 
-def _on_one_set(one: Result, other: Result) -> tuple[Figures, Figures] | str:
+def _on_one_set(one: Result, other: Result) -> tuple[QualityFigures, QualityFigures] | str:
     """Return the figures of two splats on photographs that neither was trained on, or why there are none.
 
     Where the later one was measured on other pixels, its training has measured the earlier one on those, too.
@@ -236,11 +236,11 @@ def held_out(one: Result) -> frozenset[str] | None:
     return None if one.photographs is None or _is_by_itself(one) else frozenset(one.photographs.held_out)
 
 
-def _mean_of(one: Result, names: Collection[str]) -> Figures:
+def _mean_of(one: Result, names: Collection[str]) -> QualityFigures:
     """Return the figures of a splat on all pixels of some of its held-out photographs; none if one was not measured."""
     photos = one.metrics.photos()
     known = [found.psnr for name in names if (found := photos.get(name)) and found.psnr is not None]
-    return Figures(psnr=fmean(known)) if len(known) == len(names) else Figures()
+    return QualityFigures(psnr=fmean(known)) if len(known) == len(names) else QualityFigures()
 
 
 def _is_by_itself(one: Result) -> bool:

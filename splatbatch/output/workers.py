@@ -34,7 +34,7 @@ LOCAL = "local"
 """The worker that `train` is."""
 
 
-class Presence:
+class WorkerFile:
     """The file by which a worker shows that it lives; a context manager, after which all that it claimed is free."""
 
     def __init__(self, output: OutputFolder, name: str = "", terms: str = "") -> None:
@@ -56,7 +56,7 @@ class Presence:
         """Return the name of the worker."""
         return self.record.worker
 
-    def __enter__(self) -> Presence:
+    def __enter__(self) -> WorkerFile:
         try:
             self.path.parent.mkdir(exist_ok=True)
             sweep(self.path.parent, spares_living=True)

@@ -10,15 +10,15 @@ import numpy as np
 
 from splatbatch.errors import MissingPartError, OutputError
 from splatbatch.files import write_whole
-from splatbatch.publish.formats import Format
+from splatbatch.publish.formats import SplatFormat
 from splatbatch.publish.rows import copy_part, is_whole, read_part
 from splatbatch.publish.sog import write_sog
-from splatbatch.publish.source import Part
+from splatbatch.publish.source import SourcePart
 from splatbatch.publish.tiles.glb import decode, half_turned
 from splatbatch.publish.tiles.tree import halved
-from splatbatch.publish.tool import Tool
+from splatbatch.publish.tool import SplatTransform
 from splatbatch.splats import mode_comments, read_header, write_splat
-from splatbatch.splats.export import WHOLE, Cut, cut_to
+from splatbatch.splats.export import WHOLE, ExportOptions, cut_to
 
 LEAST_IN_LEVEL, MOST_LEVELS = 8_192, 6
 """A level of a streamed splat is halved while it has more Gaussians than that, and so often at most."""
@@ -48,16 +48,16 @@ CLUSTERED = (
 
 
 @dataclass(frozen=True)
-class Job:
+class ConversionJob:
     """What is written: a part of a splat, as a format, with a folder for what comes and goes."""
 
-    part: Part
-    form: Format
+    part: SourcePart
+    form: SplatFormat
     work: Path
     """On the disk of the target."""
-    pieces: tuple[Part, ...] = ()
+    pieces: tuple[SourcePart, ...] = ()
     """Of which the part is made, where it is too large to be read at once."""
-    cut: Cut = WHOLE
+    cut: ExportOptions = WHOLE
     """What a PLY leaves out."""
 
     @property
@@ -77,7 +77,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Written:
+class ConvertedFile:
     """A file that was written, aside."""
 
     num_gaussians: int | None = None
@@ -86,7 +86,7 @@ class Written:
     notes: tuple[str, ...] = ()
 
 
-def convert(job: Job, tool: Tool | None) -> Written:
+def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
     """Write a splat aside, and read it back where something can.
 
     Raises:
@@ -100,7 +100,7 @@ def convert(job: Job, tool: Tool | None) -> Written:
                     copy_part(job.part, job.aside)
                 else:
                     cut_to(job.aside, job.part.name, read_part(job.part), read_header(job.part.path), job.cut)
-                return Written(read_header(job.aside).num_gaussians)
+                return ConvertedFile(read_header(job.aside).num_gaussians)
             case "compressed":
                 _compress(job)
                 notes: tuple[str, ...] = ()
@@ -117,13 +117,13 @@ def convert(job: Job, tool: Tool | None) -> Written:
         ) from error
 
 
-def _needed(tool: Tool | None) -> Tool:
+def _needed(tool: SplatTransform | None) -> SplatTransform:
     if tool is None:
         raise MissingPartError("splat-transform: is not here", "")
     return tool
 
 
-def _compress(job: Job) -> None:
+def _compress(job: ConversionJob) -> None:
     """Write a .compressed.ply.
 
     Raises:
@@ -143,12 +143,12 @@ def _compress(job: Job) -> None:
     write_whole(job.aside, lambda file: file.write(packed.replace(b"element", said + b"element", 1)))
 
 
-def _mode_of(part: Part) -> tuple[str, ...]:
+def _mode_of(part: SourcePart) -> tuple[str, ...]:
     """Return the header's line that says how a part is drawn."""
     return mode_comments(read_header(part.path).antialiased)
 
 
-def _turned(job: Job, tool: Tool | None) -> Part:
+def _turned(job: ConversionJob, tool: SplatTransform | None) -> SourcePart:
     """Return the part as its axes are to be: the tool turns colours that vary with direction, too.
 
     Raises:
@@ -160,10 +160,10 @@ def _turned(job: Job, tool: Tool | None) -> Part:
     path = job.work / "turned.ply"
     source = str(as_file(job.part, job.work))
     _needed(tool).must([source, *job.form.turn, str(path)], f"{job.part.name}: {job.form.name}: turned")
-    return Part(job.part.name, path, 0, job.part.num_gaussians, "")
+    return SourcePart(job.part.name, path, 0, job.part.num_gaussians, "")
 
 
-def _by_tool(job: Job, tool: Tool) -> tuple[str, ...]:
+def _by_tool(job: ConversionJob, tool: SplatTransform) -> tuple[str, ...]:
     """Have the tool write the file; return what had to be left out.
 
     Raises:
@@ -200,7 +200,7 @@ def _each_with(inputs: Sequence[str], after: Sequence[str]) -> list[str]:
     return found
 
 
-def as_file(part: Part, work: Path) -> Path:
+def as_file(part: SourcePart, work: Path) -> Path:
     """Return a file that holds a part alone, in an order that other programs know.
 
     Raises:
@@ -215,7 +215,7 @@ def as_file(part: Part, work: Path) -> Path:
     return target
 
 
-def _levels(job: Job) -> list[str]:
+def _levels(job: ConversionJob) -> list[str]:
     """Write a part, or piece by piece, in levels of detail; return the tool's inputs, each with its level."""
     if not job.pieces:
         return _levels_of(job.part, str(as_file(job.part, job.work)), job.work / "level")
@@ -228,7 +228,7 @@ def _levels(job: Job) -> list[str]:
     return found
 
 
-def _levels_of(part: Part, whole: str, stem: Path) -> list[str]:
+def _levels_of(part: SourcePart, whole: str, stem: Path) -> list[str]:
     """Write a part in levels of detail; return the tool's inputs."""
     found, level = [whole, "-l", "0"], read_part(part)
     for number in range(1, MOST_LEVELS):
@@ -241,7 +241,7 @@ def _levels_of(part: Part, whole: str, stem: Path) -> list[str]:
     return found
 
 
-def _read_back(job: Job, tool: Tool | None) -> Written:
+def _read_back(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
     """Read back what was written.
 
     Raises:
@@ -255,11 +255,11 @@ def _read_back(job: Job, tool: Tool | None) -> Written:
             arguments = (*level, str(job.entry), *job.form.turn_back, str(job.decoded))
             tool.must(arguments, f"{job.part.name}: {job.form.name}: read back")
         case _:
-            return Written()
+            return ConvertedFile()
     num = read_header(job.decoded).num_gaussians
     if num != job.part.num_gaussians:
         raise OutputError(
             f"{job.part.name}: {job.form.name}: {num} of {job.part.num_gaussians} Gaussians came back",
             "Publish it as ply.",
         )
-    return Written(num, job.decoded)
+    return ConvertedFile(num, job.decoded)

@@ -13,9 +13,9 @@ from PIL import Image
 
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, open_regular, path_beside, write_json
-from splatbatch.machine.limited_program import USUAL, Bounds, Ended, Surroundings, run_bounded
+from splatbatch.machine.limited_program import USUAL, CallBounds, CallContext, ProgramEnd, run_bounded
 from splatbatch.output.records.evaluation import FilmSettings
-from splatbatch.publish.source import Published
+from splatbatch.publish.source import PublishedSplat
 from splatbatch.text import counted
 
 MODULE = "splatbatch.training.film"
@@ -37,7 +37,7 @@ class Film:
     fps: int = 30
     is_forced: bool = False
     """A file that is there may be overwritten."""
-    bounds: Bounds = USUAL
+    bounds: CallBounds = USUAL
 
     def check(self, output: Path) -> None:
         """See that the film can be written.
@@ -64,7 +64,7 @@ class Film:
         return 3 * self.width * self.height
 
 
-def make_film(splat: Published, film: Film, say: Callable[[str], None]) -> Path:
+def make_film(splat: PublishedSplat, film: Film, say: Callable[[str], None]) -> Path:
     """Make a film; return the file.
 
     Raises:
@@ -91,7 +91,7 @@ def make_film(splat: Published, film: Film, say: Callable[[str], None]) -> Path:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _must(ended: Ended, bounds: Bounds, what: str) -> Ended:
+def _must(ended: ProgramEnd, bounds: CallBounds, what: str) -> ProgramEnd:
     if not ended.is_well:
         raise OutputError(f"{what}: {ended.why(bounds)}", "Make it smaller or shorter: --size, --frames.")
     return ended
@@ -112,7 +112,7 @@ def _encoded(frames: Path, film: Film, work: Path, say: Callable[[str], None]) -
     raw = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{film.width}x{film.height}", "-r", str(film.fps))
     even = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p")
     command = [ffmpeg, "-y", "-loglevel", "error", *raw, "-i", str(frames), "-an", *even]
-    ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], film.bounds, Surroundings(work))
+    ended = run_bounded([*command, *CODECS.get(suffix, H264), str(aside)], film.bounds, CallContext(work))
     _must(ended, film.bounds, f"{film.out}: ffmpeg")
     if not aside.is_file() or not aside.stat().st_size:
         raise OutputError(f"{film.out}: ffmpeg reported success but wrote nothing", "Name a .gif.")

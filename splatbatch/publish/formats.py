@@ -9,11 +9,11 @@ from typing import Literal
 HALF_TURN = ("-r", "180,0,0")
 """Around x, in the tool's words."""
 Writer = Literal["ply", "compressed", "sog", "tool"]
-Reader = Literal["tool", "gltf", "nothing"]
+FormatReader = Literal["tool", "gltf", "nothing"]
 
 
 @dataclass(frozen=True)
-class Format:
+class SplatFormat:
     """A file, or a folder of files, that holds a splat."""
 
     name: str
@@ -27,7 +27,7 @@ class Format:
     """What the tool is to do with the axes on the way there."""
     turn_back: tuple[str, ...] = ()
     """The same on the way back again."""
-    reader: Reader = "tool"
+    reader: FormatReader = "tool"
     """What reads it back."""
     is_folder: bool = False
     keeps_count: bool = True
@@ -38,18 +38,20 @@ class Format:
         return f"{stem}-{self.name}" if self.is_folder else f"{stem}{self.suffix}"
 
 
-FORMATS: Mapping[str, Format] = {
+FORMATS: Mapping[str, SplatFormat] = {
     one.name: one
     for one in (
-        Format("ply", ".ply", "ply", about="3DGS PLY, as it was accepted: every program reads it"),
-        Format("compressed", ".compressed.ply", "compressed", about="PlayCanvas, a sixth of the size (extra web)"),
-        Format("sog", ".sog", "sog", about="PlayCanvas, a twentieth of the size"),
-        Format("streamed", "lod-meta.json", "tool", is_folder=True, about="SOG in levels of detail, for streaming"),
+        SplatFormat("ply", ".ply", "ply", about="3DGS PLY, as it was accepted: every program reads it"),
+        SplatFormat("compressed", ".compressed.ply", "compressed", about="PlayCanvas, a sixth of the size (extra web)"),
+        SplatFormat("sog", ".sog", "sog", about="PlayCanvas, a twentieth of the size"),
+        SplatFormat(
+            "streamed", "lod-meta.json", "tool", is_folder=True, about="SOG in levels of detail, for streaming"
+        ),
         # the specification's axes are right, up, back; the tool (3.7.0) leaves PLY's right, down, forward as they are
-        Format(
+        SplatFormat(
             "spz", ".spz", "tool", ("--spz-version", "3"), HALF_TURN, HALF_TURN, about="Niantic, a tenth of the size"
         ),
-        Format("glb", ".glb", "tool", reader="gltf", about="glTF with KHR_gaussian_splatting"),
+        SplatFormat("glb", ".glb", "tool", reader="gltf", about="glTF with KHR_gaussian_splatting"),
     )
 }
 TILES, PAGE = "tiles", "html"

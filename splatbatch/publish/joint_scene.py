@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.errors import OutputError, SceneError
-from splatbatch.publish.page import Facts, PhotoView, facts_of
-from splatbatch.publish.source import Published
+from splatbatch.publish.page import PageFacts, PhotoView, facts_of
+from splatbatch.publish.source import PublishedSplat
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.frame import shifted_image
-from splatbatch.scene.photos.folders import Folders, Found, stored_photographs
-from splatbatch.splats.export import Source
-from splatbatch.splats.merge import Columns, common_mode, read_rows
+from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, stored_photographs
+from splatbatch.splats.export import ExportSource
+from splatbatch.splats.merge import ColumnMap, common_mode, read_rows
 from splatbatch.splats.ply import degree_of, encode_header, mode_comments, names_at, read_header
 
 MOST_PHOTOS = 2000
@@ -22,11 +22,11 @@ MOST_PHOTOS = 2000
 
 
 @dataclass(frozen=True)
-class Together:
+class JointScene:
     """Splats that are shown as one, and photographs by their number."""
 
-    splats: tuple[Published, ...]
-    facts: Facts
+    splats: tuple[PublishedSplat, ...]
+    facts: PageFacts
     photos: tuple[Path, ...]
 
     @property
@@ -56,14 +56,14 @@ class Together:
         def pieces() -> Iterator[bytes]:
             yield head
             for splat, header in zip(self.splats, headers, strict=True):
-                columns = Columns(header, degree)
-                for rows in read_rows(Source(splat.path, splat.name, splat.sha256), header):
+                columns = ColumnMap(header, degree)
+                for rows in read_rows(ExportSource(splat.path, splat.name, splat.sha256), header):
                     yield columns.of(rows).tobytes()
 
         return len(head) + 4 * len(names) * self.num_gaussians, pieces()
 
 
-def view_together(splats: Sequence[Published], crs: str) -> Together:
+def view_together(splats: Sequence[PublishedSplat], crs: str) -> JointScene:
     """Return what is shown of splats in one frame.
 
     Raises:
@@ -76,21 +76,21 @@ def view_together(splats: Sequence[Published], crs: str) -> Together:
     parts = tuple(part for splat in splats for part in splat.parts)
     photos, files = _photos(splats)
     facts = facts_of(first, crs, parts)
-    found = Together(tuple(splats), replace(facts, photos=photos, is_as_trained=True), files)
+    found = JointScene(tuple(splats), replace(facts, photos=photos, is_as_trained=True), files)
     found.mode()  # for its error, before a browser asks
     return found
 
 
-def _joined(splats: Sequence[Published]) -> Published:
+def _joined(splats: Sequence[PublishedSplat]) -> PublishedSplat:
     """Return what is said of several splats."""
     header = replace(splats[0].header, num_gaussians=sum(splat.num_gaussians for splat in splats))
     return replace(splats[0], name=", ".join(splat.name for splat in splats), header=header, figures={})
 
 
-def _photos(splats: Sequence[Published]) -> tuple[tuple[PhotoView, ...], tuple[Path, ...]]:
+def _photos(splats: Sequence[PublishedSplat]) -> tuple[tuple[PhotoView, ...], tuple[Path, ...]]:
     """Return the photographs of splats, each once, and their files."""
     found: dict[str, tuple[PhotoView, Path]] = {}
-    folders = Folders()
+    folders = FolderListings()
     for splat in splats:
         folder = stored_photographs(Path(splat.views.images))[0]
         try:
@@ -100,7 +100,7 @@ def _photos(splats: Sequence[Published]) -> tuple[tuple[PhotoView, ...], tuple[P
             continue
         for image in images:
             place, camera = folders.locate(folder, image.name), cameras.get(image.camera_id)
-            if image.name in found or camera is None or not isinstance(place, Found):
+            if image.name in found or camera is None or not isinstance(place, FoundPhotograph):
                 continue
             fov = math.degrees(2 * math.atan(camera.height / (2 * camera.fy)))
             view = PhotoView(image.name, "", image.center(), image.rotation()[2], fov)

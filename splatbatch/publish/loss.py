@@ -10,12 +10,12 @@ from typing import Any
 
 from splatbatch.errors import OutputError
 from splatbatch.files import write_json
-from splatbatch.machine.limited_program import Bounds, run_bounded
-from splatbatch.output.records.evaluation import Compared, Comparison, ComparisonSettings
-from splatbatch.output.records.publication import Output, TilesLoss, TilesRecord
+from splatbatch.machine.limited_program import CallBounds, run_bounded
+from splatbatch.output.records.evaluation import Comparison, ComparisonSettings, SplatComparison
+from splatbatch.output.records.publication import PublishedFile, TilesLoss, TilesRecord
 from splatbatch.publish.formats import TILES
-from splatbatch.publish.source import SCENE, Published
-from splatbatch.publish.tiling import Place, key_of_tiles, write_back
+from splatbatch.publish.source import SCENE, PublishedSplat
+from splatbatch.publish.tiling import TilePlacement, key_of_tiles, write_back
 
 MODULE = "splatbatch.training.formats"
 MOST_READ_BACK = 5_000_000
@@ -24,7 +24,7 @@ TOO_MANY = f"more than {MOST_READ_BACK:,} Gaussians: the tiles are not measured"
 
 
 @dataclass(frozen=True)
-class Loss:
+class CompressionLoss:
     """How much worse a splat is for having been compressed."""
 
     num_photos: int
@@ -37,8 +37,8 @@ class Loss:
 
 
 def measure(
-    splat: Published, original: Path, decoded: Mapping[str, Path], work: Path, bounds: Bounds
-) -> dict[str, Loss]:
+    splat: PublishedSplat, original: Path, decoded: Mapping[str, Path], work: Path, bounds: CallBounds
+) -> dict[str, CompressionLoss]:
     """Return what each format costs.
 
     Raises:
@@ -54,20 +54,22 @@ def measure(
     except OSError as error:
         raise OutputError(f"{splat.name}: compression cannot be measured ({error})") from error
     found = (Comparison.read(result) if ended.is_well else None) or Comparison()
-    before = found.splats.get("", Compared()).psnr
+    before = found.splats.get("", SplatComparison()).psnr
     if before is None:
         raise OutputError(
             f"{splat.name}: compression could not be measured: {ended.why(bounds)}",
             "Publish with --no-measure to leave that out.",
         )
     return {
-        name: Loss(found.num_photos, one.psnr, round(before - one.psnr, 3), one.between)
+        name: CompressionLoss(found.num_photos, one.psnr, round(before - one.psnr, 3), one.between)
         for name, one in found.splats.items()
         if name and one.psnr is not None and one.between is not None
     }
 
 
-def measure_tiles(splats: Sequence[Published], place: Place, tiled: Output, bounds: Bounds) -> Output:
+def measure_tiles(
+    splats: Sequence[PublishedSplat], place: TilePlacement, tiled: PublishedFile, bounds: CallBounds
+) -> PublishedFile:
     """Return tiles with what splats have lost in them: read from the files; what has not changed is not measured again.
 
     Raises:

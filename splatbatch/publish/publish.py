@@ -12,21 +12,21 @@ from pathlib import Path
 from splatbatch import __version__
 from splatbatch.config import nearest
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
-from splatbatch.machine.limited_program import USUAL, Bounds
-from splatbatch.monitor.messages import Lines
-from splatbatch.output.records.publication import Output, Publication
-from splatbatch.publish.convert import Job, Written, as_file, convert
-from splatbatch.publish.formats import FORMATS, KINDS, PAGE, TILES, Format
-from splatbatch.publish.loss import Loss, measure, measure_tiles
+from splatbatch.machine.limited_program import USUAL, CallBounds
+from splatbatch.monitor.messages import PipeWriter
+from splatbatch.output.records.publication import Publication, PublishedFile
+from splatbatch.publish.convert import ConversionJob, ConvertedFile, as_file, convert
+from splatbatch.publish.formats import FORMATS, KINDS, PAGE, TILES, SplatFormat
+from splatbatch.publish.loss import CompressionLoss, measure, measure_tiles
 from splatbatch.publish.page import VERSION as PAGE_VERSION
 from splatbatch.publish.page import page_name, write_page
 from splatbatch.publish.rows import folder_bytes
-from splatbatch.publish.source import Part, Published
-from splatbatch.publish.target import Kept, Target
-from splatbatch.publish.tiling import Place, tile
+from splatbatch.publish.source import PublishedSplat, SourcePart
+from splatbatch.publish.target import PublishedFolder, PublishTarget
+from splatbatch.publish.tiling import TilePlacement, tile
 from splatbatch.publish.tool import VERSION as TOOL_VERSION
-from splatbatch.publish.tool import Tool, find_tool
-from splatbatch.splats.export import WHOLE, Cut
+from splatbatch.publish.tool import SplatTransform, find_tool
+from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import hashes_in, key_of
 from splatbatch.text import counted
@@ -41,19 +41,19 @@ NO_DECODER = "splat-transform, which reads it back, is not here: not measured"
 
 
 @dataclass(frozen=True)
-class Wish:
+class PublishRequest:
     """What is to be published."""
 
     kinds: tuple[str, ...]
-    target: Target
-    bounds: Bounds = USUAL
+    target: PublishTarget
+    bounds: CallBounds = USUAL
     is_measured: bool = True
     crs: str = ""
-    cut: Cut = WHOLE
+    cut: ExportOptions = WHOLE
     """What a PLY leaves out."""
 
     @classmethod
-    def of(cls, batch: Batch, to: Path | None = None, formats: str = "", *, forced: bool = False) -> Wish:
+    def of(cls, batch: Batch, to: Path | None = None, formats: str = "", *, forced: bool = False) -> PublishRequest:
         """Return as what and where something is wanted: in formats separated by commas, else as the YAML says.
 
         Raises:
@@ -64,7 +64,7 @@ class Wish:
         if not kinds:
             message = "--as: nothing to publish as"
             raise ConfigError(message, f"Name some of {', '.join(KINDS)}; or set publish.formats.")
-        target = Target(to or settings.folder, forced)
+        target = PublishTarget(to or settings.folder, forced)
         target.check(batch.output.path)
         batch.see_apart("--to" if to else "publish.folder", target.folder, target.folder)
         return cls(kinds, target, is_measured=settings.measure, crs=batch.config.scene.crs or "")
@@ -84,16 +84,16 @@ def parse_kinds(text: str) -> tuple[str, ...]:
 
 
 @dataclass
-class Publishing:
+class Publisher:
     """Publishes splats one after the other, and keeps publish.json up to date."""
 
-    wish: Wish
-    telling: Lines
-    kept: Kept
+    wish: PublishRequest
+    telling: PipeWriter
+    kept: PublishedFolder
     work: Path
     failed: list[SplatbatchError] = field(default_factory=list)
 
-    def all(self, splats: Sequence[Published]) -> None:
+    def all(self, splats: Sequence[PublishedSplat]) -> None:
         """Publish splats in all forms that are wanted."""
         for splat in splats:
             self.telling.say(f"{splat.name}: {splat.num_gaussians:,} Gaussians, {splat.header.file_bytes / 1e6:.1f} MB")
@@ -105,7 +105,7 @@ class Publishing:
             with self._survived():
                 self._page(splat)
 
-    def _page(self, splat: Published) -> None:
+    def _page(self, splat: PublishedSplat) -> None:
         """Write the page of a splat, unless it is there."""
         key = key_of(
             PAGE_VERSION,
@@ -127,7 +127,7 @@ class Publishing:
         work = self._empty("page")
         page = write_page(splat, self.wish.crs, work, find_tool(self.wish.bounds, self.telling.say))
         name = page_name(splat.name, page.aside)
-        output = Output(
+        output = PublishedFile(
             kind=PAGE,
             of=splat.name,
             key=key,
@@ -137,17 +137,19 @@ class Publishing:
         )
         output = self._put(page.aside, name, output, began)
         self.telling.say(f"{name}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
-        whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
+        whole = SourcePart(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
         self._measured(splat, whole, {name: page.splat.decoded} if page.splat.decoded else {}, work)
 
-    def _tiles(self, splats: Sequence[Published]) -> None:
+    def _tiles(self, splats: Sequence[PublishedSplat]) -> None:
         """Write what has changed of the tiles."""
         place = self.kept.place(TILES)
-        before = self.kept.known.outputs.get(TILES, Output(TILES))
+        before = self.kept.known.outputs.get(TILES, PublishedFile(TILES))
         began, is_new = time.monotonic(), not place.exists()
-        self.kept.begin(TILES, Output(TILES))
+        self.kept.begin(TILES, PublishedFile(TILES))
         try:
-            tiled = tile(splats, Place(place, self.work, self.wish.crs, self.telling.advance, self.telling.say), before)
+            tiled = tile(
+                splats, TilePlacement(place, self.work, self.wish.crs, self.telling.advance, self.telling.say), before
+            )
         except BaseException:
             if is_new:
                 shutil.rmtree(place, ignore_errors=True)
@@ -158,17 +160,17 @@ class Publishing:
         self.telling.say(f"{TILES}: {output.bytes / 1e6:.1f} MB, {output.seconds:.0f} s")
         if self.wish.is_measured:
             with self._survived():
-                laid = Place(place, self.work, self.wish.crs, self.telling.advance)
+                laid = TilePlacement(place, self.work, self.wish.crs, self.telling.advance)
                 self.kept.note(TILES, measure_tiles(splats, laid, output, self.wish.bounds))
 
-    def splat(self, splat: Published) -> None:
+    def splat(self, splat: PublishedSplat) -> None:
         """Publish a splat in all forms that are wanted; what cannot be is told of at the end."""
         forms = [FORMATS[kind] for kind in self.wish.kinds if kind in FORMATS]
         self.kept.remember(splat)
         for part in splat.in_parts(MOST_IN_ONE):
             self._part(splat, part, forms)
 
-    def _part(self, splat: Published, part: Part, forms: Sequence[Format]) -> None:
+    def _part(self, splat: PublishedSplat, part: SourcePart, forms: Sequence[SplatFormat]) -> None:
         """Publish what becomes one file of each form, and measure all that came back."""
         folder = self._empty("part")
         decoded: dict[str, Path] = {}
@@ -181,12 +183,12 @@ class Publishing:
                 self.telling.say(f"{name}: as it was")
                 continue
             with self._survived():
-                written = self._written(Job(part, form, folder, cut=self.wish.cut), key, splat)
+                written = self._written(ConversionJob(part, form, folder, cut=self.wish.cut), key, splat)
                 if written.decoded:
                     decoded[name] = written.decoded
         self._measured(splat, part, decoded, folder)
 
-    def _written(self, job: Job, key: str, splat: Published) -> Written:
+    def _written(self, job: ConversionJob, key: str, splat: PublishedSplat) -> ConvertedFile:
         """Write one file, put it in its place and write that down."""
         name = job.form.place(job.part.name)
         self.kept.place(name)
@@ -194,7 +196,7 @@ class Publishing:
         self.telling.say(f"{name} …")
         written = convert(job, self._tool(job.form))
         part_bytes = 4 * len(splat.header.properties) * job.part.num_gaussians
-        output = Output(
+        output = PublishedFile(
             kind=job.form.name,
             of=splat.name,
             key=key,
@@ -207,9 +209,9 @@ class Publishing:
         self.telling.say(f"{name}: {output.bytes / 1e6:.1f} MB, {share:.0%} of the PLY, {output.seconds:.0f} s")
         return written
 
-    def _put(self, aside: Path, name: str, output: Output, began: float) -> Output:
+    def _put(self, aside: Path, name: str, output: PublishedFile, began: float) -> PublishedFile:
         """Put what was written in its place, and write it down, with its size, hashes and time; return that."""
-        place = self.kept.put(aside, name, Output(output.kind, output.of))
+        place = self.kept.put(aside, name, PublishedFile(output.kind, output.of))
         seconds = round(time.monotonic() - began, 2)
         output = replace(output, bytes=folder_bytes(place), sha256=hashes_in(place), seconds=seconds)
         self.kept.note(name, output)
@@ -221,12 +223,12 @@ class Publishing:
         (self.work / name).mkdir()
         return self.work / name
 
-    def _why_not_measured(self, job: Job, written: Written) -> tuple[str, ...]:
+    def _why_not_measured(self, job: ConversionJob, written: ConvertedFile) -> tuple[str, ...]:
         if job.form.name == "ply" or not self.wish.is_measured:
             return ()
         return () if written.decoded else (NO_DECODER,)
 
-    def _measured(self, splat: Published, part: Part, decoded: dict[str, Path], folder: Path) -> None:
+    def _measured(self, splat: PublishedSplat, part: SourcePart, decoded: dict[str, Path], folder: Path) -> None:
         """Write down what compression costs."""
         if not self.wish.is_measured or not decoded:
             return
@@ -240,7 +242,7 @@ class Publishing:
         for name in decoded if len(self.failed) > num_failed else ():  # without a key it is written again
             self.kept.note(name, replace(self.kept.known.outputs[name], key="", notes=(MEASURING_FAILED,)))
 
-    def _compared(self, splat: Published, part: Part, decoded: dict[str, Path], folder: Path) -> None:
+    def _compared(self, splat: PublishedSplat, part: SourcePart, decoded: dict[str, Path], folder: Path) -> None:
         self.telling.say(f"{part.name}: rendering what came back, beside the original")
         original = as_file(part, folder)
         for name, loss in measure(splat, original, decoded, folder, self.wish.bounds).items():
@@ -249,7 +251,7 @@ class Publishing:
                 f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({counted(loss.num_photos, 'photograph')})"
             )
 
-    def _tool(self, form: Format) -> Tool | None:
+    def _tool(self, form: SplatFormat) -> SplatTransform | None:
         """Return the tool; for what can be written without it, only where it is there already."""
         if form.writer == "ply":
             return None
@@ -272,12 +274,12 @@ class Publishing:
             self.failed.append(OutputError(words, "Check the disk."))
 
 
-def with_loss(output: Output, loss: Loss) -> Output:
+def with_loss(output: PublishedFile, loss: CompressionLoss) -> PublishedFile:
     """Return an output with what it has cost."""
     return replace(output, psnr=loss.psnr, loss_db=loss.loss_db, between_db=loss.between_db, num_photos=loss.num_photos)
 
 
-def publish(splats: Sequence[Published], wish: Wish, output: Path, telling: Lines) -> Publication:
+def publish(splats: Sequence[PublishedSplat], wish: PublishRequest, output: Path, telling: PipeWriter) -> Publication:
     """Publish splats; return all that lies in the folder then.
 
     Args:
@@ -292,7 +294,7 @@ def publish(splats: Sequence[Published], wish: Wish, output: Path, telling: Line
     known = wish.target.check(output)
     with wish.target.work() as work:
         wish.target.check_room(sum(splat.header.file_bytes for splat in splats))
-        publishing = Publishing(wish, telling, Kept(wish.target, known, telling.say), work)
+        publishing = Publisher(wish, telling, PublishedFolder(wish.target, known, telling.say), work)
         publishing.all(splats)
     if publishing.failed:
         first = publishing.failed[0]

@@ -12,7 +12,7 @@ import numpy as np
 from splatbatch.errors import OutputError
 from splatbatch.files import MIB, open_regular, sync_folder, write_whole
 from splatbatch.machine.slots import available_mib
-from splatbatch.publish.source import Part
+from splatbatch.publish.source import SourcePart
 from splatbatch.splats.ply import (
     FloatArray,
     Gaussians,
@@ -29,7 +29,7 @@ AT_ONCE = 5
 """Times a part's size in memory that making something of it takes."""
 
 
-def read_part(part: Part) -> Gaussians:
+def read_part(part: SourcePart) -> Gaussians:
     """Return the Gaussians of a part.
 
     Raises:
@@ -61,13 +61,13 @@ def read_part(part: Part) -> Gaussians:
     )
 
 
-def is_whole(part: Part) -> bool:
+def is_whole(part: SourcePart) -> bool:
     """Return whether a part is all that its file holds, as other programs read it."""
     header = read_header(part.path)
     return part.num_gaussians == header.num_gaussians and header.properties == names_at(degree_of(header))
 
 
-def copy_part(part: Part, target: Path) -> None:
+def copy_part(part: SourcePart, target: Path) -> None:
     """Write the Gaussians of a part to a file of their own, byte by byte.
 
     Raises:

@@ -21,7 +21,7 @@ from splatbatch.splats.ply import SplatHeader
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.scene.merge import see_whole
-from splatbatch.tasks.scene.merge_candidates import Candidate, look
+from splatbatch.tasks.scene.merge_candidates import MergeCandidate, look
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.shared_decisions.holdout import held_out, photographs_of
 from splatbatch.tasks.status import PatchStatus, read_status
@@ -32,7 +32,7 @@ MERGE_FIRST = "Merge the patches: splatbatch merge."
 
 
 @dataclass(frozen=True)
-class Part:
+class SourcePart:
     """Consecutive Gaussians of a splat file that belong together: a patch, or the scene behind."""
 
     name: str
@@ -44,14 +44,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedSplat:
     """A splat that is to be published."""
 
     name: str
     path: Path
     header: SplatHeader
     sha256: str
-    parts: tuple[Part, ...]
+    parts: tuple[SourcePart, ...]
     offset: Offset
     """What was taken off the coordinates of the model."""
     views: TrainingSettings
@@ -67,22 +67,22 @@ class Published:
         """Return how many there are."""
         return self.header.num_gaussians
 
-    def parts_with_any(self) -> tuple[Part, ...]:
+    def parts_with_any(self) -> tuple[SourcePart, ...]:
         """Return the parts that have Gaussians."""
         return tuple(part for part in self.parts if part.num_gaussians)
 
-    def in_parts(self, most: int) -> Iterator[Part]:
+    def in_parts(self, most: int) -> Iterator[SourcePart]:
         """Yield what may become a file of its own: the whole where it is small enough, else part by part."""
         if self.num_gaussians <= most or len(self.parts) == 1:
-            yield Part(self.name, self.path, 0, self.num_gaussians, self.sha256)
+            yield SourcePart(self.name, self.path, 0, self.num_gaussians, self.sha256)
         else:
             yield from (
-                Part(f"{self.name}-{one.name}", one.path, one.start, one.num_gaussians, one.key)
+                SourcePart(f"{self.name}-{one.name}", one.path, one.start, one.num_gaussians, one.key)
                 for one in self.parts_with_any()
             )
 
 
-def published(batch: Batch, names: Sequence[str]) -> list[Published]:
+def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
     """Return what is to be published: named patches or "scene"; without a name the merged scene, else every patch.
 
     Raises:
@@ -102,9 +102,9 @@ def published(batch: Batch, names: Sequence[str]) -> list[Published]:
     return [*found, _scene(batch)] if SCENE in names else found
 
 
-def publishable(batch: Batch) -> tuple[list[Published], dict[str, str]]:
+def publishable(batch: Batch) -> tuple[list[PublishedSplat], dict[str, str]]:
     """Return every patch that may be published, and of each other one why not: one that is damaged hinders none."""
-    found, lacking = list[Published](), dict[str, str]()
+    found, lacking = list[PublishedSplat](), dict[str, str]()
     statuses = {one.patch: one for one in read_status(batch.output, batch.names, None, batch.standing("content"))}
     for task in _own(batch):
         status = statuses[task.name]
@@ -118,7 +118,7 @@ def publishable(batch: Batch) -> tuple[list[Published], dict[str, str]]:
     return found, lacking
 
 
-def viewed(batch: Batch, names: Sequence[str]) -> list[Published]:
+def viewed(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
     """Return what there is to be seen: of a patch the splat that it has, stale or not; of all else, what is published.
 
     Raises:
@@ -147,7 +147,7 @@ def _own(batch: Batch) -> list[Task]:
     return [*of_patches(batch.tasks)]
 
 
-def _patch(batch: Batch, task: Task) -> Published:
+def _patch(batch: Batch, task: Task) -> PublishedSplat:
     """Return the splat of a patch.
 
     Raises:
@@ -169,9 +169,9 @@ def _patch(batch: Batch, task: Task) -> Published:
         holdout=photographs_of(task, folder, result).held_out,
         **as_photographed([task.patch]),
     )
-    part = Part(task.name, path, 0, header.num_gaussians, digest)
+    part = SourcePart(task.name, path, 0, header.num_gaussians, digest)
     figures = _figures_of(result.metrics)
-    return Published(task.name, path, header, digest, (part,), offset, setup, figures, (task.patch,))
+    return PublishedSplat(task.name, path, header, digest, (part,), offset, setup, figures, (task.patch,))
 
 
 def _figures_of(metrics: Metrics) -> dict[str, float]:
@@ -180,7 +180,7 @@ def _figures_of(metrics: Metrics) -> dict[str, float]:
     return {name: float(value) for name, value in known.items() if value is not None}
 
 
-def _scene(batch: Batch) -> Published:
+def _scene(batch: Batch) -> PublishedSplat:
     """Return the merged scene.
 
     Raises:
@@ -206,13 +206,13 @@ def _scene(batch: Batch) -> Published:
         holdout=holdout,
         **as_photographed(patches),
     )
-    parts = tuple(Part(one.patch, files.splat, one.start, one.num_gaussians, one.key) for one in merged.parts)
+    parts = tuple(SourcePart(one.patch, files.splat, one.start, one.num_gaussians, one.key) for one in merged.parts)
     holes = tuple(f"{hole.patch}: {hole.reason}: a hole in the scene" for hole in merged.holes)
     found = batch.output.scene.read_evaluation()
     known = found.total if found and found.num_gaussians == header.num_gaussians else None
     names = ("psnr_covered", "psnr", "ssim", "num_photos")
     figures = {name: getattr(known, name) for name in names} if known else {}
-    return Published(
+    return PublishedSplat(
         SCENE,
         files.splat,
         header,
@@ -226,7 +226,7 @@ def _scene(batch: Batch) -> Published:
     )
 
 
-def _see_fresh(candidates: Sequence[Candidate], merged: Mapping[str, str]) -> None:
+def _see_fresh(candidates: Sequence[MergeCandidate], merged: Mapping[str, str]) -> None:
     """See that a scene was merged from what is accepted now.
 
     Raises:

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from splatbatch.errors import SceneError
-from splatbatch.publish.source import Part, Published
+from splatbatch.publish.source import PublishedSplat, SourcePart
 from splatbatch.report.viewer.viewer import TO_VIEWER, InitialCamera, Vector, turn_upright, up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Floats, Image
 from splatbatch.scene.frame import shifted_image
-from splatbatch.scene.photos.folders import Folders, Found, stored_photographs
+from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.splats.blocks import read_rows
 from splatbatch.splats.ply import read_header
@@ -39,7 +39,7 @@ Color = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Stage:
+class UprightScene:
     """A scene as the viewer shows it: turned so that its sky is above."""
 
     up: Vector
@@ -90,7 +90,7 @@ def _angles(turn: Vector) -> tuple[str, str]:
     return ("-r", ",".join(f"{angle:.9g}" for angle in angles))
 
 
-def set_stage(splat: Published, crs: str) -> Stage:
+def set_stage(splat: PublishedSplat, crs: str) -> UprightScene:
     """Return the stage of a splat; the sky is above by its CRS, else by its cameras."""
     images = _images(splat)
     up = CRS_UP if crs else (up_of(images) if images else COLMAP_UP)
@@ -98,10 +98,10 @@ def set_stage(splat: Published, crs: str) -> Stage:
     held_out = [image for image in images if image.name in set(splat.views.holdout)]
     chosen = held_out[len(held_out) // 2] if held_out else chosen
     camera = chosen and InitialCamera(turn_upright(up), up, chosen.center(), chosen.rotation()[2])
-    return Stage(up, CRS_NORTH if crs else None, camera or None)
+    return UprightScene(up, CRS_NORTH if crs else None, camera or None)
 
 
-def _images(splat: Published) -> list[Image]:
+def _images(splat: PublishedSplat) -> list[Image]:
     try:
         images = [shifted_image(image, splat.offset) for image in read_images(Path(splat.views.sparse))]
     except (SceneError, OSError, ValueError):
@@ -110,7 +110,7 @@ def _images(splat: Published) -> list[Image]:
     return sorted(sound, key=lambda image: image.name)
 
 
-def places_of(part: Part) -> Floats:
+def places_of(part: SourcePart) -> Floats:
     """Return some places of a part, from all over it, [n, 3].
 
     Raises:
@@ -131,16 +131,16 @@ def box_on(plan: Floats, places: Floats) -> Floats:
     return found
 
 
-def sky_of(splat: Published, up: Vector) -> tuple[Color, bool]:
+def sky_of(splat: PublishedSplat, up: Vector) -> tuple[Color, bool]:
     """Return the colour of the sky, 0 to 1, and whether photographs say so."""
     try:
         images = read_images(Path(splat.views.sparse))
     except (SceneError, OSError, ValueError):
         return NEUTRAL, False
     level = [image for image in images if image.rotation()[2] @ up > -LEVEL]
-    folder, folders = stored_photographs(Path(splat.views.images))[0], Folders()
+    folder, folders = stored_photographs(Path(splat.views.images))[0], FolderListings()
     chosen = level[:: max(1, len(level) // MOST_PHOTOS)][:MOST_PHOTOS]
-    files = [place.path for image in chosen if isinstance(place := folders.locate(folder, image.name), Found)]
+    files = [place.path for image in chosen if isinstance(place := folders.locate(folder, image.name), FoundPhotograph)]
     colors = [color for file in files if (color := _top_of(file)) is not None]
     if not colors:
         return NEUTRAL, False

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from splatbatch.errors import BusyError, ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, path_beside
-from splatbatch.output.records.publication import Output, Publication, SplatRecord
+from splatbatch.output.records.publication import Publication, PublishedFile, SplatRecord
 from splatbatch.processes import abandoned, start_ticks
 from splatbatch.publish.rows import put as put_whole
-from splatbatch.publish.source import Published
+from splatbatch.publish.source import PublishedSplat
 from splatbatch.scene.patches import spell
-from splatbatch.tasks.product import Damaged, Fresh, Product
+from splatbatch.tasks.product import Damaged, ProductComparison, UpToDate
 from splatbatch.text import one_line
 
 WORK = "work"
@@ -30,7 +30,7 @@ ROOM = 2.0
 
 
 @dataclass(frozen=True)
-class Target:
+class PublishTarget:
     """Where a publication goes."""
 
     folder: Path
@@ -140,10 +140,10 @@ def _may_be_at_work(folder: Path) -> bool:
 
 
 @dataclass
-class Kept:
+class PublishedFolder:
     """A target folder and its publish.json."""
 
-    target: Target
+    target: PublishTarget
     known: Publication
     say: Callable[[str], None] = lambda _: None
     """Told what was found damaged."""
@@ -158,13 +158,13 @@ class Kept:
 
     def is_there(self, name: str, key: str) -> bool:
         """Return whether the very same lies there already, every byte of it."""
-        known, place = self.known.outputs.get(name, Output()), self.target.folder / name
-        state = Product.of_files(key, known.key if place.exists() else None, place, known.sha256).state()
+        known, place = self.known.outputs.get(name, PublishedFile()), self.target.folder / name
+        state = ProductComparison.of_files(key, known.key if place.exists() else None, place, known.sha256).state()
         if isinstance(state, Damaged):
             self.say(f"{name}: damaged on disk: written anew" + (f" ({state.part})" if state.part != name else ""))
-        return state == Fresh()
+        return state == UpToDate()
 
-    def remember(self, splat: Published) -> None:
+    def remember(self, splat: PublishedSplat) -> None:
         """Keep what is known of a splat, to be written with the next output."""
         record = SplatRecord(
             splat.sha256,
@@ -177,14 +177,14 @@ class Kept:
         )
         self.known = replace(self.known, splats={**self.known.splats, splat.name: record})
 
-    def put(self, aside: Path, name: str, begun: Output) -> Path:
+    def put(self, aside: Path, name: str, begun: PublishedFile) -> Path:
         """Put what was written in its place; return that."""
         self.begin(name, begun)
         place = self.target.folder / name
         put_whole(aside, place)
         return place
 
-    def begin(self, name: str, output: Output) -> None:
+    def begin(self, name: str, output: PublishedFile) -> None:
         """Write down that something will be ours, so that who comes after a kill knows it."""
         if name not in self.known.outputs:
             self.note(name, output)
@@ -195,7 +195,7 @@ class Kept:
         self.known = replace(self.known, outputs=left)
         self.known.write(self.target.folder)
 
-    def note(self, name: str, output: Output) -> None:
+    def note(self, name: str, output: PublishedFile) -> None:
         """Write down what is known of an output."""
         self.known = replace(self.known, outputs={**self.known.outputs, name: output})
         self.known.write(self.target.folder)

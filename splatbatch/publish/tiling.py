@@ -11,10 +11,10 @@ import numpy as np
 from splatbatch.config import Offset
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.hashing import hash_of
-from splatbatch.output.records.publication import Output, Tiled, TilesRecord
+from splatbatch.output.records.publication import PublishedFile, TiledPatch, TilesRecord
 from splatbatch.publish.formats import TILES
-from splatbatch.publish.source import SCENE, Part, Published
-from splatbatch.publish.tiles.geodesy import Ground, on_globe, upright
+from splatbatch.publish.source import SCENE, PublishedSplat, SourcePart
+from splatbatch.publish.tiles.geodesy import EnuFrame, on_globe, upright
 from splatbatch.publish.tiles.glb import leaves
 from splatbatch.publish.tiles.write import ROOT, Tiles
 from splatbatch.report.viewer.viewer import up_of
@@ -29,7 +29,7 @@ PATCHES = "patches"
 
 
 @dataclass(frozen=True)
-class Place:
+class TilePlacement:
     """Where tiles go."""
 
     folder: Path
@@ -41,7 +41,7 @@ class Place:
     """Told what was found damaged."""
 
 
-def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
+def tile(splats: Sequence[PublishedSplat], place: TilePlacement, before: PublishedFile) -> PublishedFile:
     """Write the tiles of splats that have changed; return what publish.json says of all.
 
     Raises:
@@ -62,7 +62,7 @@ def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
     )
     keys = {splat.name: key_of_tiles(splat, tiled) for splat in splats}
     losses = {name: one for name, one in known.losses.items() if keys.get(name, one.key) == one.key}
-    return Output(
+    return PublishedFile(
         kind=TILES,
         of=of,
         key=hash_of([sorted((name, one.key) for name, one in tiled.items())]),
@@ -73,12 +73,12 @@ def tile(splats: Sequence[Published], place: Place, before: Output) -> Output:
     )
 
 
-def key_of_tiles(splat: Published, tiled: Mapping[str, Tiled]) -> str:
+def key_of_tiles(splat: PublishedSplat, tiled: Mapping[str, TiledPatch]) -> str:
     """Return a hash of the tiles of a splat."""
     return hash_of([[tiled[part.name].key for part in splat.parts_with_any()]])
 
 
-def write_back(splat: Published, place: Place, tiles: TilesRecord, target: Path) -> None:
+def write_back(splat: PublishedSplat, place: TilePlacement, tiles: TilesRecord, target: Path) -> None:
     """Write what the finest tiles of a splat hold as a splat again, from the files that lie in their folder.
 
     Raises:
@@ -96,13 +96,13 @@ def write_back(splat: Published, place: Place, tiles: TilesRecord, target: Path)
         ) from error
 
 
-def _parts(splats: Sequence[Published]) -> dict[str, tuple[Published, Part]]:
+def _parts(splats: Sequence[PublishedSplat]) -> dict[str, tuple[PublishedSplat, SourcePart]]:
     """Return what becomes a tileset of its own: of the scene each of its patches, else every splat."""
     whole = [splat for splat in splats if splat.name == SCENE] or splats
     return {part.name: (splat, part) for splat in whole for part in splat.parts}
 
 
-def _see_one_degree(splats: Mapping[str, Published], known: TilesRecord) -> None:
+def _see_one_degree(splats: Mapping[str, PublishedSplat], known: TilesRecord) -> None:
     """See that all patches of a tileset have colours of one degree: CesiumJS draws others in wrong colours.
 
     Raises:
@@ -117,7 +117,7 @@ def _see_one_degree(splats: Mapping[str, Published], known: TilesRecord) -> None
         raise OutputError(f"tiles: patches with colours of several degrees cannot be drawn together: {said}", hint)
 
 
-def _ground(splats: Sequence[Published], crs: str, known: TilesRecord) -> tuple[Ground, TilesRecord]:
+def _ground(splats: Sequence[PublishedSplat], crs: str, known: TilesRecord) -> tuple[EnuFrame, TilesRecord]:
     """Return where the scene lies, and what is written down of it: the same again where tiles are there already."""
     middle = known.middle if known.middle and known.crs == crs else _middle(splats)
     if crs:
@@ -126,14 +126,14 @@ def _ground(splats: Sequence[Published], crs: str, known: TilesRecord) -> tuple[
     return upright(up), TilesRecord("", middle, up)
 
 
-def _middle(splats: Sequence[Published]) -> Offset:
+def _middle(splats: Sequence[PublishedSplat]) -> Offset:
     """Return the middle of a scene in coordinates of its model, in whole units."""
     means = np.concatenate([sample_means(splat.path).astype(np.float64) + splat.offset for splat in splats])
     x, y, z = np.round(np.median(means, axis=0)).tolist()
     return (x, y, z)
 
 
-def _up(splat: Published) -> Offset:
+def _up(splat: PublishedSplat) -> Offset:
     """Return where the sky is, by the cameras."""
     try:
         images = read_images(Path(splat.views.sparse))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from splatbatch.caches import cache_home
 from splatbatch.errors import MissingPartError, OutputError
-from splatbatch.machine.limited_program import USUAL, Bounds, Ended, Surroundings, run_bounded
+from splatbatch.machine.limited_program import USUAL, CallBounds, CallContext, ProgramEnd, run_bounded
 
 PACKAGE, VERSION = "@playcanvas/splat-transform", "3.7.0"
 FOLDER = f"splat-transform-{VERSION}"
@@ -23,33 +23,33 @@ PROGRAM = f"node_modules/{PACKAGE}/bin/cli.mjs"
 PATIENCE = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=60000")
 """Without a network npm is to say so within seconds."""
 INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--engine-strict=false", *PATIENCE)
-INSTALLING = Bounds(wall_s=600.0, memory_mib=4096)
+INSTALLING = CallBounds(wall_s=600.0, memory_mib=4096)
 ON_CPU = ("-w", "-q", "-g", "cpu")
 """Overwrite (we name new files), say errors alone, and use no GPU: without one it fails unless it is told."""
 HINT = "Install nodejs and npm (apt-get install nodejs npm); ply, compressed, sog and tiles need neither."
 
 
 @dataclass(frozen=True)
-class Tool:
+class SplatTransform:
     """The tool, ready to be called."""
 
     node: str
     program: Path
-    bounds: Bounds = USUAL
+    bounds: CallBounds = USUAL
     """Of each call."""
     beat: Callable[[], None] = lambda: None
 
-    def run(self, arguments: Sequence[str], wall_s: float | None = None) -> Ended:
+    def run(self, arguments: Sequence[str], wall_s: float | None = None) -> ProgramEnd:
         """Call the tool.
 
         Raises:
             OutputError: it cannot be started.
         """
-        bounds = Bounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
+        bounds = CallBounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
         heap = f"--max-old-space-size={self.bounds.memory_mib}"
         try:
             return run_bounded(
-                [self.node, heap, str(self.program), *ON_CPU, *arguments], bounds, Surroundings(beat=self.beat)
+                [self.node, heap, str(self.program), *ON_CPU, *arguments], bounds, CallContext(beat=self.beat)
             )
         except OSError as error:
             raise OutputError(f"{self.node}: cannot be started ({error.strerror})", HINT) from error
@@ -63,7 +63,7 @@ class Tool:
         if not (ended := self.run(arguments)).is_well:
             raise self.failed(ended, what)
 
-    def failed(self, ended: Ended, what: str) -> OutputError:
+    def failed(self, ended: ProgramEnd, what: str) -> OutputError:
         """Return what is said of a call that did not end well."""
         hint = "Publish patches instead of the scene, or smaller ones." if ended.exceeded else ""
         return OutputError(f"{what}: splat-transform {ended.why(self.bounds)}", hint)
@@ -74,7 +74,7 @@ def cache_folder() -> Path:
     return cache_home() / "splatbatch"
 
 
-def find_tool(bounds: Bounds = USUAL, tell: Callable[[str], None] = lambda _: None) -> Tool:
+def find_tool(bounds: CallBounds = USUAL, tell: Callable[[str], None] = lambda _: None) -> SplatTransform:
     """Return the tool, installed first where it is not.
 
     Raises:
@@ -88,7 +88,7 @@ def find_tool(bounds: Bounds = USUAL, tell: Callable[[str], None] = lambda _: No
     if version_in(place) != VERSION:
         tell(f"installing {PACKAGE} {VERSION} into {place}: about 220 MB, once")
         _install(place)
-    return Tool(node, place / PROGRAM, bounds)
+    return SplatTransform(node, place / PROGRAM, bounds)
 
 
 def version_in(place: Path) -> str:
@@ -117,7 +117,7 @@ def _install(place: Path) -> None:
             aside.mkdir()
             for name in ("package.json", "package-lock.json"):
                 (aside / name).write_bytes(files("splatbatch.publish").joinpath("npm", name).read_bytes())
-            ended = run_bounded([npm, *INSTALL], INSTALLING, Surroundings(aside))
+            ended = run_bounded([npm, *INSTALL], INSTALLING, CallContext(aside))
             if not ended.is_well or version_in(aside) != VERSION:
                 why = ended.why(INSTALLING) if not ended.is_well else f"it is version {version_in(aside) or 'unknown'}"
                 raise OutputError(

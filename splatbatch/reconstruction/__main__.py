@@ -16,10 +16,10 @@ from splatbatch.errors import SceneError, SplatbatchError
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.reconstruction import features, mapping, matching, model
-from splatbatch.reconstruction.plan import Made, StageSettings
-from splatbatch.reconstruction.stage import Work, cpu_s, peak_mib
+from splatbatch.reconstruction.plan import StageMetrics, StageSettings
+from splatbatch.reconstruction.stage import StageAttempt, cpu_s, peak_mib
 
-STAGES: Mapping[str, Callable[[Work], dict[str, Any]]] = {
+STAGES: Mapping[str, Callable[[StageAttempt], dict[str, Any]]] = {
     "features": features.make,
     "pairs": matching.choose,
     "matching": matching.make,
@@ -35,7 +35,7 @@ def main(folder: AttemptFolder) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # pycolmap puts a handler of its own there, which prints a stack
     pycolmap.logging.minloglevel = pycolmap.logging.Level.WARNING.value
     began, told = time.monotonic(), StageSettings.read(folder.settings) or StageSettings()
-    work = Work(folder, told)
+    work = StageAttempt(folder, told)
     shutil.rmtree(work.product, ignore_errors=True)
     try:
         facts = STAGES[told.what](work)
@@ -44,7 +44,7 @@ def main(folder: AttemptFolder) -> int:
         return SceneError.exit_code
     parts = {one.relative_to(work.product).as_posix(): _sha256(one) for one in _files(work.product)}
     seconds = round(time.monotonic() - began, 2)
-    made = Made(told.inputs, parts, seconds, round(cpu_s(), 2), round(peak_mib()), facts)
+    made = StageMetrics(told.inputs, parts, seconds, round(cpu_s(), 2), round(peak_mib()), facts)
     write_json(folder.metrics, made.to_record())
     return 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splatbatch.reconstruction.plan import Plan, Stage
+from splatbatch.reconstruction.plan import ReconstructionPlan, Stage
 
 LONGEST_PX = 3200
 """COLMAP finds features in photographs of at most that size."""
@@ -24,7 +24,7 @@ UNDISTORT_S = 0.1
 """A megapixel, one core."""
 
 
-def expected_of(plan: Plan, stage: Stage, threads: int) -> tuple[float, float]:
+def expected_of(plan: ReconstructionPlan, stage: Stage, threads: int) -> tuple[float, float]:
     """Return seconds and MiB of host memory that a stage is expected to take on so many threads."""
     n, cores = len(plan.photographs), min(threads, MOST_THREADS)
     share = plan.wanted.features / 4096
@@ -46,7 +46,7 @@ def expected_of(plan: Plan, stage: Stage, threads: int) -> tuple[float, float]:
     return PROCESS_S, PROCESS_MIB + 0.6 * n
 
 
-def _megapixels(plan: Plan, place: int) -> float:
+def _megapixels(plan: ReconstructionPlan, place: int) -> float:
     camera = plan.cameras[plan.photographs[place].camera - 1]
     scale = min(1.0, LONGEST_PX / max(camera.width, camera.height, 1))
     return camera.width * camera.height * scale**2 / 1e6

@@ -17,7 +17,7 @@ VERTICAL = "EXIF altitudes have no vertical datum, so that no scene.crs is writt
 
 
 @dataclass(frozen=True)
-class PlacedCamera(TypedRecord):
+class RegisteredImage(TypedRecord):
     """A photograph that registered: where it stands in the model, and what speaks against that."""
 
     name: str = ""
@@ -60,7 +60,7 @@ class OtherComponent(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Reconstructed(TypedRecord):
+class ReconstructionRecord(TypedRecord):
     """reconstruction.json: what came of photographs."""
 
     given: int = 0
@@ -83,7 +83,7 @@ class Reconstructed(TypedRecord):
     gps: GpsFit | None = None
     rig_baselines: tuple[float, ...] = ()
     """Of each camera of a rig from its reference."""
-    placed: tuple[PlacedCamera, ...] = ()
+    placed: tuple[RegisteredImage, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
     """Photographs that did not register, and why."""
     advice: tuple[str, ...] = ()

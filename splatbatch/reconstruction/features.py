@@ -12,7 +12,7 @@ from splatbatch.files import write_json
 from splatbatch.outcome import Killed
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database
+from splatbatch.reconstruction.stage import DATABASE, StageAttempt, device, gpu_options, open_database
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.scene.photos.pixels import undecodable
 
@@ -24,13 +24,13 @@ CRASHES = frozenset({4, 6, 7, 8, 11})
 
 
 @dataclass(frozen=True)
-class Reading(TypedRecord):
+class FeatureExtraction(TypedRecord):
     """Photographs that are being read."""
 
     names: tuple[str, ...] = ()
 
 
-def make(work: Work) -> dict[str, Any]:
+def make(work: StageAttempt) -> dict[str, Any]:
     """Find the features of a chunk; return what is to be said of each photograph, and which were left out."""
     import pycolmap
 
@@ -51,7 +51,7 @@ def make(work: Work) -> dict[str, Any]:
         path, linked = scratch / DATABASE, work.linked(scratch)
         open_database(path, plan, chunk).close()
         for names in _batches(wanted, alone, 2 * work.threads):
-            write_json(work.folder.path / READING, Reading(tuple(names)).to_record())
+            write_json(work.folder.path / READING, FeatureExtraction(tuple(names)).to_record())
             left_out |= damaged(work, names)
             whole = [name for name in names if name not in left_out]
             if whole:  # of none, COLMAP takes all
@@ -77,20 +77,20 @@ def suspects_of(folder: AttemptFolder) -> list[list[str]]:
     found = []
     for one in folder.earlier():
         told = one.read_exit()
-        reading = Reading.read(one.path / READING)
+        reading = FeatureExtraction.read(one.path / READING)
         if reading and told and isinstance(told.end, Killed) and told.end.signal in CRASHES:
             found.append([*reading.names])
     return found
 
 
-def damaged(work: Work, names: list[str]) -> dict[str, str]:
+def damaged(work: StageAttempt, names: list[str]) -> dict[str, str]:
     """Return the photographs that cannot be decoded whole, and why: COLMAP takes what is missing for grey."""
     paths = {str(work.images / name): name for name in names}
     again = "copy the photograph again; the original may be whole"
     return {paths[one.path]: f"cannot be read: {one.what}: {again}" for one in undecodable(paths, work.threads)}
 
 
-def look(work: Work, name: str) -> dict[str, float]:
+def look(work: StageAttempt, name: str) -> dict[str, float]:
     """Return how sharp a photograph is, how bright, and what share of it is black or white."""
     with opened_photograph(work.images / name) as image:
         image.draft("L", (LOOKED_AT_PX, LOOKED_AT_PX))

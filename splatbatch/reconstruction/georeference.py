@@ -25,7 +25,7 @@ NADIR = 0.9
 
 
 @dataclass(frozen=True)
-class Views:
+class PosedViews:
     """The cameras of a model in its own frame, in the order in which they were taken; each [n, 3]."""
 
     centers: Floats
@@ -73,7 +73,7 @@ def in_east_north_up(places: Floats) -> tuple[Floats, tuple[float, float, float]
     return found, (latitude, longitude, altitude)
 
 
-def georeference(views: Views, places: Floats) -> Georeference | None:
+def georeference(views: PosedViews, places: Floats) -> Georeference | None:
     """Return how a model lies on Earth; None where positions fix no frame.
 
     By a robust similarity to the positions. Where these are so rough that they do not tell what is upright, the
@@ -133,7 +133,7 @@ def _robust(source: Floats, target: Floats) -> Similarity:
     return found
 
 
-def _upright(views: Views, where: Floats) -> tuple[Similarity, str]:
+def _upright(views: PosedViews, where: Floats) -> tuple[Similarity, str]:
     """Return the similarity whose upright is that of the photographs, by GPS in the plane."""
     mean = views.directions.mean(axis=0)
     looks_down = float(np.linalg.norm(mean)) > NADIR

@@ -13,7 +13,7 @@ import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.reconstruction.matching import copy_features, readable
-from splatbatch.reconstruction.stage import DATABASE, Work
+from splatbatch.reconstruction.stage import DATABASE, StageAttempt
 
 if TYPE_CHECKING:
     import pycolmap
@@ -37,7 +37,7 @@ RELAXED: tuple[dict[str, float], ...] = (
 """What an initial pair must have, rung by rung; COLMAP's defaults are 100 matches and 16 degrees."""
 
 
-def make(work: Work) -> dict[str, Any]:
+def make(work: StageAttempt) -> dict[str, Any]:
     """Place the cameras; return how many components there are, and how large each is."""
     relaxed = int(work.told.changes.get("relaxed", 0))
     with work.scratch() as scratch:
@@ -46,7 +46,9 @@ def make(work: Work) -> dict[str, Any]:
         if not any(made.facts.get("verified") for _, made in work.made("matching")):
             raise SceneError(NO_MATCH, "Do they show one place, and overlap by half? Name --pairs all for few of them.")
         is_global = work.plan.mapper == "global"
-        models = _globally(work, database, scratch) if is_global else Growing(work, database, scratch, relaxed).all()
+        models = (
+            _globally(work, database, scratch) if is_global else ComponentGrowth(work, database, scratch, relaxed).all()
+        )
         if not models:
             if hardly_moved(work, database):
                 raise SceneError(NO_MOTION, "Take photographs from places well apart: step sideways between two.")
@@ -60,7 +62,7 @@ def make(work: Work) -> dict[str, Any]:
     return {"components": [one.num_reg_images() for one in models], "relaxed": relaxed}
 
 
-def merged(work: Work, scratch: Path) -> Path:
+def merged(work: StageAttempt, scratch: Path) -> Path:
     """Return a database of all photographs with keypoints and two-view geometries."""
     import pycolmap
 
@@ -74,7 +76,7 @@ def merged(work: Work, scratch: Path) -> Path:
     return path
 
 
-def hardly_moved(work: Work, database: Path) -> bool:
+def hardly_moved(work: StageAttempt, database: Path) -> bool:
     """Return whether what two photographs share lies at the same place in both, in most pairs that fit together."""
     import pycolmap
 
@@ -93,10 +95,10 @@ def hardly_moved(work: Work, database: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Growing:
+class ComponentGrowth:
     """Components that grow photograph by photograph, and the snapshots that another attempt goes on from."""
 
-    work: Work
+    work: StageAttempt
     database: Path
     scratch: Path
     relaxed: int
@@ -182,7 +184,7 @@ def apart(models: Iterable[pycolmap.Reconstruction]) -> list[pycolmap.Reconstruc
     return kept
 
 
-def _globally(work: Work, database: Path, scratch: Path) -> list[pycolmap.Reconstruction]:
+def _globally(work: StageAttempt, database: Path, scratch: Path) -> list[pycolmap.Reconstruction]:
     import pycolmap
 
     options, out = pycolmap.GlobalPipelineOptions(), scratch / "global"

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.reconstruction.pairs import Pair, needs_likeness, pairs_of
-from splatbatch.reconstruction.stage import DATABASE, Work, device, gpu_options, open_database
+from splatbatch.reconstruction.stage import DATABASE, StageAttempt, device, gpu_options, open_database
 
 PAIRS = "pairs.npy"
 AT_ONCE = 64
 """Pairs between two lines of progress."""
 
 
-def choose(work: Work) -> dict[str, Any]:
+def choose(work: StageAttempt) -> dict[str, Any]:
     """Choose the pairs, and write them down."""
     plan = work.plan
     found = pairs_of(plan, descriptors(work) if needs_likeness(plan) else None)
@@ -31,7 +31,7 @@ def choose(work: Work) -> dict[str, Any]:
     return {"pairs": len(pairs), "photographs": sum(usable)}
 
 
-def make(work: Work) -> dict[str, Any]:
+def make(work: StageAttempt) -> dict[str, Any]:
     """Match a chunk of the pairs; return how many were matched, and how many fit together."""
     import pycolmap
 
@@ -66,7 +66,7 @@ def chunk_of(pairs: NDArray[np.int32], number: int, of: int) -> list[Pair]:
     return [(int(a), int(b)) for a, b in pairs[len(pairs) * number // of : len(pairs) * (number + 1) // of]]
 
 
-def copy_features(work: Work, path: Path, places: list[int], *, with_descriptors: bool = True) -> None:
+def copy_features(work: StageAttempt, path: Path, places: list[int], *, with_descriptors: bool = True) -> None:
     """Write a database of some photographs with their features, each from the chunk that has found them."""
     import pycolmap
 
@@ -92,7 +92,7 @@ def readable(path: Path, scratch: Path) -> Any:
     return pycolmap.Database.open(copy)
 
 
-def descriptors(work: Work) -> Iterator[NDArray[np.float32]]:
+def descriptors(work: StageAttempt) -> Iterator[NDArray[np.float32]]:
     """Yield the descriptors of each photograph, in the order of the plan."""
     with work.scratch() as scratch:
         for (name, _), chunk in zip(work.made("features"), work.plan.chunks(), strict=True):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatbatch.files import write_json
-from splatbatch.reconstruction.facts import OURS, Reconstructed
-from splatbatch.reconstruction.georeference import Georeference, Views, georeference
-from splatbatch.reconstruction.plan import Plan
+from splatbatch.reconstruction.facts import OURS, ReconstructionRecord
+from splatbatch.reconstruction.georeference import Georeference, PosedViews, georeference
+from splatbatch.reconstruction.plan import ReconstructionPlan
 from splatbatch.reconstruction.registration import facts_of
-from splatbatch.reconstruction.stage import DATABASE, Work, open_database
-from splatbatch.scene.photos.headers import Headers, Photo
+from splatbatch.reconstruction.stage import DATABASE, StageAttempt, open_database
+from splatbatch.scene.photos.headers import Headers, ImageHeader
 
 if TYPE_CHECKING:
     import pycolmap
@@ -24,7 +24,7 @@ QUALITY = 95
 """Of undistorted JPEGs: training compares against them."""
 
 
-def make(work: Work) -> dict[str, Any]:
+def make(work: StageAttempt) -> dict[str, Any]:
     """Write sparse/0 and images/ of the largest component; return what is to be said of it."""
     import pycolmap
 
@@ -78,7 +78,7 @@ def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
     headers.read(str(out / "images" / name) for name in cameras)
     for name, camera in cameras.items():
         header, given = headers.of(str(out / "images" / name)), None
-        if isinstance(header, Photo) and header.orientation != 1:
+        if isinstance(header, ImageHeader) and header.orientation != 1:
             given = pycolmap.Bitmap.read(images / name, True)
         if given is not None:
             straight, _ = pycolmap.undistort_image(options, given, camera)
@@ -87,7 +87,7 @@ def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
             bare.write(out / "images" / name)
 
 
-def _put(model: pycolmap.Reconstruction, images: Mapping[str, Path], out: Path, facts: Reconstructed) -> None:
+def _put(model: pycolmap.Reconstruction, images: Mapping[str, Path], out: Path, facts: ReconstructionRecord) -> None:
     """Put a model and its photographs in place of those of an earlier run, each folder whole.
 
     What says that they are ours comes first: whoever is cut off in between may begin again.
@@ -107,7 +107,7 @@ def _put(model: pycolmap.Reconstruction, images: Mapping[str, Path], out: Path, 
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def in_place(plan: Plan, model: pycolmap.Reconstruction) -> Georeference | None:
+def in_place(plan: ReconstructionPlan, model: pycolmap.Reconstruction) -> Georeference | None:
     """Bring a model into metres, east, north and up, where GPS tells how; return how, None: it does not."""
     placed = {one.name: one.place for one in plan.photographs if one.place is not None}
     images = sorted((model.image(one) for one in model.reg_image_ids()), key=lambda one: str(one.name))
@@ -115,14 +115,14 @@ def in_place(plan: Plan, model: pycolmap.Reconstruction) -> Georeference | None:
     if len(known) < 3:
         return None
     turns = np.array([one.cam_from_world().rotation.matrix() for one in known])
-    views = Views(np.array([one.projection_center() for one in known]), turns[:, 2], -turns[:, 1])
+    views = PosedViews(np.array([one.projection_center() for one in known]), turns[:, 2], -turns[:, 1])
     found = georeference(views, np.array([placed[one.name] for one in known], np.float64))
     if found is not None:
         model.transform(found.sim3())
     return found
 
 
-def as_rig(plan: Plan, model: pycolmap.Reconstruction, scratch: Path) -> None:
+def as_rig(plan: ReconstructionPlan, model: pycolmap.Reconstruction, scratch: Path) -> None:
     """Let the cameras of a rig keep their places to each other: as they were found, then refined together."""
     import pycolmap
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.reconstruction.photographs import in_meters
-from splatbatch.reconstruction.plan import ALIKE, NEIGHBOURS, WINDOW, Plan
+from splatbatch.reconstruction.plan import ALIKE, NEIGHBOURS, WINDOW, ReconstructionPlan
 
 Pair = tuple[int, int]
 Descriptors = NDArray[np.float32]
@@ -22,7 +22,7 @@ NEXT = 2
 _BLOCK = 512
 
 
-def pairs_of(plan: Plan, descriptors: Iterable[Descriptors] | None = None) -> list[Pair]:
+def pairs_of(plan: ReconstructionPlan, descriptors: Iterable[Descriptors] | None = None) -> list[Pair]:
     """Return the pairs, by places in the plan, the smaller first; near ones stand together.
 
     Args:
@@ -48,7 +48,7 @@ def pairs_of(plan: Plan, descriptors: Iterable[Descriptors] | None = None) -> li
     return sorted(found)
 
 
-def needs_likeness(plan: Plan) -> bool:
+def needs_likeness(plan: ReconstructionPlan) -> bool:
     """Return whether descriptors decide on pairs."""
     has_lonely = plan.pairing == "gps" and any(one.place is None for one in plan.photographs)
     return plan.pairing == "sequence" or has_lonely
@@ -58,7 +58,7 @@ def _ordered(pairs: Iterable[tuple[int, int]]) -> Iterator[Pair]:
     return ((min(a, b), max(a, b)) for a, b in pairs if a != b)
 
 
-def _near(plan: Plan, placed: Sequence[int]) -> Iterator[Pair]:
+def _near(plan: ReconstructionPlan, placed: Sequence[int]) -> Iterator[Pair]:
     """Yield each photograph with its nearest, in the plane: altitudes drift."""
     from scipy.spatial import cKDTree
 
@@ -67,7 +67,7 @@ def _near(plan: Plan, placed: Sequence[int]) -> Iterator[Pair]:
     return _ordered((placed[one], placed[other]) for one, row in enumerate(nearest) for other in row)
 
 
-def _following(plan: Plan, window: int, further: Sequence[int]) -> set[Pair]:
+def _following(plan: ReconstructionPlan, window: int, further: Sequence[int]) -> set[Pair]:
     """Return each photograph with those that follow in its folder; of a rig also with those taken at once, and next."""
     found, sequences = set[Pair](), dict[str, list[int]]()
     for place, one in enumerate(plan.photographs):

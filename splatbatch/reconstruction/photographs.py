@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.hashing import FileFacts
-from splatbatch.reconstruction.facts import COPIES, OURS, Reconstructed
+from splatbatch.reconstruction.facts import COPIES, OURS, ReconstructionRecord
 from splatbatch.reconstruction.georeference import neighbouring
-from splatbatch.reconstruction.plan import FEW, Camera, Photograph, Plan, Wanted
+from splatbatch.reconstruction.plan import FEW, CameraGroup, Photograph, ReconstructionOptions, ReconstructionPlan
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.patches import natural_key
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
@@ -42,7 +42,7 @@ _UNIT_MM = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
 
 
 @dataclass(frozen=True)
-class Header:
+class PhotographHeader:
     """What a file says of itself."""
 
     name: str
@@ -56,7 +56,7 @@ class Header:
     note: str = ""
 
 
-def survey(images: Path, wanted: Wanted) -> Plan:
+def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
     """Return the plan for the photographs of a folder.
 
     Raises:
@@ -69,7 +69,7 @@ def survey(images: Path, wanted: Wanted) -> Plan:
     with ThreadPoolExecutor(THREADS) as pool:
         facts = FileFacts()
         found = list(pool.map(lambda name: _read(images, name, facts), names))
-    headers = [one for one in found if isinstance(one, Header)]
+    headers = [one for one in found if isinstance(one, PhotographHeader)]
     left_out |= {name: one for name, one in zip(names, found, strict=True) if isinstance(one, str)}
     if len(headers) < 3:
         raise SceneError(
@@ -89,7 +89,7 @@ def survey(images: Path, wanted: Wanted) -> Plan:
     )
     pairing, why = _pairing(photographs, wanted)
     mapper, why_mapper = _mapper(wanted)
-    return Plan(
+    return ReconstructionPlan(
         str(images.resolve()),
         photographs,
         tuple(cameras),
@@ -110,7 +110,7 @@ def _listed(images: Path) -> tuple[list[str], dict[str, str], list[str]]:
     """
     names, left_out, hidden, notes = [], {}, [], []
     for folder, below, files in os.walk(images):
-        record = Reconstructed.read(Path(folder) / OURS) if OURS in files and COPIES in below else None
+        record = ReconstructionRecord.read(Path(folder) / OURS) if OURS in files and COPIES in below else None
         if record and record.key:
             below.remove(COPIES)
             notes.append(f"{Path(folder) / COPIES}: left out: copies of photographs, by an earlier reconstruction")
@@ -147,7 +147,7 @@ def _too_few(images: Path, num: int, left_out: dict[str, str], notes: list[str])
     return f"{images}: {counted(num, 'photograph')} that can be used" + (f"; {said}" if said else "")
 
 
-def _read(images: Path, name: str, facts: FileFacts) -> Header | str:
+def _read(images: Path, name: str, facts: FileFacts) -> PhotographHeader | str:
     """Return the header of a file, or why it cannot be used."""
     path = images / name
     try:
@@ -162,7 +162,9 @@ def _read(images: Path, name: str, facts: FileFacts) -> Header | str:
     focal_mm = _number(detail.get(37386))
     place, odd = _place(gps)
     note = "; ".join(f"{name}: {one}" for one in (note, odd) if one)
-    return Header(name, facts.sha256(str(path)), width, height, device.strip("\0 "), focal_mm, focal_px, place, note)
+    return PhotographHeader(
+        name, facts.sha256(str(path)), width, height, device.strip("\0 "), focal_mm, focal_px, place, note
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -210,10 +212,10 @@ def _place(gps: dict[int, Any]) -> tuple[tuple[float, float, float] | None, str]
     return (latitude, longitude, altitude), ""
 
 
-Place = tuple[float, float, float]
+GpsPosition = tuple[float, float, float]
 
 
-def in_meters(places: Sequence[Place]) -> Floats:
+def in_meters(places: Sequence[GpsPosition]) -> Floats:
     """Return positions [n, 3] in metres east, north and up of their median; good for some tens of kilometres."""
     array = neighbouring(np.array(places, np.float64).reshape(-1, 3))
     middle = np.median(array, axis=0)
@@ -222,7 +224,9 @@ def in_meters(places: Sequence[Place]) -> Floats:
     return np.column_stack([north_east[:, 1], north_east[:, 0], array[:, 2] - middle[2]])
 
 
-def checked_places(places: Sequence[Place | None], names: Sequence[str]) -> tuple[list[Place | None], list[str]]:
+def checked_places(
+    places: Sequence[GpsPosition | None], names: Sequence[str]
+) -> tuple[list[GpsPosition | None], list[str]]:
     """Return the positions that can be meant, and what is said of the others."""
     known = [place for place in places if place is not None]
     if len(known) < 3:
@@ -241,16 +245,16 @@ def checked_places(places: Sequence[Place | None], names: Sequence[str]) -> tupl
     return list(places), [f"{sum(far)} photographs were taken more than 5 km from the others ({named}): two places?"]
 
 
-def _copies(headers: Sequence[Header]) -> list[str]:
+def _copies(headers: Sequence[PhotographHeader]) -> list[str]:
     """Say which photographs are the same as another: the camera has not moved between them."""
     first: dict[str, str] = {}
     copies = [one.name for one in headers if first.setdefault(one.sha256, one.name) != one.name]
     return [f"{counted(len(copies), 'photograph')} the same as another ({spell_some(copies)})"] if copies else []
 
 
-def _cameras(headers: Sequence[Header], wanted: Wanted) -> tuple[list[Camera], list[int]]:
+def _cameras(headers: Sequence[PhotographHeader], wanted: ReconstructionOptions) -> tuple[list[CameraGroup], list[int]]:
     """Return the cameras, and the number of that of each photograph."""
-    cameras: dict[tuple[Any, ...], Camera] = {}
+    cameras: dict[tuple[Any, ...], CameraGroup] = {}
     numbers = []
     for one in headers:
         folder = next((folder for folder in wanted.rig if one.name.startswith(f"{folder}/")), "")
@@ -263,12 +267,12 @@ def _cameras(headers: Sequence[Header], wanted: Wanted) -> tuple[list[Camera], l
             zoom = f", {one.focal_mm:g} mm" if one.focal_mm else ""
             name = f"{folder + ': ' if folder else ''}{one.device or 'a camera without a name'}"
             what = f"{name}{zoom}, {one.width}x{one.height}"
-            cameras[key] = Camera(model, one.width, one.height, focal, one.focal_px is not None, what)
+            cameras[key] = CameraGroup(model, one.width, one.height, focal, one.focal_px is not None, what)
         numbers.append([*cameras].index(key) + 1)
     return [*cameras.values()], numbers
 
 
-def _see_rig(rig: Sequence[str], headers: Iterable[Header]) -> None:
+def _see_rig(rig: Sequence[str], headers: Iterable[PhotographHeader]) -> None:
     """See that each folder of a rig holds photographs, and that some have the same names."""
     if not rig:
         return
@@ -284,7 +288,7 @@ def _see_rig(rig: Sequence[str], headers: Iterable[Header]) -> None:
         )
 
 
-def _pairing(photographs: Sequence[Photograph], wanted: Wanted) -> tuple[str, str]:
+def _pairing(photographs: Sequence[Photograph], wanted: ReconstructionOptions) -> tuple[str, str]:
     n, placed = len(photographs), sum(one.place is not None for one in photographs)
     if wanted.pairs == "gps" and placed < 3:
         raise ConfigError("--pairs gps: fewer than three photographs have a GPS position", "Leave it out.")
@@ -297,7 +301,7 @@ def _pairing(photographs: Sequence[Photograph], wanted: Wanted) -> tuple[str, st
     return "sequence", f"with those that follow and that look alike: {placed} of {n} have a GPS position"
 
 
-def _mapper(wanted: Wanted) -> tuple[str, str]:
+def _mapper(wanted: ReconstructionOptions) -> tuple[str, str]:
     if wanted.mapper != "auto":
         return wanted.mapper, "as asked for"
     return "incremental", "incremental: it goes on where it ended, and takes as long as global"

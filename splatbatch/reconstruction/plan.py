@@ -43,7 +43,7 @@ class Photograph(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Camera(TypedRecord):
+class CameraGroup(TypedRecord):
     """Photographs of one device, lens, zoom and size share it."""
 
     model: str = "OPENCV"
@@ -57,7 +57,7 @@ class Camera(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Wanted(TypedRecord):
+class ReconstructionOptions(TypedRecord):
     """What somebody may ask for; it is part of what makes a reconstruction what it is."""
 
     features: int = 4096
@@ -74,13 +74,13 @@ class Wanted(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Plan(TypedRecord):
+class ReconstructionPlan(TypedRecord):
     """All that a stage is told besides its own number; lies in the output folder under its key."""
 
     images: str = ""
     photographs: tuple[Photograph, ...] = ()
-    cameras: tuple[Camera, ...] = ()
-    wanted: Wanted = field(default_factory=Wanted)
+    cameras: tuple[CameraGroup, ...] = ()
+    wanted: ReconstructionOptions = field(default_factory=ReconstructionOptions)
     pairing: str = ""
     why_pairing: str = ""
     mapper: str = ""
@@ -153,7 +153,7 @@ class Stage:
     """Of what it makes: of its own inputs, and of the keys of all stages that it needs."""
 
 
-def stages(plan: Plan) -> tuple[Stage, ...]:
+def stages(plan: ReconstructionPlan) -> tuple[Stage, ...]:
     """Return the stages of a plan, in an order in which they can be made."""
     wanted, chunks = plan.wanted, plan.chunks()
     features = []
@@ -216,7 +216,7 @@ class StageSettings(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Made(TypedRecord):
+class StageMetrics(TypedRecord):
     """metrics.json of a stage, kept beside its product: what came of it."""
 
     inputs: str = ""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatbatch.reconstruction.facts import MOST_NAMED, GpsFit, OtherComponent, PlacedCamera, Reconstructed
+from splatbatch.reconstruction.facts import MOST_NAMED, GpsFit, OtherComponent, ReconstructionRecord, RegisteredImage
 from splatbatch.reconstruction.matching import two_views
-from splatbatch.reconstruction.stage import DATABASE, Work
+from splatbatch.reconstruction.stage import DATABASE, StageAttempt
 from splatbatch.text import spell_some
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ HIGH_PX = 1.5
 
 
 def facts_of(
-    work: Work, scratch: Path, models: Sequence[pycolmap.Reconstruction], found: Georeference | None
-) -> Reconstructed:
+    work: StageAttempt, scratch: Path, models: Sequence[pycolmap.Reconstruction], found: Georeference | None
+) -> ReconstructionRecord:
     """Return what is said of a reconstruction."""
     plan, best = work.plan, models[0]
     registered = {best.image(one).name for one in best.reg_image_ids()}
@@ -58,7 +58,7 @@ def facts_of(
         for one in plan.photographs
         if one.name not in registered
     }
-    return Reconstructed(
+    return ReconstructionRecord(
         given=len(names) + len(plan.left_out),
         registered=len(registered),
         components=tuple(len(one) for one in components),
@@ -86,7 +86,7 @@ def facts_of(
 Matches = Mapping[str, Counter[str]]
 
 
-def matches_of(work: Work, scratch: Path) -> Matches:
+def matches_of(work: StageAttempt, scratch: Path) -> Matches:
     """Return how many matches each photograph has with each other one."""
     names, found = [one.name for one in work.plan.photographs], dict[str, Counter[str]]()
     for stage, _ in work.made("matching"):
@@ -151,7 +151,7 @@ def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], erro
     return said
 
 
-def _placed(work: Work, best: pycolmap.Reconstruction, found: Georeference | None) -> Iterator[PlacedCamera]:
+def _placed(work: StageAttempt, best: pycolmap.Reconstruction, found: Georeference | None) -> Iterator[RegisteredImage]:
     """Yield each camera with what speaks against its place, in the order of their names."""
     placed = {one.name for one in work.plan.photographs if one.place is not None}
     images = sorted((best.image(one) for one in best.reg_image_ids()), key=lambda one: str(one.name))
@@ -162,7 +162,7 @@ def _placed(work: Work, best: pycolmap.Reconstruction, found: Georeference | Non
         x, y, z = (round(float(each), 3) for each in one.projection_center())
         away = next(residuals) if found and one.name in placed else None
         gps_m = None if away is None else round(float(np.hypot(*away[:2])), 2)
-        yield PlacedCamera(one.name, (x, y, z), round(float(np.mean(seen)), 3) if seen else None, gps_m)
+        yield RegisteredImage(one.name, (x, y, z), round(float(np.mean(seen)), 3) if seen else None, gps_m)
 
 
 def _gps(found: Georeference | None) -> GpsFit | None:

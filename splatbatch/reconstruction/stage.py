@@ -18,7 +18,14 @@ from splatbatch.errors import SceneError
 from splatbatch.files import append_line
 from splatbatch.hashing import short_hash
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.reconstruction.plan import Made, Plan, StageSettings, product_of, record_of, stages
+from splatbatch.reconstruction.plan import (
+    ReconstructionPlan,
+    StageMetrics,
+    StageSettings,
+    product_of,
+    record_of,
+    stages,
+)
 from splatbatch.scene.photos.numbers import link_numbers
 
 if TYPE_CHECKING:
@@ -28,16 +35,16 @@ DATABASE = "database.db"
 
 
 @dataclass(frozen=True)
-class Work:
+class StageAttempt:
     """One attempt at a stage."""
 
     folder: AttemptFolder
     told: StageSettings
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> ReconstructionPlan:
         """The plan; a SceneError if it is gone."""
-        found = Plan.read(Path(self.told.plan))
+        found = ReconstructionPlan.read(Path(self.told.plan))
         if found is None:
             raise SceneError(f"{self.told.plan}: the plan cannot be read", "Run splatbatch reconstruct again.")
         return found
@@ -66,10 +73,12 @@ class Work:
         """Return the product of another stage."""
         return product_of(Path(self.told.products), stage)
 
-    def made(self, what: str) -> list[tuple[str, Made]]:
+    def made(self, what: str) -> list[tuple[str, StageMetrics]]:
         """Return the names of all stages of a kind, with what came of each."""
         names = [one.name for one in stages(self.plan) if one.what == what]
-        return [(name, Made.read(record_of(Path(self.told.products), name)) or Made()) for name in names]
+        return [
+            (name, StageMetrics.read(record_of(Path(self.told.products), name)) or StageMetrics()) for name in names
+        ]
 
     def tell(self, phase: str, step: int, of: int) -> None:
         """Say how far it is."""
@@ -114,7 +123,7 @@ def device(options: Any) -> Any:
     return pycolmap.Device.cuda if options.use_gpu else pycolmap.Device.cpu
 
 
-def open_database(path: Path, plan: Plan, places: Iterable[int]) -> pycolmap.Database:
+def open_database(path: Path, plan: ReconstructionPlan, places: Iterable[int]) -> pycolmap.Database:
     """Return a new database of some photographs; an image's id is its place in the plan + 1, its name is its number."""
     import pycolmap
 

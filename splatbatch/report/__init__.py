@@ -6,13 +6,13 @@ from splatbatch.config import Variant
 from splatbatch.files import write_json, write_text
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.record import in_json
-from splatbatch.report.build import Now, build
+from splatbatch.report.build import BatchSnapshot, build
 from splatbatch.report.facts import Report
 from splatbatch.report.markdown import to_markdown
 from splatbatch.report.page.page import to_html, to_live_html
-from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.freshness import FreshnessChecker
 
-__all__ = ["Now", "build", "to_live_html", "to_markdown", "write_facts", "write_report"]
+__all__ = ["BatchSnapshot", "build", "to_live_html", "to_markdown", "write_facts", "write_report"]
 
 
 def write_report(
@@ -20,7 +20,7 @@ def write_report(
     names: Sequence[str],
     variants: Iterable[Variant] = (),
     previews_mib: int = 48,
-    standing: Standing | None = None,
+    standing: FreshnessChecker | None = None,
 ) -> Report:
     """Write the three reports from the files of a batch; return what they say.
 
@@ -30,7 +30,7 @@ def write_report(
     return write_facts(build(output, names, tuple(variants), standing), output, previews_mib, standing)
 
 
-def write_facts(report: Report, output: OutputFolder, previews_mib: int, standing: Standing | None) -> Report:
+def write_facts(report: Report, output: OutputFolder, previews_mib: int, standing: FreshnessChecker | None) -> Report:
     """Write the three reports of these facts, and return them."""
     write_json(output.report("json"), in_json(report))
     write_text(output.report("md"), to_markdown(report))

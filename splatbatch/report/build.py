@@ -19,12 +19,21 @@ from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import lines
-from splatbatch.output.records.attempt import ExitFacts, Go, JobSpec, Progress
+from splatbatch.output.records.attempt import ExitFacts, Go, JobSpec, ProgressLine
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.output.records.result import Result
 from splatbatch.report.colors import colors_of
 from splatbatch.report.comparison import compare
-from splatbatch.report.facts import OUTCOMES, Attempt, Next, Report, ReportedDeadline, ReportedFrame, ReportedPatch, Run
+from splatbatch.report.facts import (
+    OUTCOMES,
+    NextStep,
+    Report,
+    ReportedAttempt,
+    ReportedDeadline,
+    ReportedFrame,
+    ReportedPatch,
+    ReportedRun,
+)
 from splatbatch.report.outliers import outliers
 from splatbatch.report.quality import quality_of
 from splatbatch.report.scene import overview, scene_facts
@@ -32,7 +41,7 @@ from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
 from splatbatch.tasks.counts import counting
 from splatbatch.tasks.deadline.words import in_words
-from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.reconstruction import command_of
 from splatbatch.tasks.reconstruction import facts_of as reconstructed
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
@@ -42,41 +51,41 @@ from splatbatch.tasks.status import STATES, PatchStatus, noun_of, read_status, s
 from splatbatch.text import clock, moment
 
 SETUP = ("start", "load", "init")
-OfAttempt = events.AttemptStarted | events.Gate | events.AttemptEnded | events.Retried | events.GaveUp
+OfAttempt = events.AttemptStarted | events.SlotNotReady | events.AttemptEnded | events.RetryScheduled | events.GaveUp
 MOST_CONFIG_BYTES = 1 << 18
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Now:
+class BatchSnapshot:
     """How the patches of a batch stand, and whether somebody trains it, so that no other command may."""
 
     statuses: Sequence[PatchStatus]
     is_at_work: bool = False
 
 
-def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[Attempt, ...]:
+def attempts_of(folder: PatchFolder, history: Sequence[OfAttempt]) -> tuple[ReportedAttempt, ...]:
     """Return the attempts at a patch, first to last, by what the ledger and their folders say of them."""
     product = folder.read_result() or Result()
-    attempts = {one.number: Attempt(one.number) for one in folder.attempts()}
+    attempts = {one.number: ReportedAttempt(one.number) for one in folder.attempts()}
     latest = 0
     for event in history:
-        place = latest if isinstance(event, events.Retried | events.GaveUp) else event.attempt
+        place = latest if isinstance(event, events.RetryScheduled | events.GaveUp) else event.attempt
         if place is None or place < 1:
             continue
         latest = place
-        attempts[place] = _with(attempts.get(place, Attempt(place)), event)
+        attempts[place] = _with(attempts.get(place, ReportedAttempt(place)), event)
     return tuple(
         _as_its_folder_says(attempts[place], AttemptFolder(folder.path / f"{ATTEMPT_PREFIX}{place:02d}"), product)
         for place in sorted(attempts)
     )
 
 
-def _with(attempt: Attempt, event: OfAttempt) -> Attempt:
+def _with(attempt: ReportedAttempt, event: OfAttempt) -> ReportedAttempt:
     match event:
         case events.AttemptStarted():
             return replace(attempt, slot=event.slot, started_at=event.t, changes=event.changes)
-        case events.Gate():
+        case events.SlotNotReady():
             return replace(attempt, gate_s=event.waited_s, gate=event.reason)
         case events.AttemptEnded():
             diagnosis = event.diagnosis
@@ -96,17 +105,19 @@ def _with(attempt: Attempt, event: OfAttempt) -> Attempt:
                 evidence=diagnosis.evidence if diagnosis else (),
                 warnings=event.warnings or (),
             )
-        case events.Retried():
+        case events.RetryScheduled():
             return replace(
                 attempt,
-                next=Next("retry", event.wait_s, changes=event.changes, trained_in_between=event.trained_in_between),
+                next=NextStep(
+                    "retry", event.wait_s, changes=event.changes, trained_in_between=event.trained_in_between
+                ),
             )
         case events.GaveUp():
             between = event.trained_in_between or ()
-            return replace(attempt, next=Next("gave_up", reason=event.in_words(), trained_in_between=between))
+            return replace(attempt, next=NextStep("gave_up", reason=event.in_words(), trained_in_between=between))
 
 
-def _as_its_folder_says(attempt: Attempt, folder: AttemptFolder, product: Result) -> Attempt:
+def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product: Result) -> ReportedAttempt:
     """Add what only the attempt's own folder knows; its own clock is better than that of the run that adopted it."""
     job, told, start = folder.read_job() or JobSpec(), folder.read_exit() or ExitFacts(), folder.read_start()
     metrics, lines = folder.read_metrics() or Metrics(), folder.read_progress()
@@ -139,7 +150,7 @@ def _as_its_folder_says(attempt: Attempt, folder: AttemptFolder, product: Result
     )
 
 
-def pace_s(lines: Sequence[Progress]) -> float | None:
+def pace_s(lines: Sequence[ProgressLine]) -> float | None:
     """Return what a step took after the first one, in seconds; None where fewer than two have a time."""
     known = [(line.step, line.t) for line in lines if line.loss is not None and line.step and line.t is not None]
     steps = [(step, at) for step, at in known if step > 0]
@@ -148,7 +159,7 @@ def pace_s(lines: Sequence[Progress]) -> float | None:
     return max(0.0, (steps[-1][1] - steps[0][1]) / (steps[-1][0] - steps[0][0]))
 
 
-def gain_db(attempts: Sequence[Attempt], since: float) -> float | None:
+def gain_db(attempts: Sequence[ReportedAttempt], since: float) -> float | None:
     """Return by how much the product is better than the one before it, if the run that began then has trained it."""
     kept = next((one for one in attempts if one.is_kept), None)
     if kept is None or kept.psnr is None or (kept.started_at or 0.0) + 1 < since:
@@ -163,7 +174,7 @@ def gain_db(attempts: Sequence[Attempt], since: float) -> float | None:
 
 
 def deadline_of(
-    output: OutputFolder, history: Iterable[events.Event], standing: Standing | None
+    output: OutputFolder, history: Iterable[events.Event], standing: FreshnessChecker | None
 ) -> ReportedDeadline | None:
     """Return what is told of the deadline; None where none was chosen for."""
     choice = DEADLINE.recorded(output)
@@ -189,16 +200,16 @@ def build(
     output: OutputFolder,
     names: Sequence[str],
     variants: Sequence[Variant] = (),
-    standing: Standing | None = None,
-    now: Now | None = None,
+    standing: FreshnessChecker | None = None,
+    now: BatchSnapshot | None = None,
 ) -> Report:
     """Return the facts of a batch; `now` says how its patches stand, where somebody has looked already."""
-    now = now or Now(read_status(output, names, standing=standing))
+    now = now or BatchSnapshot(read_status(output, names, standing=standing))
     statuses, said = now.statuses, _said(output)
     history = [event for record in said if (event := events.event_of(record))]
     runs = _runs(said)
     patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
-    audits = [record for record in said if record["event"] == events.Audited.name]
+    audits = [record for record in said if record["event"] == events.PatchesAudited.name]
     counted = set(counting([one.patch for one in statuses]))
     scene = scene_facts(output, standing.patches_folder) if standing else None
     report = Report(
@@ -244,7 +255,7 @@ def _patches(
     for event in history:
         if isinstance(event, OfAttempt):
             by_patch.setdefault(event.patch, []).append(event)
-    attempts: dict[str, tuple[Attempt, ...]] = {}
+    attempts: dict[str, tuple[ReportedAttempt, ...]] = {}
     for one in statuses:
         look = partial(attempts_of, output.patch(one.patch), by_patch.get(one.patch, []))
         attempts[one.patch] = _walled(look, ())
@@ -253,7 +264,7 @@ def _patches(
 
 
 def _patch(
-    output: OutputFolder, status: PatchStatus, attempts: Sequence[Attempt], odd: tuple[str, ...], since: float
+    output: OutputFolder, status: PatchStatus, attempts: Sequence[ReportedAttempt], odd: tuple[str, ...], since: float
 ) -> ReportedPatch:
     task, folder = TaskId.of_folder(status.patch), output.patch(status.patch)
     result = _walled(folder.read_result, None) or Result()
@@ -280,7 +291,7 @@ def _walled(look: Callable[[], T], nothing: T) -> T:
         return nothing
 
 
-def _training_s(status: PatchStatus, attempts: Sequence[Attempt]) -> float | None:
+def _training_s(status: PatchStatus, attempts: Sequence[ReportedAttempt]) -> float | None:
     """Return what the steps of a product took; where nobody has told of steps, its whole time but for its set-up."""
     kept = next((one for one in attempts if one.is_kept), None)
     if kept and kept.pace_s is not None:
@@ -288,15 +299,15 @@ def _training_s(status: PatchStatus, attempts: Sequence[Attempt]) -> float | Non
     return None if status.seconds is None else status.seconds - ((kept and kept.setup_s) or 0.0)
 
 
-def _runs(said: Sequence[Record]) -> tuple[Run, ...]:
-    runs: list[Run] = []
+def _runs(said: Sequence[Record]) -> tuple[ReportedRun, ...]:
+    runs: list[ReportedRun] = []
     latest: dict[str, int] = {}
     for record in said:
         worker = str(record.get("worker", ""))
         match events.event_of(record):
             case events.BatchStarted() as event:
                 latest[worker] = len(runs)
-                runs.append(Run(event.t, None, event.slots, event.changes, worker))
+                runs.append(ReportedRun(event.t, None, event.slots, event.changes, worker))
             case events.BatchEnded() as event if worker in latest:
                 runs[latest[worker]] = replace(runs[latest[worker]], ended_at=event.t)
             case _:
@@ -310,7 +321,7 @@ def _frame(output: OutputFolder, statuses: Sequence[PatchStatus]) -> ReportedFra
     return ReportedFrame(frame.offset, frame.scenes, note(frame, names)) if frame else None
 
 
-def _settled(output: OutputFolder, names: Sequence[str], standing: Standing | None) -> tuple[str, ...]:
+def _settled(output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None) -> tuple[str, ...]:
     tasks = [standing.current(name) for name in names if standing and standing.knows(name)]
     return tuple(words_of_report(output, tasks))
 
@@ -318,7 +329,7 @@ def _settled(output: OutputFolder, names: Sequence[str], standing: Standing | No
 def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:
     """Return the latest audit with every patch that is refused now: it may have been about some patches alone."""
     refused = {one.patch: one.advice for one in statuses if one.state == "refused"}
-    event = events.Audited.from_record(said)
+    event = events.PatchesAudited.from_record(said)
     return {**said, "verified": event.verified, "refused": refused, "warnings": list(event.warnings)}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.colors import SceneColors, times_in_words
-from splatbatch.report.facts import ReportedColors, UnlikePhotograph
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.report.facts import OutlierPhotograph, ReportedColors
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.tasks.shared_decisions.colors import TONES, in_words
 
 MOST_SHOWN = 24
@@ -55,7 +55,7 @@ def _scene(name: str, solved: SceneColors, photos: list[str]) -> ReportedColors:
     )
 
 
-def _photograph(name: str, tone: Tone, times: float | None) -> UnlikePhotograph:
+def _photograph(name: str, tone: ColorCorrection, times: float | None) -> OutlierPhotograph:
     beside = math.prod(tone.gain) ** (1 / 3)
     if times is not None:
         words = f"{times_in_words(times)} than its neighbours"
@@ -63,4 +63,4 @@ def _photograph(name: str, tone: Tone, times: float | None) -> UnlikePhotograph:
         words = "as bright as the mean, another tint"
     else:
         words = f"{times_in_words(beside)} than the mean"
-    return UnlikePhotograph(name, tone.gain, tuple(tone.values()), words)
+    return OutlierPhotograph(name, tone.gain, tuple(tone.values()), words)

@@ -10,14 +10,14 @@ from pathlib import PurePath
 from typing import Any
 
 from splatbatch.config import Variant
-from splatbatch.report.facts import Figures, ReportedPatch, Sweep, UnderVariant, VariantRow
+from splatbatch.report.facts import ReportedPatch, SweepFacts, SweepFigures, VariantPatch, VariantRow
 
 FIGURES = ("psnr_covered", "psnr", "ssim", "num_gaussians", "bytes", "seconds")
 HIGHER = ("psnr_covered", "psnr", "ssim")
 """Figures of which more is better; of the others, less."""
 
 
-def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> Sweep | None:
+def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> SweepFacts | None:
     """Return the comparison of a sweep; None without one."""
     if not variants:
         return None
@@ -28,7 +28,7 @@ def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> Sw
     fullest = max((_trained(row) for row in rows), key=len)
     rows = [replace(row, is_comparable=bool(fullest) and _trained(row) == fullest) for row in rows]
     comparable = [row for row in rows if row.is_comparable]
-    return Sweep(
+    return SweepFacts(
         settings=tuple(variants[0].compared),
         patches=of_patches,
         variants=tuple(rows),
@@ -41,7 +41,7 @@ def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> Sw
     )
 
 
-def deciding_of(figures: Iterable[Figures]) -> str:
+def deciding_of(figures: Iterable[SweepFigures]) -> str:
     """Return by which PSNR splats are compared: the covered one, unless one has only the other."""
     known = [one for one in figures if one.psnr is not None]
     return "psnr_covered" if known and all(one.psnr_covered is not None for one in known) else "psnr"
@@ -61,18 +61,18 @@ def _row(variant: Variant, tasks: Mapping[str, ReportedPatch | None]) -> Variant
     settings = {
         key: value if isinstance(value, bool | int | float) else spelt(value) for key, value in variant.compared.items()
     }
-    means = Figures(*(_mean([one.of(key) for one in trained]) for key in FIGURES))
+    means = SweepFigures(*(_mean([one.of(key) for one in trained]) for key in FIGURES))
     return VariantRow(variant.name, settings, len(trained), len(figures), means, figures)
 
 
-def _figures(task: ReportedPatch | None) -> UnderVariant:
+def _figures(task: ReportedPatch | None) -> VariantPatch:
     """Return what is compared of a patch under a variant."""
     if task is None:
-        return UnderVariant()
+        return VariantPatch()
     if task.state != "trained":
-        return UnderVariant(state=task.state, changes=task.changes)
+        return VariantPatch(state=task.state, changes=task.changes)
     figures = (task.psnr_covered, task.psnr, task.ssim, task.num_gaussians, task.bytes, task.seconds)
-    return UnderVariant(*figures, task.state, task.changes)
+    return VariantPatch(*figures, task.state, task.changes)
 
 
 def _trained(row: VariantRow) -> frozenset[str]:

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from splatbatch.output.records.deadline.choice import Choice
-from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasured
+from splatbatch.output.records.deadline.choice import DeadlineDecision
+from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasurement
 from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.metrics import Resolution
 from splatbatch.output.records.quality import QualityFigure
-from splatbatch.output.records.run import Afterwards
-from splatbatch.reconstruction.facts import Reconstructed
+from splatbatch.output.records.run import FollowUpResult
+from splatbatch.reconstruction.facts import ReconstructionRecord
 from splatbatch.tasks.status import PatchStatus, State
 
 SCHEMA = 1
@@ -27,7 +27,7 @@ Grade = Literal["even", "slight", "step", "unknown"]
 
 
 @dataclass(frozen=True)
-class Next:
+class NextStep:
     """What was decided after an attempt, and why."""
 
     decision: Literal["retry", "gave_up"]
@@ -41,7 +41,7 @@ class Next:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ReportedAttempt:
     """An attempt at a patch."""
 
     number: int
@@ -93,11 +93,11 @@ class Attempt:
     has_splat: bool = False
     """It is there still."""
     is_pictured: bool = False
-    next: Next | None = None
+    next: NextStep | None = None
 
 
 @dataclass(frozen=True)
-class Quality:
+class SplatQuality:
     """What an inspection has found of a splat."""
 
     grade: str
@@ -132,7 +132,7 @@ class ReportedPatch(PatchStatus):
     gain_db: float | None = None
     """Of its PSNR, the covered one if both are of the same pixels, by the latest run; None where that has not replaced
     it."""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[ReportedAttempt, ...] = ()
     of_patch: str = ""
     variant: str = ""
     """Its parts in a sweep; else the patch, and nothing."""
@@ -142,11 +142,11 @@ class ReportedPatch(PatchStatus):
     """Of the photographs that it was trained on."""
     versions: dict[str, str] = field(default_factory=dict)
     """Of what trained it, as far as its files say."""
-    quality: Quality | None = None
+    quality: SplatQuality | None = None
 
 
 @dataclass(frozen=True)
-class Figures:
+class SweepFigures:
     """What is compared in a sweep, of a patch or in the mean over the trained ones."""
 
     psnr_covered: float | None = None
@@ -163,7 +163,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class UnderVariant(Figures):
+class VariantPatch(SweepFigures):
     """A patch under a variant."""
 
     state: State = "waiting"
@@ -181,14 +181,14 @@ class VariantRow:
     trained: int
     of: int
     """How many of its patches are trained, of how many."""
-    mean: Figures
-    patches: dict[str, UnderVariant]
+    mean: SweepFigures
+    patches: dict[str, VariantPatch]
     is_comparable: bool = False
     """Means over different patches say nothing: it has trained the largest set of patches that any variant has."""
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepFacts:
     """The variants of a sweep, in the order of the YAML."""
 
     settings: tuple[str, ...]
@@ -202,7 +202,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Run:
+class ReportedRun:
     """One `train`, `retry` or worker."""
 
     started_at: float | None
@@ -214,7 +214,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Worker:
+class ReportedWorker:
     """Who has made attempts, or is at work."""
 
     worker: str
@@ -244,7 +244,7 @@ class ReportedFrame(Frame):
 
 
 @dataclass(frozen=True)
-class UnlikePhotograph:
+class OutlierPhotograph:
     """A photograph that is among those that differ most."""
 
     name: str
@@ -264,7 +264,7 @@ class ReportedColors:
     residual_before: float | None
     residual_after: float | None
     words: tuple[str, ...]
-    photographs: tuple[UnlikePhotograph, ...]
+    photographs: tuple[OutlierPhotograph, ...]
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ class CoreBox:
 
 
 @dataclass(frozen=True)
-class CameraPlace:
+class CameraPosition:
     """Where a photograph was taken from, from above; of one that is held out its name, and what it shows."""
 
     at: tuple[float, float]
@@ -286,7 +286,7 @@ class CameraPlace:
 
 
 @dataclass(frozen=True)
-class ReportedSeam(SeamMeasured):
+class ReportedSeam(SeamMeasurement):
     """A seam, and the line that it is from above."""
 
     told: ClassVar = ("name",)
@@ -301,7 +301,7 @@ class SceneMap:
     """Patches and cameras from above."""
 
     cores: tuple[CoreBox, ...] = ()
-    cameras: tuple[CameraPlace, ...] = ()
+    cameras: tuple[CameraPosition, ...] = ()
     seams: tuple[ReportedSeam, ...] = ()
 
 
@@ -314,7 +314,7 @@ class Overview(SceneMap):
 
 
 @dataclass(frozen=True)
-class CutScene(SceneMap):
+class ReportedPartition(SceneMap):
     """A scene that was cut into patches: its partition from above, and how well the patches meet."""
 
     problem: str = ""
@@ -327,11 +327,11 @@ class CutScene(SceneMap):
     """The merged splat; empty as long as there is none."""
     behind: str = ""
     """Why the merged scene has nothing of its backdrop; empty where it has, or nothing was merged."""
-    quality: Quality | None = None
+    quality: SplatQuality | None = None
 
 
 @dataclass(frozen=True)
-class ReportedDeadline(Choice):
+class ReportedDeadline(DeadlineDecision):
     """What was chosen for a deadline, and when the last attempt at its patches ended."""
 
     words: tuple[str, ...] = ()
@@ -339,7 +339,7 @@ class ReportedDeadline(Choice):
 
 
 @dataclass(frozen=True)
-class Item:
+class TodoItem:
     """Something to be done as long as a patch is not as it should be, or worth a look, and the command for it."""
 
     kind: Literal["do", "look"]
@@ -360,20 +360,20 @@ class Report:
     """Of patches, by their state."""
     patches: tuple[ReportedPatch, ...] = ()
     """In natural order."""
-    sweep: Sweep | None = None
-    runs: tuple[Run, ...] = ()
-    workers: tuple[Worker, ...] = ()
+    sweep: SweepFacts | None = None
+    runs: tuple[ReportedRun, ...] = ()
+    workers: tuple[ReportedWorker, ...] = ()
     """In the order of their nodes."""
     settled: tuple[str, ...] = ()
     """What is settled for the batch besides its frame, its colours and its deadline, in words."""
     frame: ReportedFrame | None = None
     colors: tuple[ReportedColors, ...] = ()
-    scene: CutScene | None = None
+    scene: ReportedPartition | None = None
     map: Overview | None = None
-    reconstruction: Reconstructed | None = None
+    reconstruction: ReconstructionRecord | None = None
     """What came of photographs, in the report of a reconstruction."""
     deadline: ReportedDeadline | None = None
-    afterwards: tuple[Afterwards, ...] = ()
+    afterwards: tuple[FollowUpResult, ...] = ()
     """What followed the training, or was left out."""
     audit: dict[str, Any] | None = None
     """The latest, as the ledger has it, with every patch that is refused now: verified, refused, warnings."""
@@ -383,7 +383,7 @@ class Report:
     """The YAML; empty where it is not known."""
     events: tuple[dict[str, Any], ...] = ()
     """The lines of the ledgers; `worker` says whose ledger it is, if it is not that of `train`."""
-    todo: tuple[Item, ...] = ()
+    todo: tuple[TodoItem, ...] = ()
     version: str = ""
     """Of the splatbatch that wrote it."""
     python: str = ""

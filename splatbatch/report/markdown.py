@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from splatbatch.failures.causes import spelled
 from splatbatch.output.records.quality import grade_in_words
 from splatbatch.report.comparison import spelt
-from splatbatch.report.facts import CutScene, Item, Report, ReportedColors, ReportedPatch, Sweep, Worker
+from splatbatch.report.facts import (
+    Report,
+    ReportedColors,
+    ReportedPartition,
+    ReportedPatch,
+    ReportedWorker,
+    SweepFacts,
+    TodoItem,
+)
 from splatbatch.report.page.comparison_page import headings_of, is_best, short, shown
 from splatbatch.report.quality import exceeded
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
@@ -55,7 +63,7 @@ def to_markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _todo(items: Sequence[Item]) -> list[str]:
+def _todo(items: Sequence[TodoItem]) -> list[str]:
     """Return what is to be done and what is worth a look, each with its command."""
     lines: list[str] = []
     for kind, heading in (("do", "To do"), ("look", "Worth a look")):
@@ -84,7 +92,7 @@ def _quality(patch: ReportedPatch) -> list[str]:
     return ["", heading, "", *(f"- {_plain(line)}" for line in words)]
 
 
-def _comparison(sweep: Sweep | None) -> list[str]:
+def _comparison(sweep: SweepFacts | None) -> list[str]:
     """Return a sweep's variants with their means, the best of each column in bold."""
     if not sweep:
         return []
@@ -110,7 +118,7 @@ def _patches(patches: Sequence[ReportedPatch]) -> list[str]:
     return _table([[row[place] for place in kept] for row in rows])
 
 
-def _workers(workers: Sequence[Worker]) -> list[str]:
+def _workers(workers: Sequence[ReportedWorker]) -> list[str]:
     """Return the workers as a table, where there was more than one."""
     if len(workers) < 2:
         return []
@@ -118,7 +126,7 @@ def _workers(workers: Sequence[Worker]) -> list[str]:
     return ["", "## Workers", "", *_table([_OF_WORKERS, *rows])]
 
 
-def _scene(scene: CutScene | None) -> list[str]:
+def _scene(scene: ReportedPartition | None) -> list[str]:
     """Return the seams of a partition as a table, with what was measured of the merged scene above it."""
     if not scene or not scene.seams:
         return []

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from splatbatch.hashing import FileFacts
 from splatbatch.output.folders import PICTURES, PatchFolder, SceneFolder, SplatFolder
-from splatbatch.output.records.quality import Dropped, Inspection, QualityFigure, read_certificate
-from splatbatch.report.facts import Quality
+from splatbatch.output.records.quality import Inspection, LeaveOutResult, QualityFigure, read_certificate
+from splatbatch.report.facts import SplatQuality
 from splatbatch.text import counted
 
 FIGURES = ("figure", "value", "limit", "state", "what")
 MOST_NAMED = 8
 
 
-def quality_of(folder: PatchFolder, sha256: str) -> Quality | None:
+def quality_of(folder: PatchFolder, sha256: str) -> SplatQuality | None:
     """Return what an inspection has found of a splat of this hash; None if nobody has inspected that one."""
     found = folder.read_inspection()
     if found is None or not found.grade or not sha256 or found.splat != sha256:
@@ -22,7 +22,7 @@ def quality_of(folder: PatchFolder, sha256: str) -> Quality | None:
     return _quality(found, folder)
 
 
-def quality_of_scene(folder: SceneFolder) -> Quality | None:
+def quality_of_scene(folder: SceneFolder) -> SplatQuality | None:
     """Return what an inspection has found of the merged scene as it is now; None if nobody has inspected that."""
     found = folder.read_inspection()
     if found is None or not found.grade or found.splat != FileFacts().sha256(str(folder.splat)):
@@ -30,10 +30,10 @@ def quality_of_scene(folder: SceneFolder) -> Quality | None:
     return _quality(found, folder)
 
 
-def _quality(found: Inspection, folder: SplatFolder) -> Quality:
+def _quality(found: Inspection, folder: SplatFolder) -> SplatQuality:
     certificate = read_certificate(folder.certificate) or {}
     named = found.attempt if Path(found.attempt).name == found.attempt else ""
-    return Quality(
+    return SplatQuality(
         grade=found.grade,
         figures=found.figures,
         cells=found.cells,
@@ -49,7 +49,7 @@ def _quality(found: Inspection, folder: SplatFolder) -> Quality:
     )
 
 
-def drop_in_words(dropped: Dropped | None) -> str:
+def drop_in_words(dropped: LeaveOutResult | None) -> str:
     """Return what leaving photographs out has brought; empty where nobody has measured it."""
     if dropped is None:
         return ""
@@ -59,7 +59,7 @@ def drop_in_words(dropped: Dropped | None) -> str:
     return f"{dropped.gain_db:+.2f} dB without {count}, after {dropped.steps or 0:,} steps"
 
 
-def held_out_in_words(quality: Quality) -> str:
+def held_out_in_words(quality: SplatQuality) -> str:
     """Return how good held-out photographs are, those side by side apart; empty without such."""
     if quality.psnr_in_one_piece is None:
         return ""
@@ -67,7 +67,7 @@ def held_out_in_words(quality: Quality) -> str:
     return f"Small copies of held-out photographs: {quality.psnr_in_one_piece:.2f} dB on those side by side{spread}."
 
 
-def exceeded(quality: Quality | None) -> list[QualityFigure]:
+def exceeded(quality: SplatQuality | None) -> list[QualityFigure]:
     """Return the figures that exceed their limits."""
     return [one for one in quality.figures if one.state in ("weak", "bad")] if quality else []
 

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from splatbatch.errors import SceneError
 from splatbatch.hashing import FileFacts
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasured
+from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasurement
 from splatbatch.output.records.merge import Merge
 from splatbatch.output.records.result import Result
-from splatbatch.report.facts import CameraPlace, CoreBox, CutScene, Grade, Overview, ReportedSeam
+from splatbatch.report.facts import CameraPosition, CoreBox, Grade, Overview, ReportedPartition, ReportedSeam
 from splatbatch.report.quality import quality_of_scene
 from splatbatch.report.viewer.viewer import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
@@ -52,21 +52,21 @@ LEAST_SIDE = 0.02
 Places = npt.NDArray[np.float64]  # [N, 2]
 
 
-def scene_facts(output: OutputFolder, patches: Path) -> CutScene | None:
+def scene_facts(output: OutputFolder, patches: Path) -> ReportedPartition | None:
     """Return what there is to say of a scene that was cut into patches; None where none was."""
     from splatbatch.scene.partition.record import partition_of
 
     try:
         partition = partition_of(patches)
     except SceneError as error:
-        return CutScene(problem=error.message)
+        return ReportedPartition(problem=error.message)
     if partition is None:
         return None
     merged, measured = output.scene.merged.read(), output.scene.read_evaluation()
     if merged and (damage := output.scene.merged.damage(merged, FileFacts(reads=False))):
-        return CutScene(problem=f"{damage}. Merge again: splatbatch merge.")
+        return ReportedPartition(problem=f"{damage}. Merge again: splatbatch merge.")
     found = measured or SceneEvaluation()
-    return CutScene(
+    return ReportedPartition(
         cores=tuple(
             CoreBox(core.name, place_from_above(core.bounds.lower), place_from_above(core.bounds.upper))
             for core in partition.cores
@@ -91,7 +91,7 @@ def _is_older(output: OutputFolder, merged: Merge | None, measured: SceneEvaluat
         return False
 
 
-def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder) -> tuple[CameraPlace, ...]:
+def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder) -> tuple[CameraPosition, ...]:
     """Return where photographs were taken from, those that are held out with what they show of the scene."""
     try:
         images = read_images(partition.source)
@@ -104,7 +104,7 @@ def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder)
         if np.isfinite(place).all():
             name = image.name if image.name in held_out else ""
             psnr = found.photos[name].deciding if name in found.photos else None
-            cameras.append(CameraPlace(place_from_above(place), name, psnr))
+            cameras.append(CameraPosition(place_from_above(place), name, psnr))
     return tuple(cameras)
 
 
@@ -115,9 +115,9 @@ def _seams(partition: Partition, found: SceneEvaluation) -> tuple[ReportedSeam, 
     return tuple(_seam(seam, measured.get(seam.name)) for seam in seams_of(partition))
 
 
-def _seam(seam: Seam, measured: SeamMeasured | None) -> ReportedSeam:
+def _seam(seam: Seam, measured: SeamMeasurement | None) -> ReportedSeam:
     """Return a seam with the line that it is from above; none where it lies level."""
-    found = measured or SeamMeasured(seam.one.name, seam.other.name, problem="not measured yet")
+    found = measured or SeamMeasurement(seam.one.name, seam.other.name, problem="not measured yet")
     low = [max(a, b) for a, b in zip(seam.one.bounds.lower, seam.other.bounds.lower, strict=True)]
     high = [min(a, b) for a, b in zip(seam.one.bounds.upper, seam.other.bounds.upper, strict=True)]
     low[seam.axis] = high[seam.axis] = seam.at
@@ -127,7 +127,7 @@ def _seam(seam: Seam, measured: SeamMeasured | None) -> ReportedSeam:
     return ReportedSeam(**told, line=line, grade=grade(found))
 
 
-def grade(seam: SeamMeasured) -> Grade:
+def grade(seam: SeamMeasurement) -> Grade:
     """Return how well two patches meet: even, slight, step; unknown where nobody has measured it."""
     color, depth = seam.color_offset, seam.depth_step
     if color is None or depth is None:
@@ -137,7 +137,7 @@ def grade(seam: SeamMeasured) -> Grade:
     return "slight" if color <= SLIGHT[0] and abs(depth) <= SLIGHT[1] else "step"
 
 
-def why_it_steps(seam: SeamMeasured) -> str:
+def why_it_steps(seam: SeamMeasurement) -> str:
     """Return what differs between both sides of a seam, in words; empty where nothing does."""
     color, depth, ratio = seam.color_offset, seam.depth_step, seam.density_ratio
     found = []
@@ -158,7 +158,7 @@ def place_from_above(values: Iterable[float]) -> tuple[float, float]:
     return x, y
 
 
-def in_words(scene: CutScene) -> str:
+def in_words(scene: ReportedPartition) -> str:
     """Return what was measured of the merged scene in a sentence."""
     found = scene.evaluation
     behind = f" {scene.behind}" if scene.behind else ""
@@ -252,14 +252,14 @@ def _cameras_of_patches(
     images: Mapping[str, Sequence[Image]],
     places: Mapping[str, Places],
     held_out: Mapping[str, Mapping[str, float | None]],
-) -> tuple[CameraPlace, ...]:
+) -> tuple[CameraPosition, ...]:
     """Return where photographs were taken, each once, those that are held out with what they show."""
-    seen: dict[str, CameraPlace] = {}
+    seen: dict[str, CameraPosition] = {}
     for name, found in images.items():
         for image, place in zip(found, places[name], strict=True):
             psnr = held_out[name].get(image.name)
             is_held_out = image.name in held_out[name]
             if image.name not in seen or is_held_out:
-                seen[image.name] = CameraPlace(place_from_above(place), image.name if is_held_out else "", psnr)
+                seen[image.name] = CameraPosition(place_from_above(place), image.name if is_held_out else "", psnr)
     cameras = tuple(seen.values())
     return cameras[:: max(1, -(-len(cameras) // MOST_CAMERAS))]

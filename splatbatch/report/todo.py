@@ -11,7 +11,7 @@ from splatbatch.failures.causes import spelled
 from splatbatch.output.obstacles import NOT_MADE
 from splatbatch.output.records.run import DONE
 from splatbatch.output.retention import ACCEPT
-from splatbatch.report.facts import Item, Report, ReportedPatch
+from splatbatch.report.facts import Report, ReportedPatch, TodoItem
 from splatbatch.report.scene import why_it_steps
 from splatbatch.tasks.status import INSIST, done_in_words
 from splatbatch.text import counted
@@ -27,7 +27,7 @@ ONLY_LOOKS = ("splatbatch verify-dims", "splatbatch view scene")
 """Commands about the batch that may be run while it is trained."""
 
 
-class Trouble(NamedTuple):
+class TodoReason(NamedTuple):
     """What is to be done, or worth a look, of a patch or of the batch; `command` has PATCH where its name belongs."""
 
     kind: Literal["do", "look"]
@@ -35,7 +35,7 @@ class Trouble(NamedTuple):
     command: str
 
 
-def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[Item, ...]:
+def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[TodoItem, ...]:
     """Return what is to be done, what is worth a look after it; patches with the same trouble are one item.
 
     While somebody trains the batch (`is_at_work`), only commands are named that only look: others would be refused.
@@ -44,7 +44,7 @@ def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[
     if again:
         return tuple(_of_stages(report, again))
     is_running = is_at_work or report.counts.get("running", 0) > 0
-    groups: dict[Trouble, list[str]] = {}
+    groups: dict[TodoReason, list[str]] = {}
     for patch in report.patches:
         for trouble in _of_patch(patch, is_running=is_running):
             groups.setdefault(trouble, []).append(patch.patch)
@@ -54,13 +54,13 @@ def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[
     return tuple(sorted(items, key=lambda item: item.kind != "do"))
 
 
-def _of_stages(report: Report, again: str) -> Iterator[Item]:
+def _of_stages(report: Report, again: str) -> Iterator[TodoItem]:
     """Yield what is to be done about stages; what only waits for one that failed follows it by itself."""
     for stage in report.patches:
         if stage.state == "failed" and stage.cause != NOT_MADE:
-            yield Item("do", (stage.patch,), _failure(stage), again)
+            yield TodoItem("do", (stage.patch,), _failure(stage), again)
         elif stage.state == "stopped":
-            yield Item("do", (stage.patch,), stage.why, again)
+            yield TodoItem("do", (stage.patch,), stage.why, again)
 
 
 def verdict(report: Report) -> str:
@@ -72,23 +72,23 @@ def verdict(report: Report) -> str:
     return f"{said}. {counted(num_to_do, 'thing') if num_to_do else 'Nothing'} to do"
 
 
-def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
+def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoReason]:
     match patch.state:
         case "refused":
             again = "" if is_running else " && splatbatch train PATCH"
-            yield Trouble("do", patch.advice, f"splatbatch verify-dims PATCH{again}")
+            yield TodoReason("do", patch.advice, f"splatbatch verify-dims PATCH{again}")
         case "failed":
-            yield Trouble("do", _failure(patch), "splatbatch explain PATCH" if is_running else _next_step(patch))
+            yield TodoReason("do", _failure(patch), "splatbatch explain PATCH" if is_running else _next_step(patch))
         case "trained":
             yield from _of_product(patch, is_running=is_running)
         case _ if is_running:
             return
         case "stopped":
-            yield Trouble("do", patch.why, "splatbatch train PATCH")
+            yield TodoReason("do", patch.why, "splatbatch train PATCH")
         case "stale":
-            yield Trouble("do", f"its splat is out of date: {patch.cause}", "splatbatch train PATCH")
+            yield TodoReason("do", f"its splat is out of date: {patch.cause}", "splatbatch train PATCH")
         case "waiting":
-            yield Trouble("do", "not trained yet", "splatbatch train PATCH")
+            yield TodoReason("do", "not trained yet", "splatbatch train PATCH")
 
 
 def _failure(patch: ReportedPatch) -> str:
@@ -115,7 +115,7 @@ def _next_step(patch: ReportedPatch) -> str:
     return next((step for step in steps if step.startswith("splatbatch explain ")), "splatbatch explain PATCH")
 
 
-def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
+def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoReason]:
     """Yield what is odd about a patch that is trained and fresh."""
     last = patch.attempts[-1] if patch.attempts else None
     said, _, command = last.choice.partition(f": {ACCEPT}") if last else ("", "", "")
@@ -123,43 +123,43 @@ def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[Trouble]:
     is_done = any(one.is_kept and number == str(one.number) for one in patch.attempts)
     if last and said and not is_done and not (last.is_kept and (is_running or not command)):
         offered = f"accept PATCH --attempt {number}" if command and not is_running else "compare PATCH"
-        yield Trouble("look", said if last.is_kept else f"attempt {last.number}: {said}", f"splatbatch {offered}")
+        yield TodoReason("look", said if last.is_kept else f"attempt {last.number}: {said}", f"splatbatch {offered}")
     if odd := (*patch.outliers, *(one for one in patch.warnings if ACCEPT not in one)):
-        yield Trouble("look", "; ".join(odd), "splatbatch explain PATCH")
+        yield TodoReason("look", "; ".join(odd), "splatbatch explain PATCH")
 
 
-def _of_batch(report: Report) -> Iterator[Trouble]:
+def _of_batch(report: Report) -> Iterator[TodoReason]:
     audit, scene = report.audit, report.scene
     for one in report.afterwards:
         if one.state != DONE:
-            yield Trouble("do", one.words, one.command)
+            yield TodoReason("do", one.words, one.command)
     if audit and audit["warnings"]:
-        yield Trouble("look", f"the audit: {counted(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
+        yield TodoReason("look", f"the audit: {counted(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
     if not scene or not scene.cores:
         return
     steps = [f"{seam.name} ({why_it_steps(seam)})" for seam in scene.seams if seam.grade == "step"]
     if scene.is_stale:
-        yield Trouble("look", "the scene was merged again since it was measured", "splatbatch evaluate")
+        yield TodoReason("look", "the scene was merged again since it was measured", "splatbatch evaluate")
     lost = -(scene.evaluation.within.gain_db or 0.0) if scene.evaluation else 0.0
     if lost >= DARK_EDGE_DB and not scene.is_stale:
-        yield Trouble(
+        yield TodoReason(
             "look",
             f"away from seams the merged scene is {lost:.1f} dB below the patches' own splats: ground at its edge may "
             "be dark, as after short runs (more steps mend that, or training.border: none)",
             "splatbatch view scene",
         )
     if steps:
-        yield Trouble(
+        yield TodoReason(
             "look", f"a step is seen at {counted(len(steps), 'seam')}: {', '.join(steps)}", "splatbatch view scene"
         )
 
 
-def _item(trouble: Trouble, names: list[str], config: str) -> Item:
+def _item(trouble: TodoReason, names: list[str], config: str) -> TodoItem:
     """Return an item for the report; its command can be copied into a shell in any folder."""
     command = _command(trouble.command, names)
     if config:
         command = " && ".join(f"{part} -c {shlex.quote(config)}" for part in command.split(" && "))
-    return Item(trouble.kind, tuple(names), trouble.what, command)
+    return TodoItem(trouble.kind, tuple(names), trouble.what, command)
 
 
 def _command(command: str, names: Sequence[str]) -> str:

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
-from splatbatch.report.facts import Attempt, ReportedPatch, Run, Worker
+from splatbatch.report.facts import ReportedAttempt, ReportedPatch, ReportedRun, ReportedWorker
 
 HEADINGS = ("worker", "node", "job", "since", "attempts", "trained", "in training", "is training")
 
 
-def workers_of(output: OutputFolder, patches: Sequence[ReportedPatch]) -> tuple[Worker, ...]:
+def workers_of(output: OutputFolder, patches: Sequence[ReportedPatch]) -> tuple[ReportedWorker, ...]:
     """Return those who have made attempts, or are at work, in the order of their nodes."""
     watcher = Watcher(output)
     living = {one.worker for one in watcher.living()}
-    made: dict[str, list[tuple[str, Attempt]]] = {name: [] for name in living}
+    made: dict[str, list[tuple[str, ReportedAttempt]]] = {name: [] for name in living}
     for patch in patches:
         for attempt in patch.attempts:
             made.setdefault(attempt.worker or LOCAL, []).append((patch.patch, attempt))
@@ -24,10 +24,10 @@ def workers_of(output: OutputFolder, patches: Sequence[ReportedPatch]) -> tuple[
     return tuple(sorted(found, key=lambda one: (one.node, one.worker)))
 
 
-def _worker(record: WorkerRecord, attempts: Sequence[tuple[str, Attempt]], lives: bool) -> Worker:
+def _worker(record: WorkerRecord, attempts: Sequence[tuple[str, ReportedAttempt]], lives: bool) -> ReportedWorker:
     nodes = [one.node for _, one in attempts if one.node]
     trained = [patch for patch, one in attempts if one.outcome == "trained"]
-    return Worker(
+    return ReportedWorker(
         worker=record.worker,
         node=nodes[-1] if nodes else record.host,
         job=record.job,
@@ -46,7 +46,7 @@ def nodes_of(patches: Iterable[ReportedPatch]) -> list[str]:
     return sorted({attempt.node for patch in patches for attempt in patch.attempts if attempt.node})
 
 
-def starts_of(runs: Sequence[Run], gap_s: float = 0.0) -> list[float]:
+def starts_of(runs: Sequence[ReportedRun], gap_s: float = 0.0) -> list[float]:
     """Return when runs began that came more than `gap_s` after the end of all before them; so long apart they are two.
 
     One without an end was killed, nobody knows when.

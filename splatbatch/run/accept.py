@@ -14,7 +14,7 @@ from splatbatch.output.lock import OutputLock
 from splatbatch.output.records.result import Result
 from splatbatch.run.context import write_the_report
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.fingerprints.contents import ContentHasher
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.task import the_task
 
@@ -32,7 +32,7 @@ def accept(batch: Batch, name: str, number: int) -> Result:
         result = _manifest(folder, _attempt(folder, task.name, number), task.name)
         results.pin(folder, result, fingerprint(task.patch, task.recipe))
         Ledger(batch.output.ledger).write(Accepted(task.name, number))
-        contents = Contents(batch)  # else a copy of the photographs would be taken for other ones
+        contents = ContentHasher(batch)  # else a copy of the photographs would be taken for other ones
         contents.want(task.name)
         contents.finish(ENDLESS)
     whole = batch.whole()

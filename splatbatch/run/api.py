@@ -14,21 +14,21 @@ from splatbatch.errors import ConfigError, OutputError
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import Publication
 from splatbatch.output.records.result import Result
-from splatbatch.output.records.run import DONE, Afterwards, MakingSettings
-from splatbatch.publish.publish import Wish as PublishWish
+from splatbatch.output.records.run import DONE, FollowUpResult, FollowUpSettings
+from splatbatch.publish.publish import PublishRequest as PublishWish
 from splatbatch.publish.source import SCENE
 from splatbatch.run import products
 from splatbatch.run.accept import accept
 from splatbatch.run.cancel import cancel
 from splatbatch.run.context import report, status
-from splatbatch.run.decide import Wish
-from splatbatch.run.inspection import Closely, Found
+from splatbatch.run.decide import TrainOptions
+from splatbatch.run.inspection import Found, InspectOptions
 from splatbatch.run.inspection import inspect as inspect_splats
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.plan import plan
 from splatbatch.run.products import merge
 from splatbatch.run.train import train
-from splatbatch.splats.export import WHOLE, Cut
+from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.splats.ply import Gaussians, read_splat
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.evaluation import order
@@ -36,8 +36,8 @@ from splatbatch.tasks.task import Names, listed
 
 __all__ = [
     "Batch",
-    "Closely",
-    "Wish",
+    "InspectOptions",
+    "TrainOptions",
     "accept",
     "cancel",
     "evaluate",
@@ -53,7 +53,7 @@ __all__ = [
     "train",
 ]
 
-AS_USUAL = Closely()
+AS_USUAL = InspectOptions()
 
 
 def results(batch: Batch) -> dict[str, Result]:
@@ -75,7 +75,7 @@ def gaussians(batch: Batch, name: str) -> Gaussians:
     return read_splat(folder.splat_of(result))
 
 
-def inspect(batch: Batch, how: Closely = AS_USUAL) -> tuple[Found, Mapping[str, str]]:
+def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mapping[str, str]]:
     """Inspect accepted splats that nobody has inspected yet; return what was found, and why others were not.
 
     Raises:
@@ -108,7 +108,7 @@ def publish(  # noqa: PLR0913 - what is left out is as the YAML says
     *,
     forced: bool = False,
     measured: bool = True,
-    cut: Cut = WHOLE,
+    cut: ExportOptions = WHOLE,
 ) -> Publication:
     """Write accepted splats as files that others open.
 
@@ -129,7 +129,7 @@ def publish(  # noqa: PLR0913 - what is left out is as the YAML says
     PublishWish.of(batch, to, formats, forced=forced)  # for its errors, before anything is begun
     if not names and batch.output.scene.splat.exists():
         names = (SCENE,)
-    told = MakingSettings(
+    told = FollowUpSettings(
         "publish",
         names=names,
         to=str(to.absolute()) if to else "",
@@ -146,5 +146,5 @@ def publish(  # noqa: PLR0913 - what is left out is as the YAML says
         raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Train them: splatbatch train.")
     if is_usual:  # as a night does: what it has left out is made good
         words = f"published: {batch.config.publish.folder}"
-        batch.output.note_afterwards("publish", Afterwards("publish", DONE, words, "", time.time()))
+        batch.output.note_afterwards("publish", FollowUpResult("publish", DONE, words, "", time.time()))
     return done

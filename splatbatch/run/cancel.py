@@ -23,7 +23,7 @@ from splatbatch.output.records.run import Holder, WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.scheduler import cancel as cancelling
 from splatbatch.tasks.batch import named_batch, open_batch
-from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Names
 
@@ -35,7 +35,7 @@ PATIENCE_S = 90.0
 
 
 @dataclass(frozen=True)
-class Ending:
+class CancelledAttempt:
     """What was ended."""
 
     output: OutputFolder
@@ -46,7 +46,7 @@ class Ending:
     """How the patches stand that it was about."""
 
 
-def cancel(config: Path | str | None, wanted: Names = ()) -> Ending:
+def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
     """End what runs, and wait until it has ended.
 
     Raises:
@@ -60,10 +60,10 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> Ending:
     run = holder(output.lock)
     workers = [one for one in watcher.present(but=LOCAL) if not crew.is_gone(one.job)]  # frozen ones may thaw
     if run is None and not workers and not crew.lives():
-        return Ending(output, was_running=False)
+        return CancelledAttempt(output, was_running=False)
     if not patches:
         crew.cancel()
-    asked: list[Asked | AskedWorker] = [Asked(output, patches, run)] if run else []
+    asked: list[CancelledRun | AskedWorker] = [CancelledRun(output, patches, run)] if run else []
     asked += [AskedWorker(output, patches, worker, watcher) for worker in workers]
     requests = [cancelling.ask(output, each.run, patches) for each in asked]
     try:
@@ -76,7 +76,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> Ending:
         _end(crew)
     names = patches or _patches_of(output)
     statuses = read_status(output, names, standing=_standing(config))
-    return Ending(output, tuple(patches), statuses=tuple(one for one in statuses if one.patch in names))
+    return CancelledAttempt(output, tuple(patches), statuses=tuple(one for one in statuses if one.patch in names))
 
 
 def _end(crew: EngineWorkers) -> None:
@@ -94,7 +94,7 @@ def _end(crew: EngineWorkers) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CancelledRun:
     """A `train` that was asked to end, or to leave some patches."""
 
     output: OutputFolder
@@ -147,7 +147,7 @@ def _opened(config: Path | str | None, names: Sequence[str]) -> tuple[Config, li
     return batch.config, batch.names
 
 
-def _standing(config: Path | str | None) -> Standing | None:
+def _standing(config: Path | str | None) -> FreshnessChecker | None:
     """Return what decides which splats count, as for `status`; None, and say so, where the scene is gone by now."""
     try:
         return open_batch(config).standing()
@@ -162,7 +162,7 @@ def _patches_of(output: OutputFolder) -> list[str]:
     return [name for event in latest for name in event.patches]
 
 
-def _has_obeyed(asked: Asked | AskedWorker, request: Path) -> bool:
+def _has_obeyed(asked: CancelledRun | AskedWorker, request: Path) -> bool:
     """Return whether it has ended, or has settled every patch that it was asked to leave."""
     if asked.is_over():
         return True
@@ -175,7 +175,7 @@ def _has_obeyed(asked: Asked | AskedWorker, request: Path) -> bool:
     return all(one.state not in open_states for one in statuses if one.patch in awaited)
 
 
-def _wait(asked: Asked | AskedWorker, request: Path, limit_s: float) -> None:
+def _wait(asked: CancelledRun | AskedWorker, request: Path, limit_s: float) -> None:
     """Wait until it has obeyed; on another host one that does not beat any more is dead.
 
     Raises:

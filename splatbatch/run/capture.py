@@ -9,7 +9,16 @@ import numpy as np
 from splatbatch.errors import SceneError
 from splatbatch.output.folders import PatchFolder
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.next_flight import Convert, Flight, Floats, PlacedCamera, Survey, placed_cameras, suggest, up_of
+from splatbatch.scene.next_flight import (
+    Convert,
+    CoverageSurvey,
+    Flight,
+    FlightCamera,
+    Floats,
+    placed_cameras,
+    suggest,
+    up_of,
+)
 from splatbatch.splats.blocks import sample_means
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task, of_patches
@@ -34,7 +43,7 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
     if not cameras:
         raise SceneError("no camera with a pose: nothing tells from how far photographs are taken")
     up = up_of(places, cameras, is_mapped=bool(crs))
-    plan = suggest(Survey(places, sizes, cameras, up, patches), obstacles)
+    plan = suggest(CoverageSurvey(places, sizes, cameras, up, patches), obstacles)
     to_globe = _to_globe(crs, places.mean(axis=0) + offset) if crs else None
     return Flight(plan, ", ".join(dict.fromkeys(task.patch.name for task in tasks)), offset, crs, to_globe)
 
@@ -58,9 +67,9 @@ def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floa
     return rows[:, :3], rows[:, 3], patches
 
 
-def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[PlacedCamera], Floats]:
+def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[FlightCamera], Floats]:
     """Return all cameras, each photograph once, and what may be in the way, in the splats' coordinates."""
-    cameras: dict[str, PlacedCamera] = {}
+    cameras: dict[str, FlightCamera] = {}
     places: list[Floats] = []
     for task in {task.patch.name: task for task in tasks}.values():
         model = read_reconstruction(task.patch.sparse)
@@ -82,10 +91,10 @@ def _gaussians(folder: PatchFolder) -> Floats:
     return found
 
 
-def _moved(camera: PlacedCamera, offset: Floats) -> PlacedCamera:
+def _moved(camera: FlightCamera, offset: Floats) -> FlightCamera:
     matrix = camera.matrix.copy()
     matrix[:3, 3] += matrix[:3, :3] @ offset
-    return PlacedCamera(matrix, camera.focal, camera.size)
+    return FlightCamera(matrix, camera.focal, camera.size)
 
 
 def _to_globe(crs: str, middle: Floats) -> Convert:

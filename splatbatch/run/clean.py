@@ -16,7 +16,7 @@ from splatbatch.tasks.batch import Batch
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedFile:
     """A file that `clean` removes, or would."""
 
     path: str
@@ -26,15 +26,15 @@ class Removed:
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CleanOutput:
     """`clean --json`; `removed` is false where it was only asked what would be."""
 
     removed: bool
     bytes: int
-    files: tuple[Removed, ...]
+    files: tuple[RemovedFile, ...]
 
 
-def clean(batch: Batch, *, dry_run: bool) -> Cleaned:
+def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
     """Remove what superseded attempts keep, unless it is only asked what that is; return that.
 
     Logs, figures and settings stay, and three splats of each patch: the accepted one, the latest of the others, and
@@ -47,10 +47,10 @@ def clean(batch: Batch, *, dry_run: bool) -> Cleaned:
         found = tuple(one for name in batch.names for one in _superfluous(batch.output.patch(name)))
         if not dry_run:
             results.remove(Path(one.path) for one in found)
-    return Cleaned(not dry_run, sum(one.bytes for one in found), found)
+    return CleanOutput(not dry_run, sum(one.bytes for one in found), found)
 
 
-def _superfluous(folder: PatchFolder) -> Iterator[Removed]:
+def _superfluous(folder: PatchFolder) -> Iterator[RemovedFile]:
     """Yield what may go of a patch; nothing where no product says which attempt is accepted."""
     product = folder.read_result() or Result()
     attempts = [attempt for attempt in folder.attempts() if attempt.has_ended()]
@@ -68,10 +68,10 @@ def _superfluous(folder: PatchFolder) -> Iterator[Removed]:
         if attempt.path.name not in kept:
             splat, *names = results.names_of_splat(attempt)
             yield from _files(splat, "splat")
-            yield from (Removed(str(path), "splat, as its trainer named it", 0) for path in names)
+            yield from (RemovedFile(str(path), "splat, as its trainer named it", 0) for path in names)
 
 
-def _files(path: Path, what: str) -> Iterator[Removed]:
+def _files(path: Path, what: str) -> Iterator[RemovedFile]:
     if path.exists():
         files = [path, *path.rglob("*")] if path.is_dir() else [path]
-        yield Removed(str(path), what, sum(one.lstat().st_size for one in files if one.is_file()))
+        yield RemovedFile(str(path), what, sum(one.lstat().st_size for one in files if one.is_file()))

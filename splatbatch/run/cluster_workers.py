@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 
-from splatbatch.cluster.engine import TERMS, Ended, Running, Wanted
+from splatbatch.cluster.engine import TERMS, Ended, Running, WorkerRequest
 from splatbatch.cluster.slurm import NEVER_BEGAN
 from splatbatch.cluster.workers import EngineWorkers
 from splatbatch.config import Executor
@@ -19,19 +19,19 @@ from splatbatch.errors import ConfigError, ExecutorError, Interrupted, OutputErr
 from splatbatch.files import read_tail
 from splatbatch.machine import background_command
 from splatbatch.monitor.messages import tell
-from splatbatch.output.events import AttemptEnded, WorkersSeen
+from splatbatch.output.events import AttemptEnded, WorkerStates
 from splatbatch.output.ledger import Tail
 from splatbatch.output.lock import OutputLock
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.submissions import new_submission
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.run import context as nights
-from splatbatch.run.context import Night, Run, metrics, people
+from splatbatch.run.context import RunContext, RunResult, metrics, people
 from splatbatch.run.follow_ups import After, Show
 from splatbatch.run.inspection import not_inspected
 from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler.work.exclusive_output import held_alone
-from splatbatch.scheduler.work.remaining_tasks import Left
+from splatbatch.scheduler.work.remaining_tasks import RemainingTasks
 from splatbatch.tasks.batch import Batch
 from splatbatch.text import counted, one_line
 
@@ -62,10 +62,10 @@ def start_elsewhere(batch: Batch, *, verify: bool) -> str:
         ExecutorError: the engine refuses the workers, or they cannot train where it starts them.
     """
     batch.output.create()
-    return Staffing.of(batch, verify=verify).call()
+    return WorkerSubmitter.of(batch, verify=verify).call()
 
 
-def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> nights.Ended:
+def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> nights.RunSummary:
     """Have workers train what is not trained, follow them, and do what follows.
 
     Args:
@@ -79,19 +79,19 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
         Interrupted: somebody has stopped following them; they go on.
     """
     batch.output.create()
-    staffing = Staffing.of(batch, verify=verify)
+    staffing = WorkerSubmitter.of(batch, verify=verify)
     if said := staffing.call():
         tell(said)
     with Interruption() as interruption:
-        with Night.open(batch, interruption, show, (metrics, people)) as night:
+        with RunContext.open(batch, interruption, show, (metrics, people)) as night:
             if said:
-                Follower(staffing, night).follow()
+                WorkerFollower(staffing, night).follow()
             night.shown.forget()
             ended = None
             if not interruption.signal:
                 inspected = not_inspected(batch.whole(), "workers do not inspect")
                 alone = partial(held_alone, batch.output, batch.terms, tell)
-                ended = night.follow(Run(tuple(batch.names)), inspected, after, alone)
+                ended = night.follow(RunResult(tuple(batch.names)), inspected, after, alone)
         if ended is None:
             tell("they go on; `splatbatch train` or `status --watch` shows them again, `splatbatch cancel` ends them")
             raise Interrupted(interruption.exit_code)
@@ -99,20 +99,24 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
 
 
 @dataclass
-class Staffing:
+class WorkerSubmitter:
     """Sees to it that workers are at work on a batch."""
 
     batch: Batch
     verify: bool
     crew: EngineWorkers
     watcher: Watcher
-    left: Left
+    left: RemainingTasks
 
     @classmethod
-    def of(cls, batch: Batch, *, verify: bool) -> Staffing:
+    def of(cls, batch: Batch, *, verify: bool) -> WorkerSubmitter:
         """Begin."""
         return cls(
-            batch, verify, EngineWorkers(batch.config.executor, batch.output), Watcher(batch.output), Left.of(batch)
+            batch,
+            verify,
+            EngineWorkers(batch.config.executor, batch.output),
+            Watcher(batch.output),
+            RemainingTasks.of(batch),
         )
 
     def call(self) -> str:
@@ -157,13 +161,13 @@ class Staffing:
         jobs = handles[0] if len(handles) == 1 else f"{handles[0]} to {handles[-1]}"
         return f"{name} was asked for {counted(wanted.num_workers, 'worker')}: {jobs}; logs: {submission.path}"
 
-    def _wanted(self, terms: str, num_tasks: int) -> Wanted:
+    def _wanted(self, terms: str, num_tasks: int) -> WorkerRequest:
         settings = self.batch.config.executor
         path = self.batch.file
         no_verify = () if self.verify else ("--no-verify",)
         names = () if self.batch.tasks == self.batch.every else self.batch.names
         num_workers = min(settings.workers, num_tasks)
-        wanted = Wanted(
+        wanted = WorkerRequest(
             num_workers=num_workers,
             gpus=settings.gpus_of_each(self.batch.config.training.device),
             command=background_command.command_of(("work", "--config", str(path), *no_verify, *names)),
@@ -199,11 +203,11 @@ class Staffing:
 
 
 @dataclass
-class Follower:
+class WorkerFollower:
     """Follows workers until nothing is left for them, or nobody is left to do it."""
 
-    staffing: Staffing
-    night: Night
+    staffing: WorkerSubmitter
+    night: RunContext
     _tail: Tail = field(init=False)
     _ends: Counter[str] = field(default_factory=Counter)
     """Outcomes of the attempts that have ended since workers were asked for last."""
@@ -244,7 +248,7 @@ class Follower:
             self._next_look = time.monotonic() + LOOK_S
             if (words := crew.in_words()) != self._shown:
                 self._shown = words
-                self.night.hear(WorkersSeen("; ".join(words)))
+                self.night.hear(WorkerStates("; ".join(words)))
         if self.staffing.living():
             return False
         return not crew.lives() or (may_ask and not self._left())
@@ -272,7 +276,7 @@ class Follower:
             return False  # as where `train` trains by itself: what fails on machine after machine is told, not repeated
         if self._num_idle >= MOST_IDLE or (self._num_idle and how.is_for_good):
             raise ExecutorError(f"the workers have ended without training anything: {how.words}", how.hint)
-        self.night.hear(WorkersSeen(f"the workers have ended and have left work, others follow: {how.words}"))
+        self.night.hear(WorkerStates(f"the workers have ended and have left work, others follow: {how.words}"))
         self._next_look = time.monotonic() + LOOK_S
         return bool(self.staffing.call())
 
@@ -284,7 +288,7 @@ class Follower:
 
 
 @dataclass(frozen=True)
-class Why:
+class WorkerFailure:
     """Why workers have ended."""
 
     words: str
@@ -293,21 +297,23 @@ class Why:
     """Others would end so, too."""
 
 
-def why_ended(crew: EngineWorkers) -> Why:
+def why_ended(crew: EngineWorkers) -> WorkerFailure:
     """Return why the workers of a crew have ended: of one that tells most."""
     ends = sorted(crew.ended(), key=lambda one: _weight(one[2]), reverse=True)
     if not ends:
-        return Why("nobody says why")
+        return WorkerFailure("nobody says why")
     submission, handle, seen = ends[0]
     said = one_line(read_tail(submission.log_of(handle), LOG_BYTES).strip())
     where = f" on {seen.where}" if seen.where else ""
     code = f" with exit code {seen.code}" if seen.code is not None else ""
     words = f"worker {handle}{where}: {seen.how}{code}; it {f'says: {said}' if said else 'has said nothing'}"
     if seen.code == AGAIN:
-        return Why(words, "If its time is too short for a task, set a longer executor.worker_time.")
+        return WorkerFailure(words, "If its time is too short for a task, set a longer executor.worker_time.")
     if NEVER_BEGAN in seen.how:
-        return Why(words, f"Is {submission.path} to be seen on that node, and may you write there?", is_for_good=True)
-    return Why(words, f"See {submission.path}.", seen.code in REFUSING)
+        return WorkerFailure(
+            words, f"Is {submission.path} to be seen on that node, and may you write there?", is_for_good=True
+        )
+    return WorkerFailure(words, f"See {submission.path}.", seen.code in REFUSING)
 
 
 def _weight(seen: Ended) -> tuple[int, bool]:

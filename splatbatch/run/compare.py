@@ -19,7 +19,7 @@ from splatbatch.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Attempts:
+class AttemptComparison:
     """`compare PATCH --json`."""
 
     patch: str
@@ -27,7 +27,7 @@ class Attempts:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PatchPair:
     """A patch in two runs; null where a run has no splat of it."""
 
     patch: str
@@ -46,11 +46,11 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Runs:
+class RunComparison:
     """`compare RUN RUN --json`."""
 
     runs: tuple[str, str]
-    patches: tuple[Pair, ...]
+    patches: tuple[PatchPair, ...]
     told: ClassVar = ("mean_gain_db",)
 
     @property
@@ -64,20 +64,20 @@ class Runs:
         return fmean(self.gains) if self.gains else None
 
 
-def attempts_at(batch: Batch, task: Task) -> Attempts:
+def attempts_at(batch: Batch, task: Task) -> AttemptComparison:
     """Return the attempts at a task of a batch; what is changed is held against the YAML of today."""
     ends = ends_of(batch.output, task.name)
-    return Attempts(task.name, attempt_rows(batch.output.patch(task.name), ends, settings_of(task.recipe)))
+    return AttemptComparison(task.name, attempt_rows(batch.output.patch(task.name), ends, settings_of(task.recipe)))
 
 
-def compare_runs(one: str, other: str) -> Runs:
+def compare_runs(one: str, other: str) -> RunComparison:
     """Return the patches of two runs side by side; each is named by its YAML or its output folder.
 
     Raises:
         ConfigError: one is neither.
     """
     first, second = ({each.patch: each for each in read_status(_run(name))} for name in (one, other))
-    return Runs((one, other), tuple(_pair(name, first, second) for name in dict.fromkeys([*first, *second])))
+    return RunComparison((one, other), tuple(_pair(name, first, second) for name in dict.fromkeys([*first, *second])))
 
 
 def _run(name: str) -> OutputFolder:
@@ -89,9 +89,9 @@ def _run(name: str) -> OutputFolder:
     raise ConfigError(f"compare {name}: neither an output folder nor a YAML", "Name two of them, or one patch.")
 
 
-def _pair(name: str, first: Mapping[str, PatchStatus], second: Mapping[str, PatchStatus]) -> Pair:
+def _pair(name: str, first: Mapping[str, PatchStatus], second: Mapping[str, PatchStatus]) -> PatchPair:
     one, other = first.get(name, PatchStatus(name, "waiting")), second.get(name, PatchStatus(name, "waiting"))
     counts = (one.num_gaussians, other.num_gaussians)
     is_same_set = one.covered_set == other.covered_set
     covered = (one.psnr_covered, other.psnr_covered) if is_same_set else (None, None)
-    return Pair(name, covered, (one.psnr, other.psnr), counts, (one.seconds, other.seconds))
+    return PatchPair(name, covered, (one.psnr, other.psnr), counts, (one.seconds, other.seconds))

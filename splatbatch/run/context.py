@@ -14,12 +14,12 @@ from typing import Any
 
 from splatbatch.errors import SceneError, SplatbatchError
 from splatbatch.files import is_out_of_space, write_text
-from splatbatch.isolated import Answer, Done, Fault, Hang, Patience, Refused, ToldToStop, answer
+from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned, StopRequested, WaitHooks, answer
 from splatbatch.monitor.console import ConsoleListener, open_listener
 from splatbatch.monitor.messages import tell
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
-from splatbatch.monitor.sinks import BUDGET_S, End, MlflowSink, Sink, Sinks
+from splatbatch.monitor.sinks import BUDGET_S, BatchOutcome, MlflowSink, Sink, Sinks
 from splatbatch.outcome import Made, Outcome
 from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.output.claims import Claims
@@ -27,18 +27,18 @@ from splatbatch.output.events import Event, NotifyFailed
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.lock import holder
 from splatbatch.output.records.record import in_json
-from splatbatch.output.records.run import Afterwards
-from splatbatch.report import Now, build, write_facts, write_report
-from splatbatch.report.facts import Item, Report
+from splatbatch.output.records.run import FollowUpResult
+from splatbatch.report import BatchSnapshot, build, write_facts, write_report
+from splatbatch.report.facts import Report, TodoItem
 from splatbatch.run.decide import settle_standing
-from splatbatch.run.follow_ups import After, Alone, Show, Trained, follow
-from splatbatch.run.interruption import Budget, Interruption
+from splatbatch.run.follow_ups import After, Alone, FinishedBatch, Show, follow
+from splatbatch.run.interruption import Interruption, ShutdownBudget
 from splatbatch.run.status import standing_now
 from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.single import UNWRITTEN
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.contents import Contents
-from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.fingerprints.contents import ContentHasher
+from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 
 AT_ONCE = partial(str, "a full disk")
@@ -46,7 +46,7 @@ AT_ONCE = partial(str, "a full disk")
 
 
 @dataclass(frozen=True)
-class Run:
+class RunResult:
     """What came of a run: patches that were fresh before it, and the outcome of each that was trained."""
 
     fresh: tuple[str, ...] = ()
@@ -56,11 +56,11 @@ class Run:
     outdated: tuple[str, ...] = ()
     """What was fresh, and is stale by a product that was made meanwhile."""
 
-    def then(self, later: Run) -> Run:
+    def then(self, later: RunResult) -> RunResult:
         """Return what came of this run and of another one, which was about what was outdated."""
         fresh = tuple(name for name in self.fresh if name not in self.outdated)
         every = tuple(dict.fromkeys((*fresh, *later.fresh)))
-        return Run(every, {**self.outcomes, **later.outcomes}, later.stopped, later.outdated)
+        return RunResult(every, {**self.outcomes, **later.outcomes}, later.stopped, later.outdated)
 
     def has_done(self, patch: str) -> bool:
         """Return whether a patch counts by this run: an older splat hides no failure."""
@@ -68,24 +68,24 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunSummary:
     """How a batch stands once nothing trains it any more, and what followed."""
 
     batch: Batch
-    run: Run
+    run: RunResult
     statuses: tuple[PatchStatus, ...]
     """Of all patches of the batch."""
     requested: tuple[PatchStatus, ...]
     done: tuple[PatchStatus, ...]
     """Of the requested ones those that are trained and fresh."""
-    afterwards: tuple[Afterwards, ...] = ()
+    afterwards: tuple[FollowUpResult, ...] = ()
     signal: int = 0
     """Whoever wanted it to end has sent it."""
-    todo: tuple[Item, ...] = ()
+    todo: tuple[TodoItem, ...] = ()
     """What the report says is to be done, or worth a look, of what was requested."""
 
     @classmethod
-    def of(cls, batch: Batch, run: Run, standing: Standing) -> Ended:
+    def of(cls, batch: Batch, run: RunResult, standing: FreshnessChecker) -> RunSummary:
         """Look at a batch, the whole of it once."""
         statuses, names = status(batch.whole(), standing), set(batch.names)
         requested = tuple(one for one in statuses if one.patch in names)
@@ -106,7 +106,7 @@ class Ended:
 
 
 @dataclass
-class Night:
+class RunContext:
     """A batch while it is trained, here or elsewhere: shown, told of and, by whoever trains it here, written down."""
 
     batch: Batch
@@ -114,11 +114,11 @@ class Night:
     show: Show
     keep: Callable[[], None]
     """Shows that we live; all that is called while earlier attempts are settled, when nothing is shown yet."""
-    shown: Standing
+    shown: FreshnessChecker
     """What console and sinks go by."""
     console: ConsoleListener
     sinks: Sinks
-    contents: Contents
+    contents: ContentHasher
     ledger: Ledger | None = None
     """None: others write."""
     made: list[Any] = field(default_factory=list)
@@ -131,15 +131,15 @@ class Night:
         batch: Batch,
         interruption: Interruption,
         show: Show,
-        told: Sequence[Callable[[Batch, Standing], Sink]],
+        told: Sequence[Callable[[Batch, FreshnessChecker], Sink]],
         keep: Callable[[], None] = lambda: None,
-    ) -> Iterator[Night]:
+    ) -> Iterator[RunContext]:
         """Show a batch to its end; all of it, whatever of it is trained."""
         whole = batch.whole()
         shown = whole.standing()
         sinks = Sinks([make(batch, shown) for make in told])
         with open_listener(batch.output, whole.names, shown) as console:
-            yield (night := cls(batch, interruption, show, keep, shown, console, sinks, Contents(batch)))
+            yield (night := cls(batch, interruption, show, keep, shown, console, sinks, ContentHasher(batch)))
             night.finish_ledger()
 
     def open_ledger(self, path: Path, claims: Claims) -> Ledger:
@@ -161,22 +161,22 @@ class Night:
         for reason in self.sinks.beat():
             (self.ledger.write if self.ledger else self.console.tell)(NotifyFailed(reason))
 
-    def show_anew(self, patience: Patience) -> None:
+    def show_anew(self, patience: WaitHooks) -> None:
         """Let what is shown go by what is found of the scene now."""
         settle_standing(self.batch.whole(), self.shown, patience)
 
-    def finish_contents(self, patience: Patience) -> None:
+    def finish_contents(self, patience: WaitHooks) -> None:
         """Hash what is left to be hashed; where somebody wants us to stop, the next run reads on."""
-        with contextlib.suppress(ToldToStop):
+        with contextlib.suppress(StopRequested):
             self.contents.finish(patience)
 
     def finish_ledger(self) -> None:
         """Write down what a full disk did not take; where somebody wants us to stop, it is not waited for."""
-        with contextlib.suppress(ToldToStop, OSError):
-            patience = Patience(self.keep, self.interruption.reason, tell)
+        with contextlib.suppress(StopRequested, OSError):
+            patience = WaitHooks(self.keep, self.interruption.reason, tell)
             when_there_is_room((self.ledger or UNWRITTEN).finish, self.batch.output.path, patience)
 
-    def follow(self, run: Run, inspected: Afterwards | None, after: After, alone: Alone) -> Ended:
+    def follow(self, run: RunResult, inspected: FollowUpResult | None, after: After, alone: Alone) -> RunSummary:
         """Do what follows; return how all stands, and what came of that.
 
         Args:
@@ -185,8 +185,8 @@ class Night:
             after: does what follows.
             alone: keeps workers from training meanwhile.
         """
-        ended = Ended.of(self.batch, run, self.shown)
-        trained = Trained(
+        ended = RunSummary.of(self.batch, run, self.shown)
+        trained = FinishedBatch(
             self.batch,
             ended.code,
             self.interruption,
@@ -198,7 +198,7 @@ class Night:
         )
         return replace(ended, afterwards=follow(trained, inspected, after))
 
-    def end(self, ended: Ended) -> Ended:
+    def end(self, ended: RunSummary) -> RunSummary:
         """Write the report, show how it went, and tell people; console and lock are given back by now."""
         for one in self.made:
             self.show(one)
@@ -207,32 +207,32 @@ class Night:
         told = {one.words for one in ended.afterwards}
         mine = (one for one in items if names.intersection(one.patches) or not (one.patches or one.what in told))
         self.show(replace(ended, todo=tuple(mine)))
-        self.tell_the_end(End(summary(ended.statuses), self.interruption.reason(), ended.afterwards))
+        self.tell_the_end(BatchOutcome(summary(ended.statuses), self.interruption.reason(), ended.afterwards))
         return replace(ended, signal=self.interruption.signal)
 
-    def tell_the_end(self, end: End) -> None:
+    def tell_the_end(self, end: BatchOutcome) -> None:
         """Have all sinks write what is left, and tell people; what fails is told in a line each, and harms nothing."""
-        budget = Budget(BUDGET_S, self.interruption, self.batch.config.limits.grace_s)
+        budget = ShutdownBudget(BUDGET_S, self.interruption, self.batch.config.limits.grace_s)
         for reason in self.sinks.finish(end, budget.left_s):
             tell(f"notification failed: {reason}")
 
 
-def status(batch: Batch, standing: Standing | None = None) -> tuple[PatchStatus, ...]:
+def status(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
     """Return how every patch of a batch stands now."""
     return read_status(batch.output, batch.names, standing=standing or batch.standing())
 
 
-def metrics(batch: Batch, shown: Standing, worker: str = "") -> Sink:
+def metrics(batch: Batch, shown: FreshnessChecker, worker: str = "") -> Sink:
     """Return what writes metrics.prom."""
     return MetricsFile(batch.output, batch.whole().names, shown, worker)
 
 
-def people(batch: Batch, shown: Standing) -> Sink:
+def people(batch: Batch, shown: FreshnessChecker) -> Sink:
     """Return what notifies people."""
     return Notifier(batch.config.notify, batch.output, batch.whole().names, shown)
 
 
-def tracking(batch: Batch, _: Standing) -> Sink:
+def tracking(batch: Batch, _: FreshnessChecker) -> Sink:
     """Return what writes attempts into MLflow."""
 
     def settings() -> dict[str, dict[str, Any]]:
@@ -241,7 +241,9 @@ def tracking(batch: Batch, _: Standing) -> Sink:
     return MlflowSink(batch.config.tracking, batch.output, batch.path.resolve().parent, settings)
 
 
-def write_the_report(batch: Batch, standing: Standing, stop: Callable[[], str] = AT_ONCE) -> tuple[Item, ...]:
+def write_the_report(
+    batch: Batch, standing: FreshnessChecker, stop: Callable[[], str] = AT_ONCE
+) -> tuple[TodoItem, ...]:
     """Write the report, and return what it says is to be done.
 
     That it cannot be written must not hide how the batch went, nor keep anybody from being told.
@@ -257,33 +259,33 @@ def write_the_report(batch: Batch, standing: Standing, stop: Callable[[], str] =
     def write(_: str) -> Any:
         return in_json(write_report(batch.output, names, variants, settings.output.previews_mib, standing).todo)
 
-    match _in_time(partial(answer, write, ""), batch.output.path, Patience(stop=stop, tell=tell)):
-        case Refused(error=error):
+    match _in_time(partial(answer, write, ""), batch.output.path, WaitHooks(stop=stop, tell=tell)):
+        case ExpectedError(error=error):
             words = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        case Fault(words=words, traceback=found):
+        case Crashed(words=words, traceback=found):
             with contextlib.suppress(OSError):
                 write_text(batch.output.fault, found)
             words = f"a fault of splatbatch itself: {words}; please report it, with {batch.output.fault}"
-        case Hang() as hang:
+        case Hung() as hang:
             words = f"{hang.path or 'a file'} does not answer"
-        case Done(value=items):
-            return tuple(Item(**{**one, "patches": tuple(one["patches"])}) for one in items)
+        case Returned(value=items):
+            return tuple(TodoItem(**{**one, "patches": tuple(one["patches"])}) for one in items)
     tell(f"the report could not be written ({words})")
     return ()
 
 
-def _in_time(write: Callable[[], Answer], folder: Path, patience: Patience) -> Answer:
+def _in_time(write: Callable[[], Answer], folder: Path, patience: WaitHooks) -> Answer:
     """Return what came of a call in a reader that writes; a full disk is waited for."""
 
     def written() -> Answer:
-        if isinstance(found := write(), Refused) and is_out_of_space(found.error):
+        if isinstance(found := write(), ExpectedError) and is_out_of_space(found.error):
             raise found.error
         return found
 
     try:
         return when_there_is_room(written, folder, patience)
-    except (ToldToStop, OSError):
-        return Refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    except (StopRequested, OSError):
+        return ExpectedError(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def report(batch: Batch) -> Report:
@@ -295,6 +297,6 @@ def report(batch: Batch) -> Report:
     batch.output.create()
     settings, standing = batch.config, batch.standing()
     variants, previews_mib = settings.variants.values(), settings.output.previews_mib
-    now = Now(standing_now(batch, standing), holder(batch.output.lock) is not None)
+    now = BatchSnapshot(standing_now(batch, standing), holder(batch.output.lock) is not None)
     facts = build(batch.output, batch.names, tuple(variants), standing, now)
     return write_facts(facts, batch.output, previews_mib, standing)

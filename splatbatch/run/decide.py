@@ -12,10 +12,10 @@ from splatbatch import isolated
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.hashing import FileFacts
-from splatbatch.isolated import ENDLESS, Answer, Done, Hang, Patience, answer, answers
+from splatbatch.isolated import ENDLESS, Answer, Hung, Returned, WaitHooks, answer, answers
 from splatbatch.monitor.messages import say, tell
 from splatbatch.outcome import Failed, Outcome
-from splatbatch.output.events import AttemptEnded, Audited, Refused, Restored
+from splatbatch.output.events import AttemptEnded, PatchesAudited, PatchRejected, Restored
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.obstacles import INTERNAL_FAULT
 from splatbatch.scene.audit.audit import Audit
@@ -23,23 +23,23 @@ from splatbatch.scene.patches import spell
 from splatbatch.scheduler import task_fault
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
-from splatbatch.tasks.batch import Batch, Group, refusals
+from splatbatch.tasks.batch import Batch, TaskGroup, refusals
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
-from splatbatch.tasks.freshness import OfScene, Standing
+from splatbatch.tasks.freshness import FreshnessChecker, Observation
 from splatbatch.tasks.shared_decisions import registry
 from splatbatch.tasks.shared_decisions.frame import read_spans, spans_of
-from splatbatch.tasks.shared_decisions.shared import Settled, Todo
+from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision
 from splatbatch.tasks.task import TRAINING, Task, of_patches, patches_of
 
 if TYPE_CHECKING:
-    from splatbatch.scene.frame import Span
+    from splatbatch.scene.frame import ModelExtent
 
 Audits = tuple[tuple[Audit, tuple[Task, ...]], ...]
 """Each with the tasks that it is about."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class TrainOptions:
     """How patches are to be trained."""
 
     verify: bool = True
@@ -51,7 +51,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Looked:
+class Decisions:
     """What was found before the first patch is trained."""
 
     batch: Batch
@@ -62,7 +62,7 @@ class Looked:
     """What is fresh, and knows too little of its files."""
     audited: Mapping[str, str] = field(default_factory=dict)
     """State of the files of each task when they were audited."""
-    faults: Mapping[str, task_fault.Behind] = field(default_factory=dict)
+    faults: Mapping[str, task_fault.TaskFault] = field(default_factory=dict)
     """Tasks that could not be looked at, with what is wrong with each."""
 
     @cached_property
@@ -71,43 +71,43 @@ class Looked:
         return self.batch.only(name for name in planning.to_train(self.decisions) if name not in self.faults)
 
     @cached_property
-    def standing(self) -> Standing:
+    def standing(self) -> FreshnessChecker:
         """Return what tells how each patch stands from now on."""
         return self.batch.standing()
 
-    def with_faults(self, faults: Mapping[str, task_fault.Behind]) -> Looked:
+    def with_faults(self, faults: Mapping[str, task_fault.TaskFault]) -> Decisions:
         """Return it with more tasks that could not be looked at."""
         return replace(self, faults={**self.faults, **faults}) if faults else self
 
 
 @dataclass(frozen=True)
-class Looking:
+class DecisionMaker:
     """Looks at the files of patches, each step in a reader: whatever fails or hangs there costs one patch."""
 
-    wish: Wish
-    patience: Patience = ENDLESS
+    wish: TrainOptions
+    patience: WaitHooks = ENDLESS
 
-    def look(self, batch: Batch) -> Looked:
+    def look(self, batch: Batch) -> Decisions:
         """Decide on the patches, and audit those that are to be trained."""
         looked = self.decide(batch)
         return self.audit(looked) if self.wish.verify and looked.todo.tasks else looked
 
-    def decide(self, batch: Batch) -> Looked:
+    def decide(self, batch: Batch) -> Decisions:
         """Decide on the patches; files whose size or time have moved are read."""
         call = partial(_decide, batch.standing("content"), self.wish)
-        decisions, outdated, faults = list[planning.Decision](), list[str](), dict[str, task_fault.Behind]()
-        for name, found in answers(isolated.USUAL(call, batch.names), self.patience):
+        decisions, outdated, faults = list[planning.Decision](), list[str](), dict[str, task_fault.TaskFault]()
+        for name, found in answers(isolated.DEFAULT_BACKEND(call, batch.names), self.patience):
             try:
                 told = task_fault.value_of(found, "plan")
                 decisions.append(_DECISIONS[told["kind"]](name, told["reason"]))
                 outdated += [name] if told["outdated"] else []
             except OSError:  # the audit says what cannot be read, or its attempt
                 decisions.append(planning.Train(name, "its files cannot be read"))
-            except task_fault.Behind as fault:
+            except task_fault.TaskFault as fault:
                 faults[name] = fault
-        return Looked(batch, tuple(decisions), outdated=tuple(outdated), faults=faults)
+        return Decisions(batch, tuple(decisions), outdated=tuple(outdated), faults=faults)
 
-    def audit(self, looked: Looked) -> Looked:
+    def audit(self, looked: Decisions) -> Decisions:
         """Audit what is to be trained, by the rules of each trainer; patch by patch where that fails or hangs."""
         groups = looked.todo.groups()
         found = [self._audited(looked.todo, group) for group in groups]
@@ -120,28 +120,34 @@ class Looking:
             faults |= {name: task_fault.of_traceback(one.message, one.traceback, "audit") for name, one in told.items()}
         return replace(looked, audits=audits, audited=states).with_faults(faults)
 
-    def _audited(self, batch: Batch, group: Group) -> tuple[Audit, dict[str, str], dict[str, task_fault.Behind]]:
+    def _audited(self, batch: Batch, group: TaskGroup) -> tuple[Audit, dict[str, str], dict[str, task_fault.TaskFault]]:
         """Return the audit of some tasks, the states of their files, and those that could not be audited."""
         whole = answer(partial(_audit, batch), group, self.patience)
-        if isinstance(whole, Done):
+        if isinstance(whole, Returned):
             return Audit.of_verdict(whole.value["audit"]), whole.value["states"], {}
-        merged, states, faults = Audit((), (), (), group.rules.name), dict[str, str](), dict[str, task_fault.Behind]()
-        for one, found in answers(isolated.USUAL(partial(_audit, batch), group.each(), AGAIN_S), self.patience):
-            if isinstance(found, Done):
+        merged, states, faults = (
+            Audit((), (), (), group.rules.name),
+            dict[str, str](),
+            dict[str, task_fault.TaskFault](),
+        )
+        for one, found in answers(
+            isolated.DEFAULT_BACKEND(partial(_audit, batch), group.each(), AGAIN_S), self.patience
+        ):
+            if isinstance(found, Returned):
                 merged = merged.joined(Audit.of_verdict(found.value["audit"]))
                 states |= found.value["states"]
             else:
                 faults |= {task.name: task_fault.failure_of(found, "audit") for task in one.tasks}
         return merged, states, faults
 
-    def settle(self, looked: Looked) -> Looked:
+    def settle(self, looked: Decisions) -> Decisions:
         """Settle what is settled once for the whole batch."""
-        for thing in registry.SETTLED:
+        for thing in registry.SHARED_DECISIONS:
             if (trained := [one for one in looked.todo.tasks if one.kind is TRAINING]) and thing.is_asked_for(trained):
                 looked = self._settle(thing, looked)
         return looked
 
-    def _settle(self, thing: Settled[Any], looked: Looked) -> Looked:
+    def _settle(self, thing: SharedDecision[Any], looked: Decisions) -> Decisions:
         """Settle something; where it is otherwise than before, decide anew: results are stale."""
         batch, before = looked.batch, looked.batch.record(thing) or thing.kind()
         for line in _scene_value(answer(partial(_settled, self.wish, looked), thing, self.patience), thing.what):
@@ -152,7 +158,7 @@ class Looking:
         settled = batch.with_record(thing, record)
         return replace(looked, batch=settled) if record == before else self._look_again(looked, settled)
 
-    def _look_again(self, looked: Looked, batch: Batch) -> Looked:
+    def _look_again(self, looked: Decisions, batch: Batch) -> Decisions:
         """Decide anew; what has been audited is not audited again unless there is more to train."""
         again = self.decide(batch).with_faults(looked.faults)
         if again.todo.names == looked.todo.names:
@@ -165,13 +171,13 @@ AGAIN_S = 20.0
 _DECISIONS = {one.__name__: one for one in (planning.Train, planning.Skip, planning.Refuse, planning.GivenUp)}
 
 
-def _decide(standing: Standing, wish: Wish, name: str) -> Record:
+def _decide(standing: FreshnessChecker, wish: TrainOptions, name: str) -> Record:
     decision = standing.decide(name, force=wish.force, insist=wish.is_retry)
     outdated = isinstance(decision, planning.Skip) and standing.condition(name).outdated
     return {"kind": type(decision).__name__, "reason": decision.reason, "outdated": outdated}
 
 
-def _audit(batch: Batch, group: Group) -> Record:
+def _audit(batch: Batch, group: TaskGroup) -> Record:
     audit = batch.audit_of(group)
     facts, states = FileFacts(), dict[str, str]()  # patches share their photographs: each is asked for once
     for task in group.tasks:
@@ -180,19 +186,19 @@ def _audit(batch: Batch, group: Group) -> Record:
     return {"audit": audit.verdict(), "states": states}
 
 
-def _settled(wish: Wish, looked: Looked, thing: Settled[Any]) -> list[str]:
+def _settled(wish: TrainOptions, looked: Decisions, thing: SharedDecision[Any]) -> list[str]:
     """Settle something for what is to be trained, and write it down; return what there is to say."""
     batch, todo, said = looked.batch, looked.todo, list[str]()
 
-    def spans() -> Mapping[str, Span]:
+    def spans() -> Mapping[str, ModelExtent]:
         if wish.verify and looked.audits:
             return spans_of(audit for audit, _ in looked.audits)
         return read_spans(patches_of(todo.tasks))
 
     def names_in(other: Batch) -> list[str]:
-        return todo.names if other is batch else Looking(wish).decide(other).todo.names
+        return todo.names if other is batch else DecisionMaker(wish).decide(other).todo.names
 
-    record = thing.settle(batch, Todo(todo.tasks, spans, names_in, said.append))
+    record = thing.settle(batch, PendingTasks(todo.tasks, spans, names_in, said.append))
     if record is not None and record != thing.recorded(batch.output):
         thing.write(batch.output, record)
     return said
@@ -206,21 +212,21 @@ def _scene_value(found: Answer, what: str) -> Any:
     """
     try:
         return task_fault.value_of(found, "settle")
-    except (OSError, task_fault.Behind) as error:
-        words = error.diagnosis.evidence[0] if isinstance(error, task_fault.Behind) else str(error)
+    except (OSError, task_fault.TaskFault) as error:
+        words = error.diagnosis.evidence[0] if isinstance(error, task_fault.TaskFault) else str(error)
         hint = "`splatbatch verify-dims` looks at each patch by itself; leave the one out that it names."
         raise SceneError(f"{what} could not be settled: {words}", hint) from error
 
 
-def refuse(looked: Looked, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
+def refuse(looked: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
     """Write down what the audits found; return the patches that must not be trained, each with the reason."""
     todo = looked.todo
     refused = {name: why for name, why in refusals(looked.audits).items() if name not in looked.faults}
     warnings = [f"{one.patch}: {one.subject}: {one.message}" for audit, _ in looked.audits for one in audit.warnings()]
-    ledger.write(Audited(verified=verify, refused=refused, warnings=tuple(dict.fromkeys(warnings))))
+    ledger.write(PatchesAudited(verified=verify, refused=refused, warnings=tuple(dict.fromkeys(warnings))))
     for name in todo.names:
         if reason := refused.get(name):
-            ledger.write(Refused(name, reason, looked.audited.get(name)))
+            ledger.write(PatchRejected(name, reason, looked.audited.get(name)))
     if todo.tasks and refused.keys() >= set(todo.names):
         others = [task.name for task in of_patches(todo.every) if task.name not in refused]
         said = f"{spell([*refused])}: refused by the audit, and nothing else is to be trained" if others else ""
@@ -228,7 +234,7 @@ def refuse(looked: Looked, ledger: Ledger, *, verify: bool) -> Mapping[str, str]
     return refused
 
 
-def tell_faults(looked: Looked, ledger: Ledger) -> Mapping[str, Outcome]:
+def tell_faults(looked: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
     """Write down the tasks that could not be looked at; return what came of each."""
     found: dict[str, Outcome] = {}
     for name, fault in looked.faults.items():
@@ -237,29 +243,29 @@ def tell_faults(looked: Looked, ledger: Ledger) -> Mapping[str, Outcome]:
     return found
 
 
-def mend(batch: Batch, ledger: Ledger, patience: Patience) -> None:
+def mend(batch: Batch, ledger: Ledger, patience: WaitHooks) -> None:
     """Bring back accepted products that are gone or were replaced, from the attempts that made them."""
-    for name, found in answers(isolated.USUAL(partial(upkeep.restore, batch), batch.names), patience):
-        if isinstance(found, Done) and found.value[0]:  # else it stays stale, and is told of when its turn comes
+    for name, found in answers(isolated.DEFAULT_BACKEND(partial(upkeep.restore, batch), batch.names), patience):
+        if isinstance(found, Returned) and found.value[0]:  # else it stays stale, and is told of when its turn comes
             ledger.write(Restored(name, *found.value))
 
 
-def note_outdated(looked: Looked, patience: Patience) -> list[str]:
+def note_outdated(looked: Decisions, patience: WaitHooks) -> list[str]:
     """Write down what fresh results do not know of their files; return their patches."""
-    reading = isolated.USUAL(partial(upkeep.refresh, looked.batch), looked.outdated)
+    reading = isolated.DEFAULT_BACKEND(partial(upkeep.refresh, looked.batch), looked.outdated)
     return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries
 
 
-def settle_standing(batch: Batch, standing: Standing, patience: Patience) -> None:
+def settle_standing(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:
     """Let what shows a batch go by what a reader finds of its scene now: in the night nothing else asks the scene."""
     look = batch.standing()
-    found = answers(isolated.USUAL(look.of_scene, batch.names), patience)
-    standing.settle({name: OfScene(*one.value) for name, one in found if isinstance(one, Done)})
+    found = answers(isolated.DEFAULT_BACKEND(look.of_scene, batch.names), patience)
+    standing.settle({name: Observation(*one.value) for name, one in found if isinstance(one, Returned)})
 
 
-def look_anew(batch: Batch, standing: Standing) -> None:
+def look_anew(batch: Batch, standing: FreshnessChecker) -> None:
     """Let a batch be looked at anew, unless its scene hangs by now: then it is shown as it was in the night."""
     look = batch.standing()
-    found = [one for _, one in answers(isolated.USUAL(look.of_scene, batch.names))]
-    if not any(isinstance(one, Hang) for one in found):
+    found = [one for _, one in answers(isolated.DEFAULT_BACKEND(look.of_scene, batch.names))]
+    if not any(isinstance(one, Hung) for one in found):
         standing.forget()

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from splatbatch import isolated
 from splatbatch.errors import SceneError
-from splatbatch.isolated import Done, Reading
+from splatbatch.isolated import CallQueue, Returned
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.photos.folders import choose_photographs
 from splatbatch.scene.photos.headers import decode_problem
@@ -17,7 +17,7 @@ from splatbatch.tasks.task import Task
 from splatbatch.text import counted
 
 
-class Decoding:
+class DecodeAhead:
     """Decodes, in the order of the tasks, each photograph once; a context manager, after which nothing runs any more.
 
     Nobody waits for it: what it has not seen by its turn is trained, and fails as it would have failed.
@@ -27,9 +27,11 @@ class Decoding:
         self._tasks = {task.name: task for task in tasks}
         problems: dict[Path, str] = {}  # of all photographs that were seen: patches share them
         names = [*self._tasks] if len(self._tasks) > 1 else []  # those of a lone patch are decoded by its training
-        self._reading: Reading[str] = isolated.USUAL(partial(_why_refused, self._tasks, problems), names, is_low=True)
+        self._reading: CallQueue[str] = isolated.DEFAULT_BACKEND(
+            partial(_why_refused, self._tasks, problems), names, is_low=True
+        )
 
-    def __enter__(self) -> Decoding:
+    def __enter__(self) -> DecodeAhead:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -43,7 +45,7 @@ class Decoding:
     def refused(self) -> Mapping[str, str]:
         """Return the tasks whose photographs were found wanting since it was asked last, each with the reason."""
         found = self._reading.look()
-        return {name: answer.value for name, answer in found if isinstance(answer, Done) and answer.value}
+        return {name: answer.value for name, answer in found if isinstance(answer, Returned) and answer.value}
 
 
 def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str) -> str:

@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Begun:
+class DetachedWorker:
     """A worker that was started."""
 
     log: Path
@@ -36,7 +36,7 @@ class Begun:
     """Empty: it found no work, as its log says."""
 
 
-def start_worker(batch: Batch, *, verify: bool) -> Begun | WorkerRecord:
+def start_worker(batch: Batch, *, verify: bool) -> DetachedWorker | WorkerRecord:
     """Start a worker; where one is at work already, leave it at that, and return who it is.
 
     Raises:
@@ -57,7 +57,7 @@ def start_worker(batch: Batch, *, verify: bool) -> Begun | WorkerRecord:
     names = batch.names if len(batch.tasks) < len(batch.every) else ()
     no_verify = () if verify else ("--no-verify",)
     command = background_command.command_of(("work", "--config", str(file), *no_verify, *names))
-    return Begun(log, _await(background_command.start(command, log), output, log))
+    return DetachedWorker(log, _await(background_command.start(command, log), output, log))
 
 
 def _await(worker: Detached, output: OutputFolder, log: Path) -> str:

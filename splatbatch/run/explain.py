@@ -23,7 +23,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import events
 from splatbatch.output.log_ends import read_ends
 from splatbatch.report.build import OfAttempt, attempts_of
-from splatbatch.report.facts import Attempt
+from splatbatch.report.facts import ReportedAttempt
 from splatbatch.run.status import standing_now
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.status import PatchStatus
@@ -38,7 +38,7 @@ CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class SetOtherwise:
+class ChangedSetting:
     """A setting of a patch that the rest of the batch has otherwise."""
 
     key: str
@@ -47,23 +47,23 @@ class SetOtherwise:
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainOutput:
     """`explain PATCH --json`."""
 
     patch: str
     status: PatchStatus
     cause_in_words: str
-    set_otherwise: tuple[SetOtherwise, ...]
-    attempts: tuple[Attempt, ...]
+    set_otherwise: tuple[ChangedSetting, ...]
+    attempts: tuple[ReportedAttempt, ...]
 
 
-def explained(batch: Batch, task: Task) -> Explained:
+def explained(batch: Batch, task: Task) -> ExplainOutput:
     """Return the whole history of a task of a batch."""
     (status,) = standing_now(batch)
     history = [event for event in events(batch.output, *OF_ATTEMPTS) if event.patch == task.name]
-    otherwise = tuple(SetOtherwise(one.key, one.value, one.usual) for one in task.asked.differences)
+    otherwise = tuple(ChangedSetting(one.key, one.value, one.usual) for one in task.asked.differences)
     attempts = attempts_of(batch.output.patch(task.name), history)
-    return Explained(task.name, status, spelled(status.cause), otherwise, attempts)
+    return ExplainOutput(task.name, status, spelled(status.cause), otherwise, attempts)
 
 
 def diagnosed(log: Path, exit_code: int | None, config: Path | None) -> Diagnosis:

@@ -21,22 +21,22 @@ from typing import ClassVar
 
 from splatbatch.errors import SplatbatchError, in_full
 from splatbatch.files import open_regular, write_json, write_text
-from splatbatch.monitor.messages import Lines, tell
+from splatbatch.monitor.messages import PipeWriter, tell
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles, PatchFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.run import Making, MakingSettings
-from splatbatch.publish.publish import Wish, publish
+from splatbatch.output.records.run import FollowUpJob, FollowUpSettings
+from splatbatch.publish.publish import PublishRequest, publish
 from splatbatch.publish.source import publishable, published
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.single import SAYS
 from splatbatch.scheduler.work.exclusive_output import in_turn
-from splatbatch.splats.export import Cut
+from splatbatch.splats.export import ExportOptions
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.product import Product, key_of
-from splatbatch.tasks.program import OwnProgram
+from splatbatch.tasks.product import ProductComparison, key_of
+from splatbatch.tasks.program import BuiltinProgram
 from splatbatch.tasks.quality import certificate
-from splatbatch.tasks.scene.clean import Cleaning
+from splatbatch.tasks.scene.clean import CleaningRules
 from splatbatch.tasks.scene.merge import gather, merge
 from splatbatch.tasks.task import Task
 from splatbatch.text import one_line
@@ -44,7 +44,7 @@ from splatbatch.text import one_line
 VERSION = 1
 
 
-class OfSplats(OwnProgram):
+class SplatTasks(BuiltinProgram):
     """Tasks that make something of accepted splats; what they call has limits of its own."""
 
     module = "splatbatch.run.follow_up_process"
@@ -59,7 +59,7 @@ class OfSplats(OwnProgram):
 
     @staticmethod
     @abstractmethod
-    def make(batch: Batch, told: MakingSettings) -> Making:
+    def make(batch: Batch, told: FollowUpSettings) -> FollowUpJob:
         """Make it, in the process of the attempt; return what came of it.
 
         Raises:
@@ -67,21 +67,21 @@ class OfSplats(OwnProgram):
         """
 
 
-class Merging(OfSplats):
+class MergeTasks(SplatTasks):
     """Tasks that merge the splats of a batch."""
 
     takes = "cpu"
 
     @staticmethod
-    def make(batch: Batch, told: MakingSettings) -> Making:
+    def make(batch: Batch, told: FollowUpSettings) -> FollowUpJob:
         """Merge, unless that is done."""
         files = MergedFiles.at(Path(told.to)) if told.to else batch.output.scene.merged
         parts = gather(batch, allow_missing=told.allow_missing)
-        cleaning = Cleaning(parts.partition, parts.with_cameras(), parts.offset) if told.clean else None
+        cleaning = CleaningRules(parts.partition, parts.with_cameras(), parts.offset) if told.clean else None
         if cleaning and told.keep_uncleaned:
             merge(parts, uncleaned(files))
-        done = merge(parts, files, cleaning, partial(Lines(tell).advance, "merge"))
-        return Making(num_new=done.num_new, damage=done.damage)
+        done = merge(parts, files, cleaning, partial(PipeWriter(tell).advance, "merge"))
+        return FollowUpJob(num_new=done.num_new, damage=done.damage)
 
 
 def uncleaned(files: MergedFiles) -> MergedFiles:
@@ -89,44 +89,44 @@ def uncleaned(files: MergedFiles) -> MergedFiles:
     return MergedFiles.at(files.splat.with_name(f"{files.splat.stem}-uncleaned.ply"))
 
 
-class Publishing(OfSplats):
+class PublishTasks(SplatTasks):
     """Tasks that publish; what compression costs is measured on a GPU where one is ready."""
 
     takes = "any"
 
     @staticmethod
-    def make(batch: Batch, told: MakingSettings) -> Making:
+    def make(batch: Batch, told: FollowUpSettings) -> FollowUpJob:
         """Publish what is named, else every patch that may be; outputs that have not changed stay."""
-        wish = Wish.of(batch, Path(told.to) if told.to else None, told.formats, forced=told.forced)
-        cut = Cut(told.sh_degree, told.min_opacity, in_source_frame=told.in_source_frame)
+        wish = PublishRequest.of(batch, Path(told.to) if told.to else None, told.formats, forced=told.forced)
+        cut = ExportOptions(told.sh_degree, told.min_opacity, in_source_frame=told.in_source_frame)
         wish = replace(wish, cut=cut, is_measured=wish.is_measured and told.measured)
         splats, lacking = (published(batch, told.names), {}) if told.names else publishable(batch)
         for warning in (warning for splat in splats for warning in splat.warnings):
             tell(f"warning: {warning}")
-        write = partial(publish, splats, wish, batch.output.path, Lines(tell))
+        write = partial(publish, splats, wish, batch.output.path, PipeWriter(tell))
         if splats and told.waits:
             in_turn(write)
         elif splats:
             write()
-        return Making(names=tuple(one.name for one in splats), lacking=lacking)
+        return FollowUpJob(names=tuple(one.name for one in splats), lacking=lacking)
 
 
 @dataclass(frozen=True)
-class Certifying(OfSplats):
+class CertifyTasks(SplatTasks):
     """Tasks that certify an inspected splat."""
 
-    told: MakingSettings
+    told: FollowUpSettings
     subjects: tuple[Task | None, ...] = (None,)
     """The tasks whose splats they are; None: the merged scene's."""
     takes = "cpu"
 
-    def product(self, task: Task, output: OutputFolder) -> Product:
+    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         """Return a certificate as it would be written now, one that is not fresh before all others."""
         products = [certificate.product(one, task.setup.config, output) for one in self.subjects]
         return next((one for one in products if not one.is_fresh), products[0])
 
     @staticmethod
-    def make(batch: Batch, told: MakingSettings) -> Making:
+    def make(batch: Batch, told: FollowUpSettings) -> FollowUpJob:
         """Write the certificates of what is named, of nothing: of the merged scene; one that fails keeps no other."""
         subjects: list[Task | None] = [task for task in batch.every if task.name in told.names]
         failed = list[Exception]()
@@ -137,13 +137,13 @@ class Certifying(OfSplats):
                 failed.append(error)
         if failed:
             raise failed[0]
-        return Making(names=told.names)
+        return FollowUpJob(names=told.names)
 
 
-KINDS: Mapping[str, type[OfSplats]] = {"merge": Merging, "publish": Publishing, "certify": Certifying}
+KINDS: Mapping[str, type[SplatTasks]] = {"merge": MergeTasks, "publish": PublishTasks, "certify": CertifyTasks}
 
 
-def making(batch: Batch, told: MakingSettings, home: PatchFolder | None = None) -> Task:
+def making(batch: Batch, told: FollowUpSettings, home: PatchFolder | None = None) -> Task:
     """Return the task that makes what is named; its attempts lie in `home`, None: in the output folder."""
     return _task(batch, KINDS[told.what](_complete(batch, told), home or batch.output.following(told.what)))
 
@@ -151,16 +151,16 @@ def making(batch: Batch, told: MakingSettings, home: PatchFolder | None = None) 
 def certifying(batch: Batch, subjects: Sequence[Task | None]) -> Task:
     """Return the task that certifies splats of tasks, once they are inspected; of None alone: the merged scene's."""
     names = tuple(subject.name for subject in subjects if subject)
-    told = _complete(batch, MakingSettings("certify", names=names))
-    return _task(batch, Certifying(told, batch.output.following(told.what), subjects=tuple(subjects)))
+    told = _complete(batch, FollowUpSettings("certify", names=names))
+    return _task(batch, CertifyTasks(told, batch.output.following(told.what), subjects=tuple(subjects)))
 
 
-def _complete(batch: Batch, told: MakingSettings) -> MakingSettings:
+def _complete(batch: Batch, told: FollowUpSettings) -> FollowUpSettings:
     told = replace(told, config=str(batch.file), inputs="")
     return replace(told, inputs=key_of(VERSION, told.to_record()))
 
 
-def _task(batch: Batch, kind: OfSplats) -> Task:
+def _task(batch: Batch, kind: SplatTasks) -> Task:
     what, scene = kind.told.to_record()["what"], batch.config.scene
     subject = Patch(what, scene.patches, scene.images or scene.patches)
     return kind.of(batch.config, f"afterwards/{what}", subject)  # as no patch can be called
@@ -169,7 +169,7 @@ def _task(batch: Batch, kind: OfSplats) -> Task:
 LOOKS_EVERY_S = 1.0
 
 
-class Relay:
+class LogForwarder:
     """Says, line by line, what the process of a task says from now on."""
 
     def __init__(self, home: PatchFolder, say: Callable[[str], None]) -> None:
@@ -191,10 +191,10 @@ class Relay:
                     self._say(one_line(line))
 
 
-class Steps:
+class ProgressPrinter:
     """Says how far the process of a task is, as its progress.jsonl says from now on."""
 
-    def __init__(self, what: str, home: PatchFolder, lines: Lines) -> None:
+    def __init__(self, what: str, home: PatchFolder, lines: PipeWriter) -> None:
         self._what, self._home, self._lines = what, home, lines
         self._earlier, self._looked = home.latest(home.files()), 0.0
 
@@ -212,7 +212,7 @@ class Steps:
 def main(folder: AttemptFolder) -> int:
     """Make what settings.json names, and say in metrics.json what came of it; return the exit code."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what is half done is swept
-    told = MakingSettings.read(folder.settings) or MakingSettings()
+    told = FollowUpSettings.read(folder.settings) or FollowUpSettings()
     try:
         found = KINDS[told.what].make(open_batch(Path(told.config)), told)
     except (SplatbatchError, OSError) as error:

@@ -13,19 +13,19 @@ from functools import partial
 from typing import Any
 
 from splatbatch.errors import SplatbatchError, in_full
-from splatbatch.isolated import Patience, ToldToStop, answer
+from splatbatch.isolated import StopRequested, WaitHooks, answer
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.publication import Publication
-from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, Afterwards, Making, MakingSettings
-from splatbatch.publish.publish import Wish
-from splatbatch.run.follow_up_process import Relay, making
+from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpJob, FollowUpResult, FollowUpSettings
+from splatbatch.publish.publish import PublishRequest
+from splatbatch.run.follow_up_process import LogForwarder, making
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.products import MergedScene
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import spell
 from splatbatch.scheduler import single, task_fault
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import in_turn
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.merge_candidates import look
@@ -44,7 +44,7 @@ Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
 
 
 @dataclass(frozen=True)
-class Trained:
+class FinishedBatch:
     """A batch that nothing trains any more, and what makes more of it."""
 
     batch: Batch
@@ -79,17 +79,17 @@ class Trained:
                 for one in beats:
                     one()
 
-            return single.make(self.batch.config, task, Rounds(stop, live), "", self.ledger)
+            return single.make(self.batch.config, task, RunHooks(stop, live), "", self.ledger)
 
-    def making(self, told: MakingSettings) -> Making:
+    def making(self, told: FollowUpSettings) -> FollowUpJob:
         """Make the merged scene, or a publication; return what came of it.
 
         Raises:
             SplatbatchError: it could not be made; what could be written of a publication is there.
         """
         task = making(self.batch, told)
-        relay = Relay(task.home(self.batch.output), self.say)
-        return Making.read(self.make(task, relay.look, alone=told.what == "merge").metrics) or Making()
+        relay = LogForwarder(task.home(self.batch.output), self.say)
+        return FollowUpJob.read(self.make(task, relay.look, alone=told.what == "merge").metrics) or FollowUpJob()
 
     def merge(self, *, allow_missing: bool, clean: bool = False) -> None:
         """Merge the scene, and show what came of it.
@@ -97,19 +97,19 @@ class Trained:
         Raises:
             SplatbatchError: it could not be merged.
         """
-        told = MakingSettings("merge", allow_missing=allow_missing, clean=clean)
+        told = FollowUpSettings("merge", allow_missing=allow_missing, clean=clean)
         self.show(MergedScene.of(self.batch, told, self.making(told)))
 
 
-After = Callable[[Trained], Sequence[Afterwards]]
+After = Callable[[FinishedBatch], Sequence[FollowUpResult]]
 
 
-def publish_as_asked(trained: Trained) -> Sequence[Afterwards]:
+def publish_as_asked(trained: FinishedBatch) -> Sequence[FollowUpResult]:
     """Merge a scene that was cut into patches, and publish it, or the patches that are trained, if the YAML says so."""
     return publish_after(trained, merges=True)
 
 
-def publish_after(trained: Trained, *, merges: bool, allow_missing: bool = False) -> Sequence[Afterwards]:
+def publish_after(trained: FinishedBatch, *, merges: bool, allow_missing: bool = False) -> Sequence[FollowUpResult]:
     """Publish if the YAML asks for it; what came of it is written down, also that nothing was published, and why.
 
     Args:
@@ -127,7 +127,7 @@ def publish_after(trained: Trained, *, merges: bool, allow_missing: bool = False
     return (found,)
 
 
-def follow(trained: Trained, inspected: Afterwards | None, after: After) -> tuple[Afterwards, ...]:
+def follow(trained: FinishedBatch, inspected: FollowUpResult | None, after: After) -> tuple[FollowUpResult, ...]:
     """Do what follows the training; return what came of all of it, the inspection too, and keep that for the report."""
     trained.batch.output.forget_afterwards()
     trained.batch.output.note_afterwards("inspect", inspected)
@@ -137,7 +137,7 @@ def follow(trained: Trained, inspected: Afterwards | None, after: After) -> tupl
 SAID = {"inspect": "inspected", "merge": "merged", "evaluate": "evaluated", "publish": "published"}
 
 
-def guarded(what: str, interruption: Interruption, make: Callable[[], Afterwards]) -> Afterwards:
+def guarded(what: str, interruption: Interruption, make: Callable[[], FollowUpResult]) -> FollowUpResult:
     """Return what came of something, or why nothing did: it was interrupted, it cannot be done, or a fault is ours.
 
     Args:
@@ -149,7 +149,7 @@ def guarded(what: str, interruption: Interruption, make: Callable[[], Afterwards
     try:
         if not interruption.signal:
             return make()
-    except ToldToStop:
+    except StopRequested:
         pass
     except (SplatbatchError, OSError) as error:
         if not interruption.signal:
@@ -159,31 +159,31 @@ def guarded(what: str, interruption: Interruption, make: Callable[[], Afterwards
     return left_out(what, f"{words}: interrupted ({interruption.reason()})", TRAIN)
 
 
-def left_out(what: str, words: str, command: str) -> Afterwards:
+def left_out(what: str, words: str, command: str) -> FollowUpResult:
     """Return that something was left out."""
-    return Afterwards(what, LEFT_OUT, one_line(words), command, time.time())
+    return FollowUpResult(what, LEFT_OUT, one_line(words), command, time.time())
 
 
-def _publish(trained: Trained, *, merges: bool, allow_missing: bool) -> Afterwards:
+def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> FollowUpResult:
     """Publish what may be published.
 
     Raises:
         SplatbatchError: it cannot be done; what could be written is there.
     """
     batch = open_batch(trained.batch.path)  # with what the night has settled
-    Wish.of(batch)  # for its errors, before a scene is merged
+    PublishRequest.of(batch)  # for its errors, before a scene is merged
     if not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None:
-        patience = Patience(trained.beat, trained.interruption.reason, trained.say)
+        patience = WaitHooks(trained.beat, trained.interruption.reason, trained.say)
         lacking, is_empty = task_fault.value_of(answer(_lacking_in_scene, batch, patience), "start")
         if lacking and (is_empty or not (allow_missing or batch.config.publish.allow_missing)):
             hint = "" if is_empty else "; publish.allow_missing: true publishes the scene with holes"
             return _nothing(batch, lacking, hint)
         if merges:
             trained.merge(allow_missing=bool(lacking))
-        trained.making(MakingSettings("publish", names=("scene",), waits=True))
+        trained.making(FollowUpSettings("publish", names=("scene",), waits=True))
         what = "published with holes" if lacking else "published"
     else:
-        found = trained.making(MakingSettings("publish", waits=True))
+        found = trained.making(FollowUpSettings("publish", waits=True))
         lacking = found.lacking
         if not found.names:
             return _nothing(batch, lacking)
@@ -191,11 +191,13 @@ def _publish(trained: Trained, *, merges: bool, allow_missing: bool) -> Afterwar
     trained.show(done := Publication.of(batch.config.publish.folder) or Publication())
     words = f"{what}: {counted(len(done.outputs), 'output')} in {batch.config.publish.folder}"
     if not lacking:
-        return Afterwards("publish", DONE, one_line(words), "", time.time())
-    return Afterwards("publish", PARTLY, one_line(f"{words}; not published: {_listed(lacking)}"), TRAIN, time.time())
+        return FollowUpResult("publish", DONE, one_line(words), "", time.time())
+    return FollowUpResult(
+        "publish", PARTLY, one_line(f"{words}; not published: {_listed(lacking)}"), TRAIN, time.time()
+    )
 
 
-def _nothing(batch: Batch, lacking: Mapping[str, str], hint: str = "") -> Afterwards:
+def _nothing(batch: Batch, lacking: Mapping[str, str], hint: str = "") -> FollowUpResult:
     """Return that nothing was published."""
     folder = batch.config.publish.folder
     before = f"; {folder} is as it was" if Publication.of(folder) else ""

@@ -7,18 +7,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from splatbatch.errors import Interrupted, SplatbatchError, in_full
-from splatbatch.monitor.messages import Lines, tell
+from splatbatch.monitor.messages import PipeWriter, tell
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.folders import InspectingFolder, PatchFolder, SplatFolder
+from splatbatch.output.folders import InspectionFolder, PatchFolder, SplatFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.quality import Inspection, grade_in_words
-from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, Afterwards
+from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
 from splatbatch.report.quality import drop_in_words
-from splatbatch.run.follow_up_process import LOOKS_EVERY_S, Steps, certifying
+from splatbatch.run.follow_up_process import LOOKS_EVERY_S, ProgressPrinter, certifying
 from splatbatch.run.interruption import Interruption
 from splatbatch.scene.patches import spell
 from splatbatch.scheduler import single
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import held_alone
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.quality.inspection import SCENE, inspecting, order, order_scene
@@ -30,7 +30,7 @@ Found = Mapping[str, Inspection]
 
 
 @dataclass(frozen=True)
-class Closely:
+class InspectOptions:
     """What is to be inspected, and how closely."""
 
     is_again: bool = False
@@ -41,7 +41,7 @@ class Closely:
     """The merged scene, too."""
 
 
-def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Found, Mapping[str, str]]:
+def inspect(batch: Batch, interruption: Interruption, how: InspectOptions) -> tuple[Found, Mapping[str, str]]:
     """Inspect the splats of a batch, and return what was found, and why others were not.
 
     Raises:
@@ -50,7 +50,7 @@ def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Fou
     """
     batch.output.create()
     with held_alone(batch.output, batch.terms, tell) as beat:
-        found, failed = inspect_tasks(batch, Rounds(interruption.reason, beat), how)
+        found, failed = inspect_tasks(batch, RunHooks(interruption.reason, beat), how)
     if interruption.signal:
         raise Interrupted(interruption.exit_code)
     if wanted_by(batch.whole()):  # what a night has left out is made good
@@ -59,7 +59,7 @@ def inspect(batch: Batch, interruption: Interruption, how: Closely) -> tuple[Fou
 
 
 def inspect_tasks(
-    batch: Batch, rounds: Rounds, how: Closely = Closely(), ledger: Ledger = single.UNWRITTEN
+    batch: Batch, rounds: RunHooks, how: InspectOptions = InspectOptions(), ledger: Ledger = single.UNWRITTEN
 ) -> tuple[Found, Mapping[str, str]]:
     """Inspect splats, then certify them; the output lock must be held. One that fails keeps no other from it.
 
@@ -100,10 +100,10 @@ def _why(name: str, error: Exception) -> str:
 
 
 def _made(
-    batch: Batch, stale: Mapping[str, Task], rounds: Rounds, ledger: Ledger
+    batch: Batch, stale: Mapping[str, Task], rounds: RunHooks, ledger: Ledger
 ) -> Mapping[str, AttemptFolder | Exception]:
     """Inspect; return by subject the attempt that has done it, or why there is none."""
-    watched = [Watched(name, task.home(batch.output)) for name, task in stale.items()]
+    watched = [InspectionProgress(name, task.home(batch.output)) for name, task in stale.items()]
 
     def beat() -> None:
         rounds.beat()
@@ -120,12 +120,16 @@ def _made(
     return {name: found[task.name] for name, task in stale.items()}
 
 
-class Watched:
+class InspectionProgress:
     """Says how far an inspection is, and what it found as soon as it has ended."""
 
     def __init__(self, name: str, home: PatchFolder) -> None:
         self._name, self._home, self._earlier = name, home, len(home.attempts())
-        self._steps, self._looked, self._is_told = Steps(f"inspect {name}", home, Lines(tell)), 0.0, False
+        self._steps, self._looked, self._is_told = (
+            ProgressPrinter(f"inspect {name}", home, PipeWriter(tell)),
+            0.0,
+            False,
+        )
 
     def look(self, *, at_once: bool = False) -> None:
         """Look once a second, or at once, and say what is new."""
@@ -134,12 +138,14 @@ class Watched:
         self._looked = time.monotonic()
         self._steps.look()
         latest = self._home.attempts()[self._earlier :][-1:]
-        if latest and latest[0].has_ended() and (found := InspectingFolder(latest[0].path).read_inspection()):
+        if latest and latest[0].has_ended() and (found := InspectionFolder(latest[0].path).read_inspection()):
             tell(_in_words(self._name, found))
             self._is_told = True
 
 
-def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: Rounds, ledger: Ledger) -> Mapping[str, str]:
+def _certified(
+    batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks, ledger: Ledger
+) -> Mapping[str, str]:
     """Certify what was inspected, in one process; return why a splat could not be."""
     stale = {name: one for name, one in subjects.items() if not certifying(batch, [one]).is_fresh(batch.output)}
     if not stale or rounds.stop():
@@ -152,7 +158,7 @@ def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: Rounds
     return {}
 
 
-def inspect_wanted(batch: Batch, rounds: Rounds, ledger: Ledger) -> Afterwards | None:
+def inspect_wanted(batch: Batch, rounds: RunHooks, ledger: Ledger) -> FollowUpResult | None:
     """Inspect the splats that are there, where the YAML asks for it; return what came of that: they are trained."""
     wanted = wanted_by(batch)
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
@@ -168,7 +174,7 @@ def wanted_by(batch: Batch) -> list[str]:
     return [task.name for task in of_patches(batch.tasks) if task.recipe.evaluation.inspect]
 
 
-def not_inspected(batch: Batch, why: str) -> Afterwards | None:
+def not_inspected(batch: Batch, why: str) -> FollowUpResult | None:
     """Return that nobody has inspected what is trained, although the YAML asks for it; None: it does not."""
     wanted = wanted_by(batch)
     folders = {name: batch.output.patch(name) for name in wanted}
@@ -177,7 +183,7 @@ def not_inspected(batch: Batch, why: str) -> Afterwards | None:
     return _came_of(wanted, inspected, {name: why for name in trained if name not in inspected})
 
 
-def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[str, str]) -> Afterwards | None:
+def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[str, str]) -> FollowUpResult | None:
     """Return what came of an inspection that the YAML asks for; None where it asks for none.
 
     What has no splat is missing, and no more than that: training it comes first.
@@ -191,7 +197,7 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
     parts += [why] if why else []
     parts += [f"not inspected, for want of a splat: {spell(lacking, MOST_NAMED)}"] if lacking else []
     command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
-    return Afterwards("inspect", state, one_line("; ".join(parts)), command, time.time())
+    return FollowUpResult("inspect", state, one_line("; ".join(parts)), command, time.time())
 
 
 def _in_words(name: str, found: Inspection) -> str:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from splatbatch.errors import Interrupted
-from splatbatch.isolated import ToldToStop
+from splatbatch.isolated import StopRequested
 
 LEAST_S = 2.0
 """So long whoever is to be told of the end gets, also where attempts have used up the grace."""
@@ -39,7 +39,7 @@ class Interruption:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         for number, known in self._handlers.items():
             signal.signal(number, known or signal.SIG_DFL)
-        if self.signal and isinstance(error, ToldToStop):
+        if self.signal and isinstance(error, StopRequested):
             raise Interrupted(self.exit_code) from error
 
     def reason(self) -> str:
@@ -60,7 +60,7 @@ class Interruption:
         self.signal = self.signal or number
 
 
-class Budget:
+class ShutdownBudget:
     """The time for those who are told that a batch has ended: a fixed one, or what is left of a signal's grace."""
 
     def __init__(self, seconds: float, interruption: Interruption, grace_s: float) -> None:

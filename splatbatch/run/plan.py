@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from splatbatch.config.schedule import Schedule, schedule
-from splatbatch.output.records.deadline.choice import Choice
+from splatbatch.output.records.deadline.choice import DeadlineDecision
 from splatbatch.output.records.frame import Frame
-from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.tasks.batch import Batch, refusals
 from splatbatch.tasks.forecast import Forecast, check_place, forecast
 from splatbatch.tasks.memory_estimates import footprints_of
@@ -17,7 +17,7 @@ from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_tra
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
 from splatbatch.tasks.shared_decisions.frame import FRAME, spans_of
 from splatbatch.tasks.shared_decisions.registry import settled_quickly
-from splatbatch.tasks.shared_decisions.shared import Todo
+from splatbatch.tasks.shared_decisions.shared import PendingTasks
 
 DECISIONS: Mapping[type[Decision], Literal["train", "skip", "refuse", "given_up"]] = {
     Train: "train",
@@ -28,28 +28,28 @@ DECISIONS: Mapping[type[Decision], Literal["train", "skip", "refuse", "given_up"
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedPatch:
     """What would be done with a patch, why, and what it is expected to take."""
 
     patch: str
     decision: Literal["train", "skip", "refuse", "given_up"]
     reason: str
     schedule: Schedule | None
-    need: Footprint | None
+    need: MemoryEstimate | None
 
 
 @dataclass(frozen=True)
-class PlannedDeadline(Choice):
+class PlannedDeadline(DeadlineDecision):
     """What was chosen for a deadline, and what to say of it."""
 
     words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class PlanFacts:
+class PlanOutput:
     """`plan --json`; `deadline` where the YAML sets one."""
 
-    patches: tuple[Planned, ...]
+    patches: tuple[PlannedPatch, ...]
     forecast_s: float | None
     forecast: Forecast
     frame: Frame | None
@@ -57,7 +57,7 @@ class PlanFacts:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """What would be done with each patch of a batch."""
 
     batch: Batch
@@ -66,7 +66,7 @@ class Plan:
     """Train, skip, refuse or given up, each with its reason."""
     schedules: Mapping[str, Schedule]
     """The steps at which things happen, by patch; external trainers have schedules of their own."""
-    footprints: Mapping[str, Footprint]
+    footprints: Mapping[str, MemoryEstimate]
     """What each patch is expected to need, where that can be told."""
     forecast: Forecast
 
@@ -75,10 +75,10 @@ class Plan:
         """Return the patches that would be trained."""
         return to_train(self.decisions)
 
-    def facts(self) -> PlanFacts:
+    def facts(self) -> PlanOutput:
         """Return what to tell of it."""
         patches = tuple(
-            Planned(
+            PlannedPatch(
                 one.patch,
                 DECISIONS[type(one)],
                 one.reason,
@@ -91,7 +91,7 @@ class Plan:
         words = DEADLINE.in_words(choice, self.batch.tasks, self.batch.names) if choice else ()
         deadline = PlannedDeadline(**vars(choice), words=words) if choice else None
         seconds = self.forecast.seconds if self.to_train else None
-        return PlanFacts(patches, seconds, self.forecast, self.batch.record(FRAME), deadline)
+        return PlanOutput(patches, seconds, self.forecast, self.batch.record(FRAME), deadline)
 
     def check_place(self) -> None:
         """See that `train` would train here.
@@ -103,7 +103,7 @@ class Plan:
             check_place(self.batch.only(self.to_train), self.forecast)
 
 
-def plan(batch: Batch) -> Plan:
+def plan(batch: Batch) -> BatchPlan:
     """Return what would be done with a batch; its photographs' headers are read, and nothing is written.
 
     Raises:
@@ -112,8 +112,10 @@ def plan(batch: Batch) -> Plan:
     """
     audits = batch.audits()
     refused, spans = refusals(audits), spans_of(audit for audit, _ in audits)
-    batch = settled_quickly(batch, Todo(batch.tasks, lambda: spans, lambda one: to_train(one.decisions(refused))))
+    batch = settled_quickly(
+        batch, PendingTasks(batch.tasks, lambda: spans, lambda one: to_train(one.decisions(refused)))
+    )
     decisions = batch.decisions(refused)
     schedules = {task.name: schedule(task.recipe) for task in batch.tasks if task.recipe.program is None}
     footprints = footprints_of(batch.config, batch.tasks)
-    return Plan(batch, decisions, schedules, footprints, forecast(batch, to_train(decisions), footprints))
+    return BatchPlan(batch, decisions, schedules, footprints, forecast(batch, to_train(decisions), footprints))

@@ -14,20 +14,20 @@ from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import write_text
 from splatbatch.machine.gpu import presence
-from splatbatch.machine.limited_program import Bounds, Ended, run_bounded
+from splatbatch.machine.limited_program import CallBounds, ProgramEnd, run_bounded
 from splatbatch.output.records.colors import SceneColors
 from splatbatch.output.records.frame import Frame
-from splatbatch.scene.audit.audit import Audit, Audited
-from splatbatch.scene.finder import Layout, find_layout
-from splatbatch.scene.template import Kept, config_for
+from splatbatch.scene.audit.audit import Audit, AuditResult
+from splatbatch.scene.finder import SceneLayout, find_layout
+from splatbatch.scene.template import ImportNotes, config_for
 from splatbatch.tasks.batch import Batch, FolderNamed, open_batch
 from splatbatch.tasks.task import Task, of_patches, patches_of
 from splatbatch.text import counted
 
 if TYPE_CHECKING:
-    from splatbatch.scene.camera_fix import Repaired
+    from splatbatch.scene.camera_fix import FixedModel
     from splatbatch.scene.imports.capture import ImportOptions
-    from splatbatch.scene.imports.run import Imported
+    from splatbatch.scene.imports.run import ImportResult
 
 Tell = Callable[[str], None]
 AUDIT_S, AUDIT_MIB = 24 * 3600.0, 1 << 20
@@ -35,7 +35,7 @@ AUDIT_S, AUDIT_MIB = 24 * 3600.0, 1 << 20
 
 
 @dataclass(frozen=True)
-class Verified(Audited):
+class VerifyOutput(AuditResult):
     """`verify-dims --json`: what an audit has found; `colors` with --colors only."""
 
     frame: Frame | None = None
@@ -54,17 +54,17 @@ class Import:
     """The coordinate reference system; null where the source names none."""
     converted: tuple[str, ...]
     left_out: tuple[str, ...]
-    audit: Audited
+    audit: AuditResult
 
     @classmethod
-    def of(cls, done: Imported, config: Path, audit: Audit) -> Import:
+    def of(cls, done: ImportResult, config: Path, audit: Audit) -> Import:
         """Return what to tell of a scene that was brought in."""
         notes, crs = done.notes, done.capture.crs or None
         told = (tuple(notes.converted), tuple(notes.left_out), audit.facts())
         return cls(done.capture.kind, str(config), done.num_points, done.offset, crs, *told)
 
 
-def verified(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None) -> Verified:
+def verified(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None) -> VerifyOutput:
     """Return what to tell of a batch that was audited.
 
     Args:
@@ -73,10 +73,10 @@ def verified(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None
         tones: of the photographs, by scene; None: nobody has asked for them.
     """
     colors = None if tones is None else {name or "all": one.to_record() for name, one in tones.items()}
-    return Verified(**vars(audit.facts()), frame=frame, colors=colors)
+    return VerifyOutput(**vars(audit.facts()), frame=frame, colors=colors)
 
 
-def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[Imported, Path, Audit]:
+def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[ImportResult, Path, Audit]:
     """Write a model of a source, and a YAML, into a new folder; return both, and what the audit says of the model.
 
     Raises:
@@ -89,24 +89,24 @@ def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[Import
 
     done = run.bring_in(source, folder, options)
     config = folder / configuration.DEFAULT_CONFIG
-    kept = Kept(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
+    kept = ImportNotes(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
     write_text(config, config_for(find_layout(folder), folder.resolve(), has_gpu=presence().is_here(), kept=kept))
     return done, config, open_batch(config).audit()
 
 
 @dataclass(frozen=True)
-class Begun:
+class NewConfig:
     """A YAML that was written for a scene."""
 
     config: Path
-    found: Layout
+    found: SceneLayout
 
     def in_words(self) -> str:
         """Return what was written."""
         return f"{self.config}: {counted(len(self.found.patches), 'patch', 'es')}"
 
 
-def begin(place: Path, out: Path | None) -> Begun | str:
+def begin(place: Path, out: Path | None) -> NewConfig | str:
     """Write a commented YAML for the scene in a place, or around it; one that is there stays.
 
     Returns:
@@ -134,7 +134,7 @@ def begin(place: Path, out: Path | None) -> Begun | str:
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
     configuration.load(target)  # for its errors
-    return Begun(target, found)
+    return NewConfig(target, found)
 
 
 def open_or_begin(
@@ -179,7 +179,7 @@ def _next_command(place: Path) -> str:
 
 def repair(
     batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path
-) -> tuple[tuple[Repaired, ...], Path, Ended | None]:
+) -> tuple[tuple[FixedModel, ...], Path, ProgramEnd | None]:
     """Write corrected copies of models that do not fit their photographs, and beside them a YAML that trains them.
 
     Returns:
@@ -198,7 +198,7 @@ def repair(
         return (), config, None
     _hand_over(batch, own, out, config)
     command = (sys.executable, "-m", "splatbatch", "verify-dims", "--config", str(config.absolute()))
-    return repaired, config, run_bounded(command, Bounds(AUDIT_S, AUDIT_MIB))
+    return repaired, config, run_bounded(command, CallBounds(AUDIT_S, AUDIT_MIB))
 
 
 def _hand_over(batch: Batch, tasks: Sequence[Task], out: Path, config: Path) -> None:

@@ -10,26 +10,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from splatbatch.errors import ConfigError, Interrupted, SplatbatchError
-from splatbatch.monitor.messages import Lines, tell
+from splatbatch.monitor.messages import PipeWriter, tell
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles, PatchFolder
 from splatbatch.output.records.evaluation import EvaluationSettings, SceneEvaluation
 from splatbatch.output.records.merge import Merge
 from splatbatch.output.records.publication import Publication
-from splatbatch.output.records.run import Making, MakingSettings
+from splatbatch.output.records.run import FollowUpJob, FollowUpSettings
 from splatbatch.publish.film import Film, make_film
 from splatbatch.publish.source import published
-from splatbatch.run.follow_up_process import Relay, Steps, making, uncleaned
+from splatbatch.run.follow_up_process import LogForwarder, ProgressPrinter, making, uncleaned
 from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler import single
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import held_alone
-from splatbatch.splats.export import Cut, Source, export_splat
+from splatbatch.splats.export import ExportOptions, ExportSource, export_splat
 from splatbatch.splats.export import check_place as check_export
 from splatbatch.splats.merge import check_place
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.scene.evaluation import evaluating
-from splatbatch.tasks.scene.merge import Done, gather
+from splatbatch.tasks.scene.merge import MergeResult, gather
 from splatbatch.tasks.task import Task
 
 
@@ -38,24 +38,24 @@ class MergedScene:
     """A scene that was merged just now, or found to be as it would be."""
 
     files: MergedFiles
-    done: Done
+    done: MergeResult
     uncleaned: MergedFiles | None = None
     """Where it lies as it was before it was cleaned."""
 
     @classmethod
-    def of(cls, batch: Batch, told: MakingSettings, found: Making) -> MergedScene:
+    def of(cls, batch: Batch, told: FollowUpSettings, found: FollowUpJob) -> MergedScene:
         """Return it once the task has ended that has merged it."""
         files = MergedFiles.at(Path(told.to)) if told.to else batch.output.scene.merged
-        done = Done(files.read() or Merge(), found.num_new, found.damage)
+        done = MergeResult(files.read() or Merge(), found.num_new, found.damage)
         return cls(files, done, uncleaned(files) if told.clean and told.keep_uncleaned else None)
 
-    def facts(self) -> Merged:
+    def facts(self) -> MergeOutput:
         """Return what to tell of it."""
-        return Merged(**vars(self.done.merged), splat=str(self.files.splat), parts_written=self.done.num_new)
+        return MergeOutput(**vars(self.done.merged), splat=str(self.files.splat), parts_written=self.done.num_new)
 
 
 @dataclass(frozen=True)
-class Merged(Merge):
+class MergeOutput(Merge):
     """`merge --json`: where the merged splat lies, how many parts were written, and all of merge.json."""
 
     splat: str = ""
@@ -63,7 +63,7 @@ class Merged(Merge):
 
 
 @dataclass(frozen=True)
-class Published(Publication):
+class PublishOutput(Publication):
     """`publish --json`: the folder, and what publish.json says of it."""
 
     folder: str = ""
@@ -94,14 +94,14 @@ def make(
                 keep()
                 look()
 
-            return single.make(batch.config, task, Rounds(interruption.reason, beat), verb)
+            return single.make(batch.config, task, RunHooks(interruption.reason, beat), verb)
         except SplatbatchError as error:
             if not interruption.signal:
                 raise
             raise Interrupted(interruption.exit_code, error.message) from error
 
 
-def made(batch: Batch, told: MakingSettings) -> Making:
+def made(batch: Batch, told: FollowUpSettings) -> FollowUpJob:
     """Merge, or publish, at the word of a command; return what came of it.
 
     Raises:
@@ -111,9 +111,9 @@ def made(batch: Batch, told: MakingSettings) -> Making:
     with TemporaryDirectory() as aside:
         may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
         task = making(batch, told, None if may_write else PatchFolder(Path(aside)))
-        relay = Relay(task.home(batch.output), tell)
+        relay = LogForwarder(task.home(batch.output), tell)
         folder = make(batch, task, alone=told.what == "merge", look=relay.look)
-        return Making.read(folder.metrics) or Making()
+        return FollowUpJob.read(folder.metrics) or FollowUpJob()
 
 
 def merge(
@@ -143,7 +143,7 @@ def merge(
     if not batch.output.path.is_dir():
         gather(batch, allow_missing=allow_missing)  # which says that nothing was ever trained
     to = str(out.absolute()) if out else ""
-    told = MakingSettings("merge", allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, to=to)
+    told = FollowUpSettings("merge", allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, to=to)
     return MergedScene.of(batch, told, made(batch, told))
 
 
@@ -155,7 +155,7 @@ def evaluate(batch: Batch, settings: EvaluationSettings) -> SceneEvaluation:
         Interrupted: somebody wants it to end.
     """
     task = evaluating(batch, settings)
-    make(batch, task, "evaluate", look=Steps("evaluate", task.home(batch.output), Lines(tell)).look)
+    make(batch, task, "evaluate", look=ProgressPrinter("evaluate", task.home(batch.output), PipeWriter(tell)).look)
     return batch.output.scene.read_evaluation(Path(settings.splat)) or SceneEvaluation()
 
 
@@ -184,7 +184,7 @@ def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path |
     return splats[0].name, make_film(splats[0], made, tell)
 
 
-def ply(batch: Batch, names: Sequence[str], file: Path, cut: Cut, *, is_forced: bool) -> tuple[str, int]:
+def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, is_forced: bool) -> tuple[str, int]:
     """Write a splat into one file; return whose it is, and how many Gaussians have arrived.
 
     Raises:
@@ -197,4 +197,4 @@ def ply(batch: Batch, names: Sequence[str], file: Path, cut: Cut, *, is_forced: 
     batch.see_apart("--to", file, file.parent)
     splat = splats[0]
     check_export(file, splat.path, batch.output.path, is_forced=is_forced)
-    return splat.name, export_splat(Source(splat.path, splat.name, splat.sha256), file, cut).num_gaussians
+    return splat.name, export_splat(ExportSource(splat.path, splat.name, splat.sha256), file, cut).num_gaussians

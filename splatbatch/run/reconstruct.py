@@ -10,17 +10,17 @@ from typing import Any
 from splatbatch.config import Config, Cooldown, Executor, Limits, Output, Scene, Training, nearest
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import write_json
-from splatbatch.isolated import Patience, answer
+from splatbatch.isolated import WaitHooks, answer
 from splatbatch.machine.gpu import presence
 from splatbatch.monitor.messages import say
 from splatbatch.output.layout import OutputFolder
-from splatbatch.reconstruction.facts import Reconstructed, see_place
+from splatbatch.reconstruction.facts import ReconstructionRecord, see_place
 from splatbatch.reconstruction.photographs import survey
-from splatbatch.reconstruction.plan import Plan, Wanted
-from splatbatch.run.decide import Wish
+from splatbatch.reconstruction.plan import ReconstructionOptions, ReconstructionPlan
+from splatbatch.run.decide import TrainOptions
 from splatbatch.run.follow_ups import Show
 from splatbatch.run.worker import work
-from splatbatch.scene.audit.audit import Audit, Extent, audit_patches
+from splatbatch.scene.audit.audit import Audit, AuditExtent, audit_patches
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import task_fault
 from splatbatch.tasks.batch import Batch
@@ -43,12 +43,12 @@ class ReconstructOptions:
 
     images: Path
     out: Path
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: ReconstructionOptions = field(default_factory=ReconstructionOptions)
     threads: int | None = None
     """None: as many as this process may use."""
 
 
-def wanted_of(camera: str, rig: str, mapper: str, pairs: str, features: int) -> Wanted:
+def wanted_of(camera: str, rig: str, mapper: str, pairs: str, features: int) -> ReconstructionOptions:
     """Return what options ask for.
 
     Raises:
@@ -61,10 +61,10 @@ def wanted_of(camera: str, rig: str, mapper: str, pairs: str, features: int) -> 
     folders = tuple(one.strip("/ ") for one in rig.split(",") if one.strip("/ "))
     if len(folders) == 1:
         raise ConfigError(f"--rig {rig}: a rig has two folders or more", "Write --rig left,right.")
-    return Wanted(features, camera, folders, mapper, pairs)
+    return ReconstructionOptions(features, camera, folders, mapper, pairs)
 
 
-def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Plan]:
+def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, ReconstructionPlan]:
     """Look at the photographs, and plan the work.
 
     Raises:
@@ -88,7 +88,7 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Plan]:
     return Batch(config, tasks, path=out / FOLDER / "batch.yaml", every=tasks), plan
 
 
-def _surveyed(options: ReconstructOptions) -> Plan:
+def _surveyed(options: ReconstructOptions) -> ReconstructionPlan:
     """Return the plan for the photographs; a reader looks at them: they may lie on a mount that has stalled."""
 
     def look(images: Path) -> dict[str, Any]:
@@ -96,12 +96,14 @@ def _surveyed(options: ReconstructOptions) -> Plan:
         return survey(images, options.wanted).to_record()
 
     try:
-        return Plan.from_record(task_fault.value_of(answer(look, options.images, Patience(tell=say)), "plan"))
-    except task_fault.Behind as fault:
+        return ReconstructionPlan.from_record(
+            task_fault.value_of(answer(look, options.images, WaitHooks(tell=say)), "plan")
+        )
+    except task_fault.TaskFault as fault:
         raise SceneError("; ".join(fault.diagnosis.evidence), fault.diagnosis.advice) from fault
 
 
-def reconstruct(options: ReconstructOptions, show: Show, told: Callable[[Plan], None]) -> int:
+def reconstruct(options: ReconstructOptions, show: Show, told: Callable[[ReconstructionPlan], None]) -> int:
     """Make a model of photographs, with whoever else does; return the exit code.
 
     Raises:
@@ -112,22 +114,22 @@ def reconstruct(options: ReconstructOptions, show: Show, told: Callable[[Plan], 
     batch.output.create()
     file = plan_file(batch.output, plan)
     file.parent.mkdir(exist_ok=True)
-    if Plan.read(file) != plan:  # of the same photographs in a folder that was moved
+    if ReconstructionPlan.read(file) != plan:  # of the same photographs in a folder that was moved
         write_json(file, plan.to_record())
-    return work(batch, None, Wish(), show, reopen=lambda: replace(batch))
+    return work(batch, None, TrainOptions(), show, reopen=lambda: replace(batch))
 
 
 @dataclass(frozen=True)
-class Reconstruction:
+class ReconstructedModel:
     """A model that was made of photographs."""
 
-    told: Reconstructed
+    told: ReconstructionRecord
     audited: Audit
     """By the rules of our trainer, its photographs looked at."""
     report: Path
 
 
-def result_of(options: ReconstructOptions) -> Reconstruction | None:
+def result_of(options: ReconstructOptions) -> ReconstructedModel | None:
     """Return what came of it, audited; None if there is none."""
     out = options.out.absolute()
     output = OutputFolder(out / FOLDER)
@@ -135,5 +137,5 @@ def result_of(options: ReconstructOptions) -> Reconstruction | None:
     if told is None:
         return None
     patch = Patch("model", out / "sparse" / "0", out / "images")
-    audit = audit_patches([patch], None, rules_of([Config().recipe("")]), Extent(cache=output.audit_cache))
-    return Reconstruction(told, audit, output.report("html"))
+    audit = audit_patches([patch], None, rules_of([Config().recipe("")]), AuditExtent(cache=output.audit_cache))
+    return ReconstructedModel(told, audit, output.report("html"))

@@ -6,7 +6,7 @@ from splatbatch.config.yaml.edit import save_overrides
 from splatbatch.errors import ConfigError
 from splatbatch.outcome import Trained
 from splatbatch.output.records.result import Result
-from splatbatch.run.context import Ended, status
+from splatbatch.run.context import RunSummary, status
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks.batch import Batch
 
@@ -53,7 +53,7 @@ def check_savable(batch: Batch) -> None:
         )
 
 
-def save_kept(ended: Ended) -> list[str]:
+def save_kept(ended: RunSummary) -> list[str]:
     """Write the settings of splats that were kept into the YAML; return their patches.
 
     Raises:
@@ -65,7 +65,7 @@ def save_kept(ended: Ended) -> list[str]:
     return kept
 
 
-def kept_with_changes(ended: Ended) -> list[str]:
+def kept_with_changes(ended: RunSummary) -> list[str]:
     """Return the patches that were trained under the settings of --set, and whose product is that splat."""
     batch = ended.batch
     trained = [name for name in batch.names if isinstance(ended.run.outcomes.get(name), Trained)]

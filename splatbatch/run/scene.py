@@ -16,14 +16,14 @@ from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
 from splatbatch.machine.gpu import presence
-from splatbatch.monitor.messages import Lines, say, tell
+from splatbatch.monitor.messages import PipeWriter, say, tell
 from splatbatch.output.folders import BACKDROP, names_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
-from splatbatch.output.records.run import DONE, Afterwards
-from splatbatch.reconstruction.plan import Plan
-from splatbatch.run.decide import Wish
-from splatbatch.run.follow_ups import TRAIN, Show, Trained, guarded, left_out, publish_after
+from splatbatch.output.records.run import DONE, FollowUpResult
+from splatbatch.reconstruction.plan import ReconstructionPlan
+from splatbatch.run.decide import TrainOptions
+from splatbatch.run.follow_ups import TRAIN, FinishedBatch, Show, guarded, left_out, publish_after
 from splatbatch.run.reconstruct import ReconstructOptions, reconstruct, result_of
 from splatbatch.run.train import train
 from splatbatch.scene.finder import find_layout
@@ -86,18 +86,18 @@ def make_scene(options: SceneOptions, show: Show) -> int:
     _cut(options, show)
     _write_config(options, changes)
     say("train: 2 of 4")
-    rest = Rest(options)
+    rest = SceneFollowUps(options)
     batch = open_batch(options.config)
     for warning in batch.config.warnings:
         tell(f"warning: {warning}")
-    ended = train(batch, Wish(), show, rest.follow)
+    ended = train(batch, TrainOptions(), show, rest.follow)
     if rest.error:
         raise rest.error
     return ended.exit_code or rest.code
 
 
 @dataclass
-class Rest:
+class SceneFollowUps:
     """What follows the training of a scene: merged, measured, and published as its YAML says."""
 
     options: SceneOptions
@@ -105,9 +105,9 @@ class Rest:
     """Why a step could not be done."""
     code: int = 0
 
-    def follow(self, trained: Trained) -> Sequence[Afterwards]:
+    def follow(self, trained: FinishedBatch) -> Sequence[FollowUpResult]:
         """Do it as far as it can be done; return what came of each."""
-        done: list[Afterwards] = []
+        done: list[FollowUpResult] = []
         for what, make in (("merge", self._merge), ("evaluate", self._evaluate)):
             found = guarded(what, trained.interruption, partial(self._kept, make, trained))
             trained.batch.output.note_afterwards(what, found)
@@ -117,7 +117,7 @@ class Rest:
         allow_missing = self.options.allow_missing
         return [*done, *publish_after(trained, merges=False, allow_missing=allow_missing)]
 
-    def _kept(self, make: Callable[[Trained], Afterwards], trained: Trained) -> Afterwards:
+    def _kept(self, make: Callable[[FinishedBatch], FollowUpResult], trained: FinishedBatch) -> FollowUpResult:
         try:
             return make(trained)
         except SplatbatchError as error:
@@ -125,7 +125,7 @@ class Rest:
                 self.error = error
             raise
 
-    def _merge(self, trained: Trained) -> Afterwards:
+    def _merge(self, trained: FinishedBatch) -> FollowUpResult:
         code, options = trained.code, self.options
         if code not in (0, NOT_WHOLE) or (code and not options.allow_missing):
             return left_out("merge", "not merged: a patch is missing; --allow-missing merges the others", TRAIN)
@@ -133,7 +133,7 @@ class Rest:
         trained.merge(allow_missing=options.allow_missing, clean=options.clean)
         return _done("merge", f"merged: {trained.batch.output.scene.splat}")
 
-    def _evaluate(self, trained: Trained) -> Afterwards:
+    def _evaluate(self, trained: FinishedBatch) -> FollowUpResult:
         trained.say("evaluate: 4 of 4")
         batch = open_batch(self.options.config)
         scene = batch.output.scene
@@ -147,7 +147,7 @@ class Rest:
         self.code = NOT_WHOLE if found.lacking else 0
         return _done("evaluate", "evaluated: the merged scene")
 
-    def _nothing_published(self, trained: Trained, found: Afterwards) -> Sequence[Afterwards]:
+    def _nothing_published(self, trained: FinishedBatch, found: FollowUpResult) -> Sequence[FollowUpResult]:
         """Return that nothing was published, if the YAML asks for it."""
         output, is_asked = trained.batch.output, bool(trained.batch.config.publish.formats)
         said = left_out("publish", f"not published: the scene is {found.words}", TRAIN) if is_asked else None
@@ -155,8 +155,8 @@ class Rest:
         return [said] if said else []
 
 
-def _done(what: str, words: str) -> Afterwards:
-    return Afterwards(what, DONE, one_line(words), "", time.time())
+def _done(what: str, words: str) -> FollowUpResult:
+    return FollowUpResult(what, DONE, one_line(words), "", time.time())
 
 
 def _reconstruct(options: SceneOptions, show: Show) -> int:
@@ -169,7 +169,7 @@ def _reconstruct(options: SceneOptions, show: Show) -> int:
         raise ConfigError("neither --source nor --images", "Name a COLMAP model, or the folder of the photographs.")
     say("reconstruct, before the four steps")
 
-    def told(plan: Plan) -> None:
+    def told(plan: ReconstructionPlan) -> None:
         for line in plan.in_words():
             say(line)
 
@@ -191,7 +191,7 @@ def _cut(options: SceneOptions, show: Show) -> None:
         return
     say("split: 1 of 4")
     asked = SplitRequest(options.model, options.images, patches, options.cuts, trained_in(patches))
-    show(split(asked, advance=partial(Lines(tell).advance, "split", unit="patches")))
+    show(split(asked, advance=partial(PipeWriter(tell).advance, "split", unit="patches")))
 
 
 def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:

@@ -14,14 +14,14 @@ from splatbatch.output.lock import holder
 from splatbatch.output.records.run import Holder, WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import Batch, audited
-from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 
 State = Literal["pending", "running", "ended", "unknown"]
 
 
 @dataclass(frozen=True)
-class Worker(WorkerRecord):
+class WorkerFacts(WorkerRecord):
     """A worker, and the tasks that it trains."""
 
     tasks: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Worker(WorkerRecord):
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerJob:
     """What an engine says of a worker that it was asked for."""
 
     job: str
@@ -53,13 +53,13 @@ class Status:
     summary: str
     run: Holder | None
     eta_s: float | None
-    workers: tuple[Worker, ...]
-    jobs: tuple[Job, ...]
+    workers: tuple[WorkerFacts, ...]
+    jobs: tuple[WorkerJob, ...]
     patches: tuple[PatchStatus, ...]
 
 
 @dataclass(frozen=True)
-class Standings:
+class BatchStatus:
     """A batch as it stands now."""
 
     statuses: tuple[PatchStatus, ...]
@@ -76,9 +76,9 @@ class Standings:
 
     def facts(self) -> Status:
         """Return what to tell of it."""
-        workers = tuple(Worker(**vars(one.worker), tasks=one.tasks, silent_s=one.silent_s) for one in self.workers)
+        workers = tuple(WorkerFacts(**vars(one.worker), tasks=one.tasks, silent_s=one.silent_s) for one in self.workers)
         seen = self.crew.seen.items()
-        jobs = tuple(Job(handle, cast("State", type(one).__name__.lower()), **vars(one)) for handle, one in seen)
+        jobs = tuple(WorkerJob(handle, cast("State", type(one).__name__.lower()), **vars(one)) for handle, one in seen)
         return Status(summary(self.statuses), self.running, batch_eta_s(self.statuses), workers, jobs, self.statuses)
 
 
@@ -93,20 +93,20 @@ def index_of(batch: Batch) -> Index | None:
     return Index(batch.output.index) if len(batch.tasks) >= LEAST_NEWS else None
 
 
-def statuses_of(batch: Batch, standing: Standing, in_full: int | None) -> tuple[PatchStatus, ...]:
+def statuses_of(batch: Batch, standing: FreshnessChecker, in_full: int | None) -> tuple[PatchStatus, ...]:
     """Return how far every patch is; warnings and the like of so many alone, None: of all."""
     found = read_status(batch.output, batch.names, in_full, standing)
     standing.keep()
     return found
 
 
-def standing_now(batch: Batch, standing: Standing | None = None) -> tuple[PatchStatus, ...]:
+def standing_now(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
     """Return how every patch stands, with what the audit refuses now, unless a `train` is at it and sees to that."""
     found = read_status(batch.output, batch.names, standing=standing or batch.standing())
     return found if holder(batch.output.lock) else audited(batch, found)
 
 
-def standings(batch: Batch, *, verify: bool, in_full: int | None) -> Standings:
+def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus:
     """Return how a batch stands.
 
     Args:
@@ -121,4 +121,4 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> Standings:
     running = holder(batch.output.lock)
     statuses = statuses if running else audited(batch, statuses)
     present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_gone(one.worker.job))
-    return Standings(statuses, running, present, crew)
+    return BatchStatus(statuses, running, present, crew)

@@ -18,10 +18,10 @@ from splatbatch import __version__, isolated
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import OutputError, StoreError
 from splatbatch.files import PRIVATE, fault_of_name, write_json
-from splatbatch.isolated import Patience, answers
+from splatbatch.isolated import WaitHooks, answers
 from splatbatch.outcome import Lost
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.output.endings import Endings
+from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded, AttemptStarted
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger, events
@@ -35,10 +35,19 @@ from splatbatch.tasks.shared_decisions.registry import differ
 from splatbatch.tasks.task import Task
 from splatbatch.text import counted
 from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.blobs import BLOBS, Fetched, Piece
+from splatbatch.transfer.blobs import BLOBS, FetchResult, FileRef
 from splatbatch.transfer.bundle import Bundle, bundle_of
-from splatbatch.transfer.exchange import HERE, MOST_HANDLINGS, REFUSED, RESULTS, Returned, Seen, Watch, is_following
-from splatbatch.transfer.traffic import Errand, ask, run, store_at
+from splatbatch.transfer.exchange import (
+    HERE,
+    MOST_HANDLINGS,
+    REFUSED,
+    RESULTS,
+    StoreListing,
+    StoreWatch,
+    TransferResult,
+    is_following,
+)
+from splatbatch.transfer.traffic import TransferJob, ask, run, store_at
 
 Say = Callable[[str], None]
 
@@ -59,7 +68,7 @@ class Arrival(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Named(TypedRecord):
+class StoreName(TypedRecord):
     """home.json: the name by which stores know an output folder."""
 
     home: str = ""
@@ -67,24 +76,24 @@ class Named(TypedRecord):
 
 def home_of(output: OutputFolder) -> str:
     """Return the name by which stores know an output folder; it is given one where it has none."""
-    known = Named.read(output.home)
+    known = StoreName.read(output.home)
     if known is None or not known.home:
-        known = Named(uuid.uuid4().hex)
+        known = StoreName(uuid.uuid4().hex)
         write_json(output.home, known.to_record())
     return known.home
 
 
 @dataclass
-class Home:
+class HomeSide:
     """A batch whose tasks travel, and the store that they travel by."""
 
     batch: Batch
     url: str
     ledger: Ledger
-    patience: Patience
+    patience: WaitHooks
     say: Say
     name: str = field(init=False)
-    watch: Watch = field(default_factory=Watch)
+    watch: StoreWatch = field(default_factory=StoreWatch)
     bundles: dict[str, Bundle] = field(default_factory=dict)
     """Of ours, as far as they were read; each under its hash."""
     strange: set[str] = field(default_factory=set)
@@ -100,12 +109,12 @@ class Home:
         for _, one in self._arrivals():
             self._note(one)
 
-    def look(self) -> Seen:
+    def look(self) -> StoreListing:
         """Look at the store, and read the manifests of ours that are new."""
         seen = self.watch.take(ask(partial(exchange.look, self.url), self.watch.owners, self.patience))
         unread = [one for one in seen.bundles if one not in self.bundles and one not in self.strange]
         call = partial(_manifest, self.url)
-        for name, record in run(Errand(call, unread, self.say), self.patience) if unread else ():
+        for name, record in run(TransferJob(call, unread, self.say), self.patience) if unread else ():
             bundle = Bundle.from_record(record)
             if bundle.home == self.name:
                 self.bundles[name] = bundle
@@ -128,7 +137,7 @@ class Home:
         call = partial(_packed, self.name, follows, is_retry)
         there = set(ask(partial(_names, self.url), BLOBS, self.patience))
         packed: dict[str, str] = {}
-        for task, found in answers(isolated.USUAL(call, tasks), self.patience):
+        for task, found in answers(isolated.DEFAULT_BACKEND(call, tasks), self.patience):
             told = task_fault.value_of(found, "pack")
             bundle = Bundle.from_record(told["bundle"])
             self._send({sha256: path for sha256, path in told["paths"].items() if sha256 not in there})
@@ -143,7 +152,7 @@ class Home:
             self.close([name for name in self._open(task.name, seen) if name != packed[task.name]], "packed anew")
         return packed
 
-    def heal(self, seen: Seen, tasks: Iterable[Task]) -> None:
+    def heal(self, seen: StoreListing, tasks: Iterable[Task]) -> None:
         """Put blobs anew that bundles need and a worker has found damaged, and removed."""
         there = set(ask(partial(_names, self.url), BLOBS, self.patience))
         by_name = {task.name: task for task in tasks}
@@ -162,9 +171,9 @@ class Home:
     def close(self, names: Iterable[str], why: str) -> None:
         """Tell workers that bundles are not wanted any more: nobody takes them, and who has one lets it go."""
         call = partial(exchange.note, self.url)
-        run(Errand(call, [(f"{exchange.CLOSED}/{name}", why) for name in names], self.say), self.patience)
+        run(TransferJob(call, [(f"{exchange.CLOSED}/{name}", why) for name in names], self.say), self.patience)
 
-    def adopt(self, seen: Seen) -> list[tuple[str, str]]:
+    def adopt(self, seen: StoreListing) -> list[tuple[str, str]]:
         """Bring home what workers have left, and settle it; return the tasks of which something came, and what."""
         came = []
         for name in self._news(seen):
@@ -188,7 +197,7 @@ class Home:
         numbers.add(one.number)
         self._whole |= {one.result} if len(numbers) >= one.total else set()
 
-    def _news(self, seen: Seen) -> list[str]:
+    def _news(self, seen: StoreListing) -> list[str]:
         """Return the results of ours that are not here yet, those that are trained first."""
         names = [one for bundle in self.bundles for one in seen.results.get(bundle, ()) if one not in self._whole]
         return sorted(names, key=lambda name: (name.split(".")[1] != "trained", name))
@@ -197,7 +206,7 @@ class Home:
         """Return whether pictures of anything that has come since we began are still on their way."""
         return bool(self._awaited)
 
-    def spent(self, seen: Seen) -> dict[str, str]:
+    def spent(self, seen: StoreListing) -> dict[str, str]:
         """Return our open bundles that no worker is to try again, each with the reason."""
         found = {}
         for name in self.bundles:
@@ -206,10 +215,10 @@ class Home:
                 found[name] = f"{owner.generation} workers have begun it, and none has brought anything to its end"
         return found
 
-    def _open(self, task: str, seen: Seen) -> list[str]:
+    def _open(self, task: str, seen: StoreListing) -> list[str]:
         return [name for name, one in self.bundles.items() if one.task == task and seen.is_open(name)]
 
-    def is_trained(self, name: str, seen: Seen) -> bool:
+    def is_trained(self, name: str, seen: StoreListing) -> bool:
         """Return whether a splat of a bundle lies in the store that is not home yet."""
         results = set(seen.results.get(name, ())) - self._whole
         return any(one.split(".")[1] == "trained" for one in results)
@@ -220,11 +229,11 @@ class Home:
 
     def _send(self, paths: dict[str, str]) -> None:
         files = [(path, sha256) for sha256, path in paths.items()]
-        run(Errand(partial(blobs.put, self.url), blobs.groups(files), self.say), self.patience)
+        run(TransferJob(partial(blobs.put, self.url), blobs.groups(files), self.say), self.patience)
 
     def _adopt(self, name: str, bundle: Bundle) -> bool:
         """Bring a result home; return whether it is what it says."""
-        returned = Returned.from_record(
+        returned = TransferResult.from_record(
             ask(partial(exchange.read_result, self.url), f"{RESULTS}/{name}", self.patience)
         )
         try:
@@ -263,9 +272,9 @@ class Home:
         self._settle(task, ours, returned)
         return True
 
-    def _settle(self, task: Task, ours: int, returned: Returned) -> None:
+    def _settle(self, task: Task, ours: int, returned: TransferResult) -> None:
         """Judge what has come as any attempt that a dead worker has left, and say why it does not count, if so."""
-        adopt_task(self.batch, task, self.ledger, Endings(self.batch.output), self.patience.beat)
+        adopt_task(self.batch, task, self.ledger, TaskHistory(self.batch.output), self.patience.beat)
         found = (
             one for one in events(self.batch.output, AttemptEnded) if (one.patch, one.attempt) == (task.name, ours)
         )
@@ -276,7 +285,7 @@ class Home:
         elif returned.outcome == "failed" and not returned.attempts:
             self.say(f"{task.name}: {returned.worker} could not train it: {returned.why}")
 
-    def _see_sound(self, name: str, bundle: Bundle, returned: Returned) -> None:
+    def _see_sound(self, name: str, bundle: Bundle, returned: TransferResult) -> None:
         """See that a result is one of its bundle.
 
         Raises:
@@ -292,7 +301,7 @@ class Home:
             if piece.name.partition("/")[0] in HERE:
                 raise StoreError(f"{piece.name!r} is none of the files that a worker sends")
 
-    def _fetched(self, pieces: Sequence[Piece], task: str) -> Path:
+    def _fetched(self, pieces: Sequence[FileRef], task: str) -> Path:
         """Fetch blobs; return the folder in which they lie under their hashes.
 
         Raises:
@@ -301,8 +310,8 @@ class Home:
         place, names = self.batch.output.arriving, {piece.sha256: piece.name for piece in pieces}
         wanted = {piece.sha256: piece.num_bytes for piece in pieces}
         call = partial(blobs.fetch, self.url, str(place))
-        for _, told in run(Errand(call, blobs.groups(wanted.items()), self.say), self.patience):
-            found = Fetched.from_record(told)
+        for _, told in run(TransferJob(call, blobs.groups(wanted.items()), self.say), self.patience):
+            found = FetchResult.from_record(told)
             for sha256 in found.refused:
                 self.say(
                     f"{task}: {names[sha256]} came with other contents than it was sent with: refused, fetched again"
@@ -330,7 +339,7 @@ class Home:
         if not mine:
             return
         place = f"{exchange.LATER}/{name}"
-        returned = Returned.from_record(ask(partial(exchange.read_result, self.url), place, self.patience))
+        returned = TransferResult.from_record(ask(partial(exchange.read_result, self.url), place, self.patience))
         for piece in returned.pieces:
             if not is_following(piece):
                 raise StoreError(f"{piece.name!r} lies in none of {', '.join(exchange.FOLLOWING)}")
@@ -365,7 +374,7 @@ def _packed(home: str, follows: dict[str, int], is_retry: bool, task: Task) -> d
     return {"bundle": bundle.to_record(), "paths": paths}
 
 
-def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: Returned, task: Task) -> None:
+def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, task: Task) -> None:
     """Write the orders of an attempt as home would have given them, and what is of home alone.
 
     That is the model's place, and that nothing of it can run here: whatever a worker wrote, no process is looked for.

@@ -20,7 +20,7 @@ from splatbatch.errors import ConfigError, ExecutorError, OutputError, Splatbatc
 from splatbatch.failures.causes import spelled
 from splatbatch.failures.retry import ENVIRONMENT, PASSING
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files
-from splatbatch.isolated import Patience, ToldToStop
+from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.messages import say
 from splatbatch.outcome import Failed, Outcome, Trained
@@ -30,14 +30,25 @@ from splatbatch.processes import start_ticks
 from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler import session
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.tasks.batch import Batch
 from splatbatch.text import one_line, seconds_of
 from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.blobs import Fetched, Piece
+from splatbatch.transfer.blobs import FetchResult, FileRef
 from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
-from splatbatch.transfer.exchange import CLAIMS, HERE, LEFT, RESULTS, Brought, Returned, Seen, Sign, Watch, is_following
-from splatbatch.transfer.traffic import Errand, ask, run, store_at
+from splatbatch.transfer.exchange import (
+    CLAIMS,
+    HERE,
+    LEFT,
+    RESULTS,
+    StoreListing,
+    StoreWatch,
+    TransferredAttempt,
+    TransferResult,
+    WorkerStatus,
+    is_following,
+)
+from splatbatch.transfer.traffic import TransferJob, ask, run, store_at
 
 POLL_S = 2.0
 """Between two looks at a store that has nothing for us."""
@@ -53,7 +64,7 @@ MOST_UNFIT = 2
 
 
 @dataclass(frozen=True)
-class Stay:
+class WorkerLifetime:
     """How long a worker stays."""
 
     for_s: float | None = None
@@ -63,15 +74,15 @@ class Stay:
 
 
 @dataclass
-class Sending:
+class Upload:
     """What came of a bundle, on its way: splats first, then what says so, then pictures."""
 
     url: str
-    returned: Returned
+    returned: TransferResult
     folder: Path
     claim: str
-    steps: Iterator[Errand[Any]] = field(init=False)
-    under_way: Errand[Any] | None = None
+    steps: Iterator[TransferJob[Any]] = field(init=False)
+    under_way: TransferJob[Any] | None = None
     is_over: bool = False
 
     def __post_init__(self) -> None:
@@ -100,7 +111,7 @@ class Sending:
         if self.under_way:
             self.under_way.end()
 
-    def _all(self) -> Iterator[Errand[Any]]:
+    def _all(self) -> Iterator[TransferJob[Any]]:
         first = ""
         for is_later in (False, True):
             attempts = [
@@ -110,16 +121,16 @@ class Sending:
             if is_later and not any(one.pieces for one in attempts):
                 break
             files = [(self._path(one, piece), piece.sha256) for one in attempts for piece in one.pieces]
-            yield Errand(partial(blobs.put, self.url), blobs.groups(files), say)
+            yield TransferJob(partial(blobs.put, self.url), blobs.groups(files), say)
             has_more = not is_later and any(map(is_following, self.returned.pieces))
             told = replace(self.returned, attempts=tuple(attempts), has_more=has_more), first
-            yield Errand(partial(exchange.put_result, self.url), [told], say)
+            yield TransferJob(partial(exchange.put_result, self.url), [told], say)
             first = self._last.found[0][1]
         if self.returned.outcome not in exchange.FINAL and self.claim:
-            yield Errand(partial(exchange.note, self.url), [(f"{CLAIMS}/{self.claim}{LEFT}", "")], say)
+            yield TransferJob(partial(exchange.note, self.url), [(f"{CLAIMS}/{self.claim}{LEFT}", "")], say)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _path(self, one: Brought, piece: Piece) -> str:
+    def _path(self, one: TransferredAttempt, piece: FileRef) -> str:
         return str(self.folder / "output/patches" / self.returned.task / f"attempt-{one.number:02d}" / piece.name)
 
 
@@ -128,28 +139,30 @@ class StoreWorker:
     """Trains what a store holds, until nothing is due, its time is up, or somebody says stop."""
 
     url: str
-    stay: Stay
+    stay: WorkerLifetime
     interruption: Interruption
     scratch: Path
     only_builtin: bool = False
     """It leaves bundles that bring commands to others."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    watch: Watch = field(default_factory=Watch)
-    sending: list[Sending] = field(default_factory=list)
+    watch: StoreWatch = field(default_factory=StoreWatch)
+    sending: list[Upload] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{self.token[:6]}"
-        self.sign = Sign(self.name, self.token, socket.gethostname(), __version__, time.strftime("%Y-%m-%d %H:%M:%S"))
-        self.patience = Patience(self._beat, self._stop, say)
-        self.for_claims = Patience(self._beat, self._stop_claiming, say)
+        self.sign = WorkerStatus(
+            self.name, self.token, socket.gethostname(), __version__, time.strftime("%Y-%m-%d %H:%M:%S")
+        )
+        self.patience = WaitHooks(self._beat, self._stop, say)
+        self.for_claims = WaitHooks(self._beat, self._stop_claiming, say)
         self._told_at: float | None = None
         self._end = time.monotonic() + self.stay.for_s if self.stay.for_s is not None else None
-        self._beating: Errand[Any] | None = None
+        self._beating: TransferJob[Any] | None = None
         self._next_beat, self._closed = 0.0, ""
         self._attempts: Path | None = None
-        self._ahead = _Ahead(self)
+        self._ahead = _Prefetch(self)
         self._not_before: dict[str, float] = {}
         """Bundles that we leave to others for now; for good where this machine cannot train them."""
         self._took: dict[int, float] = {}
@@ -185,7 +198,7 @@ class StoreWorker:
                     raise error
                 idle_since = time.monotonic()
             self._finish()
-        except ToldToStop:
+        except StopRequested:
             self._finish()
             return AGAIN
         finally:
@@ -198,7 +211,7 @@ class StoreWorker:
             say("this store lets two workers make one file: some tasks may be trained twice, none is accepted twice")
         self._beat()
 
-    def _claimed(self, seen: Seen) -> tuple[Bundle | None, str, str]:
+    def _claimed(self, seen: StoreListing) -> tuple[Bundle | None, str, str]:
         """Return a bundle that is ours, its name and that of its claim; None where there is none."""
         now = time.monotonic()
         unfit = frozenset(name for name, end in self._not_before.items() if now < end)
@@ -230,12 +243,12 @@ class StoreWorker:
         grace_s = float(seconds_of(str(bundle.settings.get("limits", {}).get("grace_s", 10))) or 10)
         return self._end is None or self._end - time.monotonic() > grace_s + MARGIN_S + expected_s
 
-    def _train(self, bundle: Bundle, name: str, claim: str, seen: Seen) -> SplatbatchError | None:
+    def _train(self, bundle: Bundle, name: str, claim: str, seen: StoreListing) -> SplatbatchError | None:
         """Train a bundle, and have what came of it sent; return why this machine cannot, if so."""
         folder, began = self.scratch / name, time.monotonic()
         self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
         say(f"{bundle.task}: fetched for training")
-        returned = Returned(name, bundle.task, self.name, socket.gethostname(), __version__, "stopped")
+        returned = TransferResult(name, bundle.task, self.name, socket.gethostname(), __version__, "stopped")
         before: set[int] = set()
         error: SplatbatchError | None = None
         try:
@@ -250,7 +263,7 @@ class StoreWorker:
             outcome = self._run(batch, is_retry=bundle.is_retry).get(bundle.task)
             returned = self._judged(returned, outcome)
             self._took[bundle.max_steps] = time.monotonic() - began
-        except ToldToStop:
+        except StopRequested:
             raise
         except (ConfigError, TrainerError, ExecutorError, OutputError, StoreError) as found:
             error = found
@@ -261,10 +274,10 @@ class StoreWorker:
             self._attempts = None
             self.sign = replace(self.sign, bundle="", task="", phase="", step=None)
             attempts = tuple(_brought(folder / "output", bundle.task, before))
-            self.sending.append(Sending(self.url, replace(returned, attempts=attempts), folder, claim))
+            self.sending.append(Upload(self.url, replace(returned, attempts=attempts), folder, claim))
         return error
 
-    def _judged(self, returned: Returned, outcome: Outcome | None) -> Returned:
+    def _judged(self, returned: TransferResult, outcome: Outcome | None) -> TransferResult:
         """Return what came of a bundle, by what came of its last attempt."""
         match outcome:
             case Trained():
@@ -285,7 +298,7 @@ class StoreWorker:
         batch.output.create()
         batch.output.ledger.parent.mkdir(exist_ok=True)
         ledger = Ledger(batch.output.ledger, lambda event: None)
-        return session.run(batch, ledger, Rounds(self._stop_of_bundle, self._beat), is_retry=is_retry)
+        return session.run(batch, ledger, RunHooks(self._stop_of_bundle, self._beat), is_retry=is_retry)
 
     def _fetched(self, bundle: Bundle, folder: Path) -> str:
         """Lay the files of a bundle into a folder; return what of it is damaged in the store."""
@@ -294,23 +307,26 @@ class StoreWorker:
         place = self.scratch / blobs.BLOBS
         names = {piece.sha256: piece.name for piece in bundle.pieces}
         call = partial(blobs.fetch, self.url, str(place))
-        for _, told in run(Errand(call, blobs.groups(wanted.items()), say), self.patience):
-            found = Fetched.from_record(told)
+        for _, told in run(TransferJob(call, blobs.groups(wanted.items()), say), self.patience):
+            found = FetchResult.from_record(told)
             for sha256 in found.refused:
                 say(f"{bundle.task}: {names[sha256]} came with other contents than were packed: refused, fetched again")
             if bad := (*found.damaged, *found.absent):
                 say(f"{bundle.task}: {names[bad[0]]} is damaged in the store, or gone: home puts it anew")
-                run(Errand(partial(_delete, self.url), [blobs.blob(one) for one in found.damaged], say), self.patience)
+                run(
+                    TransferJob(partial(_delete, self.url), [blobs.blob(one) for one in found.damaged], say),
+                    self.patience,
+                )
                 return f"{names[bad[0]]} is damaged in the store, or gone"
         blobs.lay(bundle.pieces, place, folder / "scene")
         return ""
 
-    def _resumed(self, bundle: Bundle, name: str, seen: Seen, batch: Batch) -> set[int]:
+    def _resumed(self, bundle: Bundle, name: str, seen: StoreListing, batch: Batch) -> set[int]:
         """Lay beside ours the attempt that another worker had to stop, to go on from there; return its number."""
         stopped = [one for one in seen.results.get(name, ()) if one.split(".")[1] == "stopped"]
         for result in stopped:
             place = f"{RESULTS}/{result}"
-            told = Returned.from_record(ask(partial(exchange.read_result, self.url), place, self.patience))
+            told = TransferResult.from_record(ask(partial(exchange.read_result, self.url), place, self.patience))
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
                 if len(wanted) == 2 and self._laid(wanted, batch.output.patch(bundle.task).path / _attempt(one.number)):
@@ -318,11 +334,11 @@ class StoreWorker:
                     return {one.number}
         return set()
 
-    def _laid(self, pieces: Sequence[Piece], folder: Path) -> bool:
+    def _laid(self, pieces: Sequence[FileRef], folder: Path) -> bool:
         place = self.scratch / blobs.BLOBS
         call = partial(blobs.fetch, self.url, str(place))
         told = ask(call, [(piece.sha256, piece.num_bytes) for piece in pieces], self.patience)
-        found = Fetched.from_record(told)
+        found = FetchResult.from_record(told)
         if found.damaged or found.absent:
             return False
         blobs.lay(pieces, place, folder)
@@ -360,7 +376,7 @@ class StoreWorker:
                 progress = last.last_progress()
                 sign = replace(sign, phase=progress.phase, step=progress.step)
             self.sign = sign
-            self._beating = Errand(partial(exchange.beat, self.url), [self.sign.to_record()], say)
+            self._beating = TransferJob(partial(exchange.beat, self.url), [self.sign.to_record()], say)
             self._next_beat = time.monotonic() + exchange.BEAT_S
         if self._beating is not None and self._beating.look():
             for _, told in self._beating.found:
@@ -381,7 +397,7 @@ class StoreWorker:
         while time.monotonic() < end:
             self._beat()
             if why := self._stop():
-                raise ToldToStop(why)
+                raise StopRequested(why)
             time.sleep(REST_S)
 
     def _finish(self) -> None:
@@ -402,21 +418,21 @@ class StoreWorker:
         if self._beating:
             self._beating.end()
         sign = replace(self.sign, sequence=self.sign.sequence + 1, has_ended=True)
-        last, end = Errand(partial(exchange.beat, self.url), [sign.to_record()], say), time.monotonic() + 10.0
+        last, end = TransferJob(partial(exchange.beat, self.url), [sign.to_record()], say), time.monotonic() + 10.0
         while not last.look() and time.monotonic() < end:
             time.sleep(REST_S)
         last.end()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-class _Ahead:
+class _Prefetch:
     """Fetches what is likely to be trained next while a training runs; claims nothing."""
 
     def __init__(self, worker: StoreWorker) -> None:
         self._worker = worker
         self.name = ""
-        self._steps: Iterator[Errand[Any]] = iter(())
-        self._under_way: Errand[Any] | None = None
+        self._steps: Iterator[TransferJob[Any]] = iter(())
+        self._under_way: TransferJob[Any] | None = None
 
     def begin(self) -> None:
         """Begin anew."""
@@ -438,25 +454,25 @@ class _Ahead:
             self._under_way.end()
         self._steps, self._under_way = iter(()), None
 
-    def _all(self) -> Iterator[Errand[Any]]:
+    def _all(self) -> Iterator[TransferJob[Any]]:
         worker = self._worker
-        yield Errand(partial(exchange.look, worker.url), [worker.watch.owners], say)
+        yield TransferJob(partial(exchange.look, worker.url), [worker.watch.owners], say)
         seen = worker.watch.take(self._last.found[0][1])
         due = worker.watch.due(seen, worker.name, frozenset({worker.sign.bundle, *worker._not_before}))
         if not due:
             return
-        yield Errand(partial(exchange.read_manifest, worker.url), due[:1], say)
+        yield TransferJob(partial(exchange.read_manifest, worker.url), due[:1], say)
         bundle = Bundle.from_record(self._last.found[0][1])
         if why_left(bundle, only_builtin=worker.only_builtin):
             return
         self.name = due[0]
         wanted = {piece.sha256: piece.num_bytes for piece in bundle.pieces}
-        yield Errand(
+        yield TransferJob(
             partial(blobs.fetch, worker.url, str(worker.scratch / blobs.BLOBS)), blobs.groups(wanted.items()), say
         )
 
 
-def work_for(url: str, stay: Stay, scratch: Path | None = None, *, only_builtin: bool = False) -> int:
+def work_for(url: str, stay: WorkerLifetime, scratch: Path | None = None, *, only_builtin: bool = False) -> int:
     """Train what a store holds; return the exit code: 0 nothing is due, 1 something failed here, 75 start it again.
 
     Args:
@@ -509,7 +525,7 @@ def _delete(url: str, name: str) -> None:
     store_at(url).delete(name)
 
 
-def _brought(output: Path, task: str, before: set[int]) -> Iterator[Brought]:
+def _brought(output: Path, task: str, before: set[int]) -> Iterator[TransferredAttempt]:
     """Yield the attempts that were made here, with all their files but what stays; no values of environments.
 
     A link goes only where it leads to the splat, or to what must lie beside it: as a copy, once that was found good.
@@ -525,9 +541,9 @@ def _brought(output: Path, task: str, before: set[int]) -> Iterator[Brought]:
                 files |= {*find_files(folder.output, watch.globs(), MOST_FILES)}
         named = ((one.relative_to(path).as_posix(), one) for one in sorted(files))
         sent = [(name, one) for name, one in named if name.partition("/")[0] not in HERE]
-        yield Brought(folder.number, tuple(_piece(name, one) for name, one in sent))
+        yield TransferredAttempt(folder.number, tuple(_piece(name, one) for name, one in sent))
 
 
-def _piece(name: str, path: Path) -> Piece:
+def _piece(name: str, path: Path) -> FileRef:
     stat = path.stat()
-    return Piece(name, blobs.hash_of_file(path), stat.st_size, stat.st_mtime_ns)
+    return FileRef(name, blobs.hash_of_file(path), stat.st_size, stat.st_mtime_ns)

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import ClassVar
 
 from splatbatch.errors import SplatbatchError
-from splatbatch.isolated import Patience, ToldToStop
+from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.monitor.messages import tell
-from splatbatch.monitor.sinks import End
+from splatbatch.monitor.sinks import BatchOutcome
 from splatbatch.outcome import Failed, Outcome
 from splatbatch.output.claims import Claims
-from splatbatch.output.events import Awaited, StillGivenUp
+from splatbatch.output.events import StillGivenUp, WaitingForWorker
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.run.cluster_workers import is_elsewhere, train_elsewhere
-from splatbatch.run.context import Ended, Night, Run, metrics, people, tracking
+from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people, tracking
 from splatbatch.run.decide import (
-    Looked,
-    Looking,
-    Wish,
+    DecisionMaker,
+    Decisions,
+    TrainOptions,
     look_anew,
     mend,
     note_outdated,
@@ -31,27 +31,29 @@ from splatbatch.run.decide import (
     settle_standing,
     tell_faults,
 )
-from splatbatch.run.decode_ahead import Decoding
+from splatbatch.run.decode_ahead import DecodeAhead
 from splatbatch.run.follow_ups import After, Show, publish_as_asked
 from splatbatch.run.inspection import inspect_wanted
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.travel import Travel
+from splatbatch.run.travel import TransferRun
 from splatbatch.scheduler import session
 from splatbatch.scheduler.disk_guard import Written, when_there_is_room
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.adopt import adopt, adopt_task
-from splatbatch.scheduler.work.claimer import Claiming, Snapshot
+from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
 from splatbatch.scheduler.work.exclusive_output import held, without_workers
-from splatbatch.scheduler.work.other_workers_history import Past
-from splatbatch.scheduler.work.wait_reporter import Waits
+from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
+from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task
 
-USUAL = Wish()
+USUAL = TrainOptions()
 
 
-def train(batch: Batch, wish: Wish = USUAL, show: Show = lambda made: None, after: After = publish_as_asked) -> Ended:
+def train(
+    batch: Batch, wish: TrainOptions = USUAL, show: Show = lambda made: None, after: After = publish_as_asked
+) -> RunSummary:
     """Train what is not trained, here or by workers elsewhere, as the YAML says, and do what follows.
 
     Args:
@@ -69,23 +71,23 @@ def train(batch: Batch, wish: Wish = USUAL, show: Show = lambda made: None, afte
     return _train_here(batch.needed_first(), wish, show, after)
 
 
-def _train_here(batch: Batch, wish: Wish, show: Show, after: After) -> Ended:
+def _train_here(batch: Batch, wish: TrainOptions, show: Show, after: After) -> RunSummary:
     with Interruption() as interruption:
         with (
             begun(batch, interruption, partial(held, batch.output, batch.terms, tell)) as ours,
-            Night.open(batch, interruption, show, (metrics, tracking, people), ours.beat) as night,
+            RunContext.open(batch, interruption, show, (metrics, tracking, people), ours.beat) as night,
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
             store = batch.config.executor.store
-            worker = Worker(night, wish, ours.claims, ledger, Watcher(batch.output), store=store)
+            worker = BatchWorker(night, wish, ours.claims, ledger, Watcher(batch.output), store=store)
             try:
                 run = worker.train()
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
-                night.tell_the_end(End(f"ended with an error: {error.message}"))
+                night.tell_the_end(BatchOutcome(f"ended with an error: {error.message}"))
                 raise
-            inspected = inspect_wanted(batch, Rounds(worker.stop, night.beat), ledger)
+            inspected = inspect_wanted(batch, RunHooks(worker.stop, night.beat), ledger)
             if not run.stopped:
-                night.finish_contents(Patience(night.beat, worker.stop, tell))
+                night.finish_contents(WaitHooks(night.beat, worker.stop, tell))
             look_anew(batch.whole(), night.shown)
             ended = night.follow(run, inspected, after, partial(without_workers, batch.output, ours, tell))
         return night.end(ended)
@@ -99,7 +101,7 @@ def begun(
 
     Raises:
         OutputError: it cannot be made, or somebody else holds it.
-        ToldToStop: somebody does not want to wait.
+        StopRequested: somebody does not want to wait.
     """
 
     def hold_it() -> Written:
@@ -107,15 +109,15 @@ def begun(
         return stack.enter_context(hold())
 
     with ExitStack() as stack:
-        yield when_there_is_room(hold_it, batch.output.path, Patience(stop=interruption.reason, tell=tell))
+        yield when_there_is_room(hold_it, batch.output.path, WaitHooks(stop=interruption.reason, tell=tell))
 
 
 @dataclass
-class Worker:
+class BatchWorker:
     """One worker, from its first look at the batch to its last; here the only one."""
 
-    night: Night
-    wish: Wish
+    night: RunContext
+    wish: TrainOptions
     claims: Claims
     ledger: Ledger
     watcher: Watcher
@@ -130,19 +132,19 @@ class Worker:
     say: ClassVar = staticmethod(tell)
     """Says what somebody waits for."""
 
-    def train(self) -> Run:
+    def train(self) -> RunResult:
         """Settle what an earlier run has left, and train; what could not be collected trains nothing anew."""
         batch = self.night.batch
         try:
             faults = self._when_there_is_room(partial(adopt, batch, self.ledger, self.patience))
             mend(batch, self.ledger, self.patience)
-        except ToldToStop as told:
-            return Run(stopped=str(told))
+        except StopRequested as told:
+            return RunResult(stopped=str(told))
         kept = {name: Failed(fault) for name, fault in faults.items() if not self.wish.is_retry}
         run = self.rounds(batch.only(name for name in batch.names if name not in kept))
         return replace(run, outcomes={**kept, **run.outcomes})
 
-    def rounds(self, batch: Batch) -> Run:
+    def rounds(self, batch: Batch) -> RunResult:
         """Train; where what others need became a new one meanwhile also what was fresh."""
         run = self._round(batch)
         while run.outdated and not self.stop():
@@ -155,16 +157,16 @@ class Worker:
         return self.night.interruption.reason()
 
     @property
-    def patience(self) -> Patience:
+    def patience(self) -> WaitHooks:
         """Return what readers are awaited with before anything is shown."""
-        return Patience(self.night.keep, self.stop, self.say)
+        return WaitHooks(self.night.keep, self.stop, self.say)
 
-    def _round(self, batch: Batch) -> Run:
+    def _round(self, batch: Batch) -> RunResult:
         """Decide, and train what is to be trained."""
         try:
             looked, before, outdated = self._when_there_is_room(partial(self._decide, batch))
-        except ToldToStop as told:
-            return Run(stopped=str(told))
+        except StopRequested as told:
+            return RunResult(stopped=str(told))
         if self.is_alone:  # of several workers each would
             for name in outdated:
                 self.night.contents.want(name)
@@ -179,8 +181,8 @@ class Worker:
             claiming.close(name)
         if todo.tasks:
             decoded_ahead = todo.tasks if self.wish.verify and self.is_alone else ()
-            with Decoding(decoded_ahead) as decoding:
-                rounds = Rounds(
+            with DecodeAhead(decoded_ahead) as decoding:
+                rounds = RunHooks(
                     self.stop,
                     self.night.beat,
                     decoding.refused,
@@ -192,12 +194,12 @@ class Worker:
                 outcomes |= self.run_tasks(todo, rounds, claiming)
         self.is_over |= claiming.is_over
         fresh = planning.fresh(looked.decisions)
-        return Run((*fresh, *claiming.trained_elsewhere), outcomes, self.stop(), claiming.outdated(fresh))
+        return RunResult((*fresh, *claiming.trained_elsewhere), outcomes, self.stop(), claiming.outdated(fresh))
 
-    def _decide(self, batch: Batch) -> tuple[Looked, Snapshot, list[str]]:
+    def _decide(self, batch: Batch) -> tuple[Decisions, ProgressBefore, list[str]]:
         """Decide what is to be trained; return also how far it was before, and what was fresh and is stale now."""
         with self.prepared(batch) as (opened, before):
-            looking = Looking(self.wish, self.patience)
+            looking = DecisionMaker(self.wish, self.patience)
             looked = looking.settle(looking.look(opened))
             outdated = note_outdated(looked, self.patience)
             self.night.show_anew(self.patience)
@@ -207,27 +209,27 @@ class Worker:
     def _when_there_is_room(self, write: Callable[[], Written]) -> Written:
         return when_there_is_room(write, self.night.batch.output.path, self.patience)
 
-    def run_tasks(self, todo: Batch, rounds: Rounds, claiming: Claiming) -> Mapping[str, Outcome]:
+    def run_tasks(self, todo: Batch, rounds: RunHooks, claiming: TaskClaimer) -> Mapping[str, Outcome]:
         """Train what was decided on, or have it travel; return what came of each that was tried here."""
         if not self.store:
             return session.run(todo, self.ledger, rounds, is_retry=self.wish.is_retry)
-        travel = Travel(self.store, todo, self.ledger, rounds, is_retry=self.wish.is_retry)
+        travel = TransferRun(self.store, todo, self.ledger, rounds, is_retry=self.wish.is_retry)
         claiming.trained_elsewhere += travel.follow()
         return {}
 
     @contextmanager
-    def prepared(self, batch: Batch) -> Iterator[tuple[Batch, Snapshot]]:
+    def prepared(self, batch: Batch) -> Iterator[tuple[Batch, ProgressBefore]]:
         """Give what is decided on, and how far it is before."""
-        yield batch, Snapshot.of(self.claims, batch.output, batch.names)
+        yield batch, ProgressBefore.of(self.claims, batch.output, batch.names)
 
-    def claiming(self, looked: Looked, before: Snapshot) -> Claiming:
+    def claiming(self, looked: Decisions, before: ProgressBefore) -> TaskClaimer:
         """Return what claims tasks in their turn, and settles what those that are gone have left of them."""
         ledger, output = self.ledger, looked.batch.output
 
         def settle(task: Task) -> None:
             adopt_task(looked.batch, task, ledger, looked.standing.endings, self.night.beat)
 
-        past = Past(output, output.ledger_of(self.name), is_alone=self.is_alone)
-        claiming = Claiming(self.name, self.claims, before, looked.standing, past, settle)
-        claiming.waits = Waits(self.watcher, lambda words: ledger.write(Awaited(words))).on
+        past = OtherWorkersHistory(output, output.ledger_of(self.name), is_alone=self.is_alone)
+        claiming = TaskClaimer(self.name, self.claims, before, looked.standing, past, settle)
+        claiming.waits = WaitReporter(self.watcher, lambda words: ledger.write(WaitingForWorker(words))).on
         return claiming

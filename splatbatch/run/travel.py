@@ -13,17 +13,17 @@ from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.errors import StoreError
-from splatbatch.isolated import Patience, ToldToStop
+from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.monitor.messages import say, tell
-from splatbatch.output.events import CancelRequested, WorkersSeen
+from splatbatch.output.events import CancelRequested, WorkerStates
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.run import RunIdentity
-from splatbatch.run.context import Ended, Night, Run, metrics, people
-from splatbatch.run.decide import Looking, Wish, mend, refuse
+from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people
+from splatbatch.run.decide import DecisionMaker, TrainOptions, mend, refuse
 from splatbatch.run.follow_ups import Show
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.store_home import Home, tidy
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.run.store_home import HomeSide, tidy
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.adopt import adopt as adopt_left
 from splatbatch.scheduler.work.exclusive_output import held
 from splatbatch.tasks.batch import Batch
@@ -31,9 +31,9 @@ from splatbatch.tasks.plan import Skip
 from splatbatch.tasks.task import TRAINING, Task
 from splatbatch.text import counted
 from splatbatch.transfer import exchange
-from splatbatch.transfer.exchange import CLOSED, FINAL, Seen, Watch
+from splatbatch.transfer.exchange import CLOSED, FINAL, StoreListing, StoreWatch
 from splatbatch.transfer.schemes import anchored
-from splatbatch.transfer.traffic import Errand, ask, run
+from splatbatch.transfer.traffic import TransferJob, ask, run
 
 LOOK_S = 2.0
 """Between two looks at a store."""
@@ -43,17 +43,17 @@ PICTURES_S = 30.0
 
 
 @dataclass
-class Travel:
+class TransferRun:
     """Has tasks trained by way of a store, and follows them until each has come home, or does not come."""
 
     url: str
     batch: Batch
     ledger: Ledger
-    rounds: Rounds
+    rounds: RunHooks
     is_retry: bool = False
     packs: bool = True
     """What is to be trained is packed; else only what is under way is followed."""
-    home: Home = field(init=False)
+    home: HomeSide = field(init=False)
     _waiting: dict[str, Task] = field(init=False)
     _packed: set[str] = field(default_factory=set)
     _cancelled: bool = False
@@ -61,8 +61,8 @@ class Travel:
 
     def __post_init__(self) -> None:
         url = anchored(self.url, self.batch.path.resolve().parent)
-        patience = Patience(self.rounds.beat, self.rounds.stop, say)
-        self.home = Home(self.batch, url, self.ledger, patience, say)
+        patience = WaitHooks(self.rounds.beat, self.rounds.stop, say)
+        self.home = HomeSide(self.batch, url, self.ledger, patience, say)
         self._waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
 
     def follow(self) -> list[str]:
@@ -88,7 +88,7 @@ class Travel:
             while self.home.awaits_more() and time.monotonic() < end:
                 self.home.adopt(self.home.look())
                 self._rest(1.0)
-        except ToldToStop:
+        except StopRequested:
             self._leave()
         finally:
             tidy(self.batch.output)
@@ -101,7 +101,7 @@ class Travel:
             done = self._take(seen)
             self._tell(seen)
             return done
-        except ToldToStop:
+        except StopRequested:
             return []
         finally:
             tidy(self.batch.output)
@@ -113,9 +113,9 @@ class Travel:
         if ready:
             packed = self.home.pack(ready, is_retry=self.is_retry)
             self._packed |= packed.keys()
-            self.ledger.write(WorkersSeen(f"{counted(len(packed), 'task')} packed for {self.home.url}"))
+            self.ledger.write(WorkerStates(f"{counted(len(packed), 'task')} packed for {self.home.url}"))
 
-    def _take(self, seen: Seen) -> list[str]:
+    def _take(self, seen: StoreListing) -> list[str]:
         """Adopt what has come; return the tasks whose splats count."""
         came, done = self.home.adopt(seen), []
         standing = self.batch.standing()
@@ -139,11 +139,11 @@ class Travel:
             self._waiting.pop(name, None)
         return done
 
-    def _ours(self, seen: Seen) -> Iterable[str]:
+    def _ours(self, seen: StoreListing) -> Iterable[str]:
         """Yield our bundles that somebody may still train."""
         return (name for name in self.home.bundles if seen.is_open(name))
 
-    def _closed_by_others(self, seen: Seen) -> list[str]:
+    def _closed_by_others(self, seen: StoreListing) -> list[str]:
         """Return the tasks of which no bundle is open any more, although nothing final has come."""
         still = {self.home.bundles[name].task for name in self._ours(seen)}
         final = {
@@ -152,12 +152,12 @@ class Travel:
         shut = {self.home.bundles[name].task for name in self.home.bundles if name in seen.closed}
         return [name for name in self._waiting if name in shut - still - final]
 
-    def _tell(self, seen: Seen) -> None:
+    def _tell(self, seen: StoreListing) -> None:
         """Say who is at what, if that is another state than before."""
         words = in_words(self.home.watch, seen, {name: one.task for name, one in self.home.bundles.items()})
         if words != self._said:
             self._said = words
-            self.ledger.write(WorkersSeen(f"in the store: {words}"))
+            self.ledger.write(WorkerStates(f"in the store: {words}"))
 
     def _rest(self, seconds: float = LOOK_S) -> None:
         end = time.monotonic() + seconds
@@ -165,7 +165,7 @@ class Travel:
             self._obey()
             self.rounds.beat()
             if why := self.rounds.stop():
-                raise ToldToStop(why)
+                raise StopRequested(why)
             time.sleep(BEAT_S)
 
     def _obey(self) -> None:
@@ -187,7 +187,7 @@ class Travel:
             tell("workers of the store go on; `splatbatch train` or `adopt` brings home what they train")
 
 
-def in_words(watch: Watch, seen: Seen, tasks: dict[str, str]) -> str:
+def in_words(watch: StoreWatch, seen: StoreListing, tasks: dict[str, str]) -> str:
     """Return how far bundles are, and who is at work, in a line.
 
     Args:
@@ -203,7 +203,7 @@ def in_words(watch: Watch, seen: Seen, tasks: dict[str, str]) -> str:
     return f"{counts}{': ' if told else ''}{', '.join([*told, *more])}"
 
 
-def state_of(watch: Watch, seen: Seen, bundle: str) -> str:
+def state_of(watch: StoreWatch, seen: StoreListing, bundle: str) -> str:
     """Return how far a bundle is: trained, failed, closed, at work, silent, waiting."""
     outcomes = seen.outcomes(bundle)
     if final := [one for one in FINAL if one in outcomes]:
@@ -217,7 +217,7 @@ def state_of(watch: Watch, seen: Seen, bundle: str) -> str:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackOutput:
     """`pack --json`: what was packed."""
 
     store: str
@@ -233,7 +233,7 @@ class Packed:
     """By the audit; `verify-dims` says why."""
 
 
-def pack(batch: Batch, url: str, *, verify: bool) -> Packed:
+def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
     """Put what is to be trained into a store, decided, audited and settled as for a night here.
 
     Raises:
@@ -242,28 +242,28 @@ def pack(batch: Batch, url: str, *, verify: bool) -> Packed:
     batch = batch.needed_first()
     batch.output.create()
     with Interruption() as interruption, held(batch.output, batch.terms, tell) as ours:
-        patience = Patience(ours.beat, interruption.reason, tell)
+        patience = WaitHooks(ours.beat, interruption.reason, tell)
         ledger = Ledger(batch.output.ledger, generation_of=ours.claims.generation)
         adopt_left(batch, ledger, patience)
         mend(batch, ledger, patience)
-        looking = Looking(Wish(verify=verify), patience)
+        looking = DecisionMaker(TrainOptions(verify=verify), patience)
         looked = looking.settle(looking.look(batch))
         refused = refuse(looked, ledger, verify=verify) if looked.todo.tasks else {}
         todo = [task for task in looked.todo.tasks if task.name not in refused and task.kind is TRAINING]
         names = {task.name for task in todo}
         ready = [task for task in todo if not names.intersection(task.kind.needs(task))]
-        home = Home(looked.batch, anchored(url, Path.cwd()), ledger, patience, tell)
+        home = HomeSide(looked.batch, anchored(url, Path.cwd()), ledger, patience, tell)
         packed = home.pack(ready, is_retry=False)
-        seen = home.look() if packed else Seen()
+        seen = home.look() if packed else StoreListing()
     trained = tuple(name for name, bundle in packed.items() if home.is_trained(bundle, seen))
     due = {*names, *refused}
     waiting = tuple(task.name for task in todo if task.name not in packed)
     fresh = tuple(name for name in batch.names if name not in due)
     still = tuple(name for name in packed if name not in trained)
-    return Packed(home.url, still, trained, waiting, fresh, tuple(refused))
+    return PackOutput(home.url, still, trained, waiting, fresh, tuple(refused))
 
 
-def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> Ended:
+def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
     """Bring home what a store holds for a batch; `watch`: until nobody trains any of it any more.
 
     Raises:
@@ -273,15 +273,15 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> Ended:
     with Interruption() as interruption:
         with (
             held(batch.output, batch.terms, tell) as ours,
-            Night.open(batch, interruption, show, (metrics, people), ours.beat) as night,
+            RunContext.open(batch, interruption, show, (metrics, people), ours.beat) as night,
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
-            rounds = Rounds(interruption.reason, night.beat)
-            travel = Travel(anchored(url, Path.cwd()), batch, ledger, rounds, packs=False)
+            rounds = RunHooks(interruption.reason, night.beat)
+            travel = TransferRun(anchored(url, Path.cwd()), batch, ledger, rounds, packs=False)
             travel.follow() if watch else travel.once()
-            night.finish_contents(Patience(night.beat, interruption.reason, tell))
+            night.finish_contents(WaitHooks(night.beat, interruption.reason, tell))
             night.shown.forget()
-            ended = Ended.of(batch, Run(tuple(batch.names)), night.shown)
+            ended = RunSummary.of(batch, RunResult(tuple(batch.names)), night.shown)
         return night.end(ended)
 
 
@@ -307,7 +307,7 @@ class StoreFacts:
 
     store: str
     bundles: tuple[BundleFacts, ...]
-    workers: tuple[exchange.Sign, ...]
+    workers: tuple[exchange.WorkerStatus, ...]
     """Those that have not ended."""
 
 
@@ -318,10 +318,10 @@ def status_of(url: str) -> StoreFacts:
         StoreError: the store refuses us.
     """
     with Interruption() as interruption:
-        patience, watch = Patience(stop=interruption.reason, tell=tell), Watch()
+        patience, watch = WaitHooks(stop=interruption.reason, tell=tell), StoreWatch()
         url = anchored(url, Path.cwd())
         seen = watch.take(ask(partial(exchange.look, url), watch.owners, patience))
-        told = run(Errand(partial(exchange.outline, url), seen.bundles, tell), patience) if seen.bundles else []
+        told = run(TransferJob(partial(exchange.outline, url), seen.bundles, tell), patience) if seen.bundles else []
     found = []
     for name, (task, home, max_steps) in told:
         owner = seen.owners.get(name, exchange.Owner())
@@ -343,15 +343,15 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
     """
     wanted = set(names)
     with Interruption() as interruption:
-        patience, watch = Patience(stop=interruption.reason, tell=tell), Watch()
+        patience, watch = WaitHooks(stop=interruption.reason, tell=tell), StoreWatch()
         url = anchored(url, Path.cwd())
         seen = watch.take(ask(partial(exchange.look, url), watch.owners, patience))
         left = [name for name in seen.bundles if seen.is_open(name)]
-        told = run(Errand(partial(exchange.outline, url), left, tell), patience) if left else []
+        told = run(TransferJob(partial(exchange.outline, url), left, tell), patience) if left else []
         chosen = {name: task for name, (task, *_) in told if not wanted or task in wanted}
         if lacking := wanted - set(chosen.values()):
             raise StoreError(f"{url}: {', '.join(sorted(lacking))}: nobody is to train it there")
         files = [(f"{CLOSED}/{name}", "cancelled") for name in chosen]
         if files:
-            run(Errand(partial(exchange.note, url), files, tell), patience)
+            run(TransferJob(partial(exchange.note, url), files, tell), patience)
     return sorted(chosen.values())

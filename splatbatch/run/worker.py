@@ -16,28 +16,28 @@ from splatbatch.cluster.engine import JOB, TERMS
 from splatbatch.cluster.workers import EngineWorkers
 from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
 from splatbatch.files import sweep
-from splatbatch.isolated import Patience, ToldToStop
+from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.messages import say, tell
-from splatbatch.monitor.sinks import End
+from splatbatch.monitor.sinks import BatchOutcome
 from splatbatch.output.claims import PREPARING, Claim, Claims
-from splatbatch.output.endings import Endings
-from splatbatch.output.events import Awaited
+from splatbatch.output.endings import TaskHistory
+from splatbatch.output.events import WaitingForWorker
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.workers import Presence, Watcher
+from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.run.cluster_workers import AGAIN
-from splatbatch.run.context import Ended, Night, metrics, write_the_report
-from splatbatch.run.decide import Looked, Wish, look_anew, mend
-from splatbatch.run.follow_ups import Show, Trained, follow, publish_as_asked
+from splatbatch.run.context import RunContext, RunSummary, metrics, write_the_report
+from splatbatch.run.decide import Decisions, TrainOptions, look_anew, mend
+from splatbatch.run.follow_ups import FinishedBatch, Show, follow, publish_as_asked
 from splatbatch.run.inspection import not_inspected, wanted_by
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.train import Worker, begun
+from splatbatch.run.train import BatchWorker, begun
 from splatbatch.scheduler.work.adopt import adopt_task
-from splatbatch.scheduler.work.claimer import Claiming, Snapshot
+from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
 from splatbatch.scheduler.work.exclusive_output import held_alone
-from splatbatch.scheduler.work.remaining_tasks import Left
+from splatbatch.scheduler.work.remaining_tasks import RemainingTasks
 from splatbatch.scheduler.work.time_left import TimeLeft
-from splatbatch.scheduler.work.wait_reporter import PREPARATION, Waits, see_no_workers, see_same_terms
+from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, see_no_workers, see_same_terms
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.task import Task
 
@@ -48,7 +48,9 @@ PATIENCE_S = 5.0
 """So long the preparation by another worker is waited for without a word."""
 
 
-def work(batch: Batch, for_s: float | None, wish: Wish, show: Show, reopen: Callable[[], Batch] | None = None) -> int:
+def work(
+    batch: Batch, for_s: float | None, wish: TrainOptions, show: Show, reopen: Callable[[], Batch] | None = None
+) -> int:
     """Train what nobody else does, until nothing is left, the time is up, or somebody says stop; return the exit code.
 
     Args:
@@ -64,11 +66,11 @@ def work(batch: Batch, for_s: float | None, wish: Wish, show: Show, reopen: Call
     watcher = Watcher(batch.output)
     _see_terms_asked(os.environ.get(TERMS, ""), batch.terms, batch.path)
     with Interruption() as interruption:
-        with begun(batch, interruption, partial(Presence, batch.output, terms=batch.terms)) as presence:
+        with begun(batch, interruption, partial(WorkerFile, batch.output, terms=batch.terms)) as presence:
             see_same_terms(watcher, presence.record, presence.beat, say)
-            claims, left = Claims(batch.output, presence, watcher.is_gone), Left.of(batch)
+            claims, left = Claims(batch.output, presence, watcher.is_gone), RemainingTasks.of(batch)
             told = (partial(metrics, worker=presence.name),)
-            with Night.open(batch, interruption, show, told, presence.beat) as night:
+            with RunContext.open(batch, interruption, show, told, presence.beat) as night:
                 ledger, times = (
                     night.open_ledger(batch.output.ledger_of(presence.name), claims),
                     TimeLeft.of(batch, for_s),
@@ -78,13 +80,13 @@ def work(batch: Batch, for_s: float | None, wish: Wish, show: Show, reopen: Call
                 )
                 run = worker.rounds(batch)
                 if not (is_stopped := bool(worker.stop())):
-                    night.finish_contents(Patience(night.beat, worker.stop, say))
+                    night.finish_contents(WaitHooks(night.beat, worker.stop, say))
             look_anew(batch.whole(), night.shown)
             if is_stopped:
-                night.tell_the_end(End(""))
+                night.tell_the_end(BatchOutcome(""))
                 return CANCELLED if worker.is_cancelled() else AGAIN
             whoever = replace(run, fresh=tuple(batch.names))  # has trained them
-            code = night.end(Ended.of(batch, whoever, night.shown)).code
+            code = night.end(RunSummary.of(batch, whoever, night.shown)).code
             if not left.names(night.shown):
                 _take_back(batch, os.environ.get(JOB, ""))
         if code and worker.is_over:
@@ -92,11 +94,11 @@ def work(batch: Batch, for_s: float | None, wish: Wish, show: Show, reopen: Call
         if code in (0, SplatbatchError.exit_code):
             alone = partial(held_alone, batch.output, batch.terms, tell)
             ledger = Ledger(batch.output.ledger_of(presence.name))
-            _follow(Trained(batch, code, interruption, show, alone, say, ledger=ledger))
+            _follow(FinishedBatch(batch, code, interruption, show, alone, say, ledger=ledger))
     return code
 
 
-def _follow(trained: Trained) -> None:
+def _follow(trained: FinishedBatch) -> None:
     """Do what follows the training, if no other worker is at it any more, and show it in the report."""
     batch, whole = trained.batch, trained.batch.whole()
     if not (batch.config.publish.formats or wanted_by(whole)):
@@ -114,7 +116,7 @@ def _follow(trained: Trained) -> None:
 
 
 @dataclass(kw_only=True)
-class JoinedWorker(Worker):
+class JoinedWorker(BatchWorker):
     """One of many workers: what it trains it has claimed, and what it decides on it has prepared in its turn."""
 
     time_left: TimeLeft
@@ -133,15 +135,15 @@ class JoinedWorker(Worker):
         return super().stop() or ("its time is up" if self.time_left.is_up() else "")
 
     @contextmanager
-    def prepared(self, batch: Batch) -> Iterator[tuple[Batch, Snapshot]]:
+    def prepared(self, batch: Batch) -> Iterator[tuple[Batch, ProgressBefore]]:
         """Give a batch with what others have settled by now; one worker after the other prepares."""
         with self._turn():
             batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
             self._settle_left(batch)
             mend(batch, self.ledger, self.patience)
-            yield batch, Snapshot.of(self.claims, batch.output, batch.names)
+            yield batch, ProgressBefore.of(self.claims, batch.output, batch.names)
 
-    def claiming(self, looked: Looked, before: Snapshot) -> Claiming:
+    def claiming(self, looked: Decisions, before: ProgressBefore) -> TaskClaimer:
         """Return what claims tasks in their turn, as long as our time holds them."""
         claiming = super().claiming(looked, before)
         claiming.will_hold = self.time_left.holds
@@ -163,12 +165,15 @@ class JoinedWorker(Worker):
         """Let one worker after the other prepare.
 
         Raises:
-            ToldToStop: it was told to stop before its turn.
+            StopRequested: it was told to stop before its turn.
         """
-        waits, began = Waits(self.watcher, lambda words: self.ledger.write(Awaited(words))), time.monotonic()
+        waits, began = (
+            WaitReporter(self.watcher, lambda words: self.ledger.write(WaitingForWorker(words))),
+            time.monotonic(),
+        )
         while not isinstance(held := self.claims.take(PREPARING), Claim):
             if why := self.stop():
-                raise ToldToStop(why)
+                raise StopRequested(why)
             waits.on(held, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
             self.night.beat()
             time.sleep(WAIT_S)
@@ -186,7 +191,7 @@ class JoinedWorker(Worker):
                 adopt_task(batch, task, self.ledger, endings, self.night.keep)
 
 
-def _has_leftovers(batch: Batch, task: Task, endings: Endings) -> bool:
+def _has_leftovers(batch: Batch, task: Task, endings: TaskHistory) -> bool:
     attempts = batch.output.patch(task.name).attempts()
     return any(not endings.is_judged(task.name, one.number) and not one.never_starts() for one in attempts)
 

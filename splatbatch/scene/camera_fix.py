@@ -16,24 +16,24 @@ import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
-from splatbatch.scene.audit.audit import SOURCE, USUAL, Audit, Extent, audit_patches, source_patch
+from splatbatch.scene.audit.audit import SOURCE, USUAL, Audit, AuditExtent, audit_patches, source_patch
 from splatbatch.scene.audit.findings import TrainerRules
-from splatbatch.scene.colmap.copies import Change, write_changed
+from splatbatch.scene.colmap.copies import CameraFix, write_changed
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import Survey, Views, find_misfit, reach_of, survey
-from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, Compared, Pictures, Reading
+from splatbatch.scene.geometry.survey import GeometrySurvey, TrackObservations, find_misfit, reach_of, survey
+from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, GreyPhotographs, MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import Places
 from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
 from splatbatch.scene.image_match.relabelings import cropped
 from splatbatch.scene.partition.files import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.folders import Folders, Found, is_folder
-from splatbatch.scene.photos.headers import Headers, Photo
+from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, is_folder
+from splatbatch.scene.photos.headers import Headers, ImageHeader
 from splatbatch.scene.photos.pixels import Greys, correlation, greys_at
-from splatbatch.scene.photos.sizes import Equal, FewPixels, Relation, Scaled, Size, Transposed, relate, spell
+from splatbatch.scene.photos.sizes import NearSize, Relation, SameSize, ScaledSize, Size, TransposedSize, relate, spell
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
 
 How = Literal["scale", "crop"]
@@ -83,14 +83,14 @@ _MOST = 8
 
 
 @dataclass(frozen=True)
-class Refusal:
+class FixRefusal:
     """Why no change of K would be honest, and what to do instead."""
 
     what: str
     remedy: str
 
 
-def change_camera(camera: Camera, photo: Size, how: How) -> Change | Refusal:
+def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix | FixRefusal:
     """Return the change that makes `camera` fit photographs of size `photo`.
 
     `scale` multiplies each axis by its own ratio; `crop` takes the photograph for the centre of the calibrated image
@@ -98,15 +98,15 @@ def change_camera(camera: Camera, photo: Size, how: How) -> Change | Refusal:
     """
     size = (camera.width, camera.height)
     relation = relate(size, photo)
-    if isinstance(relation, Equal):
-        return Change(camera, camera)
+    if isinstance(relation, SameSize):
+        return CameraFix(camera, camera)
     if refusal := _refuse(relation, f"camera {camera.id}: {spell(size)}, photographs {spell(photo)}", how):
         return refusal
     if how == "scale":
         return _apply(camera, photo, (photo[0] / size[0], photo[1] / size[1]), (0.0, 0.0))
     if "cx" not in CAMERA_MODELS[camera.model].params:
-        return Refusal(f"camera {camera.id}: {camera.model} has no principal point to shift", "Use --fix scale.")
-    factor = relation.factor if isinstance(relation, FewPixels) else 1.0
+        return FixRefusal(f"camera {camera.id}: {camera.model} has no principal point to shift", "Use --fix scale.")
+    factor = relation.factor if isinstance(relation, NearSize) else 1.0
     shift = ((photo[0] - size[0] * factor) / 2, (photo[1] - size[1] * factor) / 2)
     return _apply(camera, photo, (factor, factor), shift)
 
@@ -116,19 +116,23 @@ def rescaled(camera: Camera, size: Size, scale: tuple[float, float]) -> Camera:
     return camera if size == (camera.width, camera.height) else _apply(camera, size, scale, (0.0, 0.0)).after
 
 
-def _refuse(relation: Relation, where: str, how: How) -> Refusal | None:
+def _refuse(relation: Relation, where: str, how: How) -> FixRefusal | None:
     match relation:
-        case Transposed():
-            return Refusal(f"{where}: width and height are exchanged", "Turn the photographs back as COLMAP saw them.")
-        case Scaled(factor) if how == "crop":
+        case TransposedSize():
+            return FixRefusal(
+                f"{where}: width and height are exchanged", "Turn the photographs back as COLMAP saw them."
+            )
+        case ScaledSize(factor) if how == "crop":
             is_whole = (1 / factor).is_integer()
             exactly = f"exactly 1/{1 / factor:.0f}" if is_whole else f"both sides times {factor:.4g}"
             remedy = "Use --fix scale; if they were cropped alike on all sides, cut K where the model is made."
-            return Refusal(f"{where}: {exactly}, resized and not cropped", "Use --fix scale." if is_whole else remedy)
+            return FixRefusal(
+                f"{where}: {exactly}, resized and not cropped", "Use --fix scale." if is_whole else remedy
+            )
     return None
 
 
-def _apply(camera: Camera, photo: Size, scale: tuple[float, float], shift: tuple[float, float]) -> Change:
+def _apply(camera: Camera, photo: Size, scale: tuple[float, float], shift: tuple[float, float]) -> CameraFix:
     model = camera if scale[0] == scale[1] else _with_two_focals(camera)
     params = []
     for name, value in zip(CAMERA_MODELS[model.model].params, model.params, strict=True):
@@ -136,7 +140,7 @@ def _apply(camera: Camera, photo: Size, scale: tuple[float, float], shift: tuple
         moved = value * scale[axis] if name in _ALONG_X | _ALONG_Y | {"f"} else value
         params.append(moved + shift[axis] if name in {"cx", "cy"} else moved)
     after = replace(model, width=photo[0], height=photo[1], params=tuple(params))
-    return Change(camera, after, scale, shift)
+    return CameraFix(camera, after, scale, shift)
 
 
 def _with_two_focals(camera: Camera) -> Camera:
@@ -148,7 +152,7 @@ def _with_two_focals(camera: Camera) -> Camera:
     return replace(camera, model=twin.name, params=params + (0.0,) * (len(twin.params) - len(params)))
 
 
-def choose_change(survey: Survey, rows: list[int], photo: Size, how: How) -> Change | Refusal:
+def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How) -> CameraFix | FixRefusal:
     """Return the change that makes a camera fit its photographs, or those images of it that have this size.
 
     Keypoints that move with K cannot tell whether K is right: they do so only by where they are now. If they agree with
@@ -157,21 +161,23 @@ def choose_change(survey: Survey, rows: list[int], photo: Size, how: How) -> Cha
     views = survey.views
     camera = views.cameras[views.images[rows[0]].camera_id]
     if camera.model not in CAMERA_MODELS:
-        return Refusal(f"camera {camera.id}: unknown camera model {camera.model}", "Undistort the reconstruction.")
+        return FixRefusal(f"camera {camera.id}: unknown camera model {camera.model}", "Undistort the reconstruction.")
     reach = survey.reach_of(camera, [views.images[row].id for row in rows])
     misfit = find_misfit(camera, photo, reach)
     if misfit and misfit.kind == "size_alone":
-        return Change(camera, replace(camera, width=photo[0], height=photo[1]), has_keypoints=False)
+        return CameraFix(camera, replace(camera, width=photo[0], height=photo[1]), has_keypoints=False)
     if misfit and misfit.meant and photo == (camera.width, camera.height):
         meant = change_camera(replace(camera, width=misfit.meant[0], height=misfit.meant[1]), photo, how)
-        return replace(meant, before=camera) if isinstance(meant, Change) else meant
+        return replace(meant, before=camera) if isinstance(meant, CameraFix) else meant
     change = change_camera(camera, photo, how)
-    if isinstance(change, Refusal) or not change.moves_pixels:
+    if isinstance(change, FixRefusal) or not change.moves_pixels:
         return change
     return _followed(views.only(rows), change, survey, rows)
 
 
-def _followed(views: Views, change: Change, survey: Survey, rows: list[int]) -> Change | Refusal:
+def _followed(
+    views: TrackObservations, change: CameraFix, survey: GeometrySurvey, rows: list[int]
+) -> CameraFix | FixRefusal:
     """Return the change with its keypoints, without them, or why it would make the camera worse."""
     before, after, photo = change.before, change.after, (change.after.width, change.after.height)
     if not len(views.seen()):
@@ -187,63 +193,63 @@ def _followed(views: Views, change: Change, survey: Survey, rows: list[int]) -> 
         f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
         f" {spell(photo)} the keypoints as they are miss by {alone:.4g} px: this would not mend it"
     )
-    return Refusal(what, "Mend what verify-dims says of the geometry first.")
+    return FixRefusal(what, "Mend what verify-dims says of the geometry first.")
 
 
-def _median(views: Views, camera: Camera) -> float:
+def _median(views: TrackObservations, camera: Camera) -> float:
     errors: Floats = views.errors_with({**views.cameras, camera.id: camera})
     return float(np.median(errors))
 
 
 @dataclass(frozen=True)
-class Plan:
+class CameraFixPlan:
     """The changes of one model, and which of them each image gets."""
 
     patch: Patch
     model: Reconstruction
-    changes: tuple[Change, ...]
-    of_image: Mapping[int, Change]
+    changes: tuple[CameraFix, ...]
+    of_image: Mapping[int, CameraFix]
 
 
-def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -> Plan:
+def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -> CameraFixPlan:
     """Return the plan for one model; what speaks against it is added to `reasons`."""
     model = read_reconstruction(patch.sparse)
     if not cameras:
-        return Plan(patch, model, (), {})
+        return CameraFixPlan(patch, model, (), {})
     found, sizes = survey(model), _sizes(patch, model)
     pairs = [pair for number in cameras for pair in _of_camera(found, _groups(found, number, sizes, reasons), how)]
-    reasons += [f"{patch.name}: {one.what} → {one.remedy}" for one, _ in pairs if isinstance(one, Refusal)]
-    moved = [(one, rows) for one, rows in pairs if isinstance(one, Change) and one.moves_pixels]
+    reasons += [f"{patch.name}: {one.what} → {one.remedy}" for one, _ in pairs if isinstance(one, FixRefusal)]
+    moved = [(one, rows) for one, rows in pairs if isinstance(one, CameraFix) and one.moves_pixels]
     next_id = max(model.cameras) + 1
-    changes: list[Change] = []
-    of_image: dict[int, Change] = {}
+    changes: list[CameraFix] = []
+    of_image: dict[int, CameraFix] = {}
     for change, rows in moved:
         own = change if _is_whole(found, change, rows) else replace(change, after=replace(change.after, id=next_id))
         next_id = max(next_id, own.after.id + 1)
         changes.append(own)
         of_image |= {found.views.images[row].id: own for row in rows}
-    return Plan(patch, model, tuple(changes), of_image)
+    return CameraFixPlan(patch, model, tuple(changes), of_image)
 
 
-def _of_camera(found: Survey, groups: _Groups, how: How) -> list[tuple[Change | Refusal, list[int]]]:
+def _of_camera(found: GeometrySurvey, groups: _Groups, how: How) -> list[tuple[CameraFix | FixRefusal, list[int]]]:
     return [(choose_change(found, rows, size, how), rows) for size, rows in groups]
 
 
-def _is_whole(found: Survey, change: Change, rows: list[int]) -> bool:
+def _is_whole(found: GeometrySurvey, change: CameraFix, rows: list[int]) -> bool:
     """Return whether these are all images of the camera: if not, the others keep it."""
     return len(rows) == sum(image.camera_id == change.before.id for image in found.views.images)
 
 
 def _sizes(patch: Patch, model: Reconstruction) -> dict[int, Size]:
     """Return the sizes of the photographs that can be read, by image id."""
-    folders, headers = Folders(), Headers()
+    folders, headers = FolderListings(), Headers()
     places = {image.id: folders.locate(patch.images, image.name) for image in model.images}
-    headers.read(place.path for place in places.values() if isinstance(place, Found))
-    read = {number: headers.of(place.path) for number, place in places.items() if isinstance(place, Found)}
-    return {number: header.size for number, header in read.items() if isinstance(header, Photo)}
+    headers.read(place.path for place in places.values() if isinstance(place, FoundPhotograph))
+    read = {number: headers.of(place.path) for number, place in places.items() if isinstance(place, FoundPhotograph)}
+    return {number: header.size for number, header in read.items() if isinstance(header, ImageHeader)}
 
 
-def _groups(found: Survey, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]) -> _Groups:
+def _groups(found: GeometrySurvey, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]) -> _Groups:
     """Return the images of a camera by the size of their photographs; unreadable ones go with the largest group."""
     groups: dict[Size, list[int]] = defaultdict(list)
     unread: list[int] = []
@@ -258,19 +264,19 @@ def _groups(found: Survey, camera_id: int, sizes: Mapping[int, Size], reasons: l
     return ordered
 
 
-def _compared(patch: Patch, rows: Sequence[int]) -> Compared:
+def _compared(patch: Patch, rows: Sequence[int]) -> MatchContext:
     """Return photographs of a model at full size, in pairs of which at least one is among the rows."""
-    model, folders, headers = read_reconstruction(patch.sparse, tracks=True), Folders(), Headers()
+    model, folders, headers = read_reconstruction(patch.sparse, tracks=True), FolderListings(), Headers()
     pairs = pairs_of(model, GROUPS, rows)
     used = {row for pair in pairs for row in (pair.one, pair.other)}
     places = {row: folders.locate(patch.images, model.images[row].name) for row in used}
-    paths = {row: place.path for row, place in places.items() if isinstance(place, Found)}
+    paths = {row: place.path for row, place in places.items() if isinstance(place, FoundPhotograph)}
     headers.read(paths.values())
-    found = {row: header.size for row, path in paths.items() if isinstance(header := headers.of(path), Photo)}
-    return Compared(model.images, model.cameras, paths, found, pairs, Pictures(_FULL))
+    found = {row: header.size for row, path in paths.items() if isinstance(header := headers.of(path), ImageHeader)}
+    return MatchContext(model.images, model.cameras, paths, found, pairs, GreyPhotographs(_FULL))
 
 
-def _verify_likeness(plan: Plan, copy: Patch, how: How) -> None:
+def _verify_likeness(plan: CameraFixPlan, copy: Patch, how: How) -> None:
     """See that the photographs of the changed images are more alike where the copy puts their points than before.
 
     Raises:
@@ -279,7 +285,7 @@ def _verify_likeness(plan: Plan, copy: Patch, how: How) -> None:
     rows = [row for row, image in enumerate(plan.model.images) if image.id in plan.of_image]
     after = _compared(copy, rows)
     before = replace(after, cameras=plan.model.cameras, images=plan.model.images, said={})
-    raw = Reading("as a trainer takes K", place=_pixel_by_pixel)
+    raw = Relabeling("as a trainer takes K", place=_pixel_by_pixel)
     likeness = after.of(rows).mean()
     was = before.of(rows).mean(dict.fromkeys(range(len(plan.model.images)), raw))
     if not np.isfinite(likeness):
@@ -303,7 +309,7 @@ def _verify_likeness(plan: Plan, copy: Patch, how: How) -> None:
             raise _unproved(plan, what, f"Use --fix {word}.")
 
 
-def _unproved(plan: Plan, what: str, remedy: str) -> SceneError:
+def _unproved(plan: CameraFixPlan, what: str, remedy: str) -> SceneError:
     return SceneError(f"{plan.patch.name}: {what}; nothing was written", remedy)
 
 
@@ -312,7 +318,7 @@ def _pixel_by_pixel(camera: Size, photo: Size) -> Places:
     return lambda shares: shares * ratio
 
 
-def _verify_centre(plan: Plan, copy: Patch) -> None:
+def _verify_centre(plan: CameraFixPlan, copy: Patch) -> None:
     """See that photographs show what lies about the centre, where they and the colours of points can tell.
 
     Raises:
@@ -329,7 +335,7 @@ def _verify_centre(plan: Plan, copy: Patch) -> None:
         raise _unproved(plan, what, "Crop the originals about the centre, or cut K where the model is made.")
 
 
-def _centre_missed_by(compared: Compared, reach_px: Floats) -> tuple[int, int] | None:
+def _centre_missed_by(compared: MatchContext, reach_px: Floats) -> tuple[int, int] | None:
     """Return by how many pixels in x and y photographs lie off, by the colours of points; None if not, or unknown.
 
     Photographs that are all cropped alike go together again where cameras look alike: the colours tell.
@@ -366,7 +372,7 @@ def _toned(seen: Sequence[tuple[Floats, Greys, Floats]], offset: tuple[int, int]
     return float(np.mean(known)) if known else -1.0
 
 
-def verify_copies(audit: Audit, copies: Sequence[Patch], extent: Extent = USUAL) -> None:
+def verify_copies(audit: Audit, copies: Sequence[Patch], extent: AuditExtent = USUAL) -> None:
     """See that no copy has an error of sizes, and none of geometry or pictures that its original did not have.
 
     Raises:
@@ -387,12 +393,12 @@ def verify_copies(audit: Audit, copies: Sequence[Patch], extent: Extent = USUAL)
 
 
 @dataclass(frozen=True)
-class Repaired:
+class FixedModel:
     """A corrected copy: what changed, and the mean reprojection error before and after, each in its own pixels."""
 
     patch: str
     sparse: Path
-    changes: tuple[Change, ...]
+    changes: tuple[CameraFix, ...]
     before: ReprojectionError | None
     after: ReprojectionError | None
 
@@ -422,7 +428,7 @@ class Repaired:
 
 def fix_models(
     audit: Audit, patches: Sequence[Patch], source: Path | None, how: How, out: Path
-) -> tuple[Repaired, ...]:
+) -> tuple[FixedModel, ...]:
     """Write a corrected copy of every patch to out/<patch>/sparse/0, and of the source to out/source/sparse/0.
 
     Returns nothing, and writes nothing, if every photograph fits its camera. A failure leaves nothing behind.
@@ -446,7 +452,7 @@ def fix_models(
     return repaired
 
 
-def write_copies(plans: Sequence[Plan], aside: Path, out: Path) -> tuple[Repaired, ...]:
+def write_copies(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> tuple[FixedModel, ...]:
     """Write what was planned, and whatever has to lie beside it, into a folder that becomes `out`."""
     repaired = []
     for plan in plans:
@@ -454,12 +460,12 @@ def write_copies(plans: Sequence[Plan], aside: Path, out: Path) -> tuple[Repaire
         write_changed(plan.patch.sparse, plan.model.cameras, plan.of_image, aside / sparse)
         _link_photographs(plan.patch, aside)
         errors = reprojection_error(plan.model), reprojection_error(read_reconstruction(aside / sparse))
-        repaired.append(Repaired(plan.patch.name, out / sparse, plan.changes, *errors))
+        repaired.append(FixedModel(plan.patch.name, out / sparse, plan.changes, *errors))
     _carry_partition(plans, aside, out)
     return tuple(repaired)
 
 
-def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Plan]:
+def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[CameraFixPlan]:
     """Return what would be changed in models that were audited.
 
     Raises:
@@ -497,7 +503,7 @@ def _link_photographs(patch: Patch, aside: Path) -> None:
             (place / name).symlink_to(path.resolve(), target_is_directory=True)
 
 
-def _carry_partition(plans: Sequence[Plan], aside: Path, out: Path) -> None:
+def _carry_partition(plans: Sequence[CameraFixPlan], aside: Path, out: Path) -> None:
     """Let the copies be patches of the partition that the models were cut by: their cores and hold-out are the same."""
     path = next((plan.patch.partition for plan in plans if plan.patch.partition), None)
     if path is None:

@@ -41,9 +41,9 @@ from splatbatch.scene.photos.undistort import straighten
 Mask = NDArray[np.bool_]
 VERSION = 1
 """Raise it when pixels are chosen otherwise: figures are then of another set."""
-PLACES = 3
+MIN_VIEWS = 3
 """From so many a place must be seen."""
-APART_DEG = 2.0
+MIN_BASELINE_DEG = 2.0
 """Two places are, at least, as seen from what they look at."""
 CELLS = 128
 """Along the longer side of a photograph: of each, one pixel in the middle is looked at."""
@@ -78,7 +78,7 @@ TRACKLESS = "no point of the model names the photographs that see it"
 
 
 @dataclass(frozen=True, eq=False)
-class Covered:
+class CoverageMask:
     """Which cells of held-out photographs are covered."""
 
     cells: Mapping[str, Mask] = field(default_factory=dict)
@@ -129,7 +129,7 @@ def covered(
     border: Border | None = None,
     rigs: Rigs | None = None,
     source: Reconstruction | None = None,
-) -> Covered:
+) -> CoverageMask:
     """Return what is covered of the held-out photographs of a model that was read with its tracks.
 
     Args:
@@ -146,8 +146,8 @@ def covered(
     training = [one for one in views if one.name not in holdout]
     cells = {one.name: _covered_in(one, training, border, rim) for one in held_out}
     if any(one.any() for one in cells.values()):
-        return Covered(cells)
-    return Covered(cells, _why_none(model, len(held_out), len({one.place for one in training})))
+        return CoverageMask(cells)
+    return CoverageMask(cells, _why_none(model, len(held_out), len({one.place for one in training})))
 
 
 def _why_none(model: Reconstruction, num_held_out: int, num_places: int) -> str:
@@ -155,9 +155,9 @@ def _why_none(model: Reconstruction, num_held_out: int, num_places: int) -> str:
         return "no photograph with a pose is held out"
     if model.points.tracks is None or not len(model.points.tracks.image_ids):
         return TRACKLESS
-    if num_places < PLACES:
-        return f"training photographs were taken from {num_places} of {PLACES} places"
-    return f"held-out photographs show nothing that training photographs see from {PLACES} places"
+    if num_places < MIN_VIEWS:
+        return f"training photographs were taken from {num_places} of {MIN_VIEWS} places"
+    return f"held-out photographs show nothing that training photographs see from {MIN_VIEWS} places"
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,23 +385,23 @@ def _looking_at(places: Floats, training: Sequence[_View]) -> list[_View]:
 def _is_seen(places: Floats, training: Sequence[_View]) -> Mask:
     """Return which places [n, 3] training photographs see from so many places that are so far apart."""
     num = np.zeros(len(places), np.int64)
-    rays = np.zeros((len(places), PLACES, 3))  # to those that were found first
-    taken = np.zeros((len(places), PLACES), np.int64)
-    least = np.cos(np.radians(APART_DEG))
+    rays = np.zeros((len(places), MIN_VIEWS, 3))  # to those that were found first
+    taken = np.zeros((len(places), MIN_VIEWS), np.int64)
+    least = np.cos(np.radians(MIN_BASELINE_DEG))
     for one in _looking_at(places, training):
-        left = np.flatnonzero(num < PLACES)
+        left = np.flatnonzero(num < MIN_VIEWS)
         if not len(left):
             break
         seen = left[_sees(one, places[left])]
         toward = one.center - places[seen]
         toward /= np.maximum(np.linalg.norm(toward, axis=1, keepdims=True), np.finfo(float).tiny)
-        before = np.arange(PLACES) < num[seen, None]
+        before = np.arange(MIN_VIEWS) < num[seen, None]
         is_near = (np.einsum("nkj,nj->nk", rays[seen], toward) > least) | (taken[seen] == one.place)
         is_new = ~(is_near & before).any(axis=1)
         new = seen[is_new]
         rays[new, num[new]], taken[new, num[new]] = toward[is_new], one.place
         num[new] += 1
-    enough: Mask = num >= PLACES
+    enough: Mask = num >= MIN_VIEWS
     return enough
 
 

@@ -21,7 +21,7 @@ _CONFIGS = (".yml", ".yaml")
 
 
 @dataclass(frozen=True)
-class Layout:
+class SceneLayout:
     """Where the parts of a scene lie, as a YAML names them."""
 
     top: Path
@@ -37,7 +37,7 @@ class Layout:
     """What was found where it is not usually, in words."""
 
 
-def find_layout(place: Path) -> Layout:
+def find_layout(place: Path) -> SceneLayout:
     """Return where a scene lies: in a folder, or around it where that is its model or its photographs.
 
     Raises:
@@ -53,13 +53,13 @@ def find_layout(place: Path) -> Layout:
         patches = find_patches(Scene(patches=root))
     except SceneError as error:
         raise why_no_scene(place) if root == top else error from error
-    found = Layout(top, root, patches, source=top if holds_patches and model_folder(top) else None, notes=notes)
+    found = SceneLayout(top, root, patches, source=top if holds_patches and model_folder(top) else None, notes=notes)
     if (partition := partition_of(root)) is not None:  # all patches have links to one folder
         return replace(found, images=patches[0].images.resolve(), source=partition.source)
     return _with_photographs(found)
 
 
-def _with_photographs(found: Layout) -> Layout:
+def _with_photographs(found: SceneLayout) -> SceneLayout:
     """Return a layout with the folder of its photographs, where that is not images/ of each patch."""
     first = found.patches[0]
     usual = next((path for path in (found.top / "images", found.root.parent / "images") if path.is_dir()), None)

@@ -22,7 +22,7 @@ _PHOTOS = tuple(f"{above}*{suffix}" for above in ("", "*/", "*/*/") for suffix i
 
 
 @dataclass(frozen=True)
-class Format:
+class ForeignFormat:
     """A format that is not trained as it lies there."""
 
     what: str
@@ -37,76 +37,82 @@ class Format:
 
 
 FORMATS = (
-    Format(
+    ForeignFormat(
         "a Metashape project",
         ("*.psx", "*.psz"),
         "Open it and export its cameras (File > Export > Export Cameras, Agisoft XML), then import the XML.",
     ),
-    Format(
+    ForeignFormat(
         "OpenSfM's reconstruction, also ODM's",
         ("reconstruction.json", "opensfm/reconstruction.json"),
         "Run `opensfm export_colmap {beside}`, then import that folder.",
     ),
-    Format(
+    ForeignFormat(
         "OpenMVG's reconstruction",
         ("sfm_data.json", "sfm_data.bin", "*/sfm_data.bin", "*/sfm_data.json"),
         "Run `openMVG_main_openMVG2Colmap -i {file} -o NEW`, then import NEW.",
     ),
-    Format(
+    ForeignFormat(
         "AliceVision's reconstruction (Meshroom)",
         ("*.sfm", "sfm.abc", "sfm.json"),
         "Run `aliceVision_exportColmap -i {file} -o NEW`, then import NEW.",
     ),
-    Format(
+    ForeignFormat(
         "a Meshroom project", ("*.mg",), "Add the node ExportColmap after StructureFromMotion, then import its folder."
     ),
-    Format(
+    ForeignFormat(
         "a table of poses from RealityScan",
         ("*.csv",),
         "Export the registration as COLMAP instead: it has the lenses as well.",
         (b"#name",),
     ),
-    Format("a RealityScan project", ("*.rsproj", "*.rcproj"), "Open it and export the registration as COLMAP."),
-    Format(
+    ForeignFormat("a RealityScan project", ("*.rsproj", "*.rcproj"), "Open it and export the registration as COLMAP."),
+    ForeignFormat(
         "a pose from RealityScan beside its photograph",
         ("*.xmp", *(f"{one}/*.xmp" for one in PHOTO_FOLDERS)),
         "Export the registration as COLMAP instead: poses of single files lack the points.",
         (b"xcr:",),
     ),
-    Format("a Bundler file", ("*.out", "bundle/*.out"), _COLMAP, (b"# Bundle file",)),
-    Format("VisualSFM's reconstruction", ("*.nvm",), _COLMAP),
-    Format("an OpenMVS scene", ("*.mvs",), "Take the COLMAP model that it was made from; OpenMVS computes no poses."),
-    Format(
+    ForeignFormat("a Bundler file", ("*.out", "bundle/*.out"), _COLMAP, (b"# Bundle file",)),
+    ForeignFormat("VisualSFM's reconstruction", ("*.nvm",), _COLMAP),
+    ForeignFormat(
+        "an OpenMVS scene", ("*.mvs",), "Take the COLMAP model that it was made from; OpenMVS computes no poses."
+    ),
+    ForeignFormat(
         "a Pix4D project in OPF",
         ("*.opf",),
         "Run `opf2colmap {file}` (pip install pyopf[tools]), then import its result.",
     ),
-    Format(
+    ForeignFormat(
         "a Pix4D project",
         ("*.p4d", "*calibrated_camera_parameters.txt", "*/params/*calibrated_camera_parameters.txt"),
         "Export it as OPF from PIX4Dmatic, then run `opf2colmap` (pip install pyopf[tools]).",
     ),
-    Format("an aerotriangulation of iTwin Capture (BlocksExchange)", ("*.xml",), _COLMAP, (b"<BlocksExchange",)),
-    Format("poses in LLFF's form", ("poses_bounds.npy",), "Take the COLMAP model that it was made from, sparse/0."),
-    Format(
+    ForeignFormat("an aerotriangulation of iTwin Capture (BlocksExchange)", ("*.xml",), _COLMAP, (b"<BlocksExchange",)),
+    ForeignFormat(
+        "poses in LLFF's form", ("poses_bounds.npy",), "Take the COLMAP model that it was made from, sparse/0."
+    ),
+    ForeignFormat(
         "a Polycam capture",
         ("keyframes/corrected_cameras/*.json", "keyframes/cameras/*.json"),
         "Run `ns-process-data polycam --data {folder} --output-dir NEW` (nerfstudio), then import NEW.",
     ),
-    Format(
+    ForeignFormat(
         "a Record3D capture",
         ("*.r3d",),
         "Run `ns-process-data record3d --data {file} --output-dir NEW` (nerfstudio), then import NEW.",
     ),
-    Format("cameras for MVSNet", ("cams/*_cam.txt",), "Take the COLMAP model that they were made from, sparse/0."),
-    Format("poses of NSVF or ScanNet", ("pose/*.txt",), _COLMAP),
-    Format("a trajectory", ("*trajectory*.txt", "groundtruth.txt", "poses.txt"), _COLMAP),
-    Format(
+    ForeignFormat(
+        "cameras for MVSNet", ("cams/*_cam.txt",), "Take the COLMAP model that they were made from, sparse/0."
+    ),
+    ForeignFormat("poses of NSVF or ScanNet", ("pose/*.txt",), _COLMAP),
+    ForeignFormat("a trajectory", ("*trajectory*.txt", "groundtruth.txt", "poses.txt"), _COLMAP),
+    ForeignFormat(
         "a folder that 3DGS has trained into",
         ("cfg_args",),
         "Name the scene that it was trained from: source_path in {file}.",
     ),
-    Format(
+    ForeignFormat(
         "a part of a COLMAP model",
         tuple(
             f"{above}{part}.{suffix}"
@@ -116,30 +122,30 @@ FORMATS = (
         ),
         "A model is cameras, images and points3D, all .bin or all .txt: copy them all, or export it again.",
     ),
-    Format(
+    ForeignFormat(
         "COLMAP's database, which has matches and no poses",
         ("*.db",),
         "Run `colmap mapper --database_path {file} --image_path IMAGES --output_path sparse`.",
         (b"SQLite format 3",),
     ),
-    Format(
+    ForeignFormat(
         "a photograph without a pose",
         _PHOTOS,
         "Reconstruct the photographs first: splatbatch reconstruct {photos}",
     ),
-    Format("a trained splat", ("*.splat", "*.ksplat", "*.spz", "*.sog"), _TRAINED),
-    Format("a trained splat", ("*.ply", "*/*/*.ply"), _TRAINED, (b"f_dc_0",)),
-    Format(
+    ForeignFormat("a trained splat", ("*.splat", "*.ksplat", "*.spz", "*.sog"), _TRAINED),
+    ForeignFormat("a trained splat", ("*.ply", "*/*/*.ply"), _TRAINED, (b"f_dc_0",)),
+    ForeignFormat(
         "a point cloud",
         ("*.ply", "*.las", "*.laz", "*.e57", "*.pcd"),
         "It has no cameras: reconstruct the photographs. `import --points` takes a PLY beside poses.",
     ),
-    Format(
+    ForeignFormat(
         "a video",
         ("*.mp4", "*.mov", "*.insv", "*.mkv", "*.avi"),
         "Take photographs from it (ffmpeg -i {file} -vf fps=2 images/%05d.jpg), then reconstruct them with COLMAP.",
     ),
-    Format(
+    ForeignFormat(
         "an archive",
         ("*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.7z"),
         "Unpack it, and name the folder that comes of it.",
@@ -149,10 +155,10 @@ FORMATS = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class ScenePaths:
     """A file of a format."""
 
-    format: Format
+    format: ForeignFormat
     file: Path
     place: Path
     """Where it was looked for."""
@@ -171,12 +177,12 @@ class Seen:
         return f"{self.file.name} is {self.format.what}. {self.todo}"
 
 
-def seen_at(place: Path) -> Seen | None:
+def seen_at(place: Path) -> ScenePaths | None:
     """Return what a file, or the first that a folder holds, is of a format of others; None if of none that is known."""
-    return next((Seen(one, file, place) for one in FORMATS if (file := _file_of(one, place))), None)
+    return next((ScenePaths(one, file, place) for one in FORMATS if (file := _file_of(one, place))), None)
 
 
-def _file_of(one: Format, place: Path) -> Path | None:
+def _file_of(one: ForeignFormat, place: Path) -> Path | None:
     is_file, looked_into = place.is_file(), 0
     for pattern in one.patterns:
         parts = pattern.split("/")

@@ -31,7 +31,7 @@ MOST_SAMPLES = 512
 
 
 @dataclass(frozen=True)
-class Span:
+class ModelExtent:
     """Where cameras and points of a model lie, and how close to each other the points are; in units of the model."""
 
     low: Offset
@@ -61,35 +61,35 @@ class Span:
         return _reach(self, offset) > FAR * half and self.step(offset) * FINEST > spacing
 
 
-def span_of(model: Reconstruction) -> Span | None:
+def span_of(model: Reconstruction) -> ModelExtent | None:
     """Return where a model lies; None if nothing in it has a finite place."""
     points = model.points.xyz[np.isfinite(model.points.xyz).all(axis=1)]
     return span_between(points, _centers(model.images))
 
 
-def span_between(points: Floats, centers: Floats) -> Span | None:
+def span_between(points: Floats, centers: Floats) -> ModelExtent | None:
     """Return where points [N, 3] and cameras [n, 3] lie; None if there is neither."""
     if not len(points) and not len(centers):
         return None
     cut = np.percentile(points, TAILS, axis=0) if len(points) else centers
     places = np.concatenate([cut, centers])
     low, high = places.min(axis=0), places.max(axis=0)
-    span = Span(_as_offset(low), _as_offset(high))
+    span = ModelExtent(_as_offset(low), _as_offset(high))
     if _reach(span, NO_OFFSET) <= FAR * float((high - low).max()) / 2:
         return span
     return replace(span, spacing=_median_distance(points))
 
 
-def offset_for(spans: Collection[Span]) -> Offset:
+def offset_for(spans: Collection[ModelExtent]) -> Offset:
     """Return the offset of a batch, in whole units: none where float32 is fine enough for every patch without one."""
     if not any(span.loses() for span in spans):
         return NO_OFFSET
     low = np.min([span.low for span in spans], axis=0)
     high = np.max([span.high for span in spans], axis=0)
-    return Span(_as_offset(low), _as_offset(high)).middle()
+    return ModelExtent(_as_offset(low), _as_offset(high)).middle()
 
 
-def shared_offset(spans: Mapping[str, Span], kept: Offset | None = None) -> tuple[Offset, tuple[str, ...]]:
+def shared_offset(spans: Mapping[str, ModelExtent], kept: Offset | None = None) -> tuple[Offset, tuple[str, ...]]:
     """Return the offset that patches share, and the names of those that are too far from the others for it.
 
     Where one offset cannot serve all, it is chosen for those that the kept one serves, else for those about the median.
@@ -136,7 +136,7 @@ def write_shifted(sparse: Path, offset: Offset, target: Path) -> None:
     write_moved(sparse, -np.array(offset), target)
 
 
-def _reach(span: Span, offset: Offset) -> float:
+def _reach(span: ModelExtent, offset: Offset) -> float:
     """Return the largest coordinate there is once the offset is taken off."""
     return float(np.abs(np.subtract((span.low, span.high), offset)).max())
 

@@ -18,7 +18,7 @@ import numpy as np
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB, read_regular
-from splatbatch.scene.colmap.indexed_model import Mask, Sightings
+from splatbatch.scene.colmap.indexed_model import IndexedModel, Mask
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import rigs_of
 from splatbatch.scene.colmap.types import Floats, Image, centers_of
@@ -49,13 +49,13 @@ class HoldOut:
     words: str
     """About their frames; empty where each photograph was taken alone."""
 
-    def is_test(self, sightings: Sightings) -> Mask:
+    def is_test(self, sightings: IndexedModel) -> Mask:
         """Return which photographs [I] are held out one way or the other."""
         out = self.test | self.contiguous
         return np.array([image.name in out for image in sightings.images], dtype=bool)
 
 
-def hold_out(sightings: Sightings, share: float, seed: int, before: Partition | None) -> HoldOut:
+def hold_out(sightings: IndexedModel, share: float, seed: int, before: Partition | None) -> HoldOut:
     """Return what is held out: every 8th of the frames that no partition knows yet, and a block if asked for.
 
     A photograph that was test stays so, and one that was trained on never becomes test. One that is added to a frame

@@ -69,7 +69,7 @@ steps. Longer ones grow as `mcmc` does, by 5 % at each refinement, or not at all
 
 
 @dataclass(frozen=True)
-class Extent:
+class PatchSize:
     """What of a patch takes memory."""
 
     num_points: int
@@ -82,7 +82,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Footprint:
+class MemoryEstimate:
     """Memory that one training is expected to take at its peak, and what makes it up."""
 
     gpu_mib: int
@@ -105,7 +105,7 @@ class Footprint:
         return f"up to {self.num_gaussians:,} Gaussians{where}, {self.host_mib:,} MiB of host memory, {photos}"
 
 
-def measure(patch: Patch) -> Extent:
+def measure(patch: Patch) -> PatchSize:
     """Return the extent of a patch: cameras, images and a count are read, points and photographs are not.
 
     Raises:
@@ -115,13 +115,13 @@ def measure(patch: Patch) -> Extent:
     return replace(found, stored=stored_photographs(patch.images)[1])
 
 
-def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Camera]) -> Extent:
+def extent_of(num_points: int, images: Iterable[Image], cameras: Mapping[int, Camera]) -> PatchSize:
     """Return the extent of a model that was read."""
     used = (cameras.get(image.camera_id) for image in images)
-    return Extent(num_points, tuple((camera.width, camera.height) for camera in used if camera))
+    return PatchSize(num_points, tuple((camera.width, camera.height) for camera in used if camera))
 
 
-def thinned(extent: Extent, most_points: int) -> Extent:
+def thinned(extent: PatchSize, most_points: int) -> PatchSize:
     """Return the extent of a whole scene as it is trained to be drawn behind its patches."""
     return replace(
         extent, num_points=min(extent.num_points, most_points), sizes=extent.sizes[:: every(len(extent.sizes))]
@@ -133,7 +133,7 @@ def every(num_photos: int) -> int:
     return max(1, -(-num_photos // MOST_PHOTOS))
 
 
-def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Footprint:
+def estimate(recipe: Recipe, extent: PatchSize, card_mib: int | None = None) -> MemoryEstimate:
     """Return what the training of a patch needs.
 
     Where nobody knows the memory of the card, photographs are taken to fit.
@@ -147,17 +147,17 @@ def estimate(recipe: Recipe, extent: Extent, card_mib: int | None = None) -> Foo
     host = photos + DECODED_BYTES * DECODERS * max((width * height for width, height in extent.sizes), default=0)
     mean_px = sum(pixels) // max(1, len(pixels))
     if training.device == "cpu":
-        return Footprint(
+        return MemoryEstimate(
             0, HOST_WITHOUT_CUDA_MIB + _mib(work + host), num, "host", _mib(photos), extent.num_points, mean_px
         )
     both = GPU_CONTEXT_MIB + _mib(work + photos)
     fits = training.images == "gpu" or (training.images == "auto" and (card_mib is None or both <= FITS * card_mib))
     gpu_mib = both if fits else GPU_CONTEXT_MIB + _mib(work + 2 * 3 * max(pixels, default=0))
     where: Literal["gpu", "host"] = "gpu" if fits else "host"
-    return Footprint(gpu_mib, HOST_MIB + _mib(host), num, where, _mib(photos), extent.num_points, mean_px)
+    return MemoryEstimate(gpu_mib, HOST_MIB + _mib(host), num, where, _mib(photos), extent.num_points, mean_px)
 
 
-def why_tight(need: Footprint, card_mib: int) -> str:
+def why_tight(need: MemoryEstimate, card_mib: int) -> str:
     """Say why a training may not fit a GPU of so much memory; empty if it is expected to."""
     if need.gpu_mib <= FITS * card_mib:
         return ""
@@ -207,7 +207,7 @@ def _mib(num_bytes: int) -> int:
 
 
 @dataclass(frozen=True)
-class Throughput:
+class TrainingSpeed:
     """What trains how fast, in seconds."""
 
     start: float
@@ -220,25 +220,25 @@ class Throughput:
     """Of each step, per Gaussian."""
 
 
-CPU = Throughput(start=4.0, step=0.0, pixel=1.5e-6, gaussian=5e-6)
+CPU = TrainingSpeed(start=4.0, step=0.0, pixel=1.5e-6, gaussian=5e-6)
 
 
-H200 = Throughput(start=3.0, step=0.3e-3, pixel=0.5e-9, gaussian=5e-9)
+H200 = TrainingSpeed(start=3.0, step=0.3e-3, pixel=0.5e-9, gaussian=5e-9)
 
 
-def training_s(recipe: Recipe, need: Footprint, throughput: Throughput) -> float:
+def training_s(recipe: Recipe, need: MemoryEstimate, throughput: TrainingSpeed) -> float:
     """Return the seconds that one attempt takes, from the start of its process to its end."""
     return throughput.start + stepping_s(recipe, need, throughput)
 
 
-def stepping_s(recipe: Recipe, need: Footprint, throughput: Throughput, until: float | None = None) -> float:
+def stepping_s(recipe: Recipe, need: MemoryEstimate, throughput: TrainingSpeed, until: float | None = None) -> float:
     """Return the seconds that the steps of an attempt take, all of them or so many of the first."""
     steps = recipe.training.max_steps if until is None else min(until, recipe.training.max_steps)
     of_each = throughput.step + throughput.pixel * need.mean_px
     return steps * of_each + throughput.gaussian * gaussian_steps(recipe, need, steps)
 
 
-def gaussian_steps(recipe: Recipe, need: Footprint, until: float) -> float:
+def gaussian_steps(recipe: Recipe, need: MemoryEstimate, until: float) -> float:
     """Return how many Gaussians so many steps have together: they grow by a factor at each refinement."""
     plan, first = schedule(recipe), max(1, need.num_points)
     refinements = max(1, (plan.refine_stop - plan.refine_start) // plan.refine_every)

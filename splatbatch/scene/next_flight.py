@@ -58,7 +58,7 @@ KML = "http://www.opengis.net/kml/2.2"
 
 
 @dataclass(frozen=True)
-class PlacedCamera:
+class FlightCamera:
     """A camera in the world: where it stands, how it looks, how large its photographs are."""
 
     matrix: Floats  # [4, 4], world to camera
@@ -78,11 +78,11 @@ class PlacedCamera:
         return (local[:, 2] > 0) & (off <= 0.5 - margin).all(axis=1)
 
 
-def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> list[PlacedCamera]:
+def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> list[FlightCamera]:
     """Return the cameras of a model; lenses are taken to be free of distortion, and centred."""
     pairs = ((image, cameras.get(image.camera_id)) for image in images)
     found = [
-        PlacedCamera(image.world_to_camera(), (camera.fx, camera.fy), (camera.width, camera.height))
+        FlightCamera(image.world_to_camera(), (camera.fx, camera.fy), (camera.width, camera.height))
         for image, camera in pairs
         if camera is not None
     ]
@@ -90,7 +90,7 @@ def placed_cameras(images: Iterable[Image], cameras: Mapping[int, Camera]) -> li
 
 
 @dataclass(frozen=True)
-class Cell:
+class WeakRegion:
     """A piece of the scene that is badly known, or not at all."""
 
     place: Floats  # [3], world
@@ -105,12 +105,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Survey:
+class CoverageSurvey:
     """All cells of a scene, and all that photographs it."""
 
     places: Floats  # [c, 3], world: the middles of the surface in each cell
     sizes: Floats  # [c]
-    cameras: Sequence[PlacedCamera]
+    cameras: Sequence[FlightCamera]
     up: Floats  # [3]
     patches: Sequence[str] = ()
     """Of each cell."""
@@ -147,23 +147,25 @@ class Survey:
         centers = np.array([camera.center for camera in self.cameras])
         return float(np.median(np.linalg.norm(centers - self.places.mean(axis=0), axis=1)))
 
-    def weak(self) -> list[Cell]:
+    def weak(self) -> list[WeakRegion]:
         """Return the cells that more photographs would help, those without any surface included."""
         usual = self.usual_distance()
         nearest = np.nanmin(np.where(self.seen, self.distances, np.inf), axis=1, initial=np.inf)
         found = [self._cell(index, float(nearest[index]), usual) for index in range(len(self.places))]
         return [cell for cell in found if cell] + self._empty()
 
-    def _cell(self, index: int, nearest: float, usual: float) -> Cell | None:
+    def _cell(self, index: int, nearest: float, usual: float) -> WeakRegion | None:
         num, angle = int(self.seen[index].sum()), self.angle_deg(index)
         why = "few photographs" if num < FEW else "narrow" if angle < NARROW_DEG else ""
         why = why or ("coarse" if nearest > usual / COARSE else "")
         rays = self.rays[index][self.seen[index]]
         is_nadir = bool(len(rays) and (rays @ self.up > np.cos(np.radians(20))).all())
         patch = self.patches[index] if self.patches else ""
-        return Cell(self.places[index], float(self.sizes[index]), num, angle, why, is_nadir, patch) if why else None
+        return (
+            WeakRegion(self.places[index], float(self.sizes[index]), num, angle, why, is_nadir, patch) if why else None
+        )
 
-    def _empty(self) -> list[Cell]:
+    def _empty(self) -> list[WeakRegion]:
         """Return the cells between others in which there is no surface at all, as high as their neighbours."""
         east, north, up = axes_of(self.up)
         flat = self.places @ np.stack([east, north]).T
@@ -182,14 +184,14 @@ class Survey:
         places = empty @ np.stack([east, north]) + np.median(heights[order], axis=1)[:, None] * up if len(empty) else []
         return [self._seen_anew(np.asarray(place), side) for place in places]
 
-    def _seen_anew(self, place: Floats, side: float) -> Cell:
-        alone = Survey(place[None], np.array([side]), self.cameras, self.up)
+    def _seen_anew(self, place: Floats, side: float) -> WeakRegion:
+        alone = CoverageSurvey(place[None], np.array([side]), self.cameras, self.up)
         rays = alone.rays[0][alone.seen[0]]
         is_nadir = bool(len(rays) and (rays @ self.up > np.cos(np.radians(20))).all())
-        return Cell(place, side, int(alone.seen.sum()), alone.angle_deg(0), "nothing there", is_nadir)
+        return WeakRegion(place, side, int(alone.seen.sum()), alone.angle_deg(0), "nothing there", is_nadir)
 
 
-def up_of(places: Floats, cameras: Sequence[PlacedCamera], *, is_mapped: bool = False) -> Floats:
+def up_of(places: Floats, cameras: Sequence[FlightCamera], *, is_mapped: bool = False) -> Floats:
     """Return which way is up: z where the model is in a CRS, or close to it; else away from the ground, to the cameras.
 
     Args:
@@ -215,10 +217,10 @@ def axes_of(up: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class Suggested:
+class SuggestedPhotograph:
     """A photograph to be taken."""
 
-    camera: PlacedCamera
+    camera: FlightCamera
     target: Floats  # [3]
     covers: tuple[int, ...]
     """Indices of the weak cells that it helps."""
@@ -230,11 +232,11 @@ class Suggested:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FlightPlan:
     """Views for the weak cells of a scene."""
 
-    cells: Sequence[Cell]
-    views: Sequence[Suggested]
+    cells: Sequence[WeakRegion]
+    views: Sequence[SuggestedPhotograph]
     left: tuple[int, ...]
     """Indices of cells that still lack something: nothing is free from where they could be seen."""
     up: Floats
@@ -245,7 +247,7 @@ class Plan:
 class _Candidates:
     """Views that could be taken, and what each would do."""
 
-    cameras: list[PlacedCamera]
+    cameras: list[FlightCamera]
     targets: list[Floats]
     sees: Mask  # [v, c]
     rays: Floats  # [v, c, 3], from cells to views
@@ -253,7 +255,7 @@ class _Candidates:
     """For each cell the views that were chosen for it."""
 
 
-def suggest(survey: Survey, obstacles: Floats) -> Plan:
+def suggest(survey: CoverageSurvey, obstacles: Floats) -> FlightPlan:
     """Return which views to take.
 
     Args:
@@ -263,23 +265,25 @@ def suggest(survey: Survey, obstacles: Floats) -> Plan:
     cells, distance = survey.weak(), survey.usual_distance()
     found = _candidates(survey, cells, distance, np.vstack([obstacles, survey.places]))
     if not cells or not found.cameras:
-        return Plan(cells, (), tuple(range(len(cells))), survey.up, distance)
+        return FlightPlan(cells, (), tuple(range(len(cells))), survey.up, distance)
     chosen, needs = _cover(found, cells, _directions(survey, cells))
     views = [
-        Suggested(found.cameras[one], found.targets[one], tuple(at for at, by in enumerate(found.taken) if one in by))
+        SuggestedPhotograph(
+            found.cameras[one], found.targets[one], tuple(at for at, by in enumerate(found.taken) if one in by)
+        )
         for one in chosen
     ]
-    return Plan(cells, views, tuple(np.flatnonzero(needs > 0).tolist()), survey.up, distance)
+    return FlightPlan(cells, views, tuple(np.flatnonzero(needs > 0).tolist()), survey.up, distance)
 
 
-def _candidates(survey: Survey, cells: Sequence[Cell], distance: float, obstacles: Floats) -> _Candidates:
+def _candidates(survey: CoverageSurvey, cells: Sequence[WeakRegion], distance: float, obstacles: Floats) -> _Candidates:
     kinds = [(camera.focal, camera.size) for camera in survey.cameras]
     focal, size = max(set(kinds), key=kinds.count)
     aims = cells if len(cells) <= MOST_CELLS else cells[:: math.ceil(len(cells) / MOST_CELLS)]
     cameras, targets = [], []
     for cell in aims:
         for direction in _around(survey.up):
-            cameras.append(PlacedCamera(_looking_at(cell.place, distance * direction, survey.up), focal, size))
+            cameras.append(FlightCamera(_looking_at(cell.place, distance * direction, survey.up), focal, size))
             targets.append(cell.place)
     free = _free(np.array([camera.center for camera in cameras]), np.array(targets), obstacles, (survey.up, distance))
     cameras = [camera for camera, is_free in zip(cameras, free, strict=True) if is_free]
@@ -294,7 +298,9 @@ def _candidates(survey: Survey, cells: Sequence[Cell], distance: float, obstacle
     return _Candidates(cameras, targets, sees, rays / np.maximum(far[..., None], 1e-12), [[] for _ in cells])
 
 
-def _cover(found: _Candidates, cells: Sequence[Cell], known: Sequence[Floats]) -> tuple[list[int], NDArray[np.int64]]:
+def _cover(
+    found: _Candidates, cells: Sequence[WeakRegion], known: Sequence[Floats]
+) -> tuple[list[int], NDArray[np.int64]]:
     """Take the view that helps most cells, again and again; return the views, and what cells lack after that."""
     needs = np.array([max(FEW - cell.num_photos, 1) for cell in cells], np.int64)
     helps, gaps = found.sees.copy(), np.full(found.sees.shape, 180.0)
@@ -325,11 +331,11 @@ def _see(found: _Candidates, held: tuple[Mask, Floats], cell: int, rays: Floats)
         helps[:, cell] &= gaps[:, cell] >= APART_DEG
 
 
-def _directions(survey: Survey, cells: Sequence[Cell]) -> list[Floats]:
+def _directions(survey: CoverageSurvey, cells: Sequence[WeakRegion]) -> list[Floats]:
     """Return from where each weak cell is seen already."""
     if not cells:
         return []
-    again = Survey(np.array([cell.place for cell in cells]), np.ones(len(cells)), survey.cameras, survey.up)
+    again = CoverageSurvey(np.array([cell.place for cell in cells]), np.ones(len(cells)), survey.cameras, survey.up)
     return [again.rays[at][again.seen[at]] for at in range(len(cells))]
 
 
@@ -379,7 +385,7 @@ def _free(centers: Floats, targets: Floats, obstacles: Floats, lie: tuple[Floats
 
 
 @dataclass(frozen=True)
-class View:
+class FlightView:
     """A photograph to be taken, in the coordinates of the model."""
 
     name: str
@@ -394,10 +400,10 @@ class View:
 
 
 @dataclass(frozen=True)
-class Capture:
+class CapturePlan:
     """`plan-capture --json`."""
 
-    views: tuple[View, ...]
+    views: tuple[FlightView, ...]
     weak_cells: int
     left: int
     """How many weak cells would still lack photographs."""
@@ -407,26 +413,26 @@ class Capture:
 class Flight:
     """What is to be flown, and how its coordinates become places on Earth."""
 
-    plan: Plan
+    plan: FlightPlan
     name: str
     offset: Floats  # [3], to be added for the coordinates of the model
     crs: str = ""
     to_globe: Convert | None = None
 
-    def facts(self) -> Capture:
+    def facts(self) -> CapturePlan:
         """Return what to tell of it."""
-        return Capture(self.views(), len(self.plan.cells), len(self.plan.left))
+        return CapturePlan(self.views(), len(self.plan.cells), len(self.plan.left))
 
-    def views(self) -> tuple[View, ...]:
+    def views(self) -> tuple[FlightView, ...]:
         """Return every view as plain values, in the order in which they help most."""
         return tuple(self._view(number, view) for number, view in enumerate(self.plan.views, start=1))
 
-    def _view(self, number: int, view: Suggested) -> View:
+    def _view(self, number: int, view: SuggestedPhotograph) -> FlightView:
         east, north, up = axes_of(self.plan.up)
         d = view.direction
         is_down = abs(d @ up) > math.cos(math.radians(1))
         position, target = view.camera.center + self.offset, view.target + self.offset
-        return View(
+        return FlightView(
             name=f"view {number}",
             position=_rounded(position),
             looks_at=_rounded(target),
@@ -445,7 +451,7 @@ class Flight:
         where = {"coordinates_are": "longitude, latitude, height above the ellipsoid" if self.to_globe else LOCAL}
         return json.dumps({**known, **where, "features": [*views, *cells]}, indent=1, allow_nan=False) + "\n"
 
-    def _cell_feature(self, number: int, cell: Cell) -> dict[str, Any]:
+    def _cell_feature(self, number: int, cell: WeakRegion) -> dict[str, Any]:
         ring = self._places(_corners(cell, self.plan.up) + self.offset)
         said = {"name": f"cell {number}", "is": cell.why, "photographs": cell.num_photos, "patch": cell.patch}
         said |= {"angle_deg": round(cell.angle_deg, 1), "lacks_more": number - 1 in self.plan.left}
@@ -478,14 +484,14 @@ class Flight:
         return local / (METERS_PER_DEGREE, METERS_PER_DEGREE, 1.0)
 
 
-def _corners(cell: Cell, up: Floats) -> Floats:
+def _corners(cell: WeakRegion, up: Floats) -> Floats:
     """Return the corners of a cell, [4, 3], counterclockwise from above, as RFC 7946 wants the outer ring."""
     east, north, _ = axes_of(up)
     half = cell.size / 2
     return np.array([cell.place + half * (x * east + y * north) for x, y in ((-1, -1), (1, -1), (1, 1), (-1, 1))])
 
 
-def _feature(place: Floats, view: View) -> dict[str, Any]:
+def _feature(place: Floats, view: FlightView) -> dict[str, Any]:
     geometry = {"type": "Point", "coordinates": _rounded(place, 9)}
     return {"type": "Feature", "geometry": geometry, "properties": asdict(view)}
 
@@ -501,7 +507,7 @@ def _add(parent: ElementTree.Element, tag: str, text: str = "") -> ElementTree.E
     return child
 
 
-def _placemark(parent: ElementTree.Element, place: Floats, view: View) -> None:
+def _placemark(parent: ElementTree.Element, place: Floats, view: FlightView) -> None:
     mark = _add(parent, "Placemark")
     _add(mark, "name", view.name)
     camera = _add(mark, "Camera")

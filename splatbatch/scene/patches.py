@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from splatbatch.config import NO_OFFSET, Offset, Scene, near
 from splatbatch.errors import SceneError
-from splatbatch.scene.colors.correction import NEUTRAL, Tone
+from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection
 from splatbatch.scene.formats import seen_at
 from splatbatch.scene.partition.files import find_partition
 from splatbatch.scene.photos.folders import is_folder
@@ -47,7 +47,7 @@ class Patch:
     """Folder of the masks, if there is one."""
     offset: Offset = NO_OFFSET
     """Taken off its coordinates before it is trained."""
-    tones: Mapping[str, Tone] = field(default_factory=dict, hash=False)
+    tones: Mapping[str, ColorCorrection] = field(default_factory=dict, hash=False)
     """Of its photographs, by image name; those that are not named are neutral."""
     partition: Path | None = None
     """The partition.json that it was cut by, which then says what is held out and where its core lies; if any."""
@@ -67,7 +67,7 @@ class Patch:
         """Whether any of its photographs has a tone, which a training takes off."""
         return bool(self.tones)
 
-    def tone_of(self, photograph: str) -> Tone:
+    def tone_of(self, photograph: str) -> ColorCorrection:
         """Return the tone of a photograph."""
         return self.tones.get(photograph, NEUTRAL)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.config.yaml.source import quote
-from splatbatch.scene.finder import Layout
+from splatbatch.scene.finder import SceneLayout
 from splatbatch.scene.patches import spell
 from splatbatch.text import one_line
 
@@ -54,7 +54,7 @@ _HOLDOUT_EVERY = "  holdout_every: 8        # every 8th photograph is held out a
 
 
 @dataclass(frozen=True)
-class Kept:
+class ImportNotes:
     """What an import knows of a scene that its model does not say."""
 
     offset: Offset = NO_OFFSET
@@ -65,7 +65,7 @@ class Kept:
     """The file with the photographs that the source holds out; empty for none."""
 
 
-def config_for(found: Layout, base: Path, *, has_gpu: bool, kept: Kept | None = None) -> str:
+def config_for(found: SceneLayout, base: Path, *, has_gpu: bool, kept: ImportNotes | None = None) -> str:
     """Return the YAML of a scene; `base` is the folder that it will lie in."""
     names = [patch.name for patch in found.patches]
     return TEMPLATE.format(
@@ -73,13 +73,13 @@ def config_for(found: Layout, base: Path, *, has_gpu: bool, kept: Kept | None = 
         patches=_relative(found.root, base),
         images=f"  images: {_relative(found.images, base)}\n" if found.images else "",
         device=DEVICES[has_gpu],
-        offset=_offset(kept or Kept()),
-        holdout=_holdout(kept or Kept()),
+        offset=_offset(kept or ImportNotes()),
+        holdout=_holdout(kept or ImportNotes()),
         source=f"  source: {_relative(found.source, base)}\n" if found.source else "",
     )
 
 
-def _offset(kept: Kept) -> str:
+def _offset(kept: ImportNotes) -> str:
     """Return the lines about where the scene lies; empty for one around its origin without a coordinate system."""
     crs = f"  # coordinate system: {one_line(kept.crs)[:_LONGEST_COMMENT]}\n" if kept.crs else ""
     if kept.offset == NO_OFFSET:
@@ -88,7 +88,7 @@ def _offset(kept: Kept) -> str:
     return f"{crs}  offset: [{numbers}]  # taken off all coordinates before training; see import.json\n"
 
 
-def _holdout(kept: Kept) -> str:
+def _holdout(kept: ImportNotes) -> str:
     if not kept.holdout:
         return _HOLDOUT_EVERY
     return f"  holdout_list: {quote(kept.holdout)}  # the test and val photographs of the source"

@@ -21,7 +21,7 @@ Grey = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class SiftFeatures:
     """What SIFT finds in a picture of a pinhole camera."""
 
     size: tuple[int, int]
@@ -32,7 +32,7 @@ class Features:
 
 
 @dataclass(frozen=True, eq=False)
-class Registered:
+class RelativePose:
     """How the second camera stands to the first, as their pictures alone say."""
 
     rotation: Floats  # [3, 3]
@@ -40,7 +40,7 @@ class Registered:
     there: Floats  # [m, 2]
 
 
-def features_of(picture: Grey, K: Floats) -> Features:
+def features_of(picture: Grey, K: Floats) -> SiftFeatures:
     """Return what SIFT finds in a grey picture [H, W]."""
     pycolmap = load_pycolmap()
     options = pycolmap.FeatureExtractionOptions()
@@ -55,12 +55,12 @@ def features_of(picture: Grey, K: Floats) -> Features:
     known = np.asarray(descriptors.data, np.float64).reshape(-1, 128)
     lengths = np.maximum(np.linalg.norm(known, axis=1, keepdims=True), 1e-9)
     height, width = picture.shape
-    return Features(
+    return SiftFeatures(
         (width, height), K, np.array([(one.x, one.y) for one in found], np.float64).reshape(-1, 2), known / lengths
     )
 
 
-def register(one: Features, other: Features) -> Registered | str:
+def register(one: SiftFeatures, other: SiftFeatures) -> RelativePose | str:
     """Return how two cameras stand to each other by their pictures; or why these do not say."""
     matches = _matches(one, other)
     if len(matches) < LEAST_INLIERS:
@@ -76,10 +76,10 @@ def register(one: Features, other: Features) -> Registered | str:
     if len(inliers) < LEAST_INLIERS or found.cam2_from_cam1 is None:
         return f"of {len(matches)} matches only {len(inliers)} agree on how the cameras stand"
     rotation = np.asarray(found.cam2_from_cam1.rotation.matrix(), np.float64)
-    return Registered(rotation, one.xy[inliers[:, 0]], other.xy[inliers[:, 1]])
+    return RelativePose(rotation, one.xy[inliers[:, 0]], other.xy[inliers[:, 1]])
 
 
-def _matches(one: Features, other: Features) -> NDArray[np.uint32]:
+def _matches(one: SiftFeatures, other: SiftFeatures) -> NDArray[np.uint32]:
     """Return the pairs that are each other's nearest, and clearly nearer than the next, [m, 2]."""
     if min(len(one.xy), len(other.xy)) < 2:
         return np.zeros((0, 2), np.uint32)
@@ -93,7 +93,7 @@ def _matches(one: Features, other: Features) -> NDArray[np.uint32]:
     return np.stack([chosen, best[chosen]], axis=1).astype(np.uint32)
 
 
-def _camera(view: Features) -> Any:
+def _camera(view: SiftFeatures) -> Any:
     width, height = view.size
     params = [view.K[0, 0], view.K[1, 1], view.K[0, 2], view.K[1, 2]]
     return load_pycolmap().Camera({"model": "PINHOLE", "width": width, "height": height, "params": np.array(params)})

@@ -12,16 +12,16 @@ from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.files import write_json
-from splatbatch.machine.protocol import Executor, Key
+from splatbatch.machine.protocol import AttemptExecutor, Key
 from splatbatch.outcome import Stopped
-from splatbatch.output.events import AttemptEnded, CancelRequested, Refused
+from splatbatch.output.events import AttemptEnded, CancelRequested, PatchRejected
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.run import CancelRequest, Holder, RunIdentity, WorkerRecord
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.run_hooks import Rounds
-from splatbatch.scheduler.running_attempt import Running, ask_to_end
+from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.scheduler.running_attempt import RunningAttempt, ask_to_end
 from splatbatch.scheduler.standby import Standbys
 from splatbatch.tasks.task import Task
 
@@ -50,7 +50,7 @@ def ask(output: OutputFolder, run: Holder | WorkerRecord, patches: Sequence[str]
 class Cancellations:
     """What of a batch is not wanted any more, and its end."""
 
-    def __init__(self, output: OutputFolder, executor: Executor, ledger: Ledger, retries: RetryHandling) -> None:
+    def __init__(self, output: OutputFolder, executor: AttemptExecutor, ledger: Ledger, retries: RetryHandling) -> None:
         self._output, self._executor, self._ledger, self._retries = output, executor, ledger, retries
         self.requests: Callable[[], list[Path]] = output.cancels
         """Says where requests to this run lie."""
@@ -62,13 +62,13 @@ class Cancellations:
         """Patch, and who does not want it."""
         self._asked: set[Key] = set()
 
-    def listen(self, rounds: Rounds) -> None:
+    def listen(self, rounds: RunHooks) -> None:
         """Take requests from where a run, or a worker, is sent them."""
         self.requests = rounds.requests or self._output.cancels
         self.is_shared = not rounds.is_alone
         self._audited = rounds.audited
 
-    def look(self, queue: Queue, standbys: Standbys, running: Mapping[Key, Running]) -> None:
+    def look(self, queue: Queue, standbys: Standbys, running: Mapping[Key, RunningAttempt]) -> None:
         """Obey requests: patches that wait are not started, attempts that run are stopped; asked in every round."""
         requests = self._requests()
         for request in requests:
@@ -105,7 +105,7 @@ class Cancellations:
     def refuse(self, reasons: Mapping[str, str], queue: Queue, standbys: Standbys) -> None:
         """Drop patches that cannot be trained, by name with the reasons; what runs already says so itself."""
         for task in _withdrawn(reasons, queue, standbys) if reasons else ():
-            self._ledger.write(Refused(task.name, reasons[task.name], self._audited.get(task.name)))
+            self._ledger.write(PatchRejected(task.name, reasons[task.name], self._audited.get(task.name)))
             self._retries.leave([task])
 
     def _record(self, task: Task) -> None:
@@ -117,7 +117,7 @@ class Cancellations:
         number = max((folder.number for folder in task.home(self._output).attempts()), default=0)
         self._ledger.write(AttemptEnded.of(name, number, Stopped(reason)))
 
-    def _stop(self, running: Iterable[Running]) -> None:
+    def _stop(self, running: Iterable[RunningAttempt]) -> None:
         unwanted = [one for one in running if one.task.name in self._unwanted and one.key not in self._asked]
         self._asked |= {one.key for one in unwanted}
         if unwanted:

@@ -12,7 +12,7 @@ from splatbatch.config import Limits
 from splatbatch.errors import SplatbatchError
 from splatbatch.failures.retry import PASSING
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, is_out_of_space, write_whole
-from splatbatch.isolated import Patience, ToldToStop
+from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.events import Paused, Resumed
 from splatbatch.output.ledger import Ledger
@@ -98,7 +98,7 @@ def takes_writes(folder: Path) -> bool:
     return True
 
 
-def when_there_is_room(write: Callable[[], Written], folder: Path, patience: Patience) -> Written:
+def when_there_is_room(write: Callable[[], Written], folder: Path, patience: WaitHooks) -> Written:
     """Return what a call returns that writes; on a full disk it is made again once there is room, for an hour at most.
 
     Args:
@@ -107,7 +107,7 @@ def when_there_is_room(write: Callable[[], Written], folder: Path, patience: Pat
         patience: what is done meanwhile.
 
     Raises:
-        ToldToStop: somebody wants us to stop meanwhile.
+        StopRequested: somebody wants us to stop meanwhile.
         SplatbatchError, OSError: what the call raises, also where there is no room within the hour.
     """
     give_up_at = 0.0
@@ -128,9 +128,9 @@ def when_there_is_room(write: Callable[[], Written], folder: Path, patience: Pat
             time.sleep(LOOK_S)
 
 
-def _obey(patience: Patience) -> None:
+def _obey(patience: WaitHooks) -> None:
     if reason := patience.stop():
-        raise ToldToStop(reason)
+        raise StopRequested(reason)
 
 
 def _shared_memory_is_short() -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from splatbatch.failures.advice import Background, Past
+from splatbatch.failures.advice import EarlierFailure, PatchContext
 from splatbatch.failures.own_signatures import own
 from splatbatch.files import Record
 from splatbatch.hashing import FileFacts
@@ -24,7 +24,7 @@ from splatbatch.tasks.task import TRAINING, Task
 
 
 @dataclass(frozen=True)
-class Rules:
+class AcceptanceRules:
     """What decides whether a new splat becomes its patch's product."""
 
     counts: Callable[[], bool] = lambda: True
@@ -36,7 +36,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Ending:
+class FinishedAttempt:
     """An attempt that has ended, and all that says what came of it."""
 
     attempt: Attempt
@@ -44,11 +44,11 @@ class Ending:
     task: Task
     home: PatchFolder
     """Of its task."""
-    rules: Rules = Rules()
+    rules: AcceptanceRules = AcceptanceRules()
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectResult:
     """What came of an attempt."""
 
     outcome: Outcome
@@ -56,7 +56,7 @@ class Collected:
     """What the ledger is to say of it besides."""
 
 
-def collect(ending: Ending) -> Record:
+def collect(ending: FinishedAttempt) -> Record:
     """Judge an attempt, and accept what it trained; return what came of it as JSON. A reader does this.
 
     Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was, and collects it
@@ -72,32 +72,32 @@ def collect(ending: Ending) -> Record:
     return {"outcome": outcome_to_record(outcome), "said": said | facts.to_record()}
 
 
-def _background(ending: Ending) -> Background:
+def _background(ending: FinishedAttempt) -> PatchContext:
     """Return what is known of a patch whose attempt has failed: what its program reads, and how it failed before."""
     recipe, folder = ending.task.setup.recipe, ending.attempt.folder
     if ending.task.kind is not TRAINING:
-        return Background(folder.path.parent.name)
+        return PatchContext(folder.path.parent.name)
     settings = ending.task.kind.settings(ending.task)
     past = tuple(_failures_before(ending.attempt, ending.home))
     name, differences = folder.path.parent.name, ending.task.setup.differences
-    return Background(name, recipe.training.trainer, recipe.reads(), settings, differences, past)
+    return PatchContext(name, recipe.training.trainer, recipe.reads(), settings, differences, past)
 
 
-def _failures_before(attempt: Attempt, home: PatchFolder) -> Iterator[Past]:
+def _failures_before(attempt: Attempt, home: PatchFolder) -> Iterator[EarlierFailure]:
     """Yield the earlier attempts at a patch that failed, with the settings that were in force."""
     folders = {one.number: one for one in home.attempts()}
     for event in events(OutputFolder(home.path.parent.parent), AttemptEnded):
         if event.patch == attempt.patch and event.attempt in folders and event.diagnosis and event.outcome == "failed":
             settings = folders[event.attempt].read_settings().as_given()
-            yield Past(event.attempt, event.diagnosis.cause, settings)
+            yield EarlierFailure(event.attempt, event.diagnosis.cause, settings)
 
 
-def collected(record: Record) -> Collected:
+def collected(record: Record) -> CollectResult:
     """Return what `collect` found."""
-    return Collected(outcome_from_record(record["outcome"]), record["said"])
+    return CollectResult(outcome_from_record(record["outcome"]), record["said"])
 
 
-def write_down(attempt: Attempt, end: Exit, found: Collected, ledger: Ledger, **more: Any) -> None:
+def write_down(attempt: Attempt, end: Exit, found: CollectResult, ledger: Ledger, **more: Any) -> None:
     """Write the end of an attempt into the ledger."""
     said = found.said | {"exit": end, **more}
     ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, found.outcome, **said))
@@ -106,7 +106,7 @@ def write_down(attempt: Attempt, end: Exit, found: Collected, ledger: Ledger, **
             one.checkpoint.unlink(missing_ok=True)  # nobody goes on from there any more
 
 
-def _take_in(ending: Ending, trained: Trained, facts: AttemptFacts) -> dict[str, Any]:
+def _take_in(ending: FinishedAttempt, trained: Trained, facts: AttemptFacts) -> dict[str, Any]:
     """Keep a new splat, and make it or the better one the product; return what the ledger is to say of that."""
     attempt, folder, rules = ending.attempt, ending.home, ending.rules
     new = results.keep(attempt, trained, facts)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from splatbatch.config import Limits
-from splatbatch.failures.advice import Background
+from splatbatch.failures.advice import PatchContext
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
 from splatbatch.failures.exits import in_words
@@ -35,8 +35,8 @@ from splatbatch.outcome import (
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.log_ends import read_ends
-from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, Progress, TimeLimits
-from splatbatch.tasks.task import Maker
+from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, ProgressLine, TimeLimits
+from splatbatch.tasks.task import TaskProgram
 
 FULL_MIB = 2
 STANDING_BY, TRAINING = "standby", "train"
@@ -65,7 +65,7 @@ def next_attempt(patch: PatchFolder) -> Iterator[AttemptFolder]:
 
 
 @dataclass(frozen=True)
-class Order:
+class SupervisorOrder:
     """What the supervisor is told of an attempt besides its limits."""
 
     key: Key
@@ -75,7 +75,7 @@ class Order:
     """It prepares, then waits for `write_go`."""
 
 
-def write_job(attempt: Attempt, order: Order, limits: Limits) -> None:
+def write_job(attempt: Attempt, order: SupervisorOrder, limits: Limits) -> None:
     """Write job.json, all that the supervisor has to know, and what a later run asks before it adopts the attempt."""
     env = {**_visible(order.slot), **ENVIRONMENT}
     job = JobSpec(
@@ -121,9 +121,9 @@ def _visible(slot: Slot) -> dict[str, str]:
 
 def judge(
     folder: AttemptFolder,
-    maker: Maker,
+    maker: TaskProgram,
     end: Exit,
-    background: Callable[[], Background] = Background,
+    background: Callable[[], PatchContext] = PatchContext,
     own: Sequence[Signature] = (),
 ) -> Outcome:
     """Say what came of an attempt: the artifact decides, then the diagnosis.
@@ -163,7 +163,7 @@ def why(
     folder: AttemptFolder,
     end: Exit,
     artifact: str | None = None,
-    background: Callable[[], Background] = Background,
+    background: Callable[[], PatchContext] = PatchContext,
     own: Sequence[Signature] = (),
 ) -> Diagnosis:
     """Say why an attempt failed, by all that its folder tells.
@@ -207,7 +207,7 @@ def mark_of_last_step(folder: AttemptFolder) -> tuple[float, int] | None:
     return next((mark for line in reversed(folder.read_progress()) if (mark := _mark(line))), None)
 
 
-def _mark(line: Progress) -> tuple[float, int] | None:
+def _mark(line: ProgressLine) -> tuple[float, int] | None:
     is_step = line.phase == TRAINING and line.t is not None
     return (line.t or 0.0, line.step) if is_step and line.step is not None else None
 

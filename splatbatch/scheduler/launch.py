@@ -10,24 +10,24 @@ from dataclasses import dataclass, replace
 from splatbatch import isolated
 from splatbatch.config import Config, Limits
 from splatbatch.files import Record
-from splatbatch.machine.protocol import Executor, Slot
+from splatbatch.machine.protocol import AttemptExecutor, Slot
 from splatbatch.output import results
 from splatbatch.output.attempt_folder import Attempt
-from splatbatch.output.events import AttemptStarted, Gate
+from splatbatch.output.events import AttemptStarted, SlotNotReady
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.obstacles import see_place
 from splatbatch.output.records.attempt import Claimed
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge, task_fault
-from splatbatch.scheduler.judge import Order
-from splatbatch.scheduler.running_attempt import Running, take_prepared
-from splatbatch.scheduler.step_budget import NoDeadline, Pacer
+from splatbatch.scheduler.judge import SupervisorOrder
+from splatbatch.scheduler.running_attempt import RunningAttempt, take_prepared
+from splatbatch.scheduler.step_budget import BudgetPolicy, NoDeadline
 from splatbatch.tasks.fingerprints.inputs import state_of
 from splatbatch.tasks.task import Task
 
 
-class Unfit(Exception):
+class ChangedInputs(Exception):
     """The files of a patch are others than those that were audited, and the audit refuses them."""
 
     def __init__(self, reason: str, inputs: str) -> None:
@@ -36,7 +36,7 @@ class Unfit(Exception):
 
 
 @dataclass(frozen=True)
-class Preparation:
+class AttemptPreparation:
     """All that decides what an attempt is told."""
 
     task: Task
@@ -49,7 +49,7 @@ class Preparation:
     """State of the files of its patch when they were audited; empty: nobody has."""
 
 
-def prepare(what: Preparation) -> Record:
+def prepare(what: AttemptPreparation) -> Record:
     """Write all that the supervisor and the trainer of an attempt read; return what it depends on.
 
     Files that are others than when they were audited are audited again.
@@ -59,7 +59,7 @@ def prepare(what: Preparation) -> Record:
     state = state_of(depends_on.files)
     if what.audited not in ("", state) and (reason := task.kind.why_unfit(task)):
         return {"refused": reason, "inputs": state}
-    order = Order(what.key, task.maker.command(task.patch, attempt.folder), what.slot, what.standby)
+    order = SupervisorOrder(what.key, task.maker.command(task.patch, attempt.folder), what.slot, what.standby)
     judge.write_job(replace(attempt, depends_on=depends_on), order, what.limits)
     return {"depends_on": depends_on.to_record()}
 
@@ -67,7 +67,7 @@ def prepare(what: Preparation) -> Record:
 class Launcher:
     """Starts attempts, at once or ahead of their turn."""
 
-    def __init__(self, config: Config, executor: Executor, ledger: Ledger, *, is_retry: bool) -> None:
+    def __init__(self, config: Config, executor: AttemptExecutor, ledger: Ledger, *, is_retry: bool) -> None:
         self._config = config
         self._executor = executor
         self._ledger = ledger
@@ -77,10 +77,10 @@ class Launcher:
         self._discarded: Counter[str] = Counter()
         self.audited: Mapping[str, str] = {}
         """State of the files of each task when they were audited."""
-        self.pacer: Pacer = NoDeadline()
+        self.pacer: BudgetPolicy = NoDeadline()
         """Says how many steps what begins now is given."""
 
-    def start(self, task: Task, slot: Slot) -> Running:
+    def start(self, task: Task, slot: Slot) -> RunningAttempt:
         """Make the folder of an attempt that is to begin, and let a reader prepare it.
 
         Raises:
@@ -88,7 +88,7 @@ class Launcher:
         """
         return self._made(task, slot, standby=False)
 
-    def stand_by(self, task: Task, slot: Slot) -> Running:
+    def stand_by(self, task: Task, slot: Slot) -> RunningAttempt:
         """Make the folder of an attempt that is to stand by, and let a reader prepare it.
 
         Raises:
@@ -96,7 +96,7 @@ class Launcher:
         """
         return self._made(task, replace(slot, environment=()), standby=True)  # which slot it will be, go.json says
 
-    def is_prepared(self, running: Running, *, standby: bool = False) -> bool:
+    def is_prepared(self, running: RunningAttempt, *, standby: bool = False) -> bool:
         """Start the process of an attempt once it has been prepared; return whether that is so by now.
 
         Raises:
@@ -110,25 +110,25 @@ class Launcher:
             return False
         record = task_fault.value_of(found[0][1], "prepare")
         if refusal := record.get("refused"):
-            raise Unfit(refusal, record["inputs"])
+            raise ChangedInputs(refusal, record["inputs"])
         take_prepared(running, Fingerprint.from_record(record["depends_on"]))
         if not standby:
             self._tell(running)
         running.handle = self._executor.submit(running.key, running.attempt.folder)
         return True
 
-    def go(self, running: Running, slot: Slot) -> None:
+    def go(self, running: RunningAttempt, slot: Slot) -> None:
         """Let an attempt that stands by begin, on a slot that is free now."""
         judge.write_go(running.attempt.folder, slot)
         running.slot = slot
         self._tell(running)
 
-    def discard(self, running: Running) -> None:
+    def discard(self, running: RunningAttempt) -> None:
         """Remove what is left of a standby that has ended: it never was an attempt."""
         self._discarded[running.task.name] += 1
         shutil.rmtree(running.attempt.folder.path, ignore_errors=True)
 
-    def _made(self, task: Task, slot: Slot, *, standby: bool) -> Running:
+    def _made(self, task: Task, slot: Slot, *, standby: bool) -> RunningAttempt:
         """Make the folder of an attempt; what its supervisor and its trainer read is written by a reader."""
         task = self.pacer.paced(task)
         home = task.home(self._output)
@@ -138,19 +138,21 @@ class Launcher:
             attempt = Attempt(task.name, folder, dict(task.setup.told), is_retry=self._is_retry, claim=claim)
         key, audited = self._key(attempt), self.audited.get(task.name, "")
         limits = self._config.limits.model_copy(update=dict(task.kind.limits))
-        what = Preparation(task, attempt, key, slot, standby, limits, audited)
-        return Running(task, attempt, key, handle="", slot=slot, preparing=isolated.USUAL(prepare, [what]))
+        what = AttemptPreparation(task, attempt, key, slot, standby, limits, audited)
+        return RunningAttempt(
+            task, attempt, key, handle="", slot=slot, preparing=isolated.DEFAULT_BACKEND(prepare, [what])
+        )
 
     def _key(self, attempt: Attempt) -> str:
         # the number of a discarded standby is used again, its key never
         discarded = self._discarded[attempt.patch]
         return f"{self._batch}.{attempt.patch}.a{attempt.folder.number}" + (f"s{discarded}" if discarded else "")
 
-    def tell_wait(self, running: Running, waited_s: float, reason: str) -> None:
+    def tell_wait(self, running: RunningAttempt, waited_s: float, reason: str) -> None:
         """Write down for how long, and for what, the gate of its slot kept an attempt waiting."""
         name, number = running.task.name, running.attempt.folder.number
-        self._ledger.write(Gate(name, number, running.slot.name, round(waited_s, 2), reason))
+        self._ledger.write(SlotNotReady(name, number, running.slot.name, round(waited_s, 2), reason))
 
-    def _tell(self, running: Running) -> None:
+    def _tell(self, running: RunningAttempt) -> None:
         task, number = running.task, running.attempt.folder.number
         self._ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, dict(task.setup.told)))

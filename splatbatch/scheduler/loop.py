@@ -13,27 +13,34 @@ from splatbatch import isolated
 from splatbatch.config import Config
 from splatbatch.errors import OutputError
 from splatbatch.files import is_out_of_space
-from splatbatch.isolated import Reading
-from splatbatch.machine.protocol import Executor, Key, Slot
-from splatbatch.machine.slots import Slots, Wait
+from splatbatch.isolated import CallQueue
+from splatbatch.machine.protocol import AttemptExecutor, Key, Slot
+from splatbatch.machine.slots import ClosedGate, Slots
 from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
-from splatbatch.output.events import AttemptEnded, GaveUp, Refused, SlotGivenUp, Waits
+from splatbatch.output.events import AttemptEnded, FileNotAnswering, GaveUp, PatchRejected, SlotGivenUp
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.obstacles import COLLECT
 from splatbatch.scheduler import judge, task_fault
 from splatbatch.scheduler.cancel import Cancellations
 from splatbatch.scheduler.disk_guard import DISK_FULL, DiskGuard
-from splatbatch.scheduler.finalize import Collected, Ending, Rules, collect, collected, write_down
-from splatbatch.scheduler.launch import Launcher, Unfit
-from splatbatch.scheduler.packing import Memory, Packer
+from splatbatch.scheduler.finalize import (
+    AcceptanceRules,
+    CollectResult,
+    FinishedAttempt,
+    collect,
+    collected,
+    write_down,
+)
+from splatbatch.scheduler.launch import ChangedInputs, Launcher
+from splatbatch.scheduler.packing import MemoryModel, SeatTuner
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.running_attempt import (
     Clock,
-    Running,
-    WallClock,
+    RunningAttempt,
+    SystemClock,
     ask_to_end,
     end_all,
     handles_of,
@@ -41,7 +48,7 @@ from splatbatch.scheduler.running_attempt import (
     leave,
 )
 from splatbatch.scheduler.standby import Standbys
-from splatbatch.scheduler.step_budget import Waiting
+from splatbatch.scheduler.step_budget import WaitingTasks
 from splatbatch.tasks.fingerprints.inputs import places
 from splatbatch.tasks.task import Task
 
@@ -55,14 +62,14 @@ KEEPS_SLOT_S = 1.0
 
 
 @dataclass
-class Collecting:
+class CollectingAttempt:
     """An attempt that has ended and is collected."""
 
-    running: Running
+    running: RunningAttempt
     end: Exit
     since: float
     """By the clock of the loop."""
-    reading: Reading[Ending] | None = None
+    reading: CallQueue[FinishedAttempt] | None = None
     """None: there is no room on the disk to begin."""
     has_slot: bool = True
 
@@ -71,30 +78,36 @@ class Runner:
     """Trains tasks until every one is trained, given up or stopped."""
 
     def __init__(
-        self, config: Config, executor: Executor, ledger: Ledger, clock: Clock | None = None, *, is_retry: bool = False
+        self,
+        config: Config,
+        executor: AttemptExecutor,
+        ledger: Ledger,
+        clock: Clock | None = None,
+        *,
+        is_retry: bool = False,
     ) -> None:
         self._config = config
         self._executor = executor
         self._ledger = ledger
-        self._clock = clock or WallClock()
+        self._clock = clock or SystemClock()
         self._output = OutputFolder(config.output.folder)
         self._room = DiskGuard(self._output.path, config.limits, ledger)
         self._slots = Slots(executor.slots(), config.cooldown, executor.shared_mib)
-        self._packer = Packer(self._slots, config.executor, ledger)
+        self._packer = SeatTuner(self._slots, config.executor, ledger)
         self._launcher = Launcher(config, executor, ledger, is_retry=is_retry)
         self._standbys = Standbys(executor, self._launcher)
-        self._memory = Memory()
+        self._memory = MemoryModel()
         self._retries = RetryHandling(config, ledger, self._clock, self._slots)
         self._cancellations = Cancellations(self._output, executor, ledger, self._retries)
         self._queue = Queue((), longest_first=False)
-        self._running: dict[Key, Running] = {}
-        self._collecting: dict[Key, Collecting] = {}
+        self._running: dict[Key, RunningAttempt] = {}
+        self._collecting: dict[Key, CollectingAttempt] = {}
         self._said: dict[Key, float] = {}
         """For how long it was said last that a reader waits."""
         self._patience_s = config.limits.grace_s + PATIENCE_S
-        self._rules = Rules(keeps_better=config.retry.keep == "better")
+        self._rules = AcceptanceRules(keeps_better=config.retry.keep == "better")
 
-    def run(self, tasks: Sequence[Task], rounds: Rounds) -> Mapping[str, Outcome]:
+    def run(self, tasks: Sequence[Task], rounds: RunHooks) -> Mapping[str, Outcome]:
         """Train tasks; return the last outcome of each that was tried."""
         self._queue = Queue(
             tasks,
@@ -121,7 +134,7 @@ class Runner:
         begun = (*self._running.values(), *collecting, *self._standbys.everyone().values())
         return [running.task for running in begun]
 
-    def _train_all(self, rounds: Rounds) -> None:
+    def _train_all(self, rounds: RunHooks) -> None:
         while self._queue or self._running or self._collecting or self._standbys:
             self._cancellations.look(self._queue, self._standbys, self._running)
             self._cancellations.leave(rounds.claimer.lost(), self._queue, self._standbys)
@@ -144,7 +157,7 @@ class Runner:
     def _keep_pace(self) -> None:
         """Ask the pacer how it goes: standbys of another pace end, attempts that are far off begin again."""
         pacer, ready = self._launcher.pacer, [one.task for one in self._standbys.everyone().values()]
-        pace, waiting = pacer.paces, Waiting(self._queue, ready, len(self._slots) * self._slots.seats)
+        pace, waiting = pacer.paces, WaitingTasks(self._queue, ready, len(self._slots) * self._slots.seats)
         again = pacer.look(self._clock.now(), waiting, self._running)
         if pacer.paces != pace:
             for task in reversed(self._standbys.retire()):
@@ -190,7 +203,7 @@ class Runner:
         if task is None or not self._slots.has_seat(alone=alone) or not self._has_room():
             return False
         offer = self._slots.offer(self._memory.of(task), now, alone=alone, on=self._standbys.place(standby))
-        if isinstance(offer, Wait):
+        if isinstance(offer, ClosedGate):
             for name, reason in self._slots.give_up_overdue(now).items():
                 self._ledger.write(SlotGivenUp(name, reason))
             return False
@@ -200,7 +213,7 @@ class Runner:
         self._start(task, offer)
         return True
 
-    def _go(self, standby: Running, slot: Slot) -> bool:
+    def _go(self, standby: RunningAttempt, slot: Slot) -> bool:
         """Let a standby begin; if it cannot be told, it stands by until there is room again."""
         try:
             self._standbys.go(standby, slot)
@@ -230,7 +243,7 @@ class Runner:
         del self._running[key]
         self._slots.release(key, self._clock.now())
 
-    def _begins(self, running: Running) -> bool:
+    def _begins(self, running: RunningAttempt) -> bool:
         """Let an attempt begin that has been prepared; return whether it waits, or runs, still."""
         try:
             if running.attempt.folder.is_cancelled():
@@ -239,9 +252,9 @@ class Runner:
             else:
                 self._launcher.is_prepared(running)
                 return True
-        except Unfit as unfit:
+        except ChangedInputs as unfit:
             self._launcher.discard(running)
-            self._ledger.write(Refused(running.task.name, unfit.reason, unfit.inputs))
+            self._ledger.write(PatchRejected(running.task.name, unfit.reason, unfit.inputs))
             self._retries.leave([running.task])
         except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
             if is_out_of_space(error):
@@ -258,7 +271,7 @@ class Runner:
         else:
             self._fail_at_the_door(task, error)
 
-    def _took(self, slot: Slot, running: Running) -> None:
+    def _took(self, slot: Slot, running: RunningAttempt) -> None:
         if wait := self._slots.waited(slot):
             self._launcher.tell_wait(running, self._clock.now() - wait.since, wait.reason)
         self._slots.take(running.key, slot, self._memory.of(running.task), alone=self._retries.is_alone(running.task))
@@ -303,7 +316,7 @@ class Runner:
             elif self._never_began(running, end):
                 self._free(key)
             else:
-                self._collecting[key] = Collecting(self._running.pop(key), end, self._clock.now())
+                self._collecting[key] = CollectingAttempt(self._running.pop(key), end, self._clock.now())
         self._collect()
         for task in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
             self._ledger.write(GaveUp(task.name, self._retries.hopeless))
@@ -319,19 +332,19 @@ class Runner:
             if is_over:
                 del self._collecting[key]
 
-    def _see_whether_it_finalizes(self, running: Running) -> None:
+    def _see_whether_it_finalizes(self, running: RunningAttempt) -> None:
         """Let the next attempt start beside one that only evaluates and exports; asked only if there is a next one."""
         if self._slots.is_full(running.key) and self._standbys.first() and judge.is_finalizing(running.attempt.folder):
             self._slots.finalizes(running.key, self._memory.holds(running))
 
-    def _never_began(self, running: Running, end: Exit) -> bool:
+    def _never_began(self, running: RunningAttempt, end: Exit) -> bool:
         """Put a standby back in the queue that had died when it was told to go: it counts for nothing."""
         if has_not_begun := not isinstance(end, Cancelled) and judge.never_began(running.attempt.folder):
             self._standbys.discard(running)
             self._queue.put_back(running.task)
         return has_not_begun
 
-    def _is_collected(self, one: Collecting) -> bool:
+    def _is_collected(self, one: CollectingAttempt) -> bool:
         """Return whether an attempt that has ended is done with.
 
         While a full disk does not take its result it is not; nor is anything started then.
@@ -340,7 +353,7 @@ class Runner:
         if one.reading is None:
             if not self._room.takes_writes(now) and not self._room.given_up(now):
                 return False
-            one.reading = isolated.USUAL(collect, [self._ending(running, one.end)])
+            one.reading = isolated.DEFAULT_BACKEND(collect, [self._ending(running, one.end)])
         try:
             if not (found := one.reading.look()):
                 return False
@@ -355,12 +368,12 @@ class Runner:
             return self._room.given_up(now)
         return True
 
-    def _ending(self, running: Running, end: Exit) -> Ending:
+    def _ending(self, running: RunningAttempt, end: Exit) -> FinishedAttempt:
         task = running.task
         rules = replace(self._rules, place=places(task.patch, task.recipe))
-        return Ending(running.attempt, end, task, task.home(self._output), rules)
+        return FinishedAttempt(running.attempt, end, task, task.home(self._output), rules)
 
-    def _judge(self, running: Running, end: Exit, found: Collected) -> None:
+    def _judge(self, running: RunningAttempt, end: Exit, found: CollectResult) -> None:
         task, outcome = running.task, found.outcome
         write_down(running.attempt, end, found, self._ledger)
         self._retries.ended(running, outcome, self._queue)
@@ -384,9 +397,9 @@ class Runner:
                 self._said.pop(key, None)
             elif wait.seconds >= 2 * self._said.get(key, 0.0):
                 self._said[key] = wait.seconds
-                self._ledger.write(Waits(name, wait.path, round(wait.seconds, 1)))
+                self._ledger.write(FileNotAnswering(name, wait.path, round(wait.seconds, 1)))
 
-    def _readings(self) -> list[Reading[Any]]:
+    def _readings(self) -> list[CallQueue[Any]]:
         """Return what reads for us now."""
         found = [one.preparing for one in self._running.values()] + [one.reading for one in self._collecting.values()]
         return [reading for reading in found if reading is not None]

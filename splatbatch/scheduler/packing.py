@@ -12,10 +12,10 @@ from splatbatch.machine.protocol import Key
 from splatbatch.machine.slots import CONTEXT_MIB, Slots
 from splatbatch.output.events import Packing
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.attempt import Progress
-from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, Footprint
+from splatbatch.output.records.attempt import ProgressLine
+from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, MemoryEstimate
 from splatbatch.scheduler import judge
-from splatbatch.scheduler.running_attempt import Running
+from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
@@ -36,13 +36,13 @@ MOST_LOOKS = 30
 
 
 @dataclass
-class Packer:
+class SeatTuner:
     """Sets the seats of all slots alike: the GPUs of a batch train patches of one kind."""
 
     slots: Slots
     config: ExecutorConfig
     ledger: Ledger
-    _looks: list[Throughput] = field(default_factory=list)
+    _looks: list[SeatThroughput] = field(default_factory=list)
     _marks: dict[Key, Mark] = field(default_factory=dict)
     _look_at: float = float("-inf")
     _most: int = MOST_AT_ONCE
@@ -53,7 +53,7 @@ class Packer:
             self._most = wanted
             self._set(wanted)
 
-    def look(self, now: float, running: Iterable[Running]) -> None:
+    def look(self, now: float, running: Iterable[RunningAttempt]) -> None:
         """Measure, now and then, and set the seats by what was measured."""
         if self.config.patches_per_gpu != "auto" or now < self._look_at:
             return
@@ -75,27 +75,27 @@ class Packer:
         self.slots.set_seats(seats)
 
 
-def _mark(line: Progress) -> Mark | None:
+def _mark(line: ProgressLine) -> Mark | None:
     return None if line.phase != "train" or line.t is None or line.step is None else (line.t, float(line.step))
 
 
-def _look(keys: Sequence[Key], before: Mapping[Key, Mark], now: Mapping[Key, Mark]) -> Throughput | None:
+def _look(keys: Sequence[Key], before: Mapping[Key, Mark], now: Mapping[Key, Mark]) -> SeatThroughput | None:
     """Return the throughput of all that train on a GPU; None unless all of them did so since the last look."""
     if not all(key in before and key in now for key in keys):
         return None
     spans = [(now[key][0] - before[key][0], now[key][1] - before[key][1]) for key in keys]
     if not all(seconds > 0 for seconds, _ in spans):
         return None
-    return Throughput(len(keys), sum(steps / seconds for seconds, steps in spans))
+    return SeatThroughput(len(keys), sum(steps / seconds for seconds, steps in spans))
 
 
-class Memory:
+class MemoryModel:
     """Knows what the attempts of one batch take; estimates are from above, so the largest share of one counts."""
 
     def __init__(self) -> None:
         self._shares: list[float] = []
 
-    def note(self, running: Running) -> None:
+    def note(self, running: RunningAttempt) -> None:
         """Learn from an attempt that has ended well."""
         footprint = running.task.footprint
         if footprint is None or not footprint.gpu_mib:
@@ -105,13 +105,13 @@ class Memory:
         if measured is not None:
             self._shares.append(measured / footprint.gpu_mib)
 
-    def of(self, task: Task) -> Footprint | None:
+    def of(self, task: Task) -> MemoryEstimate | None:
         """Return what an attempt at this task will take at most; None if nobody can know."""
         if task.footprint is None or not self._shares:
             return task.footprint
         return replace(task.footprint, gpu_mib=math.ceil(task.footprint.gpu_mib * max(LEAST_SHARE, *self._shares)))
 
-    def holds(self, running: Running) -> float | None:
+    def holds(self, running: RunningAttempt) -> float | None:
         """Return what an attempt may hold at its end, in MiB, as NVML sees it: also what torch keeps and does not use.
 
         That may be half as much again as it has used, and more; taken for a stranger's, it would shut the gate to the
@@ -120,7 +120,7 @@ class Memory:
         measured, reserved = self.measured(running), judge.reserved_mib(running.attempt.folder)
         return measured if reserved is None else max(measured or 0.0, reserved + CONTEXT_MIB)
 
-    def measured(self, running: Running) -> float | None:
+    def measured(self, running: RunningAttempt) -> float | None:
         """Return what an attempt has taken at most, in MiB; else what it was expected to take, if anybody knows."""
         if (peak := judge.peak_mib(running.attempt.folder)) is not None:
             return SLACK * peak + GPU_CONTEXT_MIB
@@ -129,7 +129,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Throughput:
+class SeatThroughput:
     """What was measured while the number of patches in training did not change."""
 
     at_once: int
@@ -137,7 +137,7 @@ class Throughput:
     """Of all together on one GPU."""
 
 
-def how_many(now: int, looks: Sequence[Throughput], most: int, *, is_tight: bool = False) -> int:
+def how_many(now: int, looks: Sequence[SeatThroughput], most: int, *, is_tight: bool = False) -> int:
     """Return how many patches are to train on a GPU at once.
 
     Not more than `most`, whatever was measured; where memory is tight one fewer than now.
@@ -155,7 +155,7 @@ def how_many(now: int, looks: Sequence[Throughput], most: int, *, is_tight: bool
     return now
 
 
-def _paces(looks: Iterable[Throughput]) -> Mapping[int, float]:
+def _paces(looks: Iterable[SeatThroughput]) -> Mapping[int, float]:
     """Return the median throughput by number at once, where enough was measured."""
     by_number: dict[int, list[float]] = {}
     for look in looks:

@@ -8,30 +8,30 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from splatbatch.config import TaskId
-from splatbatch.failures.retry import NEW, Failure, History
+from splatbatch.failures.retry import NEW, Failure, RetryHistory
 from splatbatch.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Ours:
+class ClaimedTask:
     """The task is ours to start, with what it has been through elsewhere."""
 
     task: Task
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class TakenByOther:
     """Another worker has it; it is worth another look after so long."""
 
     look_s: float
 
 
 @dataclass(frozen=True)
-class Closed:
+class NothingToDo:
     """Another worker is done with it, or our time will not hold it."""
 
 
-Look = Ours | Elsewhere | Closed
+Look = ClaimedTask | TakenByOther | NothingToDo
 
 
 class Claimer(Protocol):
@@ -53,7 +53,7 @@ class Claimer(Protocol):
         """Return what others have taken over from us since we were asked last, each with who has."""
         ...
 
-    def history(self, name: str) -> History:
+    def history(self, name: str) -> RetryHistory:
         """Return what a task has been through with other workers."""
         ...
 
@@ -62,12 +62,12 @@ class Claimer(Protocol):
         ...
 
 
-class NobodyElse:
+class SoleClaimer:
     """Every task is ours: where a test or a benchmark has a folder to itself."""
 
     def look(self, task: Task) -> Look:
         """Say that it is ours."""
-        return Ours(task)
+        return ClaimedTask(task)
 
     def is_elsewhere(self, name: str) -> bool:
         """Say that there is nobody else."""
@@ -80,7 +80,7 @@ class NobodyElse:
         """Return nothing."""
         return {}
 
-    def history(self, name: str) -> History:
+    def history(self, name: str) -> RetryHistory:
         """Return a blank one."""
         return NEW
 
@@ -112,7 +112,7 @@ class Queue:
         """
         self._tasks = deque(sorted(tasks, key=lambda task: -task.length) if longest_first else tasks)
         self._not_before: dict[TaskId, float] = {}
-        self._claimer = claimer or NobodyElse()
+        self._claimer = claimer or SoleClaimer()
         self._ids = {task.id for task in self._tasks}
         self._needed = {name for task in tasks for name in task.kind.needs(task)}
         self._begun = begun
@@ -141,12 +141,12 @@ class Queue:
             is_due = self._needs_no_gpu(task) == beside and self._not_before.get(task.id, 0.0) <= now
             is_due = is_due and not (open_ones and open_ones.intersection(task.kind.needs(task)))
             match self._claimer.look(task) if is_due else None:
-                case Ours(task=ours):
+                case ClaimedTask(task=ours):
                     self._tasks[place] = ours
                     yield ours
-                case Elsewhere(look_s=look_s):
+                case TakenByOther(look_s=look_s):
                     self._not_before[task.id] = now + look_s
-                case Closed():
+                case NothingToDo():
                     self.take(task)
                     continue
             place += 1

@@ -15,12 +15,12 @@ from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Diagnosis, Failed, Made, Outcome, Stopped, Trained
 from splatbatch.output.attempt_folder import Attempt
-from splatbatch.output.events import AttemptEnded, GaveUp, MpsOff, Retried, SlotGivenUp
+from splatbatch.output.events import AttemptEnded, GaveUp, MpsOff, RetryScheduled, SlotGivenUp
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.obstacles import COLLECT, INTERNAL_FAULT
-from splatbatch.scheduler.queue import Claimer, NobodyElse, Queue
-from splatbatch.scheduler.running_attempt import Clock, Running
+from splatbatch.scheduler.queue import Claimer, Queue, SoleClaimer
+from splatbatch.scheduler.running_attempt import Clock, RunningAttempt
 from splatbatch.tasks import given_up
 from splatbatch.tasks.task import TRAINING, Task
 
@@ -49,8 +49,8 @@ class RetryHandling:
         self._clock = clock
         self._slots = slots
         self._output = OutputFolder(config.output.folder)
-        self._histories: dict[TaskId, retry.History] = {}
-        self.claimer: Claimer = NobodyElse()
+        self._histories: dict[TaskId, retry.RetryHistory] = {}
+        self.claimer: Claimer = SoleClaimer()
         self._noted: list[Task] = []
         self._trained: list[str] = []
         self._random = random.Random(str(config.output.folder))  # noqa: S311 - jitter, the same in every run
@@ -65,7 +65,7 @@ class RetryHandling:
         if isinstance(outcome, Trained | Made):
             self._trained.append(task.name)
 
-    def ended(self, running: Running, outcome: Outcome, queue: Queue) -> None:
+    def ended(self, running: RunningAttempt, outcome: Outcome, queue: Queue) -> None:
         """Keep the outcome of an attempt; one that was stopped to begin again waits for its next one."""
         self.note(running.task, outcome)
         if running.begins_again and isinstance(outcome, Stopped):
@@ -87,7 +87,7 @@ class RetryHandling:
         """Return whether a task must have its GPU to itself."""
         return self._history(task).is_alone
 
-    def failed(self, running: Running, diagnosis: Diagnosis, queue: Queue) -> None:
+    def failed(self, running: RunningAttempt, diagnosis: Diagnosis, queue: Queue) -> None:
         """Decide on a task whose attempt has failed."""
         task = running.task
         if diagnosis.cause == GPU_FAULT and self._moves(task, diagnosis, running.slot, queue):
@@ -143,7 +143,7 @@ class RetryHandling:
     def _again_uncounted(self, task: Task, queue: Queue) -> None:
         """Try again what the task itself is not to blame for."""
         queue.put_back(task)
-        self._ledger.write(Retried(task.name, 0.0, "", {}, ()))
+        self._ledger.write(RetryScheduled(task.name, 0.0, "", {}, ()))
 
     def _count(self, task: Task, diagnosis: Diagnosis, queue: Queue, attempt: Attempt | None = None) -> None:
         """Hold a failure against its task."""
@@ -153,7 +153,7 @@ class RetryHandling:
         self._learn(task, failures=failures, num_trained_before=len(self._trained))
         self._try_again(task, queue, attempt, witnesses)
 
-    def _history(self, task: Task) -> retry.History:
+    def _history(self, task: Task) -> retry.RetryHistory:
         return self._histories.get(task.id) or self.claimer.history(task.name)
 
     def _learn(self, task: Task, **facts: Any) -> None:
@@ -168,14 +168,14 @@ class RetryHandling:
             self.hopeless = reason
             return
         match decision:
-            case retry.Again(wait_s=wait_s, ladder=ladder) as again:
+            case retry.RetryAfter(wait_s=wait_s, ladder=ladder) as again:
                 try:
                     task, changes = self._take_rung(task, again, current)
                 except ConfigError as error:  # of a patch with settings of its own: those of the YAML were checked
                     self._ledger.write(GaveUp(name, error.message, tuple(witnesses)))
                     return
                 queue.put_last(task, self._clock.now() + wait_s)
-                self._ledger.write(Retried(name, round(wait_s, 1), ladder, changes, tuple(witnesses)))
+                self._ledger.write(RetryScheduled(name, round(wait_s, 1), ladder, changes, tuple(witnesses)))
             case retry.GiveUp(reason=reason):
                 key = self._key(task, attempt)
                 self._ledger.write(GaveUp(name, reason, tuple(witnesses), **key))
@@ -191,7 +191,9 @@ class RetryHandling:
             return {}
         return {"key": given_up.key_of(task.asked, attempt.depends_on.files), "cause": cause}
 
-    def _take_rung(self, task: Task, again: retry.Again, current: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
+    def _take_rung(
+        self, task: Task, again: retry.RetryAfter, current: Mapping[str, Any]
+    ) -> tuple[Task, dict[str, Any]]:
         """Change a task's settings, or the number of slots, as a rung says; return the task and what was changed.
 
         Raises:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from splatbatch.isolated import Patience
-from splatbatch.output.events import Awaited
+from splatbatch.isolated import WaitHooks
+from splatbatch.output.events import WaitingForWorker
 from splatbatch.output.ledger import Ledger
-from splatbatch.scheduler.queue import Claimer, NobodyElse
-from splatbatch.scheduler.step_budget import Pacer
+from splatbatch.scheduler.queue import Claimer, SoleClaimer
+from splatbatch.scheduler.step_budget import BudgetPolicy
 
 
 @dataclass(frozen=True)
-class Rounds:
+class RunHooks:
     """What is asked and called in every round of a batch."""
 
     stop: Callable[[], str]
@@ -22,21 +22,21 @@ class Rounds:
     beat: Callable[[], None]
     refused: Callable[[], Mapping[str, str]] = dict
     """Tasks that were found unfit since it was asked last, by name with the reasons."""
-    claimer: Claimer = field(default_factory=NobodyElse)
+    claimer: Claimer = field(default_factory=SoleClaimer)
     """Says which tasks are ours."""
     requests: Callable[[], list[Path]] | None = None
     """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: bool = True
     """Nobody else trains into the folder: what still runs of the batch when it begins is left of an earlier run."""
-    pacer: Pacer | None = None
+    pacer: BudgetPolicy | None = None
     """Keeps the batch to its deadline; None: it has none."""
     audited: Mapping[str, str] = field(default_factory=dict)
     """State of the files of each task when they were audited."""
 
-    def patience(self, ledger: Ledger) -> Patience:
+    def patience(self, ledger: Ledger) -> WaitHooks:
         """Return what room is awaited with; the ledger hears of it."""
 
         def tell(words: str) -> None:
-            ledger.write(Awaited(words))
+            ledger.write(WaitingForWorker(words))
 
-        return Patience(self.beat, self.stop, tell)
+        return WaitHooks(self.beat, self.stop, tell)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from splatbatch.isolated import Reading, rest
-from splatbatch.machine.protocol import Executor, Handle, Key, Seen, Slot, verdict
+from splatbatch.isolated import CallQueue, rest
+from splatbatch.machine.protocol import AttemptExecutor, Handle, Key, ProcessState, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
-from splatbatch.output.attempt_folder import Attempt, EndedAttempt
+from splatbatch.output.attempt_folder import Attempt, CachedAttemptDir
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.tasks.task import Task
 
@@ -23,19 +23,19 @@ class Clock(Protocol):
         """Return seconds that never go back."""
         ...
 
-    def sleep(self, seconds: float, readings: Sequence[Reading[Any]] = ()) -> None:
+    def sleep(self, seconds: float, readings: Sequence[CallQueue[Any]] = ()) -> None:
         """Wait, no longer than until one of these has an answer."""
         ...
 
 
-class WallClock:
+class SystemClock:
     """The real time."""
 
     def now(self) -> float:
         """Return seconds that never go back."""
         return time.monotonic()
 
-    def sleep(self, seconds: float, readings: Sequence[Reading[Any]] = ()) -> None:
+    def sleep(self, seconds: float, readings: Sequence[CallQueue[Any]] = ()) -> None:
         """Wait, no longer than until one of these has an answer."""
         rest(seconds, readings)
 
@@ -45,7 +45,7 @@ LOOK_S = 0.05
 
 
 @dataclass(eq=False)
-class Running:
+class RunningAttempt:
     """An attempt that was submitted."""
 
     task: Task
@@ -56,20 +56,20 @@ class Running:
     """Where it runs, or is meant to run while it stands by."""
     num_company: int = 0
     """Most attempts that were on its GPU beside it."""
-    preparing: Reading[Any] | None = None
+    preparing: CallQueue[Any] | None = None
     """Writes what it is told; None: its process was started."""
     begins_again: bool = False
     """It was asked to end, for its task is to be trained with other steps."""
 
 
-def how_it_ended(running: Running, seen: Seen) -> Exit | None:
+def how_it_ended(running: RunningAttempt, seen: ProcessState) -> Exit | None:
     """Return how an attempt ended, or None while it may still run.
 
     Of one that has ended, the records change no more: from here on each is read once.
     """
     if seen.is_running and not running.attempt.folder.has_ended():
         return None
-    folder = EndedAttempt(running.attempt.folder.path)
+    folder = CachedAttemptDir(running.attempt.folder.path)
     end = verdict(folder.read_exit(), seen)
     if end is not None:
         running.attempt = replace(running.attempt, folder=folder)
@@ -77,17 +77,17 @@ def how_it_ended(running: Running, seen: Seen) -> Exit | None:
     return Cancelled("stopped at its start") if isinstance(end, Lost) and folder.is_cancelled() else end
 
 
-def take_prepared(running: Running, depends_on: Fingerprint) -> None:
+def take_prepared(running: RunningAttempt, depends_on: Fingerprint) -> None:
     """Take in what an attempt depends on, now that all it reads is written."""
     running.attempt, running.preparing = replace(running.attempt, depends_on=depends_on), None
 
 
-def leave(running: Running) -> None:
+def leave(running: RunningAttempt) -> None:
     """Take an attempt for one that does not begin."""
     running.preparing = None
 
 
-def ask_to_end(executor: Executor, attempts: Mapping[Key, Running], reason: str = "") -> None:
+def ask_to_end(executor: AttemptExecutor, attempts: Mapping[Key, RunningAttempt], reason: str = "") -> None:
     """Ask attempts to end; the reason is what their records will say, instead of our signal's name."""
     for running in attempts.values():
         with contextlib.suppress(OSError):  # a full disk: the signal below says the same
@@ -95,12 +95,12 @@ def ask_to_end(executor: Executor, attempts: Mapping[Key, Running], reason: str 
     executor.cancel(handles_of(attempts))
 
 
-def handles_of(attempts: Mapping[Key, Running]) -> dict[Key, Handle]:
+def handles_of(attempts: Mapping[Key, RunningAttempt]) -> dict[Key, Handle]:
     """Return the handles of those whose process was started."""
     return {key: running.handle for key, running in attempts.items() if running.preparing is None}
 
 
-def end_all(executor: Executor, attempts: Mapping[Key, Running], clock: Clock, patience_s: float) -> None:
+def end_all(executor: AttemptExecutor, attempts: Mapping[Key, RunningAttempt], clock: Clock, patience_s: float) -> None:
     """Ask attempts to end, and wait until they have; nothing is written down."""
     ask_to_end(executor, attempts)
     for running in attempts.values():

@@ -13,18 +13,18 @@ from splatbatch import isolated
 from splatbatch.doctor.preflight import preflight
 from splatbatch.errors import SceneError
 from splatbatch.files import write_text
-from splatbatch.isolated import Done, Patience, ToldToStop, answers
+from splatbatch.isolated import Returned, StopRequested, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
 from splatbatch.outcome import Made, Outcome, Trained
-from splatbatch.output.events import BatchEnded, BatchStarted, Forecasted, Paced, Unwell
+from splatbatch.output.events import BatchEnded, BatchStarted, DeadlineApplied, PreflightWarning, RunForecast
 from splatbatch.output.ledger import Ledger
 from splatbatch.scene import memory_estimate
-from splatbatch.scene.memory_estimate import Extent, Footprint
+from splatbatch.scene.memory_estimate import MemoryEstimate, PatchSize
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.step_budget import pacer_of
 from splatbatch.tasks import memory_estimates
 from splatbatch.tasks.batch import Batch
@@ -35,7 +35,7 @@ from splatbatch.tasks.task import TRAINING, patches_of
 from splatbatch.trainers.availability import check_usable
 
 
-def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False) -> Mapping[str, Outcome]:
+def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = False) -> Mapping[str, Outcome]:
     """Train the patches of a batch; the output lock must be held.
 
     Raises:
@@ -48,17 +48,17 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
     check_place(batch, outlook)
     unwell = preflight(batch.config, recipes, expected)
     with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
-        with contextlib.suppress(ToldToStop):  # the first round stops
+        with contextlib.suppress(StopRequested):  # the first round stops
             text, patience = configuration.to_yaml(batch.config), rounds.patience(ledger)
             when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, patience)
         slots = tuple(slot.name for slot in executor.slots())
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes), batch.noun))
         choice = batch.record(DEADLINE)
         for line in in_words(choice, batch.tasks) if choice else ():
-            ledger.write(Paced(line))
-        ledger.write(Forecasted(outlook.seconds, outlook.basis, outlook.patches, outlook.in_words()))
+            ledger.write(DeadlineApplied(line))
+        ledger.write(RunForecast(outlook.seconds, outlook.basis, outlook.patches, outlook.in_words()))
         for finding in unwell:
-            ledger.write(Unwell(finding.check, finding.message))
+            ledger.write(PreflightWarning(finding.check, finding.message))
         memory_estimates.record(expected, batch.config, ledger)
         if rounds.is_alone:
             grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
@@ -72,19 +72,19 @@ def run(batch: Batch, ledger: Ledger, rounds: Rounds, *, is_retry: bool = False)
     return outcomes
 
 
-def _footprints(batch: Batch, rounds: Rounds) -> dict[str, Footprint]:
+def _footprints(batch: Batch, rounds: RunHooks) -> dict[str, MemoryEstimate]:
     """Return what each task is expected to need; nothing of one whose model cannot be read in time.
 
     A batch that is told to stop meanwhile goes on without: it stops in its first round.
     """
-    patches, extents = patches_of(batch.tasks), dict[Path, Extent]()
-    with contextlib.suppress(ToldToStop):
-        for patch, answer in answers(isolated.USUAL(_measured, patches), Patience(rounds.beat, rounds.stop)):
-            if isinstance(answer, Done):
+    patches, extents = patches_of(batch.tasks), dict[Path, PatchSize]()
+    with contextlib.suppress(StopRequested):
+        for patch, answer in answers(isolated.DEFAULT_BACKEND(_measured, patches), WaitHooks(rounds.beat, rounds.stop)):
+            if isinstance(answer, Returned):
                 num_points, sizes, stored = answer.value
-                extents[patch.sparse] = Extent(num_points, tuple(map(tuple, sizes)), stored)
+                extents[patch.sparse] = PatchSize(num_points, tuple(map(tuple, sizes)), stored)
 
-    def measure(patch: Patch) -> Extent:
+    def measure(patch: Patch) -> PatchSize:
         if patch.sparse not in extents:
             raise SceneError(f"{patch.sparse}: cannot be read")
         return extents[patch.sparse]

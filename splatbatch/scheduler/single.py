@@ -11,7 +11,7 @@ from splatbatch.config import Config
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SceneError, SplatbatchError, TrainerError
 from splatbatch.failures.causes import spelled
 from splatbatch.files import read_tail
-from splatbatch.isolated import ToldToStop
+from splatbatch.isolated import StopRequested
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.outcome import Diagnosis, Exited, Failed, Made, Outcome, Stopped
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -19,8 +19,8 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.disk_guard import DISK_FULL, when_there_is_room
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.run_hooks import Rounds
-from splatbatch.tasks.task import Kind, Task
+from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.tasks.task import Task, TaskKind
 from splatbatch.text import one_line
 
 SAYS = "splatbatch: "
@@ -36,7 +36,7 @@ UNWRITTEN = Ledger(None)
 """Of what is made at the word of a command."""
 
 
-def make(config: Config, task: Task, rounds: Rounds, verb: str, ledger: Ledger = UNWRITTEN) -> AttemptFolder:
+def make(config: Config, task: Task, rounds: RunHooks, verb: str, ledger: Ledger = UNWRITTEN) -> AttemptFolder:
     """Make the product of a task, which is no splat; return the attempt that has made it.
 
     Args:
@@ -57,7 +57,7 @@ def make(config: Config, task: Task, rounds: Rounds, verb: str, ledger: Ledger =
 
 
 def make_all(
-    config: Config, tasks: Sequence[Task], rounds: Rounds, verbs: Mapping[str, str], ledger: Ledger = UNWRITTEN
+    config: Config, tasks: Sequence[Task], rounds: RunHooks, verbs: Mapping[str, str], ledger: Ledger = UNWRITTEN
 ) -> Mapping[str, AttemptFolder | SplatbatchError]:
     """Make the products of tasks of a kind, as `make` does.
 
@@ -94,7 +94,7 @@ def make_all(
             if ledger is not UNWRITTEN and any(why.cause == DISK_FULL for why in ends):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output.path))
 
-        with contextlib.suppress(ToldToStop, OSError):  # the outcomes say so
+        with contextlib.suppress(StopRequested, OSError):  # the outcomes say so
             when_there_is_room(make_left, output.path, rounds.patience(ledger))
     found = dict[str, AttemptFolder | SplatbatchError]()
     for task in tasks:
@@ -116,7 +116,7 @@ def _came_of(
             return attempts[-1]
 
 
-def _executor(config: Config, kind: Kind) -> LocalExecutor:
+def _executor(config: Config, kind: TaskKind) -> LocalExecutor:
     """Return what has a slot of the kind that it takes.
 
     Raises:

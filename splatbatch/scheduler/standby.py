@@ -7,13 +7,13 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 
 from splatbatch.config import TaskId
-from splatbatch.machine.protocol import Executor, Key, Slot
-from splatbatch.machine.slots import Slots, Wait
+from splatbatch.machine.protocol import AttemptExecutor, Key, Slot
+from splatbatch.machine.slots import ClosedGate, Slots
 from splatbatch.outcome import Exit, Exited
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.launch import Launcher
 from splatbatch.scheduler.queue import Queue
-from splatbatch.scheduler.running_attempt import Running, ask_to_end, handles_of, how_it_ended
+from splatbatch.scheduler.running_attempt import RunningAttempt, ask_to_end, handles_of, how_it_ended
 from splatbatch.tasks.task import Task
 
 ON_GPUS, ON_CPUS = True, False
@@ -24,11 +24,11 @@ CPU they would take the cores that train."""
 class Standbys:
     """Starts, looks after and ends the standbys of a batch. One that dies is replaced, and counts for nothing."""
 
-    def __init__(self, executor: Executor, launcher: Launcher) -> None:
+    def __init__(self, executor: AttemptExecutor, launcher: Launcher) -> None:
         self._executor = executor
         self._launcher = launcher
-        self._ready: dict[Key, Running] = {}
-        self._leaving: dict[Key, Running] = {}
+        self._ready: dict[Key, RunningAttempt] = {}
+        self._leaving: dict[Key, RunningAttempt] = {}
         self._opened: dict[Key, Slot] = {}
         """Those that have opened their CUDA context, on the GPU of a slot: they can begin nowhere else."""
         self._distrusted: set[Key] = set()
@@ -40,16 +40,16 @@ class Standbys:
         """Return how many there are, those that still have to end included."""
         return len(self._ready) + len(self._leaving)
 
-    def everyone(self) -> dict[Key, Running]:
+    def everyone(self) -> dict[Key, RunningAttempt]:
         """Return all of them, those that still have to end included."""
         return self._ready | self._leaving
 
-    def first(self, free: Container[str] | None = None) -> Running | None:
+    def first(self, free: Container[str] | None = None) -> RunningAttempt | None:
         """Return the one whose turn is next, of those that can begin on a slot of these names; None: on any."""
         fits = (one for key, one in self._ready.items() if free is None or self._fits(key, free))
         return next(fits, None)
 
-    def next(self, queue: Queue, slots: Slots, now: float) -> tuple[Running | None, Task | None]:
+    def next(self, queue: Queue, slots: Slots, now: float) -> tuple[RunningAttempt | None, Task | None]:
         """Return the task whose turn is next, and the one that stands by for it, if there is one."""
         free = slots.with_seat()
         standby = self.first(free)
@@ -66,11 +66,11 @@ class Standbys:
     def _fits(self, key: Key, free: Container[str]) -> bool:
         return key not in self._opened or self._opened[key].name in free
 
-    def place(self, running: Running | None) -> Slot | None:
+    def place(self, running: RunningAttempt | None) -> Slot | None:
         """Return the only slot that one can begin on; None: any."""
         return self._opened.get(running.key) if running else None
 
-    def go(self, running: Running, slot: Slot) -> None:
+    def go(self, running: RunningAttempt, slot: Slot) -> None:
         """Let one begin.
 
         Raises:
@@ -87,7 +87,7 @@ class Standbys:
         lacking = [slot for slot in busy if slot.name not in meant]
         for slot in lacking[: len(busy) - len(self._ready)]:
             task = next((task for task in queue.due(now) if self._may_stand_by(task)), None)
-            if task is None or isinstance(slots.offer_standby(slot, task.footprint, now), Wait):
+            if task is None or isinstance(slots.offer_standby(slot, task.footprint, now), ClosedGate):
                 return
             try:
                 running = self._launcher.stand_by(task, slot)
@@ -97,7 +97,7 @@ class Standbys:
             queue.take(task)
             self._ready[running.key] = running
 
-    def open_contexts(self, slots: Slots, running: Mapping[Key, Running]) -> None:
+    def open_contexts(self, slots: Slots, running: Mapping[Key, RunningAttempt]) -> None:
         """Let those that are prepared open their CUDA context beside an attempt that trains, where nothing is risked.
 
         By then the attempt has passed the gate of its GPU, and has told how much of the GPU it takes.
@@ -112,11 +112,11 @@ class Standbys:
             self._distrust(slot)
         slots.note_contexts(Counter(slot.name for slot in self._opened.values()))
 
-    def _has_room(self, slot: Slot, slots: Slots, running: Mapping[Key, Running]) -> bool:
+    def _has_room(self, slot: Slot, slots: Slots, running: Mapping[Key, RunningAttempt]) -> bool:
         beside = [one for one in running.values() if one.slot.name == slot.name]
         return any(judge.is_training(one.attempt.folder) for one in beside) and slots.has_room_for_context(slot)
 
-    def judged(self, running: Running, end: Exit) -> None:
+    def judged(self, running: RunningAttempt, end: Exit) -> None:
         """An attempt has ended; unless it ended well, its GPU may not be as it should for who has a context there."""
         if end != Exited(0):
             self._distrust(running.slot)
@@ -138,7 +138,7 @@ class Standbys:
         dead = [everyone[key] for key in handles if how_it_ended(everyone[key], seen[key]) is not None]
         return [running.task for running in (*unfit, *dead) if self._has_died(running)]
 
-    def _is_sound(self, running: Running) -> bool:
+    def _is_sound(self, running: RunningAttempt) -> bool:
         """Return whether one runs, or may still begin to; what is wrong with it is told when its turn comes."""
         if running.preparing is not None and running.key in self._leaving:
             running.preparing.end()
@@ -149,7 +149,7 @@ class Standbys:
             return False
         return True
 
-    def dismiss(self, running: Running) -> None:
+    def dismiss(self, running: RunningAttempt) -> None:
         """End one that cannot be told to begin."""
         self._executor.cancel(handles_of({running.key: running}))
         self._leaving[running.key] = self._ready.pop(running.key)
@@ -162,7 +162,7 @@ class Standbys:
         self._ready.clear()
         return tasks
 
-    def _has_died(self, running: Running) -> bool:
+    def _has_died(self, running: RunningAttempt) -> bool:
         """Discard a standby that has ended; return whether nobody had asked it to."""
         self.discard(running)
         self._opened.pop(running.key, None)
@@ -171,7 +171,7 @@ class Standbys:
         del self._ready[running.key]
         return True
 
-    def discard(self, running: Running) -> None:
+    def discard(self, running: RunningAttempt) -> None:
         """Remove what is left of one that has died; its task begins in its turn, without another."""
         self._launcher.discard(running)
         self._in_their_turn.add(running.task.id)

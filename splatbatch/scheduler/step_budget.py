@@ -19,14 +19,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from splatbatch.machine.protocol import Key
-from splatbatch.output.events import Paced
+from splatbatch.output.events import DeadlineApplied
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.deadline.choice import FULL, Choice, Correction, Pace
+from splatbatch.output.records.deadline.choice import FULL, Adjustment, DeadlineDecision, StepBudget
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.queue import Queue
-from splatbatch.scheduler.running_attempt import Running
+from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.deadline.choose import Chosen, Work, choose
+from splatbatch.tasks.deadline.choose import BudgetForecast, RemainingWork, choose
 from splatbatch.tasks.deadline.settle import speeds_of
 from splatbatch.tasks.deadline.speeds import Speeds
 from splatbatch.tasks.deadline.words import correction_in_words
@@ -58,10 +58,10 @@ Mark = tuple[float, int]
 
 
 @dataclass
-class Watched:
+class PaceSample:
     """An attempt, from when it began."""
 
-    running: Running
+    running: RunningAttempt
     began: float
     first: Mark | None = None
     """The first step that it told of, and when."""
@@ -80,7 +80,7 @@ class Watched:
         return self.running.task
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> StepBudget:
         """Return at which it does."""
         paces = self.task.today.paces
         return paces[0] if paces else FULL
@@ -92,18 +92,18 @@ class Watched:
 
 
 @dataclass
-class Measured:
+class SpeedEstimator:
     """What is known of the attempts of this run; teaches the speeds."""
 
     speeds: Speeds
-    at_work: dict[Key, Watched] = field(default_factory=dict)
-    ended: list[Watched] = field(default_factory=list)
+    at_work: dict[Key, PaceSample] = field(default_factory=dict)
+    ended: list[PaceSample] = field(default_factory=list)
 
-    def look(self, running: Iterable[Running], now: float) -> bool:
+    def look(self, running: Iterable[RunningAttempt], now: float) -> bool:
         """Look at what runs; return whether something has ended."""
         here = {one.key: one for one in running}
         for key, attempt in here.items():
-            one = self.at_work.setdefault(key, Watched(attempt, now))
+            one = self.at_work.setdefault(key, PaceSample(attempt, now))
             self._measure(one, judge.last_mark(attempt.attempt.folder))
             one.start_s = now - one.began if one.first and one.start_s is None else one.start_s
         gone = [self.at_work.pop(key) for key in [*self.at_work] if key not in here]
@@ -117,7 +117,7 @@ class Measured:
         self._teach()
         return bool(gone)
 
-    def _measure(self, one: Watched, last: Mark | None) -> None:
+    def _measure(self, one: PaceSample, last: Mark | None) -> None:
         if last is None:
             return
         one.first = one.first or last
@@ -128,7 +128,7 @@ class Measured:
             one.model_s = speeds.stepping_s(task, pace, step) - speeds.stepping_s(task, pace, first)
 
     def _teach(self) -> None:
-        by_trainer: dict[str, list[Watched]] = {}
+        by_trainer: dict[str, list[PaceSample]] = {}
         for one in (*self.ended, *self.at_work.values()):
             if one.model_s > 0:
                 by_trainer.setdefault(one.task.recipe.training.trainer, []).append(one)
@@ -141,11 +141,11 @@ class Measured:
             self.speeds.learn(seen[0].task, start_s, factor)
 
 
-class Pacer(Protocol):
+class BudgetPolicy(Protocol):
     """Says how many steps what begins now is given."""
 
     @property
-    def paces(self) -> tuple[Pace, ...]:
+    def paces(self) -> tuple[StepBudget, ...]:
         """Those whose splats count, that of now first; none: there is no deadline."""
         ...
 
@@ -153,13 +153,13 @@ class Pacer(Protocol):
         """Return a task as it is to be trained now."""
         ...
 
-    def look(self, now: float, waiting: Waiting, running: Mapping[Key, Running]) -> Collection[Key]:
+    def look(self, now: float, waiting: WaitingTasks, running: Mapping[Key, RunningAttempt]) -> Collection[Key]:
         """Look at how it goes; return the attempts that are to begin again."""
         ...
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingTasks:
     """What has not begun, and on how many slots it will."""
 
     queue: Queue
@@ -174,36 +174,36 @@ class Waiting:
 class NoDeadline:
     """Leaves everything as it is."""
 
-    paces: tuple[Pace, ...] = ()
+    paces: tuple[StepBudget, ...] = ()
 
     def paced(self, task: Task) -> Task:
         """Return a task as it is."""
         return task
 
-    def look(self, now: float, waiting: Waiting, running: Mapping[Key, Running]) -> Collection[Key]:
+    def look(self, now: float, waiting: WaitingTasks, running: Mapping[Key, RunningAttempt]) -> Collection[Key]:
         """Return nothing."""
         return ()
 
 
 @dataclass
-class DeadlinePacer:
+class DeadlineBudget:
     """Keeps a batch to its deadline."""
 
-    choice: Choice
+    choice: DeadlineDecision
     speeds: Speeds
     end: float
     """By the clock of the loop."""
-    tell: Callable[[Choice], None]
+    tell: Callable[[DeadlineDecision], None]
     """Writes down a correction, and says it."""
-    _measured: Measured = field(init=False)
+    _measured: SpeedEstimator = field(init=False)
     _next_look: float = float("-inf")
     _has_probed: bool = False
 
     def __post_init__(self) -> None:
-        self._measured = Measured(self.speeds)
+        self._measured = SpeedEstimator(self.speeds)
 
     @property
-    def paces(self) -> tuple[Pace, ...]:
+    def paces(self) -> tuple[StepBudget, ...]:
         """Those whose splats count, that of now first."""
         return self.choice.paces
 
@@ -211,7 +211,7 @@ class DeadlinePacer:
         """Return a task as it is to be trained now."""
         return task if task.today.paces == self.paces else at_pace([task], self.paces)[0]
 
-    def look(self, now: float, waiting: Waiting, running: Mapping[Key, Running]) -> Collection[Key]:
+    def look(self, now: float, waiting: WaitingTasks, running: Mapping[Key, RunningAttempt]) -> Collection[Key]:
         """Look at how it goes; return the attempts that are to begin again, since they were given too much, or little.
 
         What stands by was prepared for another pace after a correction: who calls ends it.
@@ -224,28 +224,28 @@ class DeadlinePacer:
         if not self._has_probed and not has_ended and not self._measured.ended:
             return self._probe(now, waiting, at_work) if at_work and all(one.share >= PROBE for one in at_work) else ()
         if has_ended and (tasks := waiting.tasks()):
-            self._correct(now, Work(tasks, self.speeds, self._busy(at_work, waiting.num_slots)))
+            self._correct(now, RemainingWork(tasks, self.speeds, self._busy(at_work, waiting.num_slots)))
         return ()
 
-    def _probe(self, now: float, waiting: Waiting, at_work: Sequence[Watched]) -> Collection[Key]:
+    def _probe(self, now: float, waiting: WaitingTasks, at_work: Sequence[PaceSample]) -> Collection[Key]:
         """See whether the choice was right; where it is far off, return all that runs, to begin again."""
         self._has_probed = True
         tasks = waiting.tasks()
         if any(one.share > YOUNG for one in at_work):
             if tasks:
-                self._correct(now, Work(tasks, self.speeds, self._busy(at_work, waiting.num_slots)))
+                self._correct(now, RemainingWork(tasks, self.speeds, self._busy(at_work, waiting.num_slots)))
             return ()
-        anew = Work([*(one.task for one in at_work), *tasks], self.speeds, (0.0,) * max(1, waiting.num_slots))
+        anew = RemainingWork([*(one.task for one in at_work), *tasks], self.speeds, (0.0,) * max(1, waiting.num_slots))
         if (chosen := self._better(now, anew)) and _is_far_less(chosen.pace, self.choice.now):
             self._take(chosen, now, "the first attempts show how long it takes, and begin again")
             return tuple(one.running.key for one in at_work)
         return ()
 
-    def _correct(self, now: float, work: Work) -> None:
+    def _correct(self, now: float, work: RemainingWork) -> None:
         if (chosen := self._better(now, work)) and chosen.pace != self.choice.now:
             self._take(chosen, now, "training is faster or slower than expected")
 
-    def _better(self, now: float, work: Work) -> Chosen | None:
+    def _better(self, now: float, work: RemainingWork) -> BudgetForecast | None:
         """Return a better pace; None if the one of now ends in time, and leaves little over."""
         left_s, total_s = self.end - now, (self.choice.ends_at or 0.0) - (self.choice.chosen_at or 0.0)
         expected_s = work.ends_at(self.choice.now)
@@ -254,42 +254,42 @@ class DeadlinePacer:
             return choose(work, left_s - AIM * total_s)
         return self._more(choose(work, left_s - AIM * total_s)) if is_idle and not self.choice.now.is_full else None
 
-    def _more(self, chosen: Chosen) -> Chosen:
+    def _more(self, chosen: BudgetForecast) -> BudgetForecast:
         """Return what was chosen, or as much of it as is even with what has begun."""
         seen = (*self._measured.at_work.values(), *self._measured.ended)
         fewest = min((one.pace.steps for one in seen if not one.running.begins_again), default=1.0)
         now = self.choice.now
         steps = min(chosen.pace.steps, MOST_MORE * fewest) if chosen.pace.divisor == now.divisor else now.steps
-        return replace(chosen, pace=Pace(max(now.steps, steps), now.divisor))
+        return replace(chosen, pace=StepBudget(max(now.steps, steps), now.divisor))
 
-    def _take(self, chosen: Chosen, now: float, why: str) -> None:
+    def _take(self, chosen: BudgetForecast, now: float, why: str) -> None:
         told = f"{why}: {clock(max(0.0, self.end - now))} left"
         if not chosen.is_met:
             told += ", which even the fewest steps that make sense do not meet"
-        correction = Correction(round(time.time(), 3), chosen.pace, told)
+        correction = Adjustment(round(time.time(), 3), chosen.pace, told)
         self.choice = replace(self.choice, corrections=(*self.choice.corrections, correction))
         self.tell(self.choice)
 
-    def _busy(self, at_work: Sequence[Watched], num_slots: int) -> tuple[float, ...]:
+    def _busy(self, at_work: Sequence[PaceSample], num_slots: int) -> tuple[float, ...]:
         """Return when each slot is free, in seconds from now."""
         left = [self.speeds.left_s(one.task, one.pace, one.step) for one in at_work]
         return (*left, *(0.0,) * (max(1, num_slots) - len(left)))
 
 
-def _is_far_less(one: Pace, other: Pace) -> bool:
+def _is_far_less(one: StepBudget, other: StepBudget) -> bool:
     return one.divisor > other.divisor or one.steps < other.steps * (1 - FAR)
 
 
-def pacer_of(batch: Batch, choice: Choice, ledger: Ledger) -> DeadlinePacer:
+def pacer_of(batch: Batch, choice: DeadlineDecision, ledger: Ledger) -> DeadlineBudget:
     """Return what keeps a batch to what was chosen for its deadline, and writes down what it corrects."""
     bare = batch.with_record(DEADLINE, None)
     recipes = list({id(one): one for one in (task.asked.recipe for task in bare.tasks)}.values())
 
-    def tell(now: Choice) -> None:
+    def tell(now: DeadlineDecision) -> None:
         DEADLINE.write(batch.output, now)
         latest = now.corrections[-1]
-        ledger.write(Paced(correction_in_words(recipes, latest.pace, latest.why)))
+        ledger.write(DeadlineApplied(correction_in_words(recipes, latest.pace, latest.why)))
 
     speeds, _ = speeds_of(bare, footprints_of(bare.config, bare.tasks))
     end = time.monotonic() + (choice.ends_at or 0.0) - time.time()
-    return DeadlinePacer(choice, speeds, end, tell)
+    return DeadlineBudget(choice, speeds, end, tell)

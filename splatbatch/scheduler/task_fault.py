@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.errors import SplatbatchError
-from splatbatch.isolated import Answer, Done, Fault, Hang, Refused, fault_of
+from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned, fault_of
 from splatbatch.outcome import Diagnosis
 from splatbatch.output import obstacles
 from splatbatch.output.obstacles import COLLECT, HANGS, INTERNAL_FAULT
@@ -16,7 +16,7 @@ _PREPARING = "splatbatch failed before the training; `splatbatch train` tries it
 _REPORT = "Please report it, with the traceback that `splatbatch explain PATCH` shows."
 
 
-class Behind(Exception):
+class TaskFault(Exception):
     """Something done for one task outside its own process has failed in a way that nobody expected, or hangs."""
 
     def __init__(self, diagnosis: Diagnosis, traceback: str = "") -> None:
@@ -32,17 +32,17 @@ def value_of(answer: Answer, phase: str) -> Any:
         Behind: what it may not.
     """
     match answer:
-        case Done(value=value):
+        case Returned(value=value):
             return value
-        case Refused(error=error):
+        case ExpectedError(error=error):
             raise error
-        case Fault() as fault:
+        case Crashed() as fault:
             raise _internal(fault, phase)
-        case Hang() as hang:
+        case Hung() as hang:
             raise _hanging(hang, phase)
 
 
-def failure_of(answer: Answer, phase: str) -> Behind:
+def failure_of(answer: Answer, phase: str) -> TaskFault:
     """Return what a call for a task came to, as its failure.
 
     Raises:
@@ -57,14 +57,14 @@ def failure_of(answer: Answer, phase: str) -> Behind:
     raise ValueError("the call has returned")
 
 
-def of_traceback(words: str, traceback: str, phase: str) -> Behind:
+def of_traceback(words: str, traceback: str, phase: str) -> TaskFault:
     """Return a fault that was caught elsewhere."""
-    return _internal(Fault(words, traceback), phase)
+    return _internal(Crashed(words, traceback), phase)
 
 
-def behind(error: BaseException, phase: str) -> Behind:
+def behind(error: BaseException, phase: str) -> TaskFault:
     """Return an exception that nobody expected as the failure of one task."""
-    return error if isinstance(error, Behind) else _internal(fault_of(error), phase)
+    return error if isinstance(error, TaskFault) else _internal(fault_of(error), phase)
 
 
 def diagnosis_of(error: BaseException, folder: Path, phase: str = "start") -> tuple[Diagnosis, str]:
@@ -78,10 +78,10 @@ def diagnosis_of(error: BaseException, folder: Path, phase: str = "start") -> tu
     return found.diagnosis, found.traceback
 
 
-def _internal(fault: Fault, phase: str) -> Behind:
+def _internal(fault: Crashed, phase: str) -> TaskFault:
     what = _COLLECTING if phase == COLLECT else _PREPARING
     advice = f"{what} {_REPORT}"
-    return Behind(
+    return TaskFault(
         Diagnosis(INTERNAL_FAULT, "fail", advice, (fault.words, *_place(fault.traceback)), phase), fault.traceback
     )
 
@@ -92,7 +92,7 @@ def _place(traceback: str) -> tuple[str, ...]:
     return (places[-1].rpartition("/")[2],) if places else ()
 
 
-def _hanging(hang: Hang, phase: str) -> Behind:
+def _hanging(hang: Hung, phase: str) -> TaskFault:
     what = hang.path or "a file of this patch"
     advice = f"{what}: has not answered for {hang.seconds:.0f} s. Is the disk or the mount that it lies on still there?"
-    return Behind(Diagnosis(HANGS, "retry", advice, (f"{what}: no answer for {hang.seconds:.0f} s",), phase))
+    return TaskFault(Diagnosis(HANGS, "retry", advice, (f"{what}: no answer for {hang.seconds:.0f} s",), phase))

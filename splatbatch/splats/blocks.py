@@ -27,7 +27,7 @@ _PLACED = ("x", "y", "z", "scale_0", "scale_1", "scale_2")
 
 
 @dataclass(frozen=True)
-class Cuts:
+class BlockTree:
     """Space cut in halves, and these again: of a node i, a heap's, the halves are 2i + 1 and 2i + 2."""
 
     axis: Ids  # [2^depth - 1]
@@ -147,7 +147,7 @@ def _sample(path: Path, header: SplatHeader) -> FloatArray:
     return np.concatenate(found) if found else np.zeros((0, len(_PLACED)), np.float32)
 
 
-def cut_in_halves(sample: FloatArray, depth: int) -> Cuts:
+def cut_in_halves(sample: FloatArray, depth: int) -> BlockTree:
     """Return cuts that leave as many of a sample [n, 3 or more] on each side, each across the longer way."""
     axis, at = np.zeros(2**depth - 1, dtype=np.int64), np.zeros(2**depth - 1, dtype=np.float32)
     parts = [sample[:, MEANS]]
@@ -159,7 +159,7 @@ def cut_in_halves(sample: FloatArray, depth: int) -> Cuts:
             at[node] = np.median(part[:, axis[node]])
         above = part[:, axis[node]] >= at[node]
         parts += [part[~above], part[above]]
-    return Cuts(axis, at)
+    return BlockTree(axis, at)
 
 
 def sample_means(path: Path) -> FloatArray:

@@ -56,7 +56,7 @@ _TAILS = (0.5, 99.5)
 """Percent of the points between which they count: a lone mismatched point would stretch any box."""
 
 
-class Tracks:
+class PointProximity:
     """Tells which places have a point within a distance; voxels answer for nearly all of them, a tree for the rest."""
 
     def __init__(self, points: Floats, within: float) -> None:
@@ -96,7 +96,7 @@ class Tracks:
 
 
 @dataclass(frozen=True)
-class Views:
+class CleaningViews:
     """Cameras in the frame of the splats."""
 
     turns: Floats  # [C, 3, 3], world to camera
@@ -104,10 +104,10 @@ class Views:
     reaches: Floats  # [C, 4]: least and greatest x / z, least and greatest y / z
 
     @staticmethod
-    def of_all(parts: Sequence[Views]) -> Views:
+    def of_all(parts: Sequence[CleaningViews]) -> CleaningViews:
         """Return the cameras of some sets as one."""
         arrays = ([getattr(part, name) for part in parts] for name in ("turns", "shifts", "reaches"))
-        return Views(*(np.concatenate(one) for one in arrays))
+        return CleaningViews(*(np.concatenate(one) for one in arrays))
 
     def __len__(self) -> int:
         return len(self.turns)
@@ -167,7 +167,7 @@ class Views:
         return float(np.median(known)) if len(known) else np.inf
 
 
-def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Offset) -> Views:
+def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Offset) -> CleaningViews:
     """Return the cameras of images in a frame; those without a pose or a focal length are left out."""
     turns, shifts, reaches = [], [], []
     for image in images:
@@ -178,7 +178,7 @@ def views_of(images: Iterable[Image], cameras: Mapping[int, Camera], offset: Off
             shifts.append(shift)
             reaches.append(reach)
     shapes = ((turns, (-1, 3, 3)), (shifts, (-1, 3)), (reaches, (-1, 4)))
-    return Views(*(np.array(one, dtype=np.float64).reshape(shape) for one, shape in shapes))
+    return CleaningViews(*(np.array(one, dtype=np.float64).reshape(shape) for one, shape in shapes))
 
 
 def _reach(camera: Camera) -> tuple[float, float, float, float] | None:
@@ -210,7 +210,7 @@ def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np
 
 
 @dataclass(frozen=True)
-class Faint:
+class FaintRule:
     """Near-transparent Gaussians go: all that is asked of a scene behind patches, whose sky is large and far away."""
 
     def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
@@ -218,10 +218,10 @@ class Faint:
         return {"faint": opacities(rows) < FAINTEST}
 
 
-class OfPatch:
+class PatchRules:
     """All rules, for the Gaussians of a patch."""
 
-    def __init__(self, everyone: Views, own: Views, points: Floats) -> None:
+    def __init__(self, everyone: CleaningViews, own: CleaningViews, points: Floats) -> None:
         """Take the cameras of all patches, those of this one, and the points [P, 3] around it, in the splats' frame."""
         self._everyone, self._own = everyone, own
         centers = own.centers
@@ -231,7 +231,7 @@ class OfPatch:
         around = np.concatenate([inner, centers])
         self._low, self._high = around.min(axis=0), around.max(axis=0)
         some = points[:: max(1, len(points) // MOST_POINTS)]
-        self._tracks = Tracks(points, ASTRAY * own.median_depth(some)) if len(points) else None
+        self._tracks = PointProximity(points, ASTRAY * own.median_depth(some)) if len(points) else None
 
     def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
         """Return by rule which rows [N, properties of ours] go; none by two rules."""

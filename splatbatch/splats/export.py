@@ -26,7 +26,7 @@ EXPORTED = "splatbatch export of"
 
 
 @dataclass(frozen=True)
-class Cut:
+class ExportOptions:
     """What an export leaves out, and which coordinates it has."""
 
     sh_degree: int | None = None
@@ -37,12 +37,12 @@ class Cut:
     """The offset is added again: coordinates are those of the model."""
 
 
-WHOLE = Cut()
+WHOLE = ExportOptions()
 """Nothing is left out, and nothing moved."""
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportSource:
     """An accepted splat that is to be exported."""
 
     path: Path
@@ -74,7 +74,7 @@ class ChangedOnDisk(OutputError):
         self.name = name
 
 
-def export_splat(source: Source, target: Path, cut: Cut = WHOLE) -> Splat:
+def export_splat(source: ExportSource, target: Path, cut: ExportOptions = WHOLE) -> Splat:
     """Write a splat elsewhere, whole or not at all; return it as it was found there.
 
     Raises:
@@ -96,7 +96,7 @@ def export_splat(source: Source, target: Path, cut: Cut = WHOLE) -> Splat:
     return arrived
 
 
-def cut_to(target: Path, name: str, gaussians: ply.Gaussians, header: ply.SplatHeader, cut: Cut) -> None:
+def cut_to(target: Path, name: str, gaussians: ply.Gaussians, header: ply.SplatHeader, cut: ExportOptions) -> None:
     """Write what a cut leaves of a splat of this name to a file.
 
     Raises:
@@ -130,7 +130,7 @@ def in_source_frame(name: str, gaussians: ply.Gaussians, offset: Offset) -> ply.
     return replace(gaussians, means=means.astype(np.float32))
 
 
-def apply(cut: Cut, gaussians: ply.Gaussians) -> ply.Gaussians:
+def apply(cut: ExportOptions, gaussians: ply.Gaussians) -> ply.Gaussians:
     """Return the Gaussians that a cut leaves.
 
     Raises:

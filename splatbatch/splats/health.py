@@ -1,6 +1,6 @@
 """Whether a training is well: figures in, findings out; each says which rule found it and the numbers that show it.
 
-Pure, and the same for every trainer. Hopeless findings end a run of ours (`Progress`), the others become warnings of a
+Pure, and the same for every trainer. Hopeless findings end a run of ours (`ProgressRecorder`), the others become warnings of a
 splat that is whole all the same. So do all about an external program, which has ended by then.
 """
 
@@ -31,7 +31,7 @@ WIDEST_GAP_DB = 10.0
 
 
 @dataclass(frozen=True)
-class Figures:
+class StepFigures:
     """What was read of one step."""
 
     step: int
@@ -73,7 +73,7 @@ class Expectations:
             kept_share=1 - MOST_PRUNED if plan.prune_at and recipe.refinement.prune_loss_db else 1.0,
         )
 
-    def refinements(self, history: Sequence[Figures]) -> int:
+    def refinements(self, history: Sequence[StepFigures]) -> int:
         """Return how often the strategy has refined from the first record to the latest; a resumed run begins late."""
         return self._refinements(history[-1].step) - self._refinements(history[0].step)
 
@@ -84,7 +84,7 @@ class Expectations:
 
 
 @dataclass(frozen=True)
-class Finding:
+class HealthFinding:
     """Something wrong with a training."""
 
     rule: str
@@ -95,7 +95,7 @@ class Finding:
         return f"{self.rule}: {self.shown_by}"
 
 
-def judge(history: Sequence[Figures], expected: Expectations) -> tuple[Finding, ...]:
+def judge(history: Sequence[StepFigures], expected: Expectations) -> tuple[HealthFinding, ...]:
     """Return what is wrong with a run by its figures so far, the latest last; hopeless findings first."""
     if not history:
         return ()
@@ -103,39 +103,39 @@ def judge(history: Sequence[Figures], expected: Expectations) -> tuple[Finding, 
     return tuple(sorted(findings, key=attrgetter("is_hopeless"), reverse=True))
 
 
-def judge_evaluation(training_psnr: float | None, holdout_psnr: float | None) -> Finding | None:
+def judge_evaluation(training_psnr: float | None, holdout_psnr: float | None) -> HealthFinding | None:
     """Return a finding if training views look far better than held-out ones; both in dB, None where not measured."""
     if training_psnr is None or holdout_psnr is None or training_psnr - holdout_psnr < WIDEST_GAP_DB:
         return None
     numbers = f"PSNR {training_psnr:.1f} dB on training views, {holdout_psnr:.1f} dB on held-out ones"
-    return Finding("holdout_gap", f"{numbers}: too few photographs, or wrong poses")
+    return HealthFinding("holdout_gap", f"{numbers}: too few photographs, or wrong poses")
 
 
-def _not_finite(history: Sequence[Figures], _: Expectations) -> Iterator[Finding]:
+def _not_finite(history: Sequence[StepFigures], _: Expectations) -> Iterator[HealthFinding]:
     now = history[-1]
     if not math.isfinite(now.loss) or not math.isfinite(now.gradient or 0.0):
         numbers = f"loss {now.loss}, gradient norm {now.gradient} at step {now.step}"
-        yield Finding("nan_loss", numbers, is_hopeless=True)
+        yield HealthFinding("nan_loss", numbers, is_hopeless=True)
 
 
-def _no_gradients(history: Sequence[Figures], _: Expectations) -> Iterator[Finding]:
+def _no_gradients(history: Sequence[StepFigures], _: Expectations) -> Iterator[HealthFinding]:
     latest = history[-ZERO_GRADIENT_RECORDS:]
     if len(latest) == ZERO_GRADIENT_RECORDS and all(one.photo_gradient == 0 for one in latest):
         numbers = f"exactly zero at the last {len(latest)} records up to step {latest[-1].step}"
-        yield Finding("zero_gradients", f"every gradient was {numbers}: nothing is learned", is_hopeless=True)
+        yield HealthFinding("zero_gradients", f"every gradient was {numbers}: nothing is learned", is_hopeless=True)
 
 
-def _collapse(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
+def _collapse(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
     first, now = history[0].num_gaussians, history[-1]
     if now.num_gaussians == 0:
-        yield Finding("zero_gaussians", f"all Gaussians were pruned by step {now.step}", is_hopeless=True)
+        yield HealthFinding("zero_gaussians", f"all Gaussians were pruned by step {now.step}", is_hopeless=True)
     elif now.num_gaussians < COLLAPSED_SHARE * first:
-        yield Finding("collapse", f"{now.num_gaussians} of {first} Gaussians are left at step {now.step}", True)
+        yield HealthFinding("collapse", f"{now.num_gaussians} of {first} Gaussians are left at step {now.step}", True)
     elif now.num_gaussians < SHRUNK_SHARE * expected.kept_share * first and now.step >= expected.max_steps:
-        yield Finding("shrunk", f"{now.num_gaussians} Gaussians at the end, {first} at the start")
+        yield HealthFinding("shrunk", f"{now.num_gaussians} Gaussians at the end, {first} at the start")
 
 
-def _no_densification(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
+def _no_densification(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
     """`default` adds where gradients are large: that no record ever shows more than the one before is odd."""
     first, now = history[0].num_gaussians, history[-1]
     refinements = expected.refinements(history)
@@ -143,30 +143,30 @@ def _no_densification(history: Sequence[Figures], expected: Expectations) -> Ite
         return
     if not any(after.num_gaussians > before.num_gaussians for before, after in pairwise(history)):
         numbers = f"no Gaussian was added in {refinements} refinements up to step {now.step}"
-        yield Finding("no_densification", f"{numbers} ({first} at the start, {now.num_gaussians} now)")
+        yield HealthFinding("no_densification", f"{numbers} ({first} at the start, {now.num_gaussians} now)")
 
 
-def _no_growth(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
+def _no_growth(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
     """`mcmc` adds 5 % at every refinement below its cap; under 20 Gaussians that is none."""
     first, now = history[0].num_gaussians, history[-1]
     refinements = expected.refinements(history)
     must_grow = int(1.05 * first) > first and first < expected.cap_max
     if expected.strategy == "mcmc" and must_grow and refinements >= REFINEMENTS_TO_JUDGE and now.num_gaussians <= first:
         numbers = f"{now.num_gaussians} Gaussians after {refinements} refinements, {first} at the start"
-        yield Finding("no_growth", f"{numbers}, cap {expected.cap_max}, step {now.step}")
+        yield HealthFinding("no_growth", f"{numbers}, cap {expected.cap_max}, step {now.step}")
 
 
-def _loss_not_falling(history: Sequence[Figures], expected: Expectations) -> Iterator[Finding]:
+def _loss_not_falling(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
     now = history[-1]
     if len(history) < FEWEST_LOSSES or now.step - history[0].step < expected.max_steps / 2 - 1:
         return
     first = statistics.median(one.loss for one in history[:LOSS_WINDOW])
     last = statistics.median(one.loss for one in history[-LOSS_WINDOW:])
     if last > FALLEN_SHARE * first:
-        yield Finding("loss_not_falling", f"loss {first:.4g} at the start, {last:.4g} at step {now.step}")
+        yield HealthFinding("loss_not_falling", f"loss {first:.4g} at the start, {last:.4g} at step {now.step}")
 
 
-RULES: tuple[Callable[[Sequence[Figures], Expectations], Iterator[Finding]], ...] = (
+RULES: tuple[Callable[[Sequence[StepFigures], Expectations], Iterator[HealthFinding]], ...] = (
     _collapse,
     _not_finite,
     _no_gradients,

@@ -21,7 +21,7 @@ from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats import ply
 from splatbatch.splats.check import Flaws, flaws_of
-from splatbatch.splats.export import ChangedOnDisk, Source
+from splatbatch.splats.export import ChangedOnDisk, ExportSource
 from splatbatch.terminal import Advance, unheard
 from splatbatch.text import counted, spell_place, spell_some
 
@@ -36,7 +36,7 @@ MOST_DIGITS = 20
 SUFFIX = ".ply"
 
 
-def header_of(source: Source, offset: Offset) -> ply.SplatHeader:
+def header_of(source: ExportSource, offset: Offset) -> ply.SplatHeader:
     """Return the header of a splat that is to be merged with others in a frame.
 
     Raises:
@@ -55,7 +55,7 @@ def header_of(source: Source, offset: Offset) -> ply.SplatHeader:
     return header
 
 
-def read_rows(source: Source, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
+def read_rows(source: ExportSource, header: ply.SplatHeader) -> Iterator[ply.FloatArray]:
     """Yield all rows [n, properties] of a splat; each piece is overwritten by the next.
 
     Raises:
@@ -89,11 +89,11 @@ def _fill(file: BufferedReader, target: memoryview) -> int:
     return filled
 
 
-def _unusable(source: Source, why: str) -> OutputError:
+def _unusable(source: ExportSource, why: str) -> OutputError:
     return OutputError(f"{source.name}: {source.path}: {why}", AGAIN.format(name=source.name))
 
 
-class Columns:
+class ColumnMap:
     """Brings rows of a file into our order and to a degree; what a file has besides (normals) is left out."""
 
     def __init__(self, header: ply.SplatHeader, degree: int) -> None:
@@ -155,7 +155,7 @@ def outside(partition: Partition, offset: Offset, boxes: Sequence[Box]) -> Regio
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenPart:
     """What a part has become in a merged splat."""
 
     name: str
@@ -171,12 +171,12 @@ class Written:
     """Of its rows as they lie there; empty: nobody knows."""
 
 
-def damaged_parts(path: Path, parts: Iterable[Written]) -> tuple[str, ...]:
+def damaged_parts(path: Path, parts: Iterable[WrittenPart]) -> tuple[str, ...]:
     """Return the parts of a merged splat whose rows are not those that were merged, or cannot be read."""
     return tuple(one.name for one in parts if one.sha256 and not _is_whole(path, one))
 
 
-def _is_whole(path: Path, part: Written) -> bool:
+def _is_whole(path: Path, part: WrittenPart) -> bool:
     digest = hashlib.sha256()
     try:
         header = ply.read_header(path)
@@ -192,7 +192,7 @@ def _is_whole(path: Path, part: Written) -> bool:
     return digest.hexdigest() == part.sha256
 
 
-class Rules(Protocol):
+class MergeRules(Protocol):
     """What cleaning removes of the rows that lie in a region."""
 
     def removed(self, rows: ply.FloatArray) -> Mapping[str, Mask]:
@@ -201,23 +201,23 @@ class Rules(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class MergePart:
     """A splat, and what of it the merged one has."""
 
-    source: Source
+    source: ExportSource
     region: Region
     key: str
     """All that decides which rows it has."""
-    rules: Rules | None = None
+    rules: MergeRules | None = None
     may_be_empty: bool = False
     """Nothing of it need lie in its region."""
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedSplat:
     """What a merge has written."""
 
-    parts: tuple[Written, ...]
+    parts: tuple[WrittenPart, ...]
     sh_degree: int
 
     @property
@@ -226,7 +226,7 @@ class Merged:
         return sum(part.num_gaussians for part in self.parts)
 
 
-def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, advance: Advance = unheard) -> Merged:
+def merge_splats(target: Path, parts: Sequence[MergePart], offset: Offset, advance: Advance = unheard) -> MergedSplat:
     """Write one splat of what parts have in their regions; whole, or as it was before.
 
     Args:
@@ -241,7 +241,7 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, advance: A
     """
     headers = [header_of(part.source, offset) for part in parts]
     degree, mode = max(map(ply.degree_of, headers)), common_mode([part.source.name for part in parts], headers)
-    found: list[Written] = []
+    found: list[WrittenPart] = []
 
     def write(file: BinaryIO) -> None:
         file.write(_header(0, degree, offset, len(parts), mode))
@@ -260,7 +260,7 @@ def merge_splats(target: Path, parts: Sequence[Part], offset: Offset, advance: A
     except OSError as error:
         hint = "Free space, or see to its permissions; what was there is there still."
         raise OutputError(f"{target}: cannot be written ({error.strerror or error})", hint) from error
-    return Merged(tuple(found), degree)
+    return MergedSplat(tuple(found), degree)
 
 
 def common_mode(names: Sequence[str], headers: Sequence[ply.SplatHeader]) -> bool | None:
@@ -279,13 +279,15 @@ def common_mode(names: Sequence[str], headers: Sequence[ply.SplatHeader]) -> boo
     return bool(with_it) if with_it or without else None
 
 
-def _write(part: Part, header: ply.SplatHeader, degree: int, file: BinaryIO, advance: Callable[[int], None]) -> Written:
+def _write(
+    part: MergePart, header: ply.SplatHeader, degree: int, file: BinaryIO, advance: Callable[[int], None]
+) -> WrittenPart:
     """Write what a part has in its region.
 
     Raises:
         OutputError: that is nothing, or it is not whole and sound.
     """
-    columns, removed, num_inside, num_read = Columns(header, degree), Counter[str](), 0, 0
+    columns, removed, num_inside, num_read = ColumnMap(header, degree), Counter[str](), 0, 0
     digest = hashlib.sha256()
     for piece in read_rows(part.source, header):
         rows = columns.of(piece)
@@ -308,7 +310,7 @@ def _write(part: Part, header: ply.SplatHeader, degree: int, file: BinaryIO, adv
             f"It was trained in another frame: train it again, splatbatch retry {part.source.name} --force.",
         )
     num_left = num_inside - removed.total()
-    return Written(part.source.name, 0, num_left, header.num_gaussians, dict(removed), digest.hexdigest())
+    return WrittenPart(part.source.name, 0, num_left, header.num_gaussians, dict(removed), digest.hexdigest())
 
 
 def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int, mode: bool | None) -> bytes:

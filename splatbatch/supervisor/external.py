@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from splatbatch.files import MOST_FILES, Record, TooManyFiles, append_line, find_files, open_regular
 from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
-from splatbatch.output.records.attempt import RECORDS_PER_RUN, Finish, Progress, Watch
+from splatbatch.output.records.attempt import RECORDS_PER_RUN, Finish, ProgressLine, WatchSettings
 from splatbatch.supervisor.job import Job
 from splatbatch.supervisor.log import BoundedLog
 
 if TYPE_CHECKING:
     from splatbatch.output.attempt_folder import AttemptFolder
-    from splatbatch.output.records.attempt import Progress
+    from splatbatch.output.records.attempt import ProgressLine
 
 INTERVAL_S = 1.0
 SHARE_OF_RUN = 1 / 200
@@ -55,7 +55,7 @@ class LogProgress:
         self._started = self._now = now
         self._heard = b""
         self._step = 0
-        self.steps = self._steps_told = StepsHeard()
+        self.steps = self._steps_told = LoggedSteps()
         self._news: Record = {}
         self._next_of_curve = max_steps / RECORDS_PER_RUN
         self._is_finite = True
@@ -137,7 +137,7 @@ class LogProgress:
         now = {"t": round(time.time(), 2), "seconds": round(self._now - self._started, 2)}
         figures = {**now, "step": self._step, "max_steps": self._max_steps, **self.steps.to_record(), **figures}
         self._written_at, self._steps_told = self._now, self.steps
-        append_line(self._path, Progress.from_record(figures).to_record(), durable=False)
+        append_line(self._path, ProgressLine.from_record(figures).to_record(), durable=False)
 
 
 def _number(text: str | None, *, whole: bool) -> int | float | None:
@@ -151,7 +151,7 @@ def _number(text: str | None, *, whole: bool) -> int | float | None:
 
 
 @dataclass(frozen=True)
-class StepsHeard:
+class LoggedSteps:
     """The steps that a program has named in its log so far."""
 
     highest: int | None = None
@@ -161,13 +161,13 @@ class StepsHeard:
     is_lost: bool = False
     """Not all that it said since was read: it may have come farther."""
 
-    def then(self, step: int) -> StepsHeard:
+    def then(self, step: int) -> LoggedSteps:
         """Return what is known once one more step is named; lower ones are of something else, an evaluation."""
         if step < 0 or (self.highest is not None and step <= self.highest):
             return self
-        return StepsHeard(step, self.gap if self.is_lost else max(self.gap, step - (self.highest or 0)))
+        return LoggedSteps(step, self.gap if self.is_lost else max(self.gap, step - (self.highest or 0)))
 
-    def without_knowing_more(self) -> StepsHeard:
+    def without_knowing_more(self) -> LoggedSteps:
         """Return what is known once a part of its talk went unread."""
         return replace(self, is_lost=True)
 
@@ -193,11 +193,11 @@ class StepsHeard:
         return steps | ({"steps_unheard": True} if self.is_lost else {})
 
     @staticmethod
-    def of(line: Progress) -> StepsHeard:
+    def of(line: ProgressLine) -> LoggedSteps:
         """Return what a line of progress.jsonl tells; what is no number of steps was not heard."""
         if line.highest_step is None or line.highest_step < 0:
-            return StepsHeard(is_lost=line.steps_unheard)
-        return StepsHeard(line.highest_step, max(line.step_gap or 0, 0), line.steps_unheard)
+            return LoggedSteps(is_lost=line.steps_unheard)
+        return LoggedSteps(line.highest_step, max(line.step_gap or 0, 0), line.steps_unheard)
 
 
 class TooSlow(Exception):
@@ -251,7 +251,7 @@ def what_measures(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
 class ExternalWatch:
     """Reads progress from the log, and notices a program that is done but does not end."""
 
-    def __init__(self, folder: AttemptFolder, watch: Watch | None, log: BoundedLog, now: float) -> None:
+    def __init__(self, folder: AttemptFolder, watch: WatchSettings | None, log: BoundedLog, now: float) -> None:
         self._progress: LogProgress | None = None
         self._finish: FinishWatch | None = None
         self._log = log
@@ -303,7 +303,7 @@ class ExternalWatch:
 
 
 @dataclass(frozen=True)
-class Product:
+class SplatCandidate:
     """A file that may be the splat, and the step it is from; None if neither its name nor that behind a link says."""
 
     path: Path
@@ -331,7 +331,7 @@ class Artifacts:
             return None
         return Artifacts(folder.output, finish.products, finish.step, finish.last_step, finish.files)
 
-    def newest(self) -> Product | None:
+    def newest(self) -> SplatCandidate | None:
         """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file.
 
         A PLY that is no splat, such as the sparse points that many programs put beside their output, comes last; of
@@ -342,12 +342,12 @@ class Artifacts:
             TooManyFiles: there are more than `MOST_FILES`.
         """
 
-        def key(one: Product) -> tuple[object, ...]:
+        def key(one: SplatCandidate) -> tuple[object, ...]:
             return (_may_be_splat(one.path), self._rank(one), _moved_at(one.path), one.step is not None)
 
         return max(self._products(self.products), key=key, default=None)
 
-    def real_file(self, product: Product) -> Path:
+    def real_file(self, product: SplatCandidate) -> Path:
         """Return the file behind a link that the program left, if it lies in the folder; else the product's own path.
 
         What lies elsewhere is not the attempt's: whoever takes the product over copies it.
@@ -374,7 +374,7 @@ class Artifacts:
         """Return the files that are not empty and, as far as their names say, not from an earlier step."""
         return [one.path for one in self._products([glob]) if _size(one.path) and self.is_last(one)]
 
-    def is_last(self, product: Product) -> bool:
+    def is_last(self, product: SplatCandidate) -> bool:
         """Return whether a product is from the last step."""
         return self._rank(product) >= self.last_step
 
@@ -384,13 +384,13 @@ class Artifacts:
         others = [one for one in self._products(self.files) if _size(one.path)]
         return any((one.step or 0) >= self.last_step for one in (*others, *([product] if product else [])))
 
-    def _rank(self, product: Product) -> int:
+    def _rank(self, product: SplatCandidate) -> int:
         return self.last_step if product.step is None else product.step
 
-    def _products(self, globs: Iterable[str]) -> list[Product]:
+    def _products(self, globs: Iterable[str]) -> list[SplatCandidate]:
         paths = self._below(globs)
         with time_limit():
-            return [Product(path, self._step_of(path)) for path in paths]
+            return [SplatCandidate(path, self._step_of(path)) for path in paths]
 
     def _step_of(self, path: Path) -> int | None:
         """Return the step in a path or, where it is a link and tells none, in the path of the file behind it."""

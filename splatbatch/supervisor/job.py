@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.attempt import Go, JobSpec, Then, Watch
+from splatbatch.output.records.attempt import Go, JobSpec, Then, WatchSettings
 
 GPU_PLACE = "{gpu}"
 """Stands in commands and environments for the UUID of the GPU, which only the supervisor is told."""
@@ -17,7 +17,7 @@ class Job:
     """A command on its way; it changes when a standby is told to go."""
 
     spec: JobSpec
-    watch: Watch | None = None
+    watch: WatchSettings | None = None
     """None: our own trainer, which tells its progress itself."""
     group: Path | None = None
     """Control group that the command and all it starts are put into."""
@@ -26,13 +26,13 @@ class Job:
         """Its turn has come, on a GPU that may be another than it was meant for."""
         self.spec = replace(self.spec, gpu=go.gpu, standby=False)
 
-    def then(self, watch: Watch, then: Then) -> Job:
+    def then(self, watch: WatchSettings, then: Then) -> Job:
         """Return the job of the second command."""
         argv = _filled(then.argv, self.spec.gpu)
         second = replace(watch, finish=then.finish, phase=then.phase, then=None)
         return replace(self, spec=replace(self.spec, argv=argv), watch=second)
 
-    def measure(self, watch: Watch, splat: Path) -> Job:
+    def measure(self, watch: WatchSettings, splat: Path) -> Job:
         """Return the job of the command that measures a splat: ours, without the variables of the program."""
         env = {name: value for name, value in self.spec.env.items() if name not in watch.env}
         return replace(self, spec=replace(self.spec, argv=(*watch.measure, str(splat)), env=env), watch=None)

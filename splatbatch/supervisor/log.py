@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, quote_plus, urlsplit
 
-from splatbatch.output.records.attempt import Watch
+from splatbatch.output.records.attempt import WatchSettings
 
 HEAD_BYTES = 1 << 20
 TAIL_BYTES = 4 << 20
@@ -59,7 +59,7 @@ class BoundedLog:
 class Secrets:
     """Masks what a program says, piece by piece as it comes: what may begin a secret waits for the next piece."""
 
-    def __init__(self, watch: Watch | None) -> None:
+    def __init__(self, watch: WatchSettings | None) -> None:
         values = {name: value for name, value in watch.env.items() if name not in watch.shown} if watch else {}
         self._names: dict[bytes, bytes] = {}
         for name, value in values.items():

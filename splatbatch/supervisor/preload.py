@@ -49,7 +49,7 @@ def load(programs: Sequence[str]) -> None:
 
 
 @dataclass
-class Spare:
+class PreloadedProcess:
     """A process that has loaded programs, and runs none yet; polled as a `subprocess.Popen` is."""
 
     pid: int
@@ -85,7 +85,7 @@ class Spare:
         self.channel.close()
 
 
-def spare() -> Spare | None:
+def spare() -> PreloadedProcess | None:
     """Fork a process that waits to be told what to run; None where nothing is loaded."""
     if not any(_is_loaded((sys.executable, "-m", name.removesuffix(".__main__"))) for name in list(sys.modules)):
         return None
@@ -95,7 +95,7 @@ def spare() -> Spare | None:
         ours.close()
         _wait_and_run(its, me)
     its.close()
-    return Spare(pid, ours)
+    return PreloadedProcess(pid, ours)
 
 
 def _is_loaded(argv: Sequence[str]) -> bool:

@@ -27,7 +27,7 @@ from splatbatch.supervisor import external
 from splatbatch.supervisor.host_monitor import HostMonitor
 from splatbatch.supervisor.job import Job, read_job
 from splatbatch.supervisor.log import BoundedLog, Secrets
-from splatbatch.supervisor.preload import Spare
+from splatbatch.supervisor.preload import PreloadedProcess
 
 FENCED = 75  # sysexits.h, EX_TEMPFAIL: somebody else runs this attempt
 HEARTBEAT_S = 1.0
@@ -43,13 +43,13 @@ IDLE_SHARE = 0.01
 """Who uses less than this share of one CPU does nothing: an idle viewer wakes up now and then."""
 
 
-def supervise(folder: AttemptFolder, spare: Spare | None = None) -> int:
+def supervise(folder: AttemptFolder, spare: PreloadedProcess | None = None) -> int:
     """Run the job in `folder` to its end; return 0 if the process exited with 0, 75 if another supervisor has it.
 
     A spare process runs it if it has loaded the program; else it is dismissed.
     """
     job = read_job(folder)
-    stop = StopRequest()
+    stop = StopCause()
     if job is None or not _claim(folder):
         if spare:
             spare.dismiss()
@@ -84,7 +84,7 @@ def _introduce(folder: AttemptFolder, group: Path | None) -> None:
         write_json(folder.start, Start(*place).to_record())
 
 
-def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopRequest) -> None:
+def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopCause) -> None:
     """Write down how it ended; a full disk or a silent share is waited for, as long as nobody asks us to stop."""
     folder.ballast.unlink(missing_ok=True)
     give_up_at = time.monotonic() + TELL_S
@@ -99,7 +99,9 @@ def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopRequest) -> None:
             time.sleep(1.0)
 
 
-def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor, spare: Spare | None) -> Exit:
+def _run_all(
+    folder: AttemptFolder, job: Job, stop: StopCause, host: HostMonitor, spare: PreloadedProcess | None
+) -> Exit:
     """Run the command, then the one that makes a splat of what it left, if it left all it should; then measure that."""
     end = _run(folder, job, stop, host, spare)
     then = external.what_follows(folder, job, end)
@@ -110,7 +112,9 @@ def _run_all(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonit
     return end
 
 
-def _run(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor, spare: Spare | None = None) -> Exit:
+def _run(
+    folder: AttemptFolder, job: Job, stop: StopCause, host: HostMonitor, spare: PreloadedProcess | None = None
+) -> Exit:
     try:
         log = BoundedLog(folder.log)
     except OSError as error:
@@ -127,8 +131,8 @@ def _run(folder: AttemptFolder, job: Job, stop: StopRequest, host: HostMonitor, 
 
 
 def _start(
-    folder: AttemptFolder, job: Job, output: int, spare: Spare | None
-) -> subprocess.Popen[bytes] | Spare | NotStarted:
+    folder: AttemptFolder, job: Job, output: int, spare: PreloadedProcess | None
+) -> subprocess.Popen[bytes] | PreloadedProcess | NotStarted:
     me = os.getpid()
     argv = job.spec.argv
     env = {**os.environ, **job.spec.env, processes.MARKER: job.spec.key or str(folder.path)}
@@ -165,10 +169,10 @@ class _Watch:
 
     folder: AttemptFolder
     job: Job
-    process: subprocess.Popen[bytes] | Spare
+    process: subprocess.Popen[bytes] | PreloadedProcess
     output: int  # its stdout and stderr: our end of the pipe
     log: BoundedLog
-    stop: StopRequest
+    stop: StopCause
     host: HostMonitor
     started: float = field(default_factory=time.monotonic)
     beats: int = 0
@@ -201,16 +205,16 @@ class _Watch:
         self.log.close()
         return self._verdict(self.process.poll())
 
-    def _timers(self) -> list[Every]:
-        timers = [Every(HEARTBEAT_S, self._beat), Every(HOST_LOOK_S, self.host.look)]
+    def _timers(self) -> list[PeriodicCall]:
+        timers = [PeriodicCall(HEARTBEAT_S, self._beat), PeriodicCall(HOST_LOOK_S, self.host.look)]
         if self.job.spec.standby:
             return timers
-        timers += [Every(interval_s, do) for interval_s, do in self.external.timers()]
+        timers += [PeriodicCall(interval_s, do) for interval_s, do in self.external.timers()]
         if self.job.spec.gpu:
-            timers.append(Every(GPU_SAMPLE_S, self.host.gpu.look))
+            timers.append(PeriodicCall(GPU_SAMPLE_S, self.host.gpu.look))
         if stall_s := self.limits.stall_s:
             look = lambda now: self.stall.look(now, self.log.said, self.host.gpu.busiest_percent())  # noqa: E731
-            timers.append(Every(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), look))
+            timers.append(PeriodicCall(min(stall_s / STALL_LOOKS, LONGEST_STALL_LOOK_S), look))
         return timers
 
     def _begin(self, go: Go) -> None:
@@ -272,7 +276,7 @@ class _Watch:
         write_json(self.folder.heartbeat, heartbeat.to_record())
 
 
-class StopRequest:
+class StopCause:
     """Whether we were asked to stop from outside, and by what."""
 
     def __init__(self) -> None:
@@ -285,7 +289,7 @@ class StopRequest:
 
 
 @dataclass
-class Every:
+class PeriodicCall:
     """Something to do now and then."""
 
     interval_s: float

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchError
-from splatbatch.output.events import Noun
+from splatbatch.output.events import TaskUnit
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.scene.patches import Patch, find_patches
@@ -26,7 +26,7 @@ from splatbatch.tasks.backdrop import as_cut, without_idle
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.shared_decisions.holdout import HOLDOUT
 from splatbatch.tasks.shared_decisions.registry import NOT_SETTLED, Records, known_now, known_records, under_records
-from splatbatch.tasks.shared_decisions.shared import Settled
+from splatbatch.tasks.shared_decisions.shared import SharedDecision
 from splatbatch.tasks.task import Names, Task, listed, only, patches_of, select, tasks_of, under
 from splatbatch.terminal import Advance, unheard
 from splatbatch.text import counted
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
     from splatbatch.output.results import Depth
     from splatbatch.scene.audit.audit import Audit
     from splatbatch.scene.audit.findings import TrainerRules
-    from splatbatch.tasks.freshness import Standing
+    from splatbatch.tasks.freshness import FreshnessChecker
     from splatbatch.tasks.status import PatchStatus
 
-Kind = TypeVar("Kind", bound=TypedRecord)
+KindName = TypeVar("KindName", bound=TypedRecord)
 MOST_AUDITED = 64
 """Patches that are due: their photographs' headers are read, as `plan` reads them."""
 
 
 @dataclass(frozen=True)
-class Group:
+class TaskGroup:
     """Tasks that the rules of one trainer hold for."""
 
     rules: TrainerRules
     tasks: tuple[Task, ...]
 
-    def each(self) -> tuple[Group, ...]:
+    def each(self) -> tuple[TaskGroup, ...]:
         """Return a group for each patch."""
         by_patch: dict[str, list[Task]] = {}
         for task in self.tasks:
             by_patch.setdefault(task.patch.name, []).append(task)
-        return tuple(Group(self.rules, tuple(tasks)) for tasks in by_patch.values())
+        return tuple(TaskGroup(self.rules, tuple(tasks)) for tasks in by_patch.values())
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Batch:
         return [task.name for task in self.tasks]
 
     @property
-    def noun(self) -> Noun:
+    def noun(self) -> TaskUnit:
         """Return what its tasks are counted in: they are of one kind."""
         return next((task.kind.noun for task in self.tasks), "patch")
 
@@ -144,18 +144,18 @@ class Batch:
         """Return an audit by the rules of each trainer, with the tasks that are its."""
         return tuple((self.audit_of(group), group.tasks) for group in self.groups())
 
-    def audit_of(self, group: Group) -> Audit:
+    def audit_of(self, group: TaskGroup) -> Audit:
         """Return the audit of tasks that one trainer's rules hold for."""
         return self._audit(group.rules, group.tasks)
 
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[TaskGroup, ...]:
         """Return the tasks by the rules of their trainers."""
         from splatbatch.trainers import rules_of
 
         groups: dict[TrainerRules, list[Task]] = {}
         for task, recipe in zip(self.tasks, self._sound_recipes().values(), strict=True):
             groups.setdefault(rules_of([recipe]), []).append(task)
-        return tuple(Group(rules, tuple(tasks)) for rules, tasks in groups.items())
+        return tuple(TaskGroup(rules, tuple(tasks)) for rules, tasks in groups.items())
 
     def _sound_recipes(self) -> dict[str, Recipe]:
         """Return what trains each task, once what it names has been seen to be there."""
@@ -165,26 +165,26 @@ class Batch:
     def _audit(
         self, rules: TrainerRules, tasks: Sequence[Task], *, deep: bool = False, advance: Advance = unheard
     ) -> Audit:
-        from splatbatch.scene.audit.audit import Extent, audit_patches
-        from splatbatch.scene.audit.findings import Sink
+        from splatbatch.scene.audit.audit import AuditExtent, audit_patches
+        from splatbatch.scene.audit.findings import FindingWriter
         from splatbatch.tasks.shared_decisions.frame import REMEDY, far_apart, spans_of
 
         cache = self.output.audit_cache if self.output.path.is_dir() else None
         evaluations = {task.patch.name: task.asked.recipe.evaluation for task in tasks}
-        extent = Extent(cache=cache, evaluations=evaluations)
+        extent = AuditExtent(cache=cache, evaluations=evaluations)
         if deep:
             extent = replace(extent, groups=None)
         audit = audit_patches(patches_of(tasks), self.config.scene.source, rules, extent, advance)
         apart = far_apart(self, spans_of([audit])).items()
-        found = [Sink(name, rules).note("far_apart", "points", told, REMEDY) for name, told in apart]
+        found = [FindingWriter(name, rules).note("far_apart", "points", told, REMEDY) for name, told in apart]
         return replace(audit, findings=(*audit.findings, *found))
 
-    def record(self, thing: Settled[Kind]) -> Kind | None:
+    def record(self, thing: SharedDecision[KindName]) -> KindName | None:
         """Return what is settled of something; None as long as nothing is."""
         found = self.records.get(thing.name, NOT_SETTLED).record
         return found if isinstance(found, thing.kind) else None
 
-    def with_record(self, thing: Settled[Kind], record: Kind | None) -> Batch:
+    def with_record(self, thing: SharedDecision[KindName], record: KindName | None) -> Batch:
         """Return the batch with something settled, until the file of that changes."""
         records = {**self.records, thing.name: known_now(thing, self.config, self.output, record)}
         if record == self.record(thing):
@@ -192,11 +192,11 @@ class Batch:
         tasks, every = (thing.apply(tasks, record) for tasks in (self.tasks, self.every))
         return replace(self, tasks=tasks, every=every, records=records)
 
-    def standing(self, depth: Depth = "time", index: Index | None = None) -> Standing:
+    def standing(self, depth: Depth = "time", index: Index | None = None) -> FreshnessChecker:
         """Return what tells how each patch stands."""
-        from splatbatch.tasks.freshness import Standing
+        from splatbatch.tasks.freshness import FreshnessChecker
 
-        return Standing(self.config, self.path, self.tasks, self.records, depth=depth, index=index)
+        return FreshnessChecker(self.config, self.path, self.tasks, self.records, depth=depth, index=index)
 
     def decisions(
         self, refusals: Mapping[str, str], *, force: bool = False, insist: bool = False

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from splatbatch.output.events import Noun
+from splatbatch.output.events import TaskUnit
 from splatbatch.output.folders import BACKDROP
 from splatbatch.output.records.merge import Merge
 from splatbatch.text import counted
 
 
-class Words(NamedTuple):
+class CountWords(NamedTuple):
     """What is said of tasks."""
 
     one: str
@@ -20,9 +20,9 @@ class Words(NamedTuple):
     done: str
 
 
-WORDS: Mapping[Noun, Words] = {
-    "patch": Words("patch", "es", "train", "trained"),
-    "stage": Words("stage", "s", "make", "done"),
+WORDS: Mapping[TaskUnit, CountWords] = {
+    "patch": CountWords("patch", "es", "train", "trained"),
+    "stage": CountWords("stage", "s", "make", "done"),
 }
 """By noun."""
 
@@ -34,7 +34,7 @@ def tally(done: Mapping[str, bool], what: str = "patches") -> str:
     return counts + (" and the backdrop" if BACKDROP not in every and done.get(BACKDROP) else "")
 
 
-def how_many(names: Collection[str], noun: Noun = "patch") -> str:
+def how_many(names: Collection[str], noun: TaskUnit = "patch") -> str:
     """Return how many patches there are, as "4 patches and the backdrop"; of other tasks, as "3 stages"."""
     every, words = counting(names), WORDS[noun]
     return counted(len(every), words.one, words.plural) + (" and the backdrop" if len(every) < len(names) else "")

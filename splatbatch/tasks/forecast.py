@@ -14,7 +14,7 @@ from splatbatch.machine.slots import chosen_cards, is_on_cpu
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.result import Result
 from splatbatch.scene import memory_estimate
-from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.counts import how_many
 from splatbatch.tasks.memory_estimates import cards, num_slots
@@ -42,7 +42,7 @@ class Forecast:
         return f"expected to take about {clock(self.seconds)}: {self.patches}, {self.basis}"
 
 
-def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Footprint]) -> Forecast:
+def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, MemoryEstimate]) -> Forecast:
     """Return how long the training of these patches will take, which are some of the batch."""
     own = [found for task in batch.only(names).tasks if (found := task.kind.expected(task))]
     if own and len(own) == len(names):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from splatbatch import __version__
 from splatbatch.config import Config, Recipe
 from splatbatch.hashing import FileFact, FileFacts, Stamp, Stamps, stamp_of
-from splatbatch.output.endings import Endings
-from splatbatch.output.events import GaveUp, Noun, Refused
+from splatbatch.output.endings import TaskHistory
+from splatbatch.output.events import GaveUp, PatchRejected, TaskUnit
 from splatbatch.output.folders import ACCEPTED, RESULT, SPLAT
 from splatbatch.output.index import Index
 from splatbatch.output.layout import OutputFolder
@@ -42,22 +42,22 @@ from splatbatch.tasks.fingerprints.inputs import (
     places,
     state_of,
 )
-from splatbatch.tasks.product import Damaged, Fresh, Stale
-from splatbatch.tasks.shared_decisions.registry import Records, Watched
+from splatbatch.tasks.product import Damaged, Stale, UpToDate
+from splatbatch.tasks.shared_decisions.registry import Records, SharedRecordsWatcher
 from splatbatch.tasks.task import Task
 from splatbatch.text import spell_some
 
-Seen = tuple[Stamp, Stamp, Stamp]
+ResultStamps = tuple[Stamp, Stamp, Stamp]
 """Of result.json, of splat.ply, and of the folder of the accepted records: its time is that of the newest in it."""
 
 
-Around = tuple[Stamp, ...]
+BackdropStamp = tuple[Stamp, ...]
 """Of what says which splat is drawn behind a patch; empty where none is."""
 CORE = "patch/"
 """What the name of patch.json begins with: another core is another patch, whatever its model holds."""
 
 
-class OfScene(NamedTuple):
+class Observation(NamedTuple):
     """What the files of the scene say of a patch, which may hang when somebody asks them again."""
 
     attempt: str = ""
@@ -74,7 +74,7 @@ class OfScene(NamedTuple):
     """Why the audit refused it then, if that is still so."""
 
 
-class Standing:
+class FreshnessChecker:
     """Says in what condition patches are, and decides on each; looks at every file once, as of when it was made."""
 
     def __init__(  # noqa: PLR0913 - what a batch is made of
@@ -101,12 +101,12 @@ class Standing:
         self.patches_folder, self.config_file = config.scene.patches, file
         """Where the patches lie, a partition beside them; the YAML."""
         self._config = config
-        self._settled = Watched(config, self._output, records)
+        self._settled = SharedRecordsWatcher(config, self._output, records)
         self._tasks = {task.name: task for task in tasks}
         self._places = {name: f"{self._output.path}/patches/{name}" for name in self._tasks}
         self._depth = depth
         self._index = index if depth == "time" else None
-        self.endings = Endings(self._output)
+        self.endings = TaskHistory(self._output)
         """What the ledger says of the patches."""
         if self._index:
             self.endings.resume(self._index.ledger)
@@ -114,12 +114,12 @@ class Standing:
         self._facts = FileFacts(self._stamps, reads=depth != "time")
         self._hashes: dict[int, str] = {}
         self._others: dict[tuple[Any, ...], bool] = {}
-        self._kept: dict[str, tuple[Seen, Around, plan.Condition]] = {}
+        self._kept: dict[str, tuple[ResultStamps, BackdropStamp, plan.PatchState]] = {}
         self._given_up_now: dict[str, tuple[GaveUp, str]] = {}
-        self._behind = _Behind()
-        self._of_scene: Mapping[str, OfScene] | None = None
+        self._behind = _BackdropHash()
+        self._of_scene: Mapping[str, Observation] | None = None
 
-    def of_scene(self, name: str) -> OfScene:
+    def of_scene(self, name: str) -> Observation:
         """Return what the files of its scene say of a patch now."""
         condition, last, given = self.condition(name), self.endings.last(name), self.endings.given_up(name)
         attempt, inputs, uncompared, outdated = "", "", False, False
@@ -127,11 +127,13 @@ class Standing:
             held, task = result.held_against, self._tasks[name]
             inputs, uncompared, outdated = self._compared(name, result, held, task)
             attempt = result.attempt
-        refused_at = last.t if isinstance(last, Refused) else None
+        refused_at = last.t if isinstance(last, PatchRejected) else None
         why = condition.given_up, self.refusal(name)
-        return OfScene(attempt, inputs, uncompared, outdated, given.t if given else None, why[0], refused_at, why[1])
+        return Observation(
+            attempt, inputs, uncompared, outdated, given.t if given else None, why[0], refused_at, why[1]
+        )
 
-    def settle(self, found: Mapping[str, OfScene]) -> None:
+    def settle(self, found: Mapping[str, Observation]) -> None:
         """Ask the scene nothing more: what a reader has found of it counts until somebody forgets it."""
         self._of_scene = found
         self._look_again()
@@ -155,19 +157,19 @@ class Standing:
         self._others.clear()
         self._kept.clear()
         self._given_up_now.clear()
-        self._behind = _Behind()
+        self._behind = _BackdropHash()
 
     def decide(self, name: str, refusal: str = "", *, force: bool = False, insist: bool = False) -> plan.Decision:
         """Decide on a patch; see `plan.decide`."""
         return plan.decide(name, self.condition(name), refusal, force=force, insist=insist)
 
-    def condition(self, name: str) -> plan.Condition:
+    def condition(self, name: str) -> plan.PatchState:
         """Return in what condition a task and its product are."""
         if self._settled.has_news():
             self._take(self._settled.applied([*self._tasks.values()]))
         task = self._tasks[name]
         if (product := task.kind.product(task, self._output)) is not None:
-            return plan.Condition(product.state(), given_up=self._given_up(name))
+            return plan.PatchState(product.state(), given_up=self._given_up(name))
         place, around = self._places[name], self._behind.seen(task)
         seen = (stamp_of(f"{place}/{RESULT}"), stamp_of(f"{place}/{SPLAT}"), stamp_of(f"{place}/{ACCEPTED}"))
         if name not in self._kept or self._kept[name][:2] != (seen, around):  # asked every second while a batch runs
@@ -180,7 +182,7 @@ class Standing:
         if self._index and self._index.has_news:
             self._index.keep(self.endings.digest())
 
-    def _fresh(self, name: str, seen: Seen) -> plan.Condition | None:
+    def _fresh(self, name: str, seen: ResultStamps) -> plan.PatchState | None:
         """Return the condition of a patch that nothing speaks against, by the index; None: its manifest is needed."""
         result, splat, accepted = seen
         if self._index is None or (brief := self._index.brief(name, result, accepted)) is None:
@@ -193,7 +195,7 @@ class Standing:
             and not self._have_others_moved(self._index, brief.others, task)
             and brief.settled == self._key(task)
         )
-        return plan.Condition(Fresh(), Result(name, brief.attempt)) if is_as_it_was else None
+        return plan.PatchState(UpToDate(), Result(name, brief.attempt)) if is_as_it_was else None
 
     def _have_others_moved(self, index: Index, others: int, task: Task) -> bool:
         patch, recipe = task.patch, task.recipe
@@ -202,13 +204,13 @@ class Standing:
             self._others[key] = bool(moved_others(index.others[others], patch, recipe, self._facts))
         return self._others[key]
 
-    def _look(self, name: str, seen: Seen) -> plan.Condition:
+    def _look(self, name: str, seen: ResultStamps) -> plan.PatchState:
         task = self._tasks[name]
         folder = self._output.patch(name)
         is_there = seen[0].num_bytes >= 0 or seen[2].num_bytes >= 0
         result = folder.read_result() if is_there else None
         if result is None:
-            return plan.Condition()
+            return plan.PatchState()
         held = result.held_against
         inputs, is_unread, is_elsewhere = self._compared(name, result, held, task)
         other_records = self._settled.why_stale(result, task)
@@ -219,8 +221,8 @@ class Standing:
             self._index.learn(name, (seen[0], seen[2]), result, "" if other_records else self._key(task))
         why = self._why_other_settings(result, held, task) or inputs or other_records
         why = why or self._why_other_surroundings(held, task)
-        return plan.Condition(
-            Damaged(SPLAT, splat) if splat else Stale(why) if why else Fresh(),
+        return plan.PatchState(
+            Damaged(SPLAT, splat) if splat else Stale(why) if why else UpToDate(),
             result,
             unverified=result.splat is None,
             uncompared=is_unread or beheld == "unread",
@@ -230,7 +232,7 @@ class Standing:
     def _compared(self, name: str, result: Result, held: Fingerprint, task: Task) -> tuple[str, bool, bool]:
         """Return which files of a patch have changed, whether some were not compared, and whether times have moved."""
         if self._of_scene is not None:
-            found = self._of_scene.get(name, OfScene())
+            found = self._of_scene.get(name, Observation())
             is_same = found.attempt == result.attempt  # a splat of tonight is trained from what lies there now
             return (found.inputs, found.uncompared, found.outdated) if is_same else ("", False, False)
         elsewhere = moved(held.files, task.patch, task.recipe, self._facts)
@@ -240,10 +242,10 @@ class Standing:
     def refusal(self, name: str) -> str:
         """Return why the latest audit refused a patch, if nothing has changed since; empty if it did not."""
         event = None if self.endings.went_well(name) else self.endings.last(name)
-        if not isinstance(event, Refused):
+        if not isinstance(event, PatchRejected):
             return ""
         if self._of_scene is not None:
-            found = self._of_scene.get(name, OfScene())
+            found = self._of_scene.get(name, Observation())
             return found.refused if event.t == found.refused_at else event.reason
         is_same = event.inputs in (None, state_of(self._inputs(self._tasks[name]).files))
         return event.reason if is_same else ""
@@ -256,7 +258,7 @@ class Standing:
         """Return a task with what would train it today."""
         return self._tasks[name]
 
-    def noun(self, name: str) -> Noun:
+    def noun(self, name: str) -> TaskUnit:
         """Return what a task is counted in; what does not belong to the batch is a patch."""
         return self._tasks[name].kind.noun if name in self._tasks else "patch"
 
@@ -334,7 +336,7 @@ class Standing:
         if event is None:
             return ""
         if self._of_scene is not None:
-            found = self._of_scene.get(name, OfScene())
+            found = self._of_scene.get(name, Observation())
             return found.given_up if event.t == found.given_up_at else event.reason
         if self._given_up_now.get(name, (None, ""))[0] is not event:
             task = self._tasks[name]
@@ -347,13 +349,13 @@ class Standing:
         return inputs_of(task.patch, task.recipe, facts)
 
 
-class _Behind:
+class _BackdropHash:
     """Reads the hash of the splat behind, again where another one was accepted since."""
 
     def __init__(self) -> None:
-        self._kept: tuple[Around, str] = ((), "")
+        self._kept: tuple[BackdropStamp, str] = ((), "")
 
-    def seen(self, task: Task) -> Around:
+    def seen(self, task: Task) -> BackdropStamp:
         """Return what tells the splat behind a task from a later one; one look at its files."""
         place = task.patch.behind
         return tuple(stamp_of(f"{place}/{name}") for name in (RESULT, ACCEPTED)) if place else ()

@@ -17,7 +17,7 @@ from splatbatch.files import Record
 from splatbatch.hashing import FileFact, file_fact, short_hash
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import state_of
-from splatbatch.tasks.task import Setup
+from splatbatch.tasks.task import TaskSettings
 
 OF_PATCH_OR_SETTINGS = frozenset({"bad_config"})
 """Causes that stop a batch when two patches have them, and yet lie in the settings of a patch."""
@@ -31,7 +31,7 @@ OF_MACHINE = (
 """Causes outside the patch and its settings: tomorrow they may be gone."""
 
 
-def key_of(setup: Setup, files: Mapping[str, FileFact]) -> Record:
+def key_of(setup: TaskSettings, files: Mapping[str, FileFact]) -> Record:
     """Return what must change before the patch is worth another try; setup with the changes it was trained under."""
     recipe = setup.without_deadline.recipe
     return {

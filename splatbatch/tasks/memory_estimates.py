@@ -10,12 +10,12 @@ from pathlib import Path
 from splatbatch.config import Config
 from splatbatch.errors import SceneError
 from splatbatch.machine.gpu import Gpu, gpus
-from splatbatch.output.events import Expected, Tight
+from splatbatch.output.events import MemoryTight, PatchEstimate
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.scene.memory_estimate import (
-    Extent,
-    Footprint,
+    MemoryEstimate,
+    PatchSize,
     estimate,
     expected_gaussians,
     measure,
@@ -25,18 +25,18 @@ from splatbatch.scene.memory_estimate import (
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.task import Task
 
-Measure = Callable[[Patch], Extent]
+Measure = Callable[[Patch], PatchSize]
 """Returns the extent of a patch; raises a SceneError where its model cannot be read."""
 
 
-def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = measure) -> dict[str, Footprint]:
+def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = measure) -> dict[str, MemoryEstimate]:
     """Return the footprint of every task, on the smallest GPU of the batch, else on the CPU.
 
     None is known of patches whose model cannot be read, or that an external trainer trains.
     """
     card_mib = smallest_mib(cards(config))
     is_cpu = config.training.device == "auto" and not cards(config)
-    found, extents, tasks = {}, dict[Path, Extent](), tuple(tasks)
+    found, extents, tasks = {}, dict[Path, PatchSize](), tuple(tasks)
     num_behind = _num_behind(tasks, measure)
     for task in tasks:
         recipe, sparse = task.asked.recipe, task.patch.sparse
@@ -64,27 +64,27 @@ def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
     return (result.num_gaussians if result else 0) or 0
 
 
-def _as_trained(task: Task, extent: Extent, num_behind: int) -> Extent:
+def _as_trained(task: Task, extent: PatchSize, num_behind: int) -> PatchSize:
     """Return the extent of what a task trains: a whole scene is thinned, and drawn behind the patches with a core."""
     if task.patch.is_whole:
         return thinned(extent, task.asked.recipe.training.cap(extent.num_points))
     return replace(extent, num_behind=num_behind) if task.patch.behind else extent
 
 
-def tight(found: Mapping[str, Footprint], config: Config) -> dict[str, str]:
+def tight(found: Mapping[str, MemoryEstimate], config: Config) -> dict[str, str]:
     """Return the patches that may not fit the smallest GPU of the batch, with the reason for each."""
     card_mib = smallest_mib(cards(config))
     reasons = {name: why_tight(footprint, card_mib) for name, footprint in found.items()} if card_mib else {}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def record(found: Mapping[str, Footprint], config: Config, ledger: Ledger) -> None:
+def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) -> None:
     """Write the footprints down, and which of them are tight."""
     reasons = tight(found, config)
     for name, footprint in found.items():
-        ledger.write(Expected(name, **vars(footprint)))
+        ledger.write(PatchEstimate(name, **vars(footprint)))
         if name in reasons:
-            ledger.write(Tight(name, reasons[name]))
+            ledger.write(MemoryTight(name, reasons[name]))
 
 
 def cards(config: Config) -> tuple[Gpu, ...]:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from splatbatch.output.records.result import Result
-from splatbatch.tasks.product import Damaged, Fresh, Missing, Stale, State
+from splatbatch.tasks.product import Damaged, Missing, Stale, State, UpToDate
 
 NOT_TRAINED = "not trained yet"
 PLACES = (("evaluation", "holdout_list"), ("program", "working_folder"))
@@ -17,7 +17,7 @@ UNCOMPARED = "times moved, contents not compared"
 
 
 @dataclass(frozen=True)
-class Condition:
+class PatchState:
     """In what condition a task and its product are."""
 
     state: State = field(default_factory=Missing)
@@ -43,7 +43,7 @@ class Condition:
                 return why
             case Damaged(part=part, how=how):
                 return f"{part} {how}" if how else f"{part}: damaged on disk"
-            case Fresh():
+            case UpToDate():
                 return ""
 
 
@@ -83,7 +83,7 @@ Decision = Train | Skip | Refuse | GivenUp
 
 
 def decide(
-    patch: str, condition: Condition, refusal: str = "", *, force: bool = False, insist: bool = False
+    patch: str, condition: PatchState, refusal: str = "", *, force: bool = False, insist: bool = False
 ) -> Decision:
     """Decide on one patch, for plan, train, status, report and metrics alike.
 

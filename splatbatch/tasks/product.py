@@ -11,7 +11,7 @@ from splatbatch.text import spell_some
 
 
 @dataclass(frozen=True)
-class Fresh:
+class UpToDate:
     """It is what would be made now."""
 
 
@@ -36,7 +36,7 @@ class Missing:
     """There is none, or nobody knows what lies there."""
 
 
-State = Fresh | Stale | Damaged | Missing
+State = UpToDate | Stale | Damaged | Missing
 
 
 def whole() -> str:
@@ -45,7 +45,7 @@ def whole() -> str:
 
 
 @dataclass(frozen=True)
-class Product:
+class ProductComparison:
     """What would be made now, beside what the record of the last one says."""
 
     key: str
@@ -58,7 +58,7 @@ class Product:
     """Where the keys differ."""
 
     @classmethod
-    def of_files(cls, key: str, recorded: str | None, place: Path, parts: Mapping[str, str]) -> Product:
+    def of_files(cls, key: str, recorded: str | None, place: Path, parts: Mapping[str, str]) -> ProductComparison:
         """Return one that is a file, or all files of a folder; one whose hashes nobody wrote down is missing.
 
         Args:
@@ -76,12 +76,12 @@ class Product:
         if self.recorded != self.key:
             return Stale(self.why)
         part = self.damage()
-        return Damaged(part) if part else Fresh()
+        return Damaged(part) if part else UpToDate()
 
     @property
     def is_fresh(self) -> bool:
         """Return whether nothing has to be made."""
-        return self.state() == Fresh()
+        return self.state() == UpToDate()
 
 
 def key_of(version: int | str, *inputs: object) -> str:

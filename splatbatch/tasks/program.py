@@ -14,20 +14,20 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import EvaluationSettings
-from splatbatch.output.records.metrics import Finding
+from splatbatch.output.records.metrics import MeasurementRecord
 from splatbatch.output.records.quality import InspectionSettings
 from splatbatch.scene.patches import Patch
-from splatbatch.tasks.product import Product
-from splatbatch.tasks.task import Kind, Setup, Task
+from splatbatch.tasks.product import ProductComparison
+from splatbatch.tasks.task import Task, TaskKind, TaskSettings
 
 
-class AtOnce(Retry):
+class RetryImmediately(Retry):
     """What may pass is tried again without a wait."""
 
     waits: ClassVar[bool] = False
 
 
-class Told(Protocol):
+class ProgramSettings(Protocol):
     """What such a program is told: settings.json."""
 
     @property
@@ -41,10 +41,10 @@ class Told(Protocol):
 
 
 @dataclass(frozen=True)
-class OwnProgram(Kind):
+class BuiltinProgram(TaskKind):
     """What such tasks have in common; what may pass is tried again, at once."""
 
-    told: Told
+    told: ProgramSettings
     attempts: PatchFolder
     """Where attempts lie."""
     module: ClassVar[str]
@@ -52,11 +52,11 @@ class OwnProgram(Kind):
     ladders: ClassVar[dict[str, tuple[Rung, ...]]] = {}
     stands_by = False
 
-    def product(self, task: Task, output: OutputFolder) -> Product:
+    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         """Return one that nobody has: the program itself compares part by part, and leaves what is there."""
-        return Product(self.told.inputs, None)
+        return ProductComparison(self.told.inputs, None)
 
-    def maker(self, task: Task) -> OwnProgram:
+    def maker(self, task: Task) -> BuiltinProgram:
         """Return our own program."""
         return self
 
@@ -67,7 +67,7 @@ class OwnProgram(Kind):
 
     def collect(self, folder: AttemptFolder) -> Made | Rejected:
         """Return what came of it, if that is of what the process was told."""
-        found = Finding.read(folder.metrics)
+        found = MeasurementRecord.read(folder.metrics)
         return Made(folder.metrics) if found and found.inputs == self.told.inputs else Rejected("")
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
@@ -79,30 +79,30 @@ class OwnProgram(Kind):
 
     def retry(self, task: Task, config: Config) -> Retry:
         """Return that it is tried so often, at once."""
-        return AtOnce(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
+        return RetryImmediately(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
     def of(self, config: Config, name: str, subject: Patch) -> Task:
         """Return the task of such a name."""
-        setup = Setup(config, "")
+        setup = TaskSettings(config, "")
         return Task(TaskId(name), subject, setup, setup, setup, kind=self)
 
 
 @dataclass(frozen=True)
-class Measuring(OwnProgram):
+class MeasureTasks(BuiltinProgram):
     """Tasks that measure a splat; what was found is kept beside it."""
 
     told: InspectionSettings | EvaluationSettings
     record: Path
     """Where what was found is kept."""
 
-    def product(self, task: Task, output: OutputFolder) -> Product:
+    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         """Return what would be found now beside what was."""
-        found = Finding.read(self.record)
-        return Product(self.told.inputs, found.inputs if found else None)
+        found = MeasurementRecord.read(self.record)
+        return ProductComparison(self.told.inputs, found.inputs if found else None)
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         """Keep what was found beside the splat."""
-        if found := Finding.read(folder.metrics):
+        if found := MeasurementRecord.read(folder.metrics):
             write_json(self.record, found.to_record())
 
     def task(self, config: Config, name: str) -> Task:

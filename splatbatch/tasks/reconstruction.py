@@ -15,16 +15,25 @@ from splatbatch.errors import NotMadeError
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFacts, Stamps
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.events import Noun
+from splatbatch.output.events import TaskUnit
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.reconstruction.estimate import expected_of
-from splatbatch.reconstruction.facts import OURS, Reconstructed
-from splatbatch.reconstruction.plan import Made, Plan, Stage, StageSettings, Wanted, product_of, record_of, stages
+from splatbatch.reconstruction.facts import OURS, ReconstructionRecord
+from splatbatch.reconstruction.plan import (
+    ReconstructionOptions,
+    ReconstructionPlan,
+    Stage,
+    StageMetrics,
+    StageSettings,
+    product_of,
+    record_of,
+    stages,
+)
 from splatbatch.scene.patches import Patch
-from splatbatch.tasks.product import Product, damage_of
-from splatbatch.tasks.program import AtOnce, OwnProgram
-from splatbatch.tasks.task import Expected, Setup, Task
+from splatbatch.tasks.product import ProductComparison, damage_of
+from splatbatch.tasks.program import BuiltinProgram, RetryImmediately
+from splatbatch.tasks.task import Task, TaskEstimate, TaskSettings
 
 STAMPS = Stamps()
 """Of all products: asked for every second while a table is shown, and read from the disk once."""
@@ -39,7 +48,7 @@ LADDERS: Mapping[str, dict[str, tuple[Rung, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Reconstructing(OwnProgram):
+class ReconstructTasks(BuiltinProgram):
     """Tasks that make a stage of a reconstruction."""
 
     told: StageSettings
@@ -49,15 +58,15 @@ class Reconstructing(OwnProgram):
     module = "splatbatch.reconstruction"
     tries = 6
     takes: ClassVar[Literal["gpu", "any", "cpu"]] = "cpu"
-    noun: ClassVar[Noun] = "stage"
+    noun: ClassVar[TaskUnit] = "stage"
     limits: ClassVar = {"wall_s": 1e9}
 
-    def product(self, task: Task, output: OutputFolder) -> Product:
+    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         """Return what would be made now, beside what was."""
         products = output.path / "patches"
-        made, place = Made.read(record_of(products, self.stage.name)), product_of(products, self.stage.name)
+        made, place = StageMetrics.read(record_of(products, self.stage.name)), product_of(products, self.stage.name)
         if made is None or not made.parts:
-            return Product(self.stage.key, None)
+            return ProductComparison(self.stage.key, None)
 
         def damage() -> str:
             """Say what of it is not as it was made; of a model also what of its folder is gone."""
@@ -65,7 +74,7 @@ class Reconstructing(OwnProgram):
             gone = self.stage.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
             return f"{out}: not all of the model is there" if gone else damage_of(place, made.parts, FileFacts(STAMPS))
 
-        return Product(self.stage.key, made.inputs, damage)
+        return ProductComparison(self.stage.key, made.inputs, damage)
 
     def needs(self, task: Task) -> tuple[str, ...]:
         """Return the stages that come first."""
@@ -79,14 +88,14 @@ class Reconstructing(OwnProgram):
         """
         products = folder.path.parent.parent
         for name, key in self.needed.items():
-            made = Made.read(record_of(products, name))
+            made = StageMetrics.read(record_of(products, name))
             if made is None or made.inputs != key:
                 raise NotMadeError(f"{self.stage.name} is made from {name}, which has not been made")
         return super().command(patch, folder)
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         """Put the product in place, then the record of it, and remove earlier attempts' halves."""
-        made, products = Made.read(folder.metrics), folder.path.parent.parent
+        made, products = StageMetrics.read(folder.metrics), folder.path.parent.parent
         if made is None or not (folder.path / "product").is_dir():
             return
         place, record = product_of(products, self.stage.name), record_of(products, self.stage.name)
@@ -103,7 +112,9 @@ class Reconstructing(OwnProgram):
 
     def retry(self, task: Task, config: Config) -> Retry:
         """Return that it is tried so often, at once, by the ladders of its stage."""
-        return AtOnce(max_attempts=self.tries).model_copy(update={"ladders": LADDERS.get(self.stage.what, {})})
+        return RetryImmediately(max_attempts=self.tries).model_copy(
+            update={"ladders": LADDERS.get(self.stage.what, {})}
+        )
 
     def settings(self, task: Task) -> Mapping[str, Any]:
         """Return what rungs may change."""
@@ -116,16 +127,16 @@ class Reconstructing(OwnProgram):
         told = replace(told, threads=int(told.changes.get("threads", told.threads)))
         return replace(task, kind=replace(self, told=told))
 
-    def expected(self, task: Task) -> Expected:
+    def expected(self, task: Task) -> TaskEstimate:
         """Return what it is expected to take."""
-        return Expected(*self.told.expected)
+        return TaskEstimate(*self.told.expected)
 
     def terms(self) -> str:
         """Return what all workers must agree on."""
         return self.stage.key
 
 
-class OnGpu(Reconstructing):
+class GpuReconstruction(ReconstructTasks):
     """Features and matching where pycolmap has CUDA: a GPU each."""
 
     takes = "gpu"
@@ -136,9 +147,11 @@ def has_cuda() -> bool:
     return any((one.metadata["Name"] or "").lower().startswith("pycolmap-cuda") for one in distributions())
 
 
-def reconstructing(config: Config, plan: Plan, out: Path, threads: int, *, on_gpu: bool) -> tuple[Task, ...]:
+def reconstructing(
+    config: Config, plan: ReconstructionPlan, out: Path, threads: int, *, on_gpu: bool
+) -> tuple[Task, ...]:
     """Return the tasks of a reconstruction, all stages in their order."""
-    output, setup, found = OutputFolder(config.output.folder), Setup(config, ""), []
+    output, setup, found = OutputFolder(config.output.folder), TaskSettings(config, ""), []
     every = stages(plan)
     keys = {one.name: one.key for one in every}
     for one in every:
@@ -153,13 +166,13 @@ def reconstructing(config: Config, plan: Plan, out: Path, threads: int, *, on_gp
             one.key,
             expected_of(plan, one, threads),
         )
-        kind = OnGpu if on_gpu and one.what in ("features", "matching") else Reconstructing
+        kind = GpuReconstruction if on_gpu and one.what in ("features", "matching") else ReconstructTasks
         made = kind(told, output.patch(one.name), one, {name: keys[name] for name in one.needs})
         found.append(Task(TaskId(one.name), Patch(one.name, out, Path(plan.images)), setup, setup, setup, kind=made))
     return tuple(found)
 
 
-def plan_file(output: OutputFolder, plan: Plan) -> Path:
+def plan_file(output: OutputFolder, plan: ReconstructionPlan) -> Path:
     """Return where a plan lies: under its key, so that two plans never meet."""
     return output.path / "plans" / f"{plan.key[:32]}.json"
 
@@ -167,10 +180,10 @@ def plan_file(output: OutputFolder, plan: Plan) -> Path:
 def command_of(output: OutputFolder) -> str:
     """Return the command that goes on with the latest plan; empty where there is none."""
     plans = sorted((output.path / "plans").glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
-    plan = Plan.read(plans[-1]) if plans else None
+    plan = ReconstructionPlan.read(plans[-1]) if plans else None
     if plan is None:
         return ""
-    asked, usual = plan.wanted.to_record(), Wanted().to_record()
+    asked, usual = plan.wanted.to_record(), ReconstructionOptions().to_record()
     words = ["splatbatch", "reconstruct", plan.images, "--out", str(output.path.parent)]
     for name in ("features", "camera", "rig", "mapper", "pairs"):
         if asked[name] != usual[name]:
@@ -179,6 +192,6 @@ def command_of(output: OutputFolder) -> str:
     return shlex.join(words)
 
 
-def facts_of(output: OutputFolder) -> Reconstructed | None:
+def facts_of(output: OutputFolder) -> ReconstructionRecord | None:
     """Return what is said of the model that was made last; None if none was."""
-    return Reconstructed.read(product_of(output.path / "patches", "model") / OURS)
+    return ReconstructionRecord.read(product_of(output.path / "patches", "model") / OURS)

@@ -13,12 +13,12 @@ from splatbatch.failures.causes import spelled
 from splatbatch.isolated import fault_of
 from splatbatch.machine.orphans import has_died
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
-from splatbatch.output.endings import Endings
-from splatbatch.output.events import UNTIL, AttemptEnded, Noun, Refused
+from splatbatch.output.endings import TaskHistory
+from splatbatch.output.events import UNTIL, AttemptEnded, PatchRejected, TaskUnit
 from splatbatch.output.folders import latest_number, never_went
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.obstacles import INTERNAL_FAULT
-from splatbatch.output.records.attempt import JobSpec, Progress
+from splatbatch.output.records.attempt import JobSpec, ProgressLine
 from splatbatch.output.records.result import Result
 from splatbatch.output.retention import ACCEPT
 from splatbatch.scene.patches import natural_key, spell
@@ -28,7 +28,7 @@ from splatbatch.tasks.product import Missing
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
 if TYPE_CHECKING:
-    from splatbatch.tasks.freshness import Standing
+    from splatbatch.tasks.freshness import FreshnessChecker
 
 State = Literal["trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting"]
 STATES: tuple[State, ...] = ("trained", "done", "running", "failed", "stopped", "refused", "stale", "waiting")
@@ -87,7 +87,7 @@ class PatchStatus:
     node: str = ""
     worker: str = ""
     """Where it runs, or ran, and who trains it, or did."""
-    noun: Noun = "patch"
+    noun: TaskUnit = "patch"
     """What it is: a patch, or a stage of a reconstruction."""
 
     @property
@@ -106,7 +106,10 @@ class PatchStatus:
 
 
 def read_status(
-    output: OutputFolder, names: Iterable[str] = (), in_full: int | None = None, standing: Standing | None = None
+    output: OutputFolder,
+    names: Iterable[str] = (),
+    in_full: int | None = None,
+    standing: FreshnessChecker | None = None,
 ) -> tuple[PatchStatus, ...]:
     """Return the state of patches in natural order: of the named ones and, if nobody knows the batch, of all folders.
 
@@ -117,7 +120,7 @@ def read_status(
         standing: what decides whether a product is fresh; without it, as for a folder whose scene is elsewhere, any
             product counts that is there.
     """
-    endings, folders = standing.endings if standing else Endings(output), _folders(output)
+    endings, folders = standing.endings if standing else TaskHistory(output), _folders(output)
     patches = sorted(dict.fromkeys([*names, *(() if standing else folders)]), key=natural_key)
     with endings.as_of_now():
         found = [
@@ -175,13 +178,13 @@ def done_in_words(statuses: Sequence[PatchStatus], what: str | None = None) -> s
     return f"{tally({one.patch: one.is_made for one in statuses}, what)} {words.done}"
 
 
-def noun_of(statuses: Sequence[PatchStatus]) -> Noun:
+def noun_of(statuses: Sequence[PatchStatus]) -> TaskUnit:
     """Return what the tasks of a batch are counted in."""
     return next((one.noun for one in statuses), "patch")
 
 
 def _status(
-    output: OutputFolder, name: str, endings: Endings, standing: Standing | None, *, is_begun: bool
+    output: OutputFolder, name: str, endings: TaskHistory, standing: FreshnessChecker | None, *, is_begun: bool
 ) -> PatchStatus:
     """Return what a patch's files say; of a trained one that it is, and no figures."""
     files = output.files_of(name) if is_begun else []
@@ -198,7 +201,7 @@ def _status(
     return PatchStatus(name, "trained") if is_accepted else _without_product(name, endings)
 
 
-def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
+def _decided(standing: FreshnessChecker, name: str, endings: TaskHistory) -> PatchStatus:
     """Return how a patch stands that does not run now, by the decision that plan and train go by."""
     condition, ended = standing.condition(name), None if endings.went_well(name) else endings.last(name)
     match decide(name, condition, standing.refusal(name)):
@@ -222,14 +225,14 @@ def _decided(standing: Standing, name: str, endings: Endings) -> PatchStatus:
             return PatchStatus(name, "waiting") if is_missing else PatchStatus(name, "stale", cause=reason)
 
 
-def _of_a_later_failure(ended: AttemptEnded | Refused | None, result: Result) -> tuple[str, ...]:
+def _of_a_later_failure(ended: AttemptEnded | PatchRejected | None, result: Result) -> tuple[str, ...]:
     if not isinstance(ended, AttemptEnded) or ended.outcome not in ("failed", "stopped"):
         return ()
     why = f": {spelled(ended.cause)}" if ended.cause else ""
     return (f"attempt {ended.attempt or 0} {ended.outcome}{why}; the splat of {result.attempt} is kept",)
 
 
-def _of_a_choice(ended: AttemptEnded | Refused | None, result: Result) -> tuple[str, ...]:
+def _of_a_choice(ended: AttemptEnded | PatchRejected | None, result: Result) -> tuple[str, ...]:
     """Say which other splat somebody may want to accept, until that is done."""
     if not isinstance(ended, AttemptEnded) or ACCEPT not in ended.choice:
         return ()
@@ -240,11 +243,11 @@ def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:
     return (f"the splat of {result.attempt} is kept, though stale: {reason}",) if result else ()
 
 
-def _without_product(name: str, endings: Endings) -> PatchStatus:
+def _without_product(name: str, endings: TaskHistory) -> PatchStatus:
     ended = endings.last(name)
     if ended is None:
         return PatchStatus(name, "waiting")
-    if isinstance(ended, Refused):
+    if isinstance(ended, PatchRejected):
         return PatchStatus(name, "refused", cause="audit", advice=ended.reason)
     return _ended(name, ended)
 
@@ -256,9 +259,9 @@ def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
 
 def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
     lines, sample = attempt.read_progress(), attempt.last_gpu_sample()
-    last = next(reversed(lines), Progress())
-    of_step = next((line for line in reversed(lines) if line.loss is not None), Progress())
-    measured = next((line for line in reversed(lines) if line.psnr is not None), Progress())
+    last = next(reversed(lines), ProgressLine())
+    of_step = next((line for line in reversed(lines) if line.loss is not None), ProgressLine())
+    measured = next((line for line in reversed(lines) if line.psnr is not None), ProgressLine())
     step, max_steps, throughput = last.step or 0, last.max_steps or 0, steps_per_s(lines)
     return PatchStatus(
         name,

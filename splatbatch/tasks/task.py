@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from splatbatch.config import Config, Recipe, Retry, TaskId, Variant, nearest
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError
-from splatbatch.failures.settings import Difference, differences
+from splatbatch.failures.settings import SettingDifference, differences
 from splatbatch.outcome import Made, Rejected, Splat
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.events import Noun
+from splatbatch.output.events import TaskUnit
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.deadline.choice import Pace
+from splatbatch.output.records.deadline.choice import StepBudget
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scene.patches import Patch, spell
 from splatbatch.tasks.deadline.pace import changes_of
-from splatbatch.tasks.product import Product
+from splatbatch.tasks.product import ProductComparison
 
 if TYPE_CHECKING:
     from splatbatch.output.records.attempt import Claimed
-    from splatbatch.scene.memory_estimate import Footprint
+    from splatbatch.scene.memory_estimate import MemoryEstimate
     from splatbatch.trainers import Trainer
 
 KINDS = ("variant", "patch")
 
 
 @dataclass(frozen=True, eq=False)
-class Setup:
+class TaskSettings:
     """What attempts train by: the recipe of some settings, and its trainer; each made once, when first asked for."""
 
     config: Config
@@ -41,7 +41,7 @@ class Setup:
     variant: Variant | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Of settings, by --set and by rungs."""
-    paces: tuple[Pace, ...] = ()
+    paces: tuple[StepBudget, ...] = ()
     """For a deadline: the one of now, and others whose splats count as well; none: it has none."""
 
     @cached_property
@@ -57,7 +57,7 @@ class Setup:
         )
 
     @cached_property
-    def without_deadline(self) -> Setup:
+    def without_deadline(self) -> TaskSettings:
         """What would train if there were time."""
         return replace(self, paces=()) if self.paces else self
 
@@ -79,7 +79,7 @@ class Setup:
         return open_trainer(self.recipe)
 
     @cached_property
-    def differences(self) -> tuple[Difference, ...]:
+    def differences(self) -> tuple[SettingDifference, ...]:
         """In what its settings differ from those of a patch for which the YAML sets nothing."""
         sections = {name: getattr(self.config, name).model_dump() for name in RECIPE_SECTIONS}
         program = self.config.trainers.get(self.recipe.training.trainer)
@@ -89,16 +89,16 @@ class Setup:
         own = {key: value for key, value in recipe.as_given().items() if key in recipe.reads()}
         return differences(own, batch, Recipe().as_given())
 
-    def paced(self, paces: tuple[Pace, ...]) -> Setup:
+    def paced(self, paces: tuple[StepBudget, ...]) -> TaskSettings:
         """Return what trains at another pace."""
         return self if paces == self.paces else replace(self, paces=paces)
 
-    def changed(self, changes: Mapping[str, Any]) -> Setup:
+    def changed(self, changes: Mapping[str, Any]) -> TaskSettings:
         """Return what trains under further changes."""
         return replace(self, changes={**self.changes, **changes}) if changes else self
 
 
-class Maker(Protocol):
+class TaskProgram(Protocol):
     """A program that makes a product: it names a command, and judges what is left. A trainer is one."""
 
     stands_by: bool
@@ -114,7 +114,7 @@ class Maker(Protocol):
 
 
 @dataclass(frozen=True)
-class Expected:
+class TaskEstimate:
     """What a task is expected to take on this machine."""
 
     seconds: float
@@ -122,7 +122,7 @@ class Expected:
     """At its highest."""
 
 
-class Kind(ABC):
+class TaskKind(ABC):
     """What tasks of a kind make, and how: all that plan, loop, retry and acceptance ask of them.
 
     What is not said otherwise is that of a small product: nothing is needed first, no setting changes it, no rung of
@@ -136,15 +136,15 @@ class Kind(ABC):
     """
     limits: ClassVar[Mapping[str, float]] = {}
     """Those of the YAML that are others for it."""
-    noun: ClassVar[Noun] = "patch"
+    noun: ClassVar[TaskUnit] = "patch"
     """What people count its tasks in."""
 
     @abstractmethod
-    def maker(self, task: Task) -> Maker:
+    def maker(self, task: Task) -> TaskProgram:
         """Return the program that makes the product."""
 
     @abstractmethod
-    def product(self, task: Task, output: OutputFolder) -> Product | None:
+    def product(self, task: Task, output: OutputFolder) -> ProductComparison | None:
         """Return what would be made now beside what lies there; None: a splat, see `standing.Standing`."""
 
     @abstractmethod
@@ -183,19 +183,19 @@ class Kind(ABC):
         """Return what all workers must agree on, besides the recipe of its task."""
         return ""
 
-    def expected(self, task: Task) -> Expected | None:
+    def expected(self, task: Task) -> TaskEstimate | None:
         """Return what it is expected to take; None: its recipe and its footprint say that."""
         return None
 
 
-class Training(Kind):
+class TrainTasks(TaskKind):
     """Tasks that train the splat of a patch, each by its recipe."""
 
-    def maker(self, task: Task) -> Maker:
+    def maker(self, task: Task) -> TaskProgram:
         """Return its trainer."""
         return task.setup.trainer
 
-    def product(self, task: Task, output: OutputFolder) -> Product | None:
+    def product(self, task: Task, output: OutputFolder) -> ProductComparison | None:
         """Return None."""
         return None
 
@@ -217,11 +217,11 @@ class Training(Kind):
 
     def why_unfit(self, task: Task) -> str:
         """Audit the patch anew, by itself."""
-        from splatbatch.scene.audit.audit import Extent, audit_patches
+        from splatbatch.scene.audit.audit import AuditExtent, audit_patches
         from splatbatch.trainers import rules_of
 
         recipe = task.setup.recipe
-        extent = Extent(evaluations={task.patch.name: recipe.evaluation})
+        extent = AuditExtent(evaluations={task.patch.name: recipe.evaluation})
         audit = audit_patches([task.patch], None, rules_of([recipe]), extent)
         return next((finding.in_words() for finding in audit.errors()), "")
 
@@ -240,7 +240,7 @@ class Training(Kind):
         return replace(task, setup=task.setup.changed(changes))
 
 
-TRAINING = Training()
+TRAINING = TrainTasks()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -252,17 +252,17 @@ class Task:
 
     id: TaskId
     patch: Patch
-    today: Setup
+    today: TaskSettings
     """By the YAML: what results are held against."""
-    asked: Setup
+    asked: TaskSettings
     """By the YAML and --set."""
-    setup: Setup
+    setup: TaskSettings
     """What the next attempt trains by: what was asked for, and the rungs that were taken."""
-    footprint: Footprint | None = None
+    footprint: MemoryEstimate | None = None
     """What it is expected to take, as far as its model can be read."""
     claim: Claimed | None = None
     """Under which claim it is ours; None as long as it is not."""
-    kind: Kind = TRAINING
+    kind: TaskKind = TRAINING
 
     @property
     def name(self) -> str:
@@ -270,7 +270,7 @@ class Task:
         return str(self.id)
 
     @property
-    def maker(self) -> Maker:
+    def maker(self) -> TaskProgram:
         """The program that makes its product."""
         return self.kind.maker(self)
 
@@ -299,13 +299,13 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
 
     Patches that are trained alike share their setup.
     """
-    shared: dict[TaskId, Setup] = {}
+    shared: dict[TaskId, TaskSettings] = {}
     found = []
     for patch in patches:
         for variant in (not patch.is_whole and config.variants.values()) or (None,):
             task_id = TaskId(patch.name, variant.name if variant else "")
             alike = task_id if patch.name in config.patches else TaskId("", task_id.variant)
-            setup = shared.get(alike) or shared.setdefault(alike, Setup(config, patch.name, variant))
+            setup = shared.get(alike) or shared.setdefault(alike, TaskSettings(config, patch.name, variant))
             found.append(Task(task_id, patch, setup, setup, setup))
     return tuple(found)
 
@@ -318,7 +318,7 @@ def under(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]
     return tuple(replace(task, asked=setups[task.today], setup=setups[task.today]) for task in tasks)
 
 
-def at_pace(tasks: Sequence[Task], paces: tuple[Pace, ...]) -> tuple[Task, ...]:
+def at_pace(tasks: Sequence[Task], paces: tuple[StepBudget, ...]) -> tuple[Task, ...]:
     """Return the tasks as a deadline leaves time for them; patches that are trained alike share their setup still."""
     every = {setup for task in tasks for setup in (task.today, task.asked, task.setup)}
     now = {setup: setup.paced(paces) for setup in every}

@@ -7,14 +7,14 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from splatbatch.fields import number
-from splatbatch.output.records.attempt import Progress
+from splatbatch.output.records.attempt import ProgressLine
 
 LINES_LOOKED_AT = 10
 MOST_RESULTS = 200
 """As many tell a throughput as well as thousands do."""
 
 
-def steps_per_s(lines: Sequence[Progress]) -> float | None:
+def steps_per_s(lines: Sequence[ProgressLine]) -> float | None:
     """Return the throughput of the latest lines with a loss; None while it cannot be told."""
     latest = [line for line in lines if line.loss is not None][-LINES_LOOKED_AT:]
     marks = [(line.t, line.step) for line in latest]

@@ -14,7 +14,7 @@ from splatbatch.trainers.availability import missing
 
 
 @dataclass(frozen=True)
-class Listed:
+class TrainerEntry:
     """A trainer, where it is written down, and what it lacks here."""
 
     name: str
@@ -30,24 +30,24 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Trainers:
+class TrainerList:
     """`doctor --trainers --json`."""
 
-    trainers: tuple[Listed, ...]
+    trainers: tuple[TrainerEntry, ...]
 
 
-def trainers_here(config: Path | None) -> tuple[Listed, ...]:
+def trainers_here(config: Path | None) -> tuple[TrainerEntry, ...]:
     """Return our own trainer, those of a YAML, where one is named, and the presets."""
     configured = _listed(config, "configured") if config else ()
-    return (Listed(OUR_TRAINER, "ours", "", missing(None)), *configured, *_presets())
+    return (TrainerEntry(OUR_TRAINER, "ours", "", missing(None)), *configured, *_presets())
 
 
-def _presets() -> Iterator[Listed]:
+def _presets() -> Iterator[TrainerEntry]:
     folder = shipped("trainers")
     for path in sorted(folder.glob("*.yml")) if folder else ():
         yield from _listed(path, "preset")
 
 
-def _listed(path: Path, origin: Literal["configured", "preset"]) -> Iterator[Listed]:
+def _listed(path: Path, origin: Literal["configured", "preset"]) -> Iterator[TrainerEntry]:
     for name, program in configuration.load(path).trainers.items():
-        yield Listed(name, origin, str(path), missing(program))
+        yield TrainerEntry(name, origin, str(path), missing(program))

@@ -21,8 +21,8 @@ from splatbatch.outcome import Exit, Exited, Lost, Rejected, Splat
 from splatbatch.output import retention
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import PatchFolder
-from splatbatch.output.records.attempt import Finish, JobSpec, Progress, Then, Watch
-from splatbatch.output.records.metrics import BY_ITSELF, Figures, TrainingSettings
+from splatbatch.output.records.attempt import Finish, JobSpec, ProgressLine, Then, WatchSettings
+from splatbatch.output.records.metrics import BY_ITSELF, QualityFigures, TrainingSettings
 from splatbatch.output.records.result import Result
 from splatbatch.output.results import whose_splat
 from splatbatch.scene.colors.normalised_copies import write_evened
@@ -36,7 +36,7 @@ from splatbatch.supervisor.log import Secrets, shown_anyway
 from splatbatch.trainers.builtin import earlier_splat, settings_for
 from splatbatch.trainers.last_step import (
     SILENT,
-    Words,
+    StepPatterns,
     why_from_before,
     why_not_last,
     why_too_old,
@@ -133,7 +133,7 @@ class ExternalTrainer:
         is_believed = words.heard.highest is None and not artifacts.name_last_step()
         lines = folder.read_progress()
         figures = read_measures(self._program.metrics, artifacts, watch.metrics, lines)
-        final, believed = figures.get("final", {}), Figures.from_record(figures.get("final"))
+        final, believed = figures.get("final", {}), QualityFigures.from_record(figures.get("final"))
         doubted = {name: final.pop(name) for name in [*final] if getattr(believed, name) is None}
         warnings = (
             *([SILENT] if is_believed else []),
@@ -150,7 +150,7 @@ class ExternalTrainer:
             return "whole, but the program ended badly, and is not trusted then"
         return ""
 
-    def _why_not_last(self, folder: AttemptFolder, artifacts: Artifacts, splat: Splat, words: Words) -> str:
+    def _why_not_last(self, folder: AttemptFolder, artifacts: Artifacts, splat: Splat, words: StepPatterns) -> str:
         """Return why a splat is not from the last step, although its name may tell none."""
         if artifacts.name_last_step():
             return ""
@@ -172,7 +172,7 @@ class ExternalTrainer:
             "gpu": GPU_PLACE,
         }
 
-    def _watch(self, folder: AttemptFolder, values: Mapping[str, object]) -> Watch:
+    def _watch(self, folder: AttemptFolder, values: Mapping[str, object]) -> WatchSettings:
         program, artifact = self._program, self._program.artifact
         metrics = _globs([program.metrics.file] if program.metrics.file else [], values)
         product = Finish(
@@ -186,7 +186,7 @@ class ExternalTrainer:
         env = {name: fill(in_words(value), values) for name, value in program.env.items()}
         literal = {name: fill(in_words(value), defaultdict(str)) for name, value in program.env.items()}
         settings = [in_words(value) for value in self._recipe.as_given().values()]
-        return Watch(
+        return WatchSettings(
             cwd=str(program.working_folder or folder.output.relative_to(folder.path)),
             env=env,
             shown=shown_anyway(literal, env, (*settings, *_filled(program.command, values), *values.values())),
@@ -262,19 +262,21 @@ def _globs(globs: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(fill(one, escaped) for one in globs)
 
 
-def judge_log(lines: Sequence[Progress], max_steps: int) -> tuple[str, ...]:
+def judge_log(lines: Sequence[ProgressLine], max_steps: int) -> tuple[str, ...]:
     """Return what the rules of health find in the log of a program; a count of Gaussians holds until the next."""
     num = next((line.num_gaussians for line in lines if line.num_gaussians is not None), 1)
-    history = list[health.Figures]()
+    history = list[health.StepFigures]()
     for line in lines:
         num = num if line.num_gaussians is None else line.num_gaussians
         if line.step is not None and line.loss is not None:
-            history.append(health.Figures(line.step, line.loss, num))
+            history.append(health.StepFigures(line.step, line.loss, num))
     found = health.judge(history, health.Expectations(max_steps))
     return (*(line.health for line in lines if line.health), *map(str, found))
 
 
-def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str], lines: Iterable[Progress]) -> Record:
+def read_measures(
+    measures: Measures, artifacts: Artifacts, globs: Sequence[str], lines: Iterable[ProgressLine]
+) -> Record:
     """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out."""
     figures = _from_log(measures, lines)
     newest = Artifacts(artifacts.folder, tuple(globs), artifacts.step, artifacts.last_step).newest()
@@ -285,7 +287,7 @@ def read_measures(measures: Measures, artifacts: Artifacts, globs: Sequence[str]
     return {"final": figures, "measured_by": BY_ITSELF} if figures else {}
 
 
-def _from_log(measures: Measures, lines: Iterable[Progress]) -> dict[str, float]:
+def _from_log(measures: Measures, lines: Iterable[ProgressLine]) -> dict[str, float]:
     """Return the last figures that the supervisor read in the log."""
     told = ((name, line.figure(name)) for line in lines for name in measures.log)
     return {name: value for name, value in told if value is not None}

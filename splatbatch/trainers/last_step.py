@@ -10,8 +10,8 @@ from pathlib import Path
 
 from splatbatch.hashing import file_fact
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
-from splatbatch.output.records.attempt import Progress
-from splatbatch.supervisor.external import StepsHeard
+from splatbatch.output.records.attempt import ProgressLine
+from splatbatch.supervisor.external import LoggedSteps
 
 CLOCK_S = 2.0
 """A step is written down up to so much later than it was said, and a share of the run on top."""
@@ -22,7 +22,7 @@ SILENT = "the program said nothing of its steps: that its splat is from the last
 
 
 @dataclass(frozen=True)
-class Moment:
+class StepTime:
     """When a program had come no farther than a step, as its words were written down."""
 
     step: int
@@ -33,27 +33,27 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Words:
+class StepPatterns:
     """What a program said of its steps over a whole attempt."""
 
-    heard: StepsHeard
-    moments: tuple[Moment, ...] = ()
+    heard: LoggedSteps
+    moments: tuple[StepTime, ...] = ()
 
 
-def words_of(lines: Iterable[Progress]) -> Words:
+def words_of(lines: Iterable[ProgressLine]) -> StepPatterns:
     """Return what the supervisor heard of steps in the log of a program."""
-    heard, moments = StepsHeard(), []
+    heard, moments = LoggedSteps(), []
     for line in lines:
-        now = StepsHeard.of(line)
+        now = LoggedSteps.of(line)
         if now.highest is None or (heard.highest is not None and now.highest < heard.highest):
             continue
         heard = now
         if line.t is not None:
-            moments.append(Moment(now.highest, line.t, CLOCK_S + CLOCK_SHARE * (line.seconds or 0.0)))
-    return Words(heard, tuple(moments))
+            moments.append(StepTime(now.highest, line.t, CLOCK_S + CLOCK_SHARE * (line.seconds or 0.0)))
+    return StepPatterns(heard, tuple(moments))
 
 
-def why_not_last(words: Words, end: Exit, max_steps: int, *, is_trusted: bool) -> str:
+def why_not_last(words: StepPatterns, end: Exit, max_steps: int, *, is_trusted: bool) -> str:
     """Return why a splat of no named step is not, or not surely, from the last step; empty if it is taken for that.
 
     A trusted program may have crashed where nothing is known of its steps.
@@ -70,9 +70,9 @@ def why_not_last(words: Words, end: Exit, max_steps: int, *, is_trusted: bool) -
     return f"from a step that nobody knows: the program {_in_words(end)} and had said {said}"
 
 
-def why_too_old(words: Words, written_at: float, max_steps: int) -> str:
+def why_too_old(words: StepPatterns, written_at: float, max_steps: int) -> str:
     """Return why a splat written at a time cannot be from the last step: the program was not there yet; or nothing."""
-    before = [one for one in words.moments if StepsHeard(one.step, words.heard.gap).falls_short_of(max_steps)]
+    before = [one for one in words.moments if LoggedSteps(one.step, words.heard.gap).falls_short_of(max_steps)]
     if before and written_at < before[-1].at - before[-1].slack_s:
         return f"from step {before[-1].step} or before, not from the last step {max_steps}: the file is older"
     return ""
@@ -91,7 +91,7 @@ def why_from_before(splat: Path, start: Path) -> str:
     return f"older than the attempt, by {seconds:,.0f} s: {splat.name}" if seconds > CLOCKS_APART_S else ""
 
 
-def written_at(splat: Path, progress: Path, words: Words) -> float:
+def written_at(splat: Path, progress: Path, words: StepPatterns) -> float:
     """Return when a file was written, by the clock of the supervisor; a file server's may be behind it."""
     lag_s = 0.0
     with suppress(OSError, IndexError):

@@ -19,13 +19,13 @@ from torch.nn import Parameter
 
 from splatbatch.config import Recipe
 from splatbatch.files import write_whole
-from splatbatch.splats.health import Finding
+from splatbatch.splats.health import HealthFinding
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
-from splatbatch.training.photos.posed_images import Views
-from splatbatch.training.photos.transient_mask import Movers
-from splatbatch.training.progress.progress import Progress
+from splatbatch.training.photos.posed_images import TrainingImages
+from splatbatch.training.photos.transient_mask import TransientMask
+from splatbatch.training.progress.progress import ProgressRecorder
 from splatbatch.training.stop_request import StopRequest
 from splatbatch.training.strategies import Strategy
 
@@ -35,14 +35,14 @@ PIXEL_STRIDE = 16
 
 
 @dataclass(frozen=True)
-class Changing:
+class RunState:
     """All that a step changes; the order of the photographs follows from the seed and the step alone."""
 
     gaussians: Parameters
     optimizers: Optimizers
     strategy: Strategy
     evaluator: Evaluator
-    movers: Movers
+    movers: TransientMask
 
     def kind(self) -> str:
         """Return where it lies and what moves it: states of one kind are none of another."""
@@ -91,11 +91,11 @@ class Checkpoints:
     every: int
     """Steps; 0: none is written as long as nobody tells us to stop."""
     resume_from: Path | None
-    progress: Progress
+    progress: ProgressRecorder
     stop: StopRequest
     """At which one more is written, however often they are wanted."""
 
-    def resume(self, changing: Changing) -> int:
+    def resume(self, changing: RunState) -> int:
         """Go on from the checkpoint of an earlier attempt, if it is of the same run; return how many steps are done."""
         if self.resume_from is None:
             return 0
@@ -115,14 +115,14 @@ class Checkpoints:
         changing.evaluator.resumed_from = {"attempt": self.resume_from.parent.name, "step": step}
         return step
 
-    def step_done(self, step: int, changing: Changing) -> None:
+    def step_done(self, step: int, changing: RunState) -> None:
         """Write a checkpoint if it is time, or if we are told to stop: then it is the last thing that we do."""
         if (self.every and step % self.every == 0) or self.stop.is_there:
             self._write(step, changing)
         if self.stop.is_there:
             self.stop.obey(step)
 
-    def _write(self, step: int, changing: Changing) -> None:
+    def _write(self, step: int, changing: RunState) -> None:
         """Write a checkpoint; that a full disk does not take it must not end a good training."""
         run = changing.to_record()
         record = {"format": FORMAT, "identity": self.identity, "kind": changing.kind(), "step": step, "run": run}
@@ -132,10 +132,10 @@ class Checkpoints:
             write_whole(self.path, lambda file: torch.save(record, file))
         except (OSError, RuntimeError) as error:
             lost = f"{self.path.name} of step {step} could not be written ({error})"
-            self.progress.found(Finding("no_checkpoint", lost))
+            self.progress.found(HealthFinding("no_checkpoint", lost))
 
 
-def identity(recipe: Recipe, views: Views, first: Mapping[str, Tensor]) -> str:
+def identity(recipe: Recipe, views: TrainingImages, first: Mapping[str, Tensor]) -> str:
     """Return a hash of all that a run depends on.
 
     Settings with an effect, photographs with camera, tone and covered pixels, by which a run may end, first values, and

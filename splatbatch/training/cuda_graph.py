@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from splatbatch.training.photos.posed_images import Photo
-from splatbatch.training.rendering.view import View
-from splatbatch.training.step import Learned, Step
+from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.rendering.view import RenderCamera
+from splatbatch.training.step import Step, StepResult
 
 MOST_RECORDINGS = 8
 """Image sizes times degrees at a time; photographs of more sizes than that are trained unrecorded."""
@@ -26,11 +26,11 @@ WASTE, WASTE_BYTES = 1.5, 512 << 20
 @dataclass(frozen=True)
 class _Recording:
     graph: torch.cuda.CUDAGraph
-    photo: Photo
+    photo: PosedImage
     """Where the photo of a step is put."""
-    learned: Learned
+    learned: StepResult
 
-    def replay(self, photo: Photo) -> Learned:
+    def replay(self, photo: PosedImage) -> StepResult:
         self.photo.pixels.copy_(photo.pixels, non_blocking=True)
         if self.photo.mask is not None and photo.mask is not None:
             self.photo.mask.copy_(photo.mask, non_blocking=True)
@@ -51,7 +51,7 @@ class GraphedStep:
         self._is_first = True
         self._renew_pool()
 
-    def __call__(self, photo: Photo, sh_degree: int, *, is_watched: bool = False) -> Learned:
+    def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
         """Learn from a photo; what is recorded is watched in every step."""
         if self._is_first:  # what is made but once must not be made in every replay
             self._is_first = False
@@ -83,13 +83,13 @@ class GraphedStep:
         torch.zeros(1, device="cuda")
         self._keeper.capture_end()
 
-    def _record(self, photo: Photo, sh_degree: int) -> _Recording:
+    def _record(self, photo: PosedImage, sh_degree: int) -> _Recording:
         view = photo.view
-        place = View(view.viewmat.clone(), view.K.clone(), view.width, view.height)
+        place = RenderCamera(view.viewmat.clone(), view.K.clone(), view.width, view.height)
         pixels = torch.empty_like(photo.pixels, device=view.viewmat.device)
         mask = None if photo.mask is None else torch.empty_like(photo.mask, device=view.viewmat.device)
         tone = None if photo.tone is None else photo.tone.clone()
-        graph, there = torch.cuda.CUDAGraph(), Photo(photo.name, place, pixels, mask, tone)
+        graph, there = torch.cuda.CUDAGraph(), PosedImage(photo.name, place, pixels, mask, tone)
         # torch.cuda.graph() would collect garbage and empty torch's memory cache, each time
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
         learned = self._step(there, sh_degree)

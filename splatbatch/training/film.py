@@ -22,8 +22,8 @@ from splatbatch.text import counted
 from splatbatch.training.even_choice import spread
 from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View, drawn_as
-from splatbatch.training.scene.block_cache import Standpoint, Store
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
+from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
 from splatbatch.training.scene.photographs import usual_unit
 from splatbatch.training.session import open_device
 from splatbatch.training.stop_request import exit_code_of
@@ -91,7 +91,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
     if not images or camera is None:
         raise SceneError(f"{settings.sparse}: has no cameras to fly past")
     try:
-        store = Store(index_blocks(Path(settings.splat)), device, MOST_HELD)
+        store = BlockCache(index_blocks(Path(settings.splat)), device, MOST_HELD)
     except (OSError, ValueError) as error:
         raise SceneError(f"{settings.splat}: cannot be read ({error})") from error
     options = RasterOptions.of(drawn_as(recipe, store.blocks.header))
@@ -114,15 +114,17 @@ def _calibration(camera: Camera, settings: FilmSettings) -> torch.Tensor:
     return torch.tensor([[focal, 0, settings.width / 2], [0, focal, settings.height / 2], [0, 0, 1]])
 
 
-def _view(pose: Pose, calibration: torch.Tensor, settings: FilmSettings, unit: float) -> tuple[View, Standpoint]:
+def _view(
+    pose: Pose, calibration: torch.Tensor, settings: FilmSettings, unit: float
+) -> tuple[RenderCamera, LocalOrigin]:
     """Return a view that stands at the origin of its own frame, and where that is."""
     x, y, z = pose[0].astype(np.float32).tolist()
     matrix = torch.eye(4)
     matrix[:3, :3] = torch.from_numpy(pose[1])
     moved = (np.array([x, y, z]) - pose[0]) / unit  # what float32 took off
     matrix[:3, 3] = torch.from_numpy(pose[1] @ moved)
-    view = View(matrix.to(calibration.device), calibration, settings.width, settings.height)
-    return view, Standpoint((x, y, z), unit)
+    view = RenderCamera(matrix.to(calibration.device), calibration, settings.width, settings.height)
+    return view, LocalOrigin((x, y, z), unit)
 
 
 def film(settings: Path, frames: Path) -> None:

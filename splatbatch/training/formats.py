@@ -26,11 +26,11 @@ from splatbatch.scene.frame import shifted
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.training.even_choice import spread
 from splatbatch.training.loss import masked, psnr
-from splatbatch.training.photos.posed_images import Folders, Photo
+from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
-from splatbatch.training.scene.block_cache import Store
-from splatbatch.training.scene.photographs import Photographs, Shot, usual_unit
+from splatbatch.training.scene.block_cache import BlockCache
+from splatbatch.training.scene.photographs import CameraView, ScenePhotographs, usual_unit
 from splatbatch.training.session import open_device
 from splatbatch.training.stop_request import exit_code_of
 
@@ -52,8 +52,8 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     device = open_device(recipe.training.device)
     model = shifted(read_reconstruction(Path(settings.sparse)), settings.offset)
     names = spread(settings.holdout or sorted(image.name for image in model.images), settings.most_views)
-    folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    photographs = Photographs(model, folders, recipe.training, names)
+    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    photographs = ScenePhotographs(model, folders, recipe.training, names)
     stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}
     recipe = drawn_as(recipe, stores[ORIGINAL].blocks.header)  # not each as it says: some formats cannot
     unit = usual_unit([model.images])
@@ -67,7 +67,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     return {"num_photos": len(found[ORIGINAL]), "splats": {name: _mean(figures) for name, figures in found.items()}}
 
 
-def _compared(stores: Mapping[str, Store], shot: Shot, recipe: Recipe) -> dict[str, Figures]:
+def _compared(stores: Mapping[str, BlockCache], shot: CameraView, recipe: Recipe) -> dict[str, Figures]:
     """Return the figures of each splat on one photograph."""
     photo = shot.photo
     shown = {name: _shown(store, shot, recipe) for name, store in stores.items()}
@@ -80,7 +80,7 @@ def _compared(stores: Mapping[str, Store], shot: Shot, recipe: Recipe) -> dict[s
     }
 
 
-def _shown(store: Store, shot: Shot, recipe: Recipe) -> Tensor:
+def _shown(store: BlockCache, shot: CameraView, recipe: Recipe) -> Tensor:
     """Return a splat as a photograph would have shown it, [H, W, 3] in 0 to 1."""
     gaussians = store.seen_from(shot.standpoint, shot.photo.view)
     options = RasterOptions.of(recipe, store.blocks.header.sh_degree)
@@ -88,7 +88,7 @@ def _shown(store: Store, shot: Shot, recipe: Recipe) -> Tensor:
     return shot.photo.as_taken(colors).clamp(0, 1)
 
 
-def _psnr(colors: Tensor, target: Tensor, photo: Photo) -> float:
+def _psnr(colors: Tensor, target: Tensor, photo: PosedImage) -> float:
     """Return the PSNR where a photograph counts, in dB; of what is equal, and of what is not finite, the ends."""
     mask = photo.valid()
     value = float(psnr(*masked(colors, target, mask)))
@@ -101,9 +101,9 @@ def _mean(figures: list[Figures]) -> Figures:
     return {name: round(statistics.fmean(one[name] for one in figures), 3) for name in ("psnr", "between")}
 
 
-def _store(path: Path, device: torch.device) -> Store:
+def _store(path: Path, device: torch.device) -> BlockCache:
     try:
-        return Store(index_blocks(path), device, MOST_HELD)
+        return BlockCache(index_blocks(path), device, MOST_HELD)
     except (OSError, ValueError) as error:
         raise SceneError(f"{path}: cannot be read ({error})") from error
 

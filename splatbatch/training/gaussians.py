@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from splatbatch.config import Training
 from splatbatch.scene.colmap.types import Points
 from splatbatch.splats import Gaussians
-from splatbatch.training.photos.frame import Frame
+from splatbatch.training.photos.frame import TrainingFrame
 
 SH_C0 = 0.28209479177387814  # Y_0^0 = 1 / (2 sqrt(pi)): colour = 0.5 + C0 sh0 (3DGS)
 SMALLEST_SCALE = 1e-7
@@ -36,7 +36,7 @@ Parameters = dict[str, Parameter]
 """means [N, 3], scales [N, 3] (log), quats [N, 4], opacities [N] (logit), sh0 [N, 1, 3], shN [N, K, 3]."""
 
 
-def first_values(points: Points, frame: Frame, training: Training) -> dict[str, Tensor]:
+def first_values(points: Points, frame: TrainingFrame, training: Training) -> dict[str, Tensor]:
     """Return one Gaussian per sparse point, as large as the distance to its neighbours, in the colour of the point.
 
     In host memory: nothing here touches CUDA.
@@ -90,7 +90,7 @@ def to_parameters(values: Mapping[str, Tensor], device: torch.device) -> Paramet
     return {name: Parameter(value.to(device, copy=True)) for name, value in values.items()}
 
 
-def values_of(splat: Gaussians, frame: Frame) -> dict[str, Tensor]:
+def values_of(splat: Gaussians, frame: TrainingFrame) -> dict[str, Tensor]:
     """Return what a splat file holds in the frame that is trained in: what `export` made of it, rounded as it was."""
     means = (splat.means.astype(np.float64) - frame.center) / frame.unit
     values = {
@@ -105,7 +105,7 @@ def values_of(splat: Gaussians, frame: Frame) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in values.items()}
 
 
-def from_splat(splat: Gaussians, frame: Frame, device: torch.device) -> Parameters:
+def from_splat(splat: Gaussians, frame: TrainingFrame, device: torch.device) -> Parameters:
     """Return what a splat file holds in the frame that is trained in, on the device that trains."""
     return to_parameters(values_of(splat, frame), device)
 
@@ -115,7 +115,7 @@ def chosen(values: Mapping[str, Tensor], which: Tensor) -> dict[str, Tensor]:
     return {name: value[which] for name, value in values.items()}
 
 
-def export(gaussians: Parameters, frame: Frame) -> Gaussians:
+def export(gaussians: Parameters, frame: TrainingFrame) -> Gaussians:
     """Return the Gaussians in the coordinates of the model, less its offset, as arrays on the host."""
 
     def array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -10,23 +10,23 @@ import torch
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.splats.health import Expectations
-from splatbatch.training.checkpoint import Changing, Checkpoints
+from splatbatch.training.checkpoint import Checkpoints, RunState
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers, make_optimizers
 from splatbatch.training.photos.coarse import Pyramid, plan_sizes
-from splatbatch.training.photos.posed_images import Photo, Views, prefetch
-from splatbatch.training.photos.transient_mask import Movers
+from splatbatch.training.photos.posed_images import PosedImage, TrainingImages, prefetch
+from splatbatch.training.photos.transient_mask import TransientMask
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES, Strategy
-from splatbatch.training.strategies.importance import Album
+from splatbatch.training.strategies.importance import PruningViews
 
 
 def train(
-    gaussians: Parameters, views: Views, recipe: Recipe, evaluator: Evaluator, checkpoints: Checkpoints
+    gaussians: Parameters, views: TrainingImages, recipe: Recipe, evaluator: Evaluator, checkpoints: Checkpoints
 ) -> Parameters:
     """Train Gaussians in place on the photographs of a patch; return them.
 
@@ -38,8 +38,8 @@ def train(
     strategy = _strategy(gaussians, optimizers, recipe, plan, views)
     progress.expect(Expectations.of(recipe, plan))
     sizes = plan_sizes(views, recipe, plan, len(gaussians["means"]))
-    movers = Movers(views.training, RasterOptions.of(recipe), plan.max_steps, views.surroundings)
-    changing = Changing(gaussians, optimizers, strategy, evaluator, movers)
+    movers = TransientMask(views.training, RasterOptions.of(recipe), plan.max_steps, views.surroundings)
+    changing = RunState(gaussians, optimizers, strategy, evaluator, movers)
     start = checkpoints.resume(changing)
     capacity = TileCapacity(gaussians, views.training, RasterOptions.of(recipe), views.surroundings)
     one_step = Step(gaussians, optimizers, strategy, recipe, plan, capacity, views.surroundings)
@@ -69,15 +69,17 @@ def train(
     return gaussians
 
 
-def _strategy(gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, views: Views) -> Strategy:
+def _strategy(
+    gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, views: TrainingImages
+) -> Strategy:
     """Return the strategy of a recipe, which knows what bounds the patch and what it is judged by."""
     strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, views.frame.scene_scale)
     strategy.within(views.surroundings)
-    strategy.judge_by(Album(views.training, RasterOptions.of(recipe), views.surroundings, recipe.training.seed))
+    strategy.judge_by(PruningViews(views.training, RasterOptions.of(recipe), views.surroundings, recipe.training.seed))
     return strategy
 
 
-def shuffled(photos: tuple[Photo, ...], seed: int) -> Iterator[Photo]:
+def shuffled(photos: tuple[PosedImage, ...], seed: int) -> Iterator[PosedImage]:
     """Yield photographs for ever: all of them in a random order, then all again in another."""
     generator = torch.Generator().manual_seed(seed)
     while True:

@@ -30,7 +30,7 @@ instead of 0.1, 0.014 and 0.015."""
 
 
 @dataclass(frozen=True)
-class Target:
+class LossTarget:
     """A photo with the part of SSIM that depends on it alone: worth keeping on CPU, where photos come again."""
 
     image: Tensor  # [3, H, W], floating point, 0 to 1
@@ -38,20 +38,20 @@ class Target:
     square: Tensor  # [3, H, W], its square seen through the window
 
     @classmethod
-    def of(cls, photo: Tensor, dtype: torch.dtype = torch.float32) -> "Target":
+    def of(cls, photo: Tensor, dtype: torch.dtype = torch.float32) -> "LossTarget":
         """From `[H, W, 3]`, uint8 or floating point in [0, 1]."""
         image = _unit_range(photo, dtype).movedim(-1, 0).contiguous()
         mean, square = _blur(torch.cat((image, image * image))).chunk(2)
         return cls(image, mean, square)
 
 
-def photometric_loss(render: Tensor, target: Tensor | Target, ssim_lambda: float = 0.2) -> Tensor:
+def photometric_loss(render: Tensor, target: Tensor | LossTarget, ssim_lambda: float = 0.2) -> Tensor:
     """(1 - lambda) L1 + lambda (1 - SSIM) (3DGS eq. 7), differentiable in `render`.
 
     `render` is `[H, W, 3]`; `target` the photo, `[H, W, 3]` uint8 or floating point in [0, 1], or a Target made of it.
     """
-    if not isinstance(target, Target):
-        target = Target.of(target, render.dtype)
+    if not isinstance(target, LossTarget):
+        target = LossTarget.of(target, render.dtype)
     image = render.movedim(-1, 0)
     l1 = (image - target.image).abs().mean()
     return (1 - ssim_lambda) * l1 + ssim_lambda * (1 - _ssim(image, target))
@@ -60,7 +60,7 @@ def photometric_loss(render: Tensor, target: Tensor | Target, ssim_lambda: float
 def ssim(render: Tensor, photo: Tensor) -> Tensor:
     """Mean structural similarity (equal: 1) of two images `[H, W, 3]` in [0, 1]; uint8 is scaled."""
     dtype = render.dtype if render.is_floating_point() else torch.float32
-    return _ssim(_unit_range(render, dtype).movedim(-1, 0), Target.of(photo, dtype))
+    return _ssim(_unit_range(render, dtype).movedim(-1, 0), LossTarget.of(photo, dtype))
 
 
 def psnr(render: Tensor, photo: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def _unit_range(image: Tensor, dtype: torch.dtype) -> Tensor:
     return image.to(dtype) if image.is_floating_point() else image.to(dtype) / 255
 
 
-def _ssim(image: Tensor, target: Target) -> Tensor:
+def _ssim(image: Tensor, target: LossTarget) -> Tensor:
     mean, square, product = _blur(torch.cat((image, image * image, image * target.image))).chunk(3)
     variance, target_variance = square - mean * mean, target.square - target.mean * target.mean
     covariance = product - mean * target.mean

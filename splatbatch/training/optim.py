@@ -15,7 +15,7 @@ from splatbatch.training import cuda
 from splatbatch.training.gaussians import Parameters
 
 if TYPE_CHECKING:
-    from splatbatch.training.cuda.step import Adam, Squares
+    from splatbatch.training.cuda.step import Adam, GradNorms
 
 EPSILON = 1e-15  # 3DGS: gradients of far Gaussians are tiny, the usual 1e-8 would freeze them
 LAST_MEANS_RATE = 0.01
@@ -80,7 +80,7 @@ def decay(optimizers: Optimizers, factor: float) -> Tensor:
     return torch.as_tensor(group["lr"])
 
 
-def move(optimizers: Optimizers, radii: Tensor | None, pulls: Mapping[str, float]) -> Squares | None:
+def move(optimizers: Optimizers, radii: Tensor | None, pulls: Mapping[str, float]) -> GradNorms | None:
     """Move all parameters down their gradients, which are gone then; return what our kernels know of these.
 
     Args:

@@ -25,7 +25,7 @@ from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.metrics import EarlierSplat, TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
-from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, Extent, estimate, extent_of
+from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, PatchSize, estimate, extent_of
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.splats import mode_comments, offset_comments, read_splat, write_splat
@@ -34,16 +34,22 @@ from splatbatch.training.border.boundary_init import covered, num_covering
 from splatbatch.training.border.boundary_mask import answered_for
 from splatbatch.training.border.patch_border import as_trained, surroundings_of, why_alone
 from splatbatch.training.checkpoint import Checkpoints, identity
-from splatbatch.training.cuda.precompile import Compiling, for_training
+from splatbatch.training.cuda.precompile import KernelCompilation, for_training
 from splatbatch.training.evaluation.coverage import covered_of
 from splatbatch.training.evaluation.evaluate import Evaluator, SplatFiles
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import chosen, export, first_values, from_splat, thinned, to_parameters
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of
-from splatbatch.training.photos.posed_images import Folders, Views, decode_views, why_not_covered, with_covered
+from splatbatch.training.photos.posed_images import (
+    PhotoFolders,
+    TrainingImages,
+    decode_views,
+    why_not_covered,
+    with_covered,
+)
 from splatbatch.training.photos.repeats import find_repeats
-from splatbatch.training.progress.progress import Progress
+from splatbatch.training.progress.progress import ProgressRecorder
 from splatbatch.training.progress.tensorboard import open_tensorboard
 from splatbatch.training.standby import rehearse, wait_for_go
 from splatbatch.training.stop_request import StopRequest
@@ -53,15 +59,15 @@ STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedAttempt:
     """All that an attempt needs and that takes no GPU to make; it lies in host memory."""
 
     recipe: Recipe
     """Settled: `cap_max` is a number."""
-    views: Views
+    views: TrainingImages
     gaussians: Mapping[str, Tensor]
     """First values, as `first_values` makes them."""
-    extent: Extent
+    extent: PatchSize
     offset: Offset = NO_OFFSET
     """Was taken off the coordinates of the model."""
     resume: Path | None = None
@@ -70,7 +76,7 @@ class Prepared:
     """The splat that is accepted now."""
     identity: str = ""
     """Of all that the training depends on: of this a checkpoint must be."""
-    compiling: Compiling = field(default_factory=Compiling)
+    compiling: KernelCompilation = field(default_factory=KernelCompilation)
     """Our kernels, as far as they are not compiled yet."""
 
 
@@ -89,7 +95,7 @@ def train_attempt(
     """
     settings = folder.read_settings()
     recipe = Recipe.model_validate(settings.recipe)
-    progress = Progress(folder.progress, recipe.training.max_steps)
+    progress = ProgressRecorder(folder.progress, recipe.training.max_steps)
     prepared = prepare(settings, recipe, progress, has_gpu=not stands_by)
     if stands_by:
         wait_for_go(folder, progress, lambda: open_ahead(prepared))
@@ -97,7 +103,9 @@ def train_attempt(
     train_prepared(folder, prepared, progress)
 
 
-def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress, *, has_gpu: bool = False) -> Prepared:
+def prepare(
+    settings: TrainingSettings, recipe: Recipe, progress: ProgressRecorder, *, has_gpu: bool = False
+) -> PreparedAttempt:
     """Read, decode and compute all that needs no GPU, without touching CUDA: another process may still train on it.
 
     An attempt that has its GPU already opens its CUDA context beside that.
@@ -116,7 +124,7 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress, *, h
     if not len(whole.points):
         raise SceneError(f"{settings.sparse}: 0 points at initialisation: there is nothing to start from")
     reconstruction = as_trained(shifted(whole, settings.offset), settings, training)
-    folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     load_lenses(reconstruction.cameras.values())
     with ThreadPoolExecutor(max_workers=1) as beside:  # while all else is read, which waits for the disk
         covering = beside.submit(covered_of, settings, whole)
@@ -143,12 +151,12 @@ def prepare(settings: TrainingSettings, recipe: Recipe, progress: Progress, *, h
     who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
     opening.join()
     of_settings = (settings.offset, resume, settings.earlier)
-    return Prepared(settled, views, gaussians, extent, *of_settings, who, compiling)
+    return PreparedAttempt(settled, views, gaussians, extent, *of_settings, who, compiling)
 
 
-def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[Compiling, Thread]:
+def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, Thread]:
     """Have our kernels compiled, and the CUDA context opened where the GPU is ours, while photographs are read."""
-    compiling = Compiling()
+    compiling = KernelCompilation()
     if recipe.training.device != "cpu" and torch.version.cuda:
         compiling = for_training(recipe)
         _load_kernels(recipe.training.kernels)
@@ -165,7 +173,7 @@ def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[Compiling, Thread]:
     return compiling, opening
 
 
-def _within_reach(first: dict[str, Tensor], views: Views, settings: TrainingSettings) -> dict[str, Tensor]:
+def _within_reach(first: dict[str, Tensor], views: TrainingImages, settings: TrainingSettings) -> dict[str, Tensor]:
     """Return the first values that a patch with a core starts from: all of them, for one without."""
     outside = views.surroundings.outside(first)
     if outside is None:
@@ -176,7 +184,7 @@ def _within_reach(first: dict[str, Tensor], views: Views, settings: TrainingSett
 
 
 def _within_cap(
-    first: dict[str, Tensor], cover: Mapping[str, Tensor], training: Training, progress: Progress
+    first: dict[str, Tensor], cover: Mapping[str, Tensor], training: Training, progress: ProgressRecorder
 ) -> dict[str, Tensor]:
     """Return the first values that the cap has room for, beside what covers the ground; what is left out is said."""
     num, cap = len(first["means"]), training.cap()
@@ -188,7 +196,7 @@ def _within_cap(
     return covered(first, cover, cap)
 
 
-def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress) -> None:
+def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: ProgressRecorder) -> None:
     """Train what was prepared, on the device of the settings, and write metrics, pictures and, last, the splat.
 
     Raises:
@@ -235,18 +243,20 @@ def train_prepared(folder: AttemptFolder, prepared: Prepared, progress: Progress
         torch.cuda.synchronize()
 
 
-def _files_of(scene: Views, prepared: Prepared, device: torch.device) -> SplatFiles:
+def _files_of(scene: TrainingImages, prepared: PreparedAttempt, device: torch.device) -> SplatFiles:
     where = (scene.frame, prepared.recipe, device, prepared.offset)
     return SplatFiles(scene.holdout, *where, scene.surroundings, is_evened=scene.are_evened)
 
 
-def _write_figures(folder: AttemptFolder, scene: Views, metrics: Mapping[str, Any]) -> None:
+def _write_figures(folder: AttemptFolder, scene: TrainingImages, metrics: Mapping[str, Any]) -> None:
     if scene.covered is not None:
         write_json(folder.covered, scene.covered.to_record())
     write_json(folder.metrics, dict(metrics))
 
 
-def _checkpoints(folder: AttemptFolder, prepared: Prepared, progress: Progress, stop: StopRequest) -> Checkpoints:
+def _checkpoints(
+    folder: AttemptFolder, prepared: PreparedAttempt, progress: ProgressRecorder, stop: StopRequest
+) -> Checkpoints:
     every = prepared.recipe.training.checkpoint_every
     return Checkpoints(folder.checkpoint, prepared.identity, every, prepared.resume, progress, stop)
 
@@ -284,7 +294,7 @@ def open_device(wanted: str) -> torch.device:
     return torch.device("cpu")
 
 
-def open_ahead(prepared: Prepared) -> None:
+def open_ahead(prepared: PreparedAttempt) -> None:
     """Open the CUDA context of an attempt that stands by, and load what its training will use."""
     device = open_device(prepared.recipe.training.device)
     prepared.compiling.wait()

@@ -24,7 +24,7 @@ from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.gaussians import Parameters, chosen, to_parameters
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.posed_images import Views
+from splatbatch.training.photos.posed_images import TrainingImages
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step
@@ -35,7 +35,7 @@ LARGEST_PX = 256
 LOOK_S = 0.005
 
 
-class Waits(Protocol):
+class StandbyWait(Protocol):
     """Whoever stands by: it tells of phases, and counts its time from `begin` on."""
 
     def phase(self, name: str) -> None:
@@ -45,7 +45,7 @@ class Waits(Protocol):
         """Count from now on."""
 
 
-def wait_for_go(folder: AttemptFolder, progress: Waits, open_context: Callable[[], None]) -> None:
+def wait_for_go(folder: AttemptFolder, progress: StandbyWait, open_context: Callable[[], None]) -> None:
     """Return when go.json is there, with its environment in force: the GPU it names is the only one CUDA will see.
 
     Raises:
@@ -66,7 +66,7 @@ def wait_for_go(folder: AttemptFolder, progress: Waits, open_context: Callable[[
     progress.begin()
 
 
-def rehearse(views: Views, values: Mapping[str, Tensor], recipe: Recipe, device: torch.device) -> None:
+def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe, device: torch.device) -> None:
     """Train a few Gaussians of a patch on one photograph of it, small, and forget them.
 
     Another process may train on the same GPU: what this takes besides the context are some megabytes, given back.
@@ -82,7 +82,7 @@ def rehearse(views: Views, values: Mapping[str, Tensor], recipe: Recipe, device:
         torch.cuda.reset_peak_memory_stats()
 
 
-def _train_a_little(gaussians: Parameters, scene: Views, recipe: Recipe) -> None:
+def _train_a_little(gaussians: Parameters, scene: TrainingImages, recipe: Recipe) -> None:
     plan, photo = schedule(recipe), scene.training[0]
     optimizers = make_optimizers(gaussians, recipe, plan, scene.frame.scene_scale)
     strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, scene.frame.scene_scale)
@@ -98,7 +98,7 @@ def _train_a_little(gaussians: Parameters, scene: Views, recipe: Recipe) -> None
     capacity.review()
 
 
-def _in_small(views: Views) -> Views:
+def _in_small(views: TrainingImages) -> TrainingImages:
     """Return a scene of one photograph, shrunk, and nothing behind it."""
     photo = views.training[0]
     factor = -(-max(photo.view.width, photo.view.height) // LARGEST_PX)

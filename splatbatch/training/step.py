@@ -12,22 +12,22 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
-from splatbatch.training.border.patch_border import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
 from splatbatch.training.optim import LAST_MEANS_RATE, Optimizers, decay, move
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions, Rendering
 from splatbatch.training.strategies import Strategy
 
 if TYPE_CHECKING:
-    from splatbatch.training.cuda.step import Squares
+    from splatbatch.training.cuda.step import GradNorms
 
 
 @dataclass(frozen=True)
-class Learned:
+class StepResult:
     """What a step says of itself, where it was made; a recording says it anew in every step."""
 
     loss: Tensor  # []
@@ -45,11 +45,11 @@ class Step:
     recipe: Recipe
     plan: Schedule
     capacity: TileCapacity
-    surroundings: Surroundings = NONE
+    surroundings: PatchBorder = NONE
     means_decay: float | None = None
     """Factor on the rate of the means; None: the one by which it reaches its last value at the last step."""
 
-    def __call__(self, photo: Photo, sh_degree: int, *, is_watched: bool = False) -> Learned:
+    def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
         """Learn from a photo."""
         loss, rendering = self.derive(photo, sh_degree)
         gradients = {
@@ -57,10 +57,10 @@ class Step:
         }
         squares = self.update(rendering)
         if squares is not None:  # which cost nothing
-            return Learned(loss.detach(), squares.norms)
-        return Learned(loss.detach(), lambda: {name: gradient.norm() for name, gradient in gradients.items()})
+            return StepResult(loss.detach(), squares.norms)
+        return StepResult(loss.detach(), lambda: {name: gradient.norm() for name, gradient in gradients.items()})
 
-    def derive(self, photo: Photo, sh_degree: int) -> tuple[Tensor, Rendering]:
+    def derive(self, photo: PosedImage, sh_degree: int) -> tuple[Tensor, Rendering]:
         """Return the loss, [], and the rendering; the gradients lie in the Gaussians."""
         options = RasterOptions.of(self.recipe, sh_degree)
         rendering = rasterize(self.surroundings.drawn_with(self.gaussians), photo.view, options, self.capacity.entries)
@@ -72,7 +72,7 @@ class Step:
         torch.autograd.backward(loss)
         return loss, rendering
 
-    def update(self, rendering: Rendering) -> Squares | None:
+    def update(self, rendering: Rendering) -> GradNorms | None:
         """Move the Gaussians down their gradients, which are gone then; return what our kernels know of these."""
         squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.pulls)
         factor = LAST_MEANS_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
@@ -86,7 +86,7 @@ class Step:
             self.surroundings.hold_back(self.gaussians)
         return has_changed
 
-    def _loss(self, colors: Tensor, photo: Photo) -> Tensor:
+    def _loss(self, colors: Tensor, photo: PosedImage) -> Tensor:
         """Return the loss of a rendering against its photograph, evened if that has a tone."""
         training = self.recipe.training
         if not cuda.serves(colors, training):

@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Piece(TypedRecord):
+class FileRef(TypedRecord):
     """A file of a bundle, or of an attempt."""
 
     name: str = ""
@@ -45,7 +45,7 @@ class Piece(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Fetched(TypedRecord):
+class FetchResult(TypedRecord):
     """What came of fetching some blobs; those that are not named came whole."""
 
     refused: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ def fetch(url: str, folder: str, pieces: Sequence[tuple[str, int]]) -> dict[str,
     found = list(zip((sha256 for sha256, _ in pieces), told, strict=True))
     refused = tuple(sha256 for sha256, (tries, _) in found if tries)
     named = {how: tuple(sha256 for sha256, (_, end) in found if end == how) for how in ("damaged", "absent")}
-    return Fetched(refused, **named).to_record()
+    return FetchResult(refused, **named).to_record()
 
 
 def _fetch_one(store: Store, folder: Path, sha256: str, num_bytes: int) -> tuple[int, str]:
@@ -124,7 +124,7 @@ def _fetch_one(store: Store, folder: Path, sha256: str, num_bytes: int) -> tuple
     return TRIES + 1, "damaged"
 
 
-def lay(pieces: Iterable[Piece], place: Path, folder: Path, put: Callable[[Path, Path], object] = os.link) -> None:
+def lay(pieces: Iterable[FileRef], place: Path, folder: Path, put: Callable[[Path, Path], object] = os.link) -> None:
     """Give blobs that were fetched their names in a folder; nothing else gets into it.
 
     Args:

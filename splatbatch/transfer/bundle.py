@@ -24,10 +24,10 @@ from splatbatch.hashing import FileFacts
 from splatbatch.json_text import parse
 from splatbatch.output.folders import RESULT, SPLAT, PatchFolder
 from splatbatch.output.records.colors import tones_from_record, tones_to_record
-from splatbatch.output.records.fingerprint import ORIGIN, Fingerprint, Place, is_content
+from splatbatch.output.records.fingerprint import ORIGIN, FilePlace, Fingerprint, is_content
 from splatbatch.output.records.record import TypedRecord, reads
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.partition.border import Border
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
@@ -35,8 +35,8 @@ from splatbatch.scene.photos.folders import see_name
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind, recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate
-from splatbatch.tasks.task import Setup, Task
-from splatbatch.transfer.blobs import Piece
+from splatbatch.tasks.task import Task, TaskSettings
+from splatbatch.transfer.blobs import FileRef
 
 _KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda value: value == "True"}
 """Of values of environment variables, as a YAML has them."""
@@ -70,12 +70,12 @@ class Bundle(TypedRecord):
     follows: int = 0
     """The newest accepted record when it was packed: what is trained from it can only become the next."""
     held_out: tuple[str, ...] = ()
-    offset: Place = ORIGIN
-    tones: dict[str, Tone] = field(default_factory=dict, metadata=reads(tones_from_record))
+    offset: FilePlace = ORIGIN
+    tones: dict[str, ColorCorrection] = field(default_factory=dict, metadata=reads(tones_from_record))
     border: dict[str, Any] = field(default_factory=dict)
     is_whole: bool = False
     has_masks: bool = False
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[FileRef, ...] = ()
 
     @property
     def task(self) -> str:
@@ -145,7 +145,7 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         border=patch.border.to_record() if patch.border else {},
         is_whole=patch.is_whole,
         has_masks=patch.masks is not None,
-        pieces=tuple(Piece(name, contents[name], Path(path).stat().st_size) for name, path in sorted(paths.items())),
+        pieces=tuple(FileRef(name, contents[name], Path(path).stat().st_size) for name, path in sorted(paths.items())),
     )
     _see_same(bundle, task)
     return bundle, {contents[name]: path for name, path in paths.items()}
@@ -264,7 +264,7 @@ def _backdrop(bundle: Bundle, scene: Path) -> Path:
     return folder
 
 
-def _setup_of(bundle: Bundle, scene: Path, output: Path, environment: Mapping[str, str]) -> Setup:
+def _setup_of(bundle: Bundle, scene: Path, output: Path, environment: Mapping[str, str]) -> TaskSettings:
     sections = {name: bundle.settings.get(name, {}) for name in TRAVELLING}
     programs = {name: mapping(told) for name, told in mapping(bundle.settings.get("trainers")).items()}
     for name, told in programs.items():
@@ -279,4 +279,4 @@ def _setup_of(bundle: Bundle, scene: Path, output: Path, environment: Mapping[st
         config = Config.model_validate({**sections, "trainers": programs, **places})
     except ValueError as error:
         raise StoreError(f"{bundle.task}: the settings of its bundle are none: it is refused") from error
-    return Setup(config, bundle.patch, None, bundle.changes)
+    return TaskSettings(config, bundle.patch, None, bundle.changes)

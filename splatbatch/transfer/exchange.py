@@ -18,7 +18,7 @@ from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import MIB, MOST_JSON_BYTES
 from splatbatch.json_text import parse
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.transfer.blobs import Piece, at_once
+from splatbatch.transfer.blobs import FileRef, at_once
 from splatbatch.transfer.bundle import Bundle, sealed, unsealed, why_left
 from splatbatch.transfer.store import Store, read_whole
 from splatbatch.transfer.traffic import store_at
@@ -44,7 +44,7 @@ MOST_HANDLINGS = 8
 
 
 @dataclass(frozen=True)
-class Sign(TypedRecord):
+class WorkerStatus(TypedRecord):
     """workers/<name>: that a worker lives, and what it is at; rewritten every few seconds."""
 
     worker: str = ""
@@ -63,16 +63,16 @@ class Sign(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Brought(TypedRecord):
+class TransferredAttempt(TypedRecord):
     """An attempt that a worker brings."""
 
     number: int = 0
     """As the worker counts them."""
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[FileRef, ...] = ()
 
 
 @dataclass(frozen=True)
-class Returned(TypedRecord):
+class TransferResult(TypedRecord):
     """results/<bundle>.<outcome>.<hash>: what came of a bundle with one worker."""
 
     bundle: str = ""
@@ -83,12 +83,12 @@ class Returned(TypedRecord):
     outcome: str = ""
     """"trained", "failed", "stopped" (to be gone on with), "unfit" (this machine, or this program, cannot)."""
     why: str = ""
-    attempts: tuple[Brought, ...] = ()
+    attempts: tuple[TransferredAttempt, ...] = ()
     has_more: bool = False
     """Pictures follow."""
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[FileRef]:
         """The files of all attempts."""
         return [piece for one in self.attempts for piece in one.pieces]
 
@@ -104,7 +104,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Seen:
+class StoreListing:
     """A store as it was looked at."""
 
     bundles: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class Seen:
     """Names of results that count, by bundle."""
     later: frozenset[str] = frozenset()
     """Names of what came after a result: its own name stands before the last dot."""
-    signs: Mapping[str, Sign] = field(default_factory=dict)
+    signs: Mapping[str, WorkerStatus] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
 
     def outcomes(self, bundle: str) -> list[str]:
@@ -179,7 +179,7 @@ def _json_in(store: Store, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-class Watch:
+class StoreWatch:
     """Remembers what was seen of a store, so that it is known who moves; asks nobody itself."""
 
     def __init__(self) -> None:
@@ -187,10 +187,10 @@ class Watch:
         """Of claims that were read."""
         self._moved: dict[str, tuple[int, float]] = {}
 
-    def take(self, told: Mapping[str, Any]) -> Seen:
+    def take(self, told: Mapping[str, Any]) -> StoreListing:
         """Take in a look."""
         self.owners.update(told["owners"])
-        signs = {one.worker: one for one in map(Sign.from_record, told["signs"])}
+        signs = {one.worker: one for one in map(WorkerStatus.from_record, told["signs"])}
         now = time.monotonic()
         for name, sign in signs.items():
             if self._moved.get(name, (-1, 0.0))[0] != sign.sequence:
@@ -209,13 +209,13 @@ class Watch:
                 bundle = name.partition(".")[0]
                 results[bundle] = (*results.get(bundle, ()), name)
         known = (tuple(told[BUNDLES]), frozenset(told[CLOSED]), owners, results, frozenset(told[LATER]), signs)
-        return Seen(*known, frozenset(refused))
+        return StoreListing(*known, frozenset(refused))
 
-    def silent_s(self, sign: Sign) -> float:
+    def silent_s(self, sign: WorkerStatus) -> float:
         """Return for how long a worker is known not to have moved."""
         return time.monotonic() - self._moved.get(sign.worker, (0, time.monotonic()))[1]
 
-    def is_gone(self, owner: Owner, seen: Seen) -> bool:
+    def is_gone(self, owner: Owner, seen: StoreListing) -> bool:
         """Return whether whoever has claimed a bundle is known to be gone, or has let it go."""
         if seen.is_free_of(owner):
             return True
@@ -225,17 +225,17 @@ class Watch:
             return time.monotonic() - first > SILENCE_S
         return self.silent_s(sign) > SILENCE_S
 
-    def due(self, seen: Seen, me: str, unfit: frozenset[str] = frozenset()) -> list[str]:
+    def due(self, seen: StoreListing, me: str, unfit: frozenset[str] = frozenset()) -> list[str]:
         """Return the bundles that a worker may claim, in an order of its own, so that not all want the same."""
         free = [one for one in seen.bundles if seen.is_open(one) and one not in unfit and self._is_free(one, seen)]
         return sorted(free, key=lambda one: sealed({"worker": me, "bundle": one})[0])
 
-    def _is_free(self, bundle: str, seen: Seen) -> bool:
+    def _is_free(self, bundle: str, seen: StoreListing) -> bool:
         owner = seen.owners.get(bundle)
         return owner is None or (owner.generation < MOST_HANDLINGS and self.is_gone(owner, seen))
 
 
-def is_following(piece: Piece) -> bool:
+def is_following(piece: FileRef) -> bool:
     """Return whether a file of an attempt comes home after its splat."""
     return piece.name.partition("/")[0] in FOLLOWING
 
@@ -299,7 +299,7 @@ def read_result(url: str, place: str) -> dict[str, Any]:
 
 def beat(url: str, sign: Mapping[str, Any]) -> dict[str, Any]:
     """Show that a worker lives; return whether what it trains is closed by now. A reader does this."""
-    store, one = store_at(url), Sign.from_record(sign)
+    store, one = store_at(url), WorkerStatus.from_record(sign)
     store.write(f"{WORKERS}/{one.worker}", json.dumps(sign).encode())
     return {"closed": bool(one.bundle) and one.bundle in store.names(CLOSED)}
 
@@ -316,7 +316,7 @@ def put_bundle(url: str, bundle: Bundle) -> str:
     return name
 
 
-def put_result(url: str, told: tuple[Returned, str]) -> str:
+def put_result(url: str, told: tuple[TransferResult, str]) -> str:
     """Write what came of a bundle, once its blobs are there; return its name. A reader does this.
 
     Args:

@@ -8,17 +8,17 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from splatbatch import isolated
-from splatbatch.isolated import ORDERS, Answer, Call, Hang, Item, Process
+from splatbatch.isolated import ORDERS, Answer, Call, Hung, IsolatedProcess, Item
 
 
-class Resident:
+class ResidentProcess:
     """A reader that stays: it makes one call at a time, as it is told."""
 
     def __init__(self, hangs_s: float) -> None:
         """Fork it; `hangs_s`: so long without progress a call counts as hanging."""
         self._hangs_s = hangs_s
         there, self._orders = Pipe(duplex=False)
-        self._process = Process(_obeyed, _orders(), is_low=False, orders=there.fileno())
+        self._process = IsolatedProcess(_obeyed, _orders(), is_low=False, orders=there.fileno())
         there.close()
 
     @property
@@ -39,7 +39,7 @@ class Resident:
         if self._process.has_ended():
             return self._process.why_it_died()
         idle_s = self._process.idle_s()
-        return Hang(self._process.note(), idle_s) if idle_s > self._hangs_s else None
+        return Hung(self._process.note(), idle_s) if idle_s > self._hangs_s else None
 
     def end(self) -> None:
         """End the process; what the kernel holds is abandoned."""
@@ -47,7 +47,7 @@ class Resident:
         self._process.end()
 
 
-class ResidentHere:
+class InProcessResident:
     """Makes each call in our own process, at once."""
 
     descriptor = None
@@ -55,7 +55,7 @@ class ResidentHere:
 
     def begin(self, call: Call[Item], item: Item) -> None:
         """Make a call."""
-        [(_, self._answer)] = isolated.Here(call, [item]).look()
+        [(_, self._answer)] = isolated.InProcessCalls(call, [item]).look()
 
     def look(self) -> Answer | None:
         """Return what has come of it, once."""
@@ -66,9 +66,9 @@ class ResidentHere:
         """Make no further calls."""
 
 
-def resident(hangs_s: float) -> Resident | ResidentHere:
+def resident(hangs_s: float) -> ResidentProcess | InProcessResident:
     """Return a reader that stays, of the usual kind."""
-    return ResidentHere() if isolated.USUAL is isolated.Here else Resident(hangs_s)
+    return InProcessResident() if isolated.DEFAULT_BACKEND is isolated.InProcessCalls else ResidentProcess(hangs_s)
 
 
 def _orders() -> Iterator[tuple[Call[Any], Any]]:

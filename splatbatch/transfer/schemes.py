@@ -11,7 +11,7 @@ from splatbatch.errors import ConfigError, MissingPartError
 from splatbatch.transfer.store import Store
 
 
-class Missing(MissingPartError):
+class LibraryMissing(MissingPartError):
     """A store needs a library that is not installed."""
 
     def __init__(self, url: str, library: str) -> None:
@@ -84,4 +84,4 @@ def _see_library(url: str, library: str) -> None:
     try:
         importlib.import_module(library)
     except ImportError as error:
-        raise Missing(url.partition("://")[0] + "://", library) from error
+        raise LibraryMissing(url.partition("://")[0] + "://", library) from error

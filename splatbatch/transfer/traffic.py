@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 from splatbatch import isolated
 from splatbatch.errors import CutOffError, SplatbatchError
 from splatbatch.files import is_out_of_space
-from splatbatch.isolated import Done, Fault, Hang, Patience, Refused, ToldToStop, rest
-from splatbatch.transfer.resident import Resident, ResidentHere, resident
+from splatbatch.isolated import Crashed, ExpectedError, Hung, Returned, StopRequested, WaitHooks, rest
+from splatbatch.transfer.resident import InProcessResident, ResidentProcess, resident
 from splatbatch.transfer.schemes import open_store
 from splatbatch.transfer.store import Store
 
@@ -26,7 +26,7 @@ POLL_S = 0.05
 MOST_FREE = 5
 """Readers that wait with their connections for calls to come: as many as are busy at one time. A worker beats, asks,
 fetches ahead, sends a splat and the pictures of the one before."""
-_FREE: list[Resident | ResidentHere] = []
+_FREE: list[ResidentProcess | InProcessResident] = []
 _OPEN: dict[str, Store] = {}
 
 
@@ -37,7 +37,7 @@ def store_at(url: str) -> Store:
     return _OPEN[url]
 
 
-class Errand(Generic[Item]):
+class TransferJob(Generic[Item]):
     """Calls that are made one after the other beside our loop; one that the store cut off is made again."""
 
     def __init__(self, call: Callable[[Item], Any], items: Iterable[Item], say: Callable[[str], None]) -> None:
@@ -49,7 +49,7 @@ class Errand(Generic[Item]):
             say: hears that the store does not answer.
         """
         self._call, self._left, self._say = call, list(items), say
-        self._reader: Resident | ResidentHere | None = None
+        self._reader: ResidentProcess | InProcessResident | None = None
         self._failures, self._not_before, self._said_at = 0, 0.0, time.monotonic()
         self.found: list[tuple[Item, Any]] = []
         """What each call has returned."""
@@ -81,16 +81,16 @@ class Errand(Generic[Item]):
     def _take(self, item: Item, answer: isolated.Answer) -> bool:
         """Take in what came of a call; return whether the next is made at once."""
         match answer:
-            case Done(value=value):
+            case Returned(value=value):
                 self.found.append((item, value))
                 self._left.remove(item)
                 self._failures = 0
                 return True
-            case Refused(error=SplatbatchError() as error) if not isinstance(error, CutOffError):
+            case ExpectedError(error=SplatbatchError() as error) if not isinstance(error, CutOffError):
                 self.error = error
-            case Refused(error=CutOffError()) | Hang():
+            case ExpectedError(error=CutOffError()) | Hung():
                 self._wait(answer)
-            case Refused(error=error) if is_out_of_space(error):  # of this machine's disk
+            case ExpectedError(error=error) if is_out_of_space(error):  # of this machine's disk
                 self._wait(answer)
             case _ if self._failures + 1 < MOST_FAULTS:
                 self._wait(answer)
@@ -123,27 +123,27 @@ class Errand(Generic[Item]):
 
 def _words(answer: object) -> str:
     match answer:
-        case Refused(error=error):
+        case ExpectedError(error=error):
             return str(error)
-        case Hang():
+        case Hung():
             return "the store does not answer"
-        case Fault(words=words):
+        case Crashed(words=words):
             return f"traffic with the store has failed: {words}"
     return "the store does not answer"
 
 
-def run(errand: Errand[Item], patience: Patience) -> list[tuple[Item, Any]]:
+def run(errand: TransferJob[Item], patience: WaitHooks) -> list[tuple[Item, Any]]:
     """Wait until calls are made; return what each has returned.
 
     Raises:
         SplatbatchError: the store refuses us.
-        ToldToStop: somebody wants us to stop.
+        StopRequested: somebody wants us to stop.
     """
     try:
         while not errand.look():
             patience.beat()
             if why := patience.stop():
-                raise ToldToStop(why)
+                raise StopRequested(why)
             rest(POLL_S, [errand._reader] if errand._reader else [])
     finally:
         errand.end()
@@ -152,6 +152,6 @@ def run(errand: Errand[Item], patience: Patience) -> list[tuple[Item, Any]]:
     return errand.found
 
 
-def ask(call: Callable[[Item], Any], item: Item, patience: Patience) -> Any:
+def ask(call: Callable[[Item], Any], item: Item, patience: WaitHooks) -> Any:
     """Return what one call returns; see `run`."""
-    return run(Errand(call, [item], patience.tell), patience)[0][1]
+    return run(TransferJob(call, [item], patience.tell), patience)[0][1]

@@ -17,7 +17,7 @@ from fake_batch import FakeBatch
 from turns import CLOCK, Program
 
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.run.follow_up_process import OfSplats, Publishing
+from splatbatch.run.follow_up_process import PublishTasks, SplatTasks
 from splatbatch.scene.patches import Patch
 
 KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
@@ -52,13 +52,13 @@ def asked(batch: FakeBatch, **publish: Any) -> FakeBatch:
 
 def does(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Have the program that merges and publishes do something else."""
-    usual = OfSplats.command
+    usual = SplatTasks.command
 
-    def command(self: OfSplats, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+    def command(self: SplatTasks, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         python, *_, place = usual(self, patch, folder)
         return (python, "-c", program, place)
 
-    monkeypatch.setattr(OfSplats, "command", command)
+    monkeypatch.setattr(SplatTasks, "command", command)
 
 
 def events_of(batch: FakeBatch, task: str) -> list[tuple[str, str | None]]:
@@ -144,7 +144,7 @@ def test_a_fault_while_publishing_changes_no_exit_code(
     def fail(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(Publishing, "make", fail)
+    monkeypatch.setattr(PublishTasks, "make", fail)
     ended = asked(batch.make("p0")).run("train")
     assert ended.returncode == 0 and "Traceback" not in ended.stderr
     assert "not published: " in ended.stderr and str(fault) in told_everywhere(batch)

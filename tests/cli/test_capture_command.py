@@ -21,11 +21,11 @@ from splatbatch.run.capture import flight_of
 from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.indexed_model import read_sightings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.next_flight import FEW, PlacedCamera, Survey, placed_cameras
+from splatbatch.scene.next_flight import FEW, CoverageSurvey, FlightCamera, placed_cameras
 from splatbatch.tasks.batch import open_batch
 
 
-def removed_shots(folder: Path) -> list[PlacedCamera]:
+def removed_shots(folder: Path) -> list[FlightCamera]:
     """Take half of the cameras out of p0, those on one side; return them."""
     sparse = folder / "patches/p0/sparse/0"
     model, known = read_reconstruction(sparse), read_sightings(sparse)
@@ -39,7 +39,7 @@ def removed_shots(folder: Path) -> list[PlacedCamera]:
 
 
 @pytest.fixture(scope="module")
-def holed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[PlacedCamera]]:
+def holed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[FlightCamera]]:
     """The quarry whose p0 lacks half of its photographs, inspected."""
     folder = tmp_path_factory.mktemp("flown") / "quarry"
     shutil.copytree(QUARRY, folder, ignore=shutil.ignore_patterns("output"))
@@ -54,7 +54,7 @@ def plan(folder: Path, *arguments: str) -> Ended:
 
 
 @pytest.mark.all
-def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[PlacedCamera]]) -> None:
+def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[FlightCamera]]) -> None:
     folder, removed = holed
     batch = open_batch(folder / "splat_config.yml", ["p0"])
     found = flight_of(batch).plan
@@ -62,7 +62,7 @@ def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[PlacedCamera]
     once = np.stack([camera.sees(places) for camera in removed], axis=1).sum(axis=1)
     lost = (once > 0) & (np.array([cell.num_photos for cell in found.cells]) < FEW)
     views = [view.camera for view in found.views]
-    now = Survey(places, np.ones(len(places)), views, found.up).seen.sum(axis=1)
+    now = CoverageSurvey(places, np.ones(len(places)), views, found.up).seen.sum(axis=1)
     have = np.array([cell.num_photos for cell in found.cells])
     print(f"{len(found.cells)} weak, {lost.sum()} lost, {len(views)} views, {len(found.left)} left")
     assert lost.sum() > 5
@@ -71,7 +71,7 @@ def test_the_suggested_views_fill_the_hole(holed: tuple[Path, list[PlacedCamera]
 
 
 @pytest.mark.all
-def test_views_stand_clear_of_the_splat_and_above_what_they_look_at(holed: tuple[Path, list[PlacedCamera]]) -> None:
+def test_views_stand_clear_of_the_splat_and_above_what_they_look_at(holed: tuple[Path, list[FlightCamera]]) -> None:
     found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
     means = quarry_splat().means
     for view in found.views:
@@ -94,14 +94,14 @@ def test_of_a_scene_the_cells_are_those_of_its_own_inspection(tmp_path: Path) ->
 
 
 @pytest.mark.all
-def test_programs_get_json(holed: tuple[Path, list[PlacedCamera]]) -> None:
+def test_programs_get_json(holed: tuple[Path, list[FlightCamera]]) -> None:
     told = checked("plan-capture", plan(holed[0], "p0", "--json").out)
     found = flight_of(open_batch(holed[0] / "splat_config.yml", ["p0"])).plan
     assert (len(told["views"]), told["weak_cells"]) == (len(found.views), len(found.cells)) > (0, 0)
 
 
 @pytest.mark.all
-def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[PlacedCamera]], tmp_path: Path) -> None:
+def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[FlightCamera]], tmp_path: Path) -> None:
     for name in ("a.geojson", "b.kml"):
         done = plan(holed[0], "p0", "--to", str(tmp_path / name))
         assert done.code == 0, done.err
@@ -111,7 +111,7 @@ def test_it_is_written_as_geojson_and_kml(holed: tuple[Path, list[PlacedCamera]]
 
 
 @pytest.mark.all
-def test_bad_wishes_are_told(holed: tuple[Path, list[PlacedCamera]], tmp_path: Path) -> None:
+def test_bad_wishes_are_told(holed: tuple[Path, list[FlightCamera]], tmp_path: Path) -> None:
     assert "neither GeoJSON nor KML" in plan(holed[0], "p0", "--to", str(tmp_path / "a.txt")).err
     missing = plan(holed[0], "p1")
     assert (missing.code, "splatbatch inspect p1" in missing.err) == (3, True)
@@ -121,7 +121,7 @@ def test_bad_wishes_are_told(holed: tuple[Path, list[PlacedCamera]], tmp_path: P
 
 
 @pytest.mark.all
-def test_a_crs_in_which_the_scene_cannot_lie_is_told(holed: tuple[Path, list[PlacedCamera]]) -> None:
+def test_a_crs_in_which_the_scene_cannot_lie_is_told(holed: tuple[Path, list[FlightCamera]]) -> None:
     pytest.importorskip("pyproj")
     config = holed[0] / "mapped.yml"
     config.write_text((holed[0] / "splat_config.yml").read_text().replace("scene:\n", "scene:\n  crs: EPSG:32632\n", 1))

@@ -17,7 +17,7 @@ from published_shapes import checked
 from splatbatch.outcome import Cancelled
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
-from splatbatch.output.workers import Presence
+from splatbatch.output.workers import WorkerFile
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
@@ -202,7 +202,7 @@ def test_a_process_that_fails_is_diagnosed_with_the_place_of_its_log(
 ) -> None:
     (tmp_path / "fails_at_once.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr(evaluation.Evaluating, "module", "fails_at_once")
+    monkeypatch.setattr(evaluation.EvaluateTasks, "module", "fails_at_once")
     ended = evaluate(quarry)
     assert ended.code == 1, ended.err
     for word in (*words, "scene/evaluating/attempt-0", "train.log"):
@@ -215,7 +215,7 @@ def sleeps_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Have the process that measures sleep for ever."""
     (tmp_path / "sleeps_on.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr(evaluation.Evaluating, "module", "sleeps_on")
+    monkeypatch.setattr(evaluation.EvaluateTasks, "module", "sleeps_on")
 
 
 @pytest.mark.usefixtures("sleeps_on")
@@ -249,7 +249,7 @@ def test_another_splat_is_measured_beside_the_scene_s_own(quarry: Partition, tmp
 
 def test_a_scene_is_not_measured_while_a_worker_may_replace_its_patches(quarry: Partition) -> None:
     output = output_of(quarry)
-    with Presence(output):
+    with WorkerFile(output):
         ended = evaluate(quarry)
     assert (ended.code, "trains into this folder" in ended.err) == (6, True), ended.err
     assert output.scene.read_evaluation() is None

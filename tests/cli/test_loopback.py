@@ -12,15 +12,15 @@ import pytest
 
 from splatbatch.cli.commands import loopback
 from splatbatch.cli.commands import view as serve
-from splatbatch.cli.commands.loopback import Guard
+from splatbatch.cli.commands.loopback import RequestGuard
 
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[tuple[int, str]]:
     """Serve a splat without photographs; give the port and the token."""
     monkeypatch.setattr(loopback.LoopbackHandler, "timeout", 0.5)
-    guard = Guard()
-    server = loopback.open_server(18380, partial(serve._Handler, guard, SimpleNamespace(photos=()), "<html>"))
+    guard = RequestGuard()
+    server = loopback.open_server(18380, partial(serve._ViewHandler, guard, SimpleNamespace(photos=()), "<html>"))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server.server_port, guard.token

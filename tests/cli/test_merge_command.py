@@ -361,7 +361,7 @@ def test_while_a_batch_runs_nothing_is_merged(batch: FakeBatch) -> None:
 @pytest.mark.contract
 def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing_for_long(batch: FakeBatch) -> None:
     invoke("merge", batch=batch)
-    told = f"Merging.make(open_batch(Path({str(batch.config)!r})), MakingSettings('merge'))"
+    told = f"MergeTasks.make(open_batch(Path({str(batch.config)!r})), FollowUpSettings('merge'))"
     slowly = "import os, time; sync = os.fsync; os.fsync = lambda file: (time.sleep(0.2), sync(file))"  # in memory, too
     row_by_row = f"{slowly}; from splatbatch.splats import merge as rows; rows.ROWS_AT_ONCE = 1"
     program = f"{row_by_row}\nfrom splatbatch.run.follow_up_process import *\n{told}"

@@ -10,9 +10,9 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch.cli.commands.live import Board
+from splatbatch.cli.commands.live import LiveStatus
 from splatbatch.output.lock import OutputLock
-from splatbatch.output.records.run import Afterwards
+from splatbatch.output.records.run import FollowUpResult
 from splatbatch.report.facts import Report, ReportedPatch
 from splatbatch.report.todo import todo
 from splatbatch.tasks.batch import open_batch
@@ -72,15 +72,17 @@ def test_before_a_first_train_all_commands_refuse_the_same_patch(batch: FakeBatc
 def test_while_somebody_trains_the_report_offers_only_commands_that_look() -> None:
     states = ("failed", "refused", "stopped", "stale", "waiting")
     patches = tuple(ReportedPatch(f"p{index}", state) for index, state in enumerate(states))
-    report = Report(patches=patches, afterwards=(Afterwards("merge", "left out", "not merged", "splatbatch merge"),))
+    report = Report(
+        patches=patches, afterwards=(FollowUpResult("merge", "left out", "not merged", "splatbatch merge"),)
+    )
     offered = [item.command for item in todo(report, is_at_work=True)]
     assert offered == ["splatbatch explain p0", "splatbatch verify-dims p1"]
     assert len(todo(report)) == 6
 
 
 def test_the_page_of_a_batch_that_is_trained_now_offers_nothing_that_is_refused(failed: FakeBatch) -> None:
-    board = Board(open_batch(failed.config))
+    board = LiveStatus(open_batch(failed.config))
     assert "splatbatch retry p0" in board.page().decode()
     with OutputLock(failed.output / "lock"):  # as a `train` does
-        page = Board(open_batch(failed.config)).page().decode()
+        page = LiveStatus(open_batch(failed.config)).page().decode()
     assert "splatbatch explain p0" in page and "<code>splatbatch retry" not in page

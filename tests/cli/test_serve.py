@@ -20,7 +20,7 @@ from browser import Watched, artifacts_folder, browser
 from fake_batch import FakeBatch
 
 from splatbatch.cli.commands import live
-from splatbatch.cli.commands.live import Board
+from splatbatch.cli.commands.live import LiveStatus
 from splatbatch.tasks.batch import open_batch
 
 
@@ -172,7 +172,7 @@ def test_a_page_that_is_open_follows_the_night(batch: FakeBatch, tmp_path: Any) 
 
 def test_a_report_that_takes_long_to_make_stands_for_long(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     batch.make("p0", "p1").script(p0=["train"], p1=["train"])
-    board = Board(open_batch(batch.config))
+    board = LiveStatus(open_batch(batch.config))
     monkeypatch.setattr(live, "LOOK_S", 0.0)
     first = board.page()
     assert batch.run("train", "p0").returncode == 0

@@ -16,9 +16,9 @@ from process_family import left_of, may_unshare, wait_until
 from turns import CLOCK
 
 from splatbatch.config import Limits
-from splatbatch.output.endings import Endings
+from splatbatch.output.endings import TaskHistory
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.workers import Presence
+from splatbatch.output.workers import WorkerFile
 from splatbatch.scheduler.work.time_left import parse_duration
 
 if TYPE_CHECKING:
@@ -388,15 +388,15 @@ def test_what_was_last_is_told_by_claims_and_not_by_clocks_or_names(
     trained = {"event": "attempt_ended", "outcome": "trained", "t": 100.0, "generation": 2, "attempt": 2}
     change(output.ledger).write_text(lines_of("p0", trained))
     output.ledger_of("another").write_text(lines_of("p0", failed))
-    last = Endings(output).last("p0")
+    last = TaskHistory(output).last("p0")
     assert (last.outcome, last.attempt) == ("trained", 2)
-    assert Endings(output).is_judged("p0", 1)
+    assert TaskHistory(output).is_judged("p0", 1)
 
 
 def test_ledgers_of_workers_that_come_later_are_read_too(batch: FakeBatch) -> None:
     output = OutputFolder(batch.output)
     output.create()
-    endings = Endings(output)
+    endings = TaskHistory(output)
     assert endings.last("p0") is None
     output.ledger.parent.mkdir()
     event = {"event": "attempt_ended", "outcome": "trained", "t": 1.0}
@@ -407,7 +407,7 @@ def test_ledgers_of_workers_that_come_later_are_read_too(batch: FakeBatch) -> No
 def test_a_worker_leaves_a_record_that_says_it_has_ended(batch: FakeBatch) -> None:
     output = OutputFolder(batch.output)
     output.create()
-    with Presence(output) as presence:
+    with WorkerFile(output) as presence:
         assert not json.loads(presence.path.read_text())["has_ended"]
     assert json.loads(presence.path.read_text())["has_ended"]
 

@@ -12,7 +12,7 @@ import pytest
 from process_family import left_of
 from sites import LocalSite, at_work, wait_for
 
-from splatbatch.cluster.engine import JOB, TERMS, Wanted
+from splatbatch.cluster.engine import JOB, TERMS, WorkerRequest
 from splatbatch.cluster.slurm import cleaned, options_of
 from splatbatch.config import load
 from splatbatch.errors import ConfigError
@@ -50,7 +50,7 @@ def test_settings_that_fit_no_engine_are_mistakes_of_the_yaml(tmp_path: Path, ex
 
 def test_a_folder_with_a_percent_sign_is_no_pattern_of_sbatch(tmp_path: Path) -> None:
     submission = Submission(tmp_path / "50%j")
-    options = options_of(Wanted(1, 0, ("true",), {}, tmp_path, 1.0), submission, None, ())
+    options = options_of(WorkerRequest(1, 0, ("true",), {}, tmp_path, 1.0), submission, None, ())
     assert f"--output={tmp_path}/50%%j/%a.log" in options
 
 

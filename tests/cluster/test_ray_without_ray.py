@@ -13,9 +13,9 @@ import pytest
 from fake_batch import ROOT
 from sites import wait_for
 
-from splatbatch.cluster.engine import Ended, Pending, Running, Unknown, Wanted
+from splatbatch.cluster.engine import Ended, Pending, Running, Unknown, WorkerRequest
 from splatbatch.cluster.ray import engine
-from splatbatch.cluster.ray.engine import KEEPER, Connection, Ray, RayError, _seen, job_of, script_of, told
+from splatbatch.cluster.ray.engine import KEEPER, Connection, RayEngine, RayError, _seen, job_of, script_of, told
 from splatbatch.config import Executor, load
 from splatbatch.output.submissions import Submission
 
@@ -99,7 +99,7 @@ def test_an_engine_that_cannot_be_asked_says_unknown_and_is_left_alone_for_a_whi
     broken.write_text(f"open('{tmp_path}/calls', 'a').write('.'); raise SystemExit('head: No route to host')")
     monkeypatch.setattr(engine, "CLIENT", broken)
     (tmp_path / "submission.json").write_text('{"name": "s", "engine": "ray", "handles": ["s/0"]}')
-    ray = Ray(Executor(engine="ray"))
+    ray = RayEngine(Executor(engine="ray"))
     for _ in range(3):
         assert ray.look([Submission(tmp_path)]) == {"s/0": Unknown("Ray: head: No route to host")}
     assert ray.find(Submission(tmp_path)) is None
@@ -122,7 +122,7 @@ def test_a_worker_gets_this_shells_environment_but_not_its_gpus_nor_rays_token(
 ) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "RAY_AUTH_TOKEN", "OF_MINE"):
         monkeypatch.setenv(name, "secret")
-    wanted = Wanted(1, 2, ("/bin/echo", "it's", "work"), {"A": "b c"}, tmp_path, 5, ("module load cuda",))
+    wanted = WorkerRequest(1, 2, ("/bin/echo", "it's", "work"), {"A": "b c"}, tmp_path, 5, ("module load cuda",))
     environment = told(wanted)
     assert (environment["OF_MINE"], environment["A"]) == ("secret", "b c")
     assert not {"CUDA_VISIBLE_DEVICES", "RAY_AUTH_TOKEN"} & environment.keys()

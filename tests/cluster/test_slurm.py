@@ -12,7 +12,7 @@ import pytest
 from process_family import left_of
 from sites import CONSTANTS, SlurmSite, at_work, wait_for, worker_pid
 
-from splatbatch.cluster.engine import Ended, Pending, Running, Seen, Unknown
+from splatbatch.cluster.engine import Ended, JobState, Pending, Running, Unknown
 from splatbatch.cluster.slurm import limit_of, of_sacct, of_squeue, seconds_of, seen
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def test_who_interrupts_train_leaves_the_workers_at_work(elsewhere: FakeBatch) -
         ("PENDING", "launch failed requeued held", Ended("JobLaunchFailure (launch failed requeued held)", "n1")),
     ],
 )
-def test_every_state_is_told_in_one_of_four_ways(state: str, reason: str, expected: Seen) -> None:
+def test_every_state_is_told_in_one_of_four_ways(state: str, reason: str, expected: JobState) -> None:
     assert seen(state, "n1", reason) == expected
 
 

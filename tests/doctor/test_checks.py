@@ -10,13 +10,13 @@ import pytest
 from splatbatch.config import Recipe
 from splatbatch.doctor import checks
 from splatbatch.doctor.checks import (
-    Finding,
-    Job,
-    Lock,
+    CheckResult,
+    ExtensionLock,
     Machine,
-    Probe,
+    MachineNeeds,
     Toolchain,
     TorchBuild,
+    TorchProbe,
     disk_mib,
     extras,
     of_job,
@@ -25,12 +25,12 @@ from splatbatch.doctor.checks import (
     warning,
     worst_exit_code,
 )
-from splatbatch.machine.gpu import Gpu, Presence
-from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.machine.gpu import Gpu, GpuAvailability
+from splatbatch.scene.memory_estimate import MemoryEstimate
 
 H200 = Gpu(0, "GPU-a", "NVIDIA H200", 143_771, (9, 0))
 WELL = Machine(
-    Presence((H200,)),
+    GpuAvailability((H200,)),
     "580.95",
     (13, 0),
     TorchBuild("2.11.0+cu130", (13, 0)),
@@ -38,11 +38,11 @@ WELL = Machine(
     1 << 20,
 )
 TOOLS = Toolchain(Path("/usr/local/cuda/bin/nvcc"), (13, 0), "/usr/bin/c++")
-SEEN = Probe(architectures=("sm_80", "sm_90", "compute_90"), has_gsplat=True)
-BROKEN = replace(WELL, presence=Presence((), ("/dev/nvidia0",), "Driver/library version mismatch"))
+SEEN = TorchProbe(architectures=("sm_80", "sm_90", "compute_90"), has_gsplat=True)
+BROKEN = replace(WELL, presence=GpuAvailability((), ("/dev/nvidia0",), "Driver/library version mismatch"))
 
 
-def summary(finding: Finding) -> tuple[str, int]:
+def summary(finding: CheckResult) -> tuple[str, int]:
     return finding.state, finding.exit_code
 
 
@@ -63,7 +63,7 @@ def test_the_worst_problem_is_the_exit_code() -> None:
         (WELL, ("ok", 0), "NVIDIA driver 580.95, CUDA 13.0; NVML answers"),
         (Machine(), ("ok", 0), "no NVIDIA GPU here: trains on the CPU"),
         (BROKEN, ("problem", 5), "/dev/nvidia0), but cannot be used: NVML says: Driver/library version mismatch"),
-        (replace(BROKEN, presence=Presence((), ("/dev/nvidia0",))), ("problem", 5), "NVML lists none"),
+        (replace(BROKEN, presence=GpuAvailability((), ("/dev/nvidia0",))), ("problem", 5), "NVML lists none"),
     ],
 )
 def test_a_driver_is_judged_by_what_nvml_says(facts: Machine, state: tuple[str, int], words: str) -> None:
@@ -119,12 +119,12 @@ def test_code_runs_on_gpus_as_nvidia_says(
     ("seen", "state", "words"),
     [
         (SEEN, ("ok", 0), "sm_90"),
-        (Probe(error="no answer within 120 s"), ("problem", 5), "no answer within 120 s"),
-        (Probe(architectures=("sm_100",)), ("problem", 4), "no kernel image for compute capability 9.0"),
-        (Probe(launch_error="CUDA error: ECC"), ("problem", 5), "ECC"),
+        (TorchProbe(error="no answer within 120 s"), ("problem", 5), "no answer within 120 s"),
+        (TorchProbe(architectures=("sm_100",)), ("problem", 4), "no kernel image for compute capability 9.0"),
+        (TorchProbe(launch_error="CUDA error: ECC"), ("problem", 5), "ECC"),
     ],
 )
-def test_torch_must_have_kernels_for_the_gpu(seen: Probe, state: tuple[str, int], words: str) -> None:
+def test_torch_must_have_kernels_for_the_gpu(seen: TorchProbe, state: tuple[str, int], words: str) -> None:
     finding = checks.torch_kernels(seen, [(9, 0)])
     assert (summary(finding), words in finding.message) == (state, True), finding
 
@@ -141,7 +141,7 @@ def test_torch_must_have_kernels_for_the_gpu(seen: Probe, state: tuple[str, int]
     ],
 )
 def test_gsplat_is_built_or_can_be(changes: dict[str, object], state: tuple[str, int], words: str) -> None:
-    finding = checks.gsplat(WELL, replace(TOOLS, **changes), Probe(), [(9, 0)])  # type: ignore[arg-type]
+    finding = checks.gsplat(WELL, replace(TOOLS, **changes), TorchProbe(), [(9, 0)])  # type: ignore[arg-type]
     assert (summary(finding), words in finding.message) == (state, True), finding
 
 
@@ -169,7 +169,7 @@ def test_no_toolkit_is_asked_for_but_by_who_trains_with_gsplat() -> None:
 @pytest.mark.parametrize(("nvcc", "capability"), [((12, 4), (12, 0)), ((12, 4), (10, 0)), ((13, 0), (7, 0))])
 def test_a_toolkit_that_does_not_know_the_gpu_is_told(nvcc: tuple[int, int], capability: tuple[int, int]) -> None:
     here = replace(WELL, torch=TorchBuild("2.11", (nvcc[0], 0)))
-    finding = checks.gsplat(here, replace(TOOLS, nvcc_version=nvcc), Probe(), [capability])
+    finding = checks.gsplat(here, replace(TOOLS, nvcc_version=nvcc), TorchProbe(), [capability])
     assert "does not compile for compute capability" in finding.message
 
 
@@ -177,7 +177,7 @@ def test_a_toolkit_that_does_not_know_the_gpu_is_told(nvcc: tuple[int, int], cap
     ("age_s", "is_compiling", "state"), [(3600, False, "warning"), (3600, True, "ok"), (5, False, "ok")]
 )
 def test_a_lock_is_stale_when_it_is_old_and_nothing_compiles(age_s: float, is_compiling: bool, state: str) -> None:
-    (finding,) = checks.locks([Lock(Path("/tmp/lock"), age_s, is_compiling)])
+    (finding,) = checks.locks([ExtensionLock(Path("/tmp/lock"), age_s, is_compiling)])
     assert (finding.state, finding.remedy) == (state, "Remove it: rm /tmp/lock" if state == "warning" else "")
 
 
@@ -203,7 +203,7 @@ def test_few_open_files_are_a_warning() -> None:
     ],
 )
 def test_what_a_batch_lacks_is_told(changes: dict[str, object], check: str, state: tuple[str, int]) -> None:
-    job = Job(Path("/out"), free_mib=9000)
+    job = MachineNeeds(Path("/out"), free_mib=9000)
     assert {one.state for one in of_job(job)} == {"ok"}
     (finding,) = (one for one in of_job(replace(job, **changes)) if one.state != "ok")  # type: ignore[arg-type]
     assert (finding.check, summary(finding), bool(finding.remedy)) == (check, state, True)
@@ -216,7 +216,7 @@ def test_an_extra_that_the_yaml_asks_for_is_missed_others_are_optional() -> None
 
 
 def test_a_million_gaussians_take_225_mib_on_disk_and_four_times_that_with_checkpoints() -> None:
-    need = Footprint(0, 0, 1_000_000, "host", 0)
+    need = MemoryEstimate(0, 0, 1_000_000, "host", 0)
     plain, kept = (Recipe.model_validate({"training": {"checkpoint_every": every}}) for every in (0, 1000))
     assert [disk_mib({"p0": one}, {"p0": need}) for one in (plain, kept)] == [20 + 225, 20 + 900]
 

@@ -9,19 +9,19 @@ import pytest
 
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Program
-from splatbatch.failures.advice import Background, Past, advised
+from splatbatch.failures.advice import EarlierFailure, PatchContext, advised
 from splatbatch.failures.remedies import REMEDIES
 from splatbatch.failures.signatures import shipped
 from splatbatch.outcome import Diagnosis
 
 OOM = Diagnosis("cuda_oom", "degrade", "GPU memory is full.", ("line 412: CUDA out of memory",))
-OURS = Background("p0", "gsplat", Recipe().reads(), Recipe().settings())
+OURS = PatchContext("p0", "gsplat", Recipe().reads(), Recipe().settings())
 PROGRAM = Program.model_validate({"command": ["go", "{steps}", "{setting.scale}"], "settings": {"scale": 2}})
-FOREIGN = Background("p0", "mine", PROGRAM.reads(), {"training.max_steps": 30_000, "setting.scale": 2})
+FOREIGN = PatchContext("p0", "mine", PROGRAM.reads(), {"training.max_steps": 30_000, "setting.scale": 2})
 KEYS = re.compile(r"--set ([\w.]+)=")
 
 
-def after(background: Background, *failures: Past) -> str:
+def after(background: PatchContext, *failures: EarlierFailure) -> str:
     return advised(OOM, replace(background, past=failures)).advice
 
 
@@ -52,7 +52,7 @@ def test_where_nothing_that_it_reads_helps_the_line_of_its_log_is_named() -> Non
 
 
 def test_what_was_in_force_when_it_failed_is_not_advised_again() -> None:
-    tried = Past(1, "cuda_oom", {"training.cap_max": 400_000})
+    tried = EarlierFailure(1, "cuda_oom", {"training.cap_max": 400_000})
     assert KEYS.findall(after(OURS, tried)) == ["training.resolution", "training.images"]
     assert "training.cap_max" in after(OURS, replace(tried, cause="nan_loss"))
     small = replace(OURS, settings={**OURS.settings, "training.cap_max": 500_000, "training.resolution": "1/2"})
@@ -61,7 +61,7 @@ def test_what_was_in_force_when_it_failed_is_not_advised_again() -> None:
 
 def test_where_all_has_failed_it_is_said_in_which_attempts() -> None:
     low = {"training.cap_max": 1000, "training.resolution": "1/2", "training.images": "host"}
-    assert after(OURS, Past(1, "cuda_oom", low), Past(2, "cuda_oom", low)) == (
+    assert after(OURS, EarlierFailure(1, "cuda_oom", low), EarlierFailure(2, "cuda_oom", low)) == (
         "GPU memory is full. It failed so in attempt 1, attempt 2, too, with every setting that may help."
         " Look at line 412 of its log, then change the scene or the machine. Try: splatbatch explain p0 --log"
     )
@@ -70,7 +70,7 @@ def test_where_all_has_failed_it_is_said_in_which_attempts() -> None:
 @pytest.mark.parametrize("cause", [one for one, steps in REMEDIES.items() if any(isinstance(x, str) for x in steps)])
 def test_what_is_to_be_typed_is_not_used_up_by_attempts(cause: str) -> None:
     failed = Diagnosis(cause, "retry", "So.")
-    past = tuple(Past(number, cause, OURS.settings) for number in (1, 2, 3))
+    past = tuple(EarlierFailure(number, cause, OURS.settings) for number in (1, 2, 3))
     assert advised(failed, replace(OURS, past=past)).advice == advised(failed, OURS).advice
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splatbatch.config import Retry, TaskId, Training
-from splatbatch.failures.retry import POLICIES, Again, Failure, GiveUp, decide, resolve, why_stop_batch
+from splatbatch.failures.retry import POLICIES, Failure, GiveUp, RetryAfter, decide, resolve, why_stop_batch
 from splatbatch.outcome import Diagnosis
 
 NO_LADDERS = {name: [] for name in ("gpu_memory", "host_memory", "segfault", "numerics", "pruning")}
@@ -20,7 +20,7 @@ def failure(cause: str, action: str = "retry", phase: str = "train", **rungs: in
 
 def attempts_until_given_up(cause: str, config: Retry = CONFIG) -> int:
     history = [failure(cause)]
-    while isinstance(decide(history, config), Again):
+    while isinstance(decide(history, config), RetryAfter):
         history.append(failure(cause))
     return len(history)
 
@@ -49,12 +49,12 @@ def test_the_same_twice_in_the_same_phase_is_deterministic() -> None:
 
 def test_the_same_in_another_phase_is_not_yet_deterministic() -> None:
     history = [failure("nccl", phase="load"), failure("nccl", phase="train")]
-    assert isinstance(decide(history, CONFIG), Again)
+    assert isinstance(decide(history, CONFIG), RetryAfter)
 
 
 def test_different_causes_are_counted_apart_but_capped_together() -> None:
     history = [failure("lost"), failure("unknown"), failure("nccl"), failure("interrupted")]
-    assert isinstance(decide(history, CONFIG), Again)
+    assert isinstance(decide(history, CONFIG), RetryAfter)
     assert decide(history, Retry(max_attempts=4)) == GiveUp("4 attempts failed (retry.max_attempts)")
 
 
@@ -68,12 +68,12 @@ def test_no_second_attempt_where_one_is_allowed() -> None:
 )
 def test_waits_double_and_suit_the_cause(cause: str, waits: list[float]) -> None:
     for number, wait_s in enumerate(waits, start=1):
-        assert decide([failure(cause)] * number, CONFIG) == Again(wait_s)
+        assert decide([failure(cause)] * number, CONFIG) == RetryAfter(wait_s)
 
 
 def test_no_wait_is_longer_than_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatbatch.failures.retry.LONGEST_WAIT_S", 15.0)
-    assert decide([failure("lost")] * 3, Retry()) == Again(15)
+    assert decide([failure("lost")] * 3, Retry()) == RetryAfter(15)
 
 
 causes = st.sampled_from([*POLICIES, "unknown", "nan_loss"])
@@ -86,7 +86,7 @@ failures = st.builds(
 def test_every_history_ends_within_the_caps(history: list[Failure], most: int) -> None:
     config = Retry(max_attempts=most)
     match decide(history, config):
-        case Again(wait_s=wait_s):
+        case RetryAfter(wait_s=wait_s):
             assert len(history) < most
             assert 0 <= wait_s <= 600
             assert history[-1].diagnosis.action != "fail"
@@ -97,7 +97,7 @@ def test_every_history_ends_within_the_caps(history: list[Failure], most: int) -
 def test_a_rung_that_would_change_nothing_is_passed_over() -> None:
     on_host = {"training.images": "host", "training.cap_max": 1000, "training.resolution": "1/8", "slots": 1}
     again = decide([failure("cuda_oom", "degrade")], Retry(), current=on_host)
-    assert again == Again(10, "gpu_memory", {"training.cap_max": "x0.6"}, taken=2)
+    assert again == RetryAfter(10, "gpu_memory", {"training.cap_max": "x0.6"}, taken=2)
     spent = failure("cuda_oom", "degrade", gpu_memory=2)
     assert decide([spent], Retry(), current=on_host) == GiveUp("GPU memory ran out (cuda_oom): no rung is left")
 
@@ -108,7 +108,7 @@ def climb(cause: str, action: str, attempts: int) -> list[object]:
     for _ in range(attempts):
         history.append(failure(cause, action, "train", **rungs))
         match decide(history, Retry(max_attempts=20)):
-            case Again(ladder=ladder, rung=rung):
+            case RetryAfter(ladder=ladder, rung=rung):
                 taken.append(rung or "unchanged")
                 rungs = {**rungs, ladder: rungs.get(ladder, 0) + 1} if ladder else rungs
             case GiveUp():

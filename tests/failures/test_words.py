@@ -8,12 +8,12 @@ import pytest
 from splatbatch.failures import signs
 from splatbatch.failures.log import NO_GAP, lines_of
 from splatbatch.failures.signatures import shipped
-from splatbatch.failures.words import Words, lower
+from splatbatch.failures.words import LinePatterns, lower
 
 FRESH = Path(__file__).with_name("fresh.jsonl")
 ALL = [
     *(words for one in shipped() for words in (one.pattern, one.also, one.unless) if words),
-    *(words for words in vars(signs).values() if isinstance(words, Words)),
+    *(words for words in vars(signs).values() if isinstance(words, LinePatterns)),
 ]
 
 
@@ -37,7 +37,7 @@ def test_words_are_found_wherever_their_patterns_match():
     ],
 )
 def test_any_pattern_is_found_by_a_word_of_its_own(pattern, line, stands):
-    assert bool(list(Words(pattern).places(lower(f"first\n{line}\nlast")))) is stands
+    assert bool(list(LinePatterns(pattern).places(lower(f"first\n{line}\nlast")))) is stands
 
 
 def test_of_a_long_log_the_lines_that_tell_something_are_read():

@@ -55,14 +55,14 @@ import torch
 from splatbatch.config import Recipe
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.training.gaussians import first_values
-from splatbatch.training.photos.posed_images import Folders, decode_views
+from splatbatch.training.photos.posed_images import PhotoFolders, decode_views
 from splatbatch.training.standby import rehearse
 from splatbatch.training.session import open_device
 for strategy in ("default", "mcmc"):
     recipe = Recipe.model_validate({"training": {"strategy": strategy, "cap_max": 400000}})
     patch = Path("QUARRY")
     model = read_reconstruction(patch / "patches/p0/sparse/0")
-    views = decode_views(model, Folders(patch / "images"), frozenset(), recipe.training)
+    views = decode_views(model, PhotoFolders(patch / "images"), frozenset(), recipe.training)
     device = open_device("cuda")
     rehearse(views, first_values(model.points, views.frame, recipe.training), recipe, device)
 print(json.dumps(gpu.sample(uuid).used_mib - before))

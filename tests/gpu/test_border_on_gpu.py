@@ -11,17 +11,17 @@ from test_kernels import some_gaussians, some_photos
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
-from splatbatch.training.border.boundary import Bounds
-from splatbatch.training.border.patch_border import Surroundings
+from splatbatch.training.border.boundary import Boundary
+from splatbatch.training.border.patch_border import PatchBorder
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
-from splatbatch.training.strategies.importance import Album
+from splatbatch.training.strategies.importance import PruningViews
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,18 +30,18 @@ pytestmark = [
 ]
 
 
-def around() -> tuple[dict[str, torch.nn.Parameter], Surroundings]:
+def around() -> tuple[dict[str, torch.nn.Parameter], PatchBorder]:
     """The Gaussians below x = 0 as the patch's own, the others behind them."""
     everyone = some_gaussians()
     core = torch.tensor([[-torch.inf] * 3, [0.0, torch.inf, torch.inf]])
     reach = torch.tensor([[-9.0] * 3, [0.1, 9.0, 9.0]])
-    bounds = Bounds(torch.eye(3), core, reach, 0.1).to(torch.device("cuda"))
+    bounds = Boundary(torch.eye(3), core, reach, 0.1).to(torch.device("cuda"))
     inside = bounds.holds(everyone["means"])
     own = {name: torch.nn.Parameter(value.detach()[inside]) for name, value in everyone.items()}
-    return own, Surroundings(bounds, {name: value.detach()[~inside] for name, value in everyone.items()})
+    return own, PatchBorder(bounds, {name: value.detach()[~inside] for name, value in everyone.items()})
 
 
-def a_step(strategy: str, **training: object) -> tuple[Step, tuple[Photo, ...]]:
+def a_step(strategy: str, **training: object) -> tuple[Step, tuple[PosedImage, ...]]:
     settings = {"strategy": strategy, "max_steps": 7000, "cap_max": 50_000, **training}
     recipe = Recipe.model_validate({"training": settings})
     (own, surroundings), plan, photos = around(), schedule(recipe), some_photos()
@@ -122,7 +122,7 @@ def test_refining_between_steps_keeps_to_the_reach_and_new_recordings_work(
 def test_pruning_before_a_backdrop_removes_own_gaussians_alone_and_steps_go_on(more: dict[str, object]) -> None:
     step, photos = a_step("default", **more)
     frozen = {name: value.clone() for name, value in step.surroundings.backdrop.items()}
-    step.strategy.judge_by(Album(photos, RasterOptions.of(step.recipe), step.surroundings))
+    step.strategy.judge_by(PruningViews(photos, RasterOptions.of(step.recipe), step.surroundings))
     graphed, before = None if more else GraphedStep(step), len(step.gaussians["means"])
     for refining in (None, step.plan.refine_stop):
         if refining is not None:

@@ -19,7 +19,7 @@ from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
 from splatbatch.training.loss import psnr
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 
 pytestmark = [
     pytest.mark.gpu,
@@ -45,11 +45,11 @@ def a_scene(device: str) -> dict[str, torch.Tensor]:
     }
 
 
-def a_view(device: str) -> View:
+def a_view(device: str) -> RenderCamera:
     viewmat = torch.eye(4)
     viewmat[2, 3] = 3.0
     K = torch.tensor([[300.0, 0, 160], [0, 300, 120], [0, 0, 1]])
-    return View(viewmat.to(device), K.to(device), 320, 240)
+    return RenderCamera(viewmat.to(device), K.to(device), 320, 240)
 
 
 def rendered_with_gradients(device: str) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -20,7 +20,7 @@ from splatbatch.training.cuda.compile import PROGRAMS, Cubin, cubin
 from splatbatch.training.cuda.loss import even, photometric_loss, ssim
 from splatbatch.training.cuda.step import Adam
 from splatbatch.training.photos import color_correction
-from splatbatch.training.rendering.view import View
+from splatbatch.training.rendering.view import RenderCamera
 from splatbatch.training.strategies import mcmc
 
 pytestmark = [
@@ -122,7 +122,7 @@ def test_a_driver_that_refuses_what_the_wheel_carries_is_given_what_its_own_nvrt
     monkeypatch.setattr(driver, "cubin", compiled)
     broken = Cubin(b"\x7fELF" + bytes(1000), is_shipped=True)
     monkeypatch.setattr(driver, "compile_all", lambda _: dict.fromkeys(PROGRAMS, broken))
-    driver.OnGpu()
+    driver.GpuKernels()
     assert asked == [*PROGRAMS]
 
 
@@ -160,7 +160,7 @@ def test_the_loss_with_a_tone_is_that_of_float64(size: tuple[int, int], num_coef
     pixels = torch.randint(0, 256, (*size, 3), device="cuda").to(torch.uint8)
     pixels[: height // 4] = 255
     K = torch.tensor([[400.0, 0, width / 2 - 1.5], [0, 400, height / 2 + 2], [0, 0, 1]], device="cuda")
-    view = View(torch.eye(4, device="cuda"), K, width, height)
+    view = RenderCamera(torch.eye(4, device="cuda"), K, width, height)
     half = (height**2 + width**2) ** 0.5 / 2
     some = [0.8, 1.1, 1.3, half**-2, -0.2, 0.1, 0.15, -0.25, 1.1, 1.0, 0.9, *torch.randn(81).mul(0.2).tolist()]
     tone = torch.tensor(some[: 4 + num_coefficients], device="cuda")

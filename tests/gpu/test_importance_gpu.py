@@ -8,7 +8,7 @@ from test_kernels import some_gaussians, some_photos
 
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.strategies.importance import Album
+from splatbatch.training.strategies.importance import PruningViews
 from splatbatch.training.strategies.pruning import dispensable
 
 pytestmark = [
@@ -32,7 +32,7 @@ def large_ones() -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("way", WAYS)
 def test_importance_is_what_leaving_one_out_changes_by_every_rasteriser(way: str) -> None:
     some, photos, options = large_ones(), some_photos(2), WAYS[way]
-    probes = [Album(photos, options, seed=seed).importance(some).total for seed in range(100)]
+    probes = [PruningViews(photos, options, seed=seed).importance(some).total for seed in range(100)]
     estimated = torch.stack(probes).mean(0)[:10]
     exact = torch.zeros(10, device="cuda")
     for photo in photos:
@@ -49,6 +49,6 @@ def test_what_is_opaque_stays_and_what_cannot_be_seen_goes(way: str) -> None:
     some = large_ones()
     some["means"][:3] = torch.tensor([[-0.4, 0.0, -1.5], [0.1, 0.0, -1.5], [0.6, 0.0, -1.5]])  # before all others
     some["means"][-20:, 2] = -50.0
-    leaves = dispensable(some, Album(some_photos(2), WAYS[way]), 0.05)
+    leaves = dispensable(some, PruningViews(some_photos(2), WAYS[way]), 0.05)
     assert leaves[-20:].all()
     assert not leaves[:3].any()

@@ -16,10 +16,10 @@ from splatbatch.config.schedule import schedule
 from splatbatch.training import cuda, loss
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.posed_images import Photo, prefetch
+from splatbatch.training.photos.posed_images import PosedImage, prefetch
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
-from splatbatch.training.rendering.view import RasterOptions, Rendering, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
 from splatbatch.training.step import Step
 from splatbatch.training.strategies import STRATEGIES
 
@@ -47,7 +47,7 @@ def some_gaussians(num: int = 20_000) -> dict[str, torch.nn.Parameter]:
     return {name: torch.nn.Parameter(value.cuda()) for name, value in values.items()}
 
 
-def some_photos(count: int = 6, num_coefficients: int | None = None) -> tuple[Photo, ...]:
+def some_photos(count: int = 6, num_coefficients: int | None = None) -> tuple[PosedImage, ...]:
     """Photographs, without tones or with so many numbers beside their gains."""
     photos = []
     for index in range(count):
@@ -55,12 +55,12 @@ def some_photos(count: int = 6, num_coefficients: int | None = None) -> tuple[Ph
         viewmat[:3, 3] = torch.tensor([0.2 * index - 0.5, 0.1 * index, 3.0])
         K = torch.tensor([[400.0, 0, 203], [0, 400, 149], [0, 0, 1]])
         pixels = torch.randint(0, 256, (298, 407, 3), generator=torch.Generator().manual_seed(index)).to(torch.uint8)
-        view, tone = View(viewmat.cuda(), K.cuda(), 407, 298), None
+        view, tone = RenderCamera(viewmat.cuda(), K.cuda(), 407, 298), None
         if num_coefficients is not None:
             field = [1.1, 1.0, 0.9, *torch.linspace(-0.2, 0.1 * index, 81).tolist()]
             values = [0.8 + 0.1 * index, 1.0, 1.2 - 0.1 * index, 1 / 252**2, -0.1, 0.05, 0.1, -0.2, *field]
             tone = torch.tensor(values[: 4 + num_coefficients], device="cuda")
-        photos.append(Photo(f"{index}.png", view, pixels.cuda(), None, tone))
+        photos.append(PosedImage(f"{index}.png", view, pixels.cuda(), None, tone))
     return tuple(photos)
 
 
@@ -101,7 +101,7 @@ def test_a_rendering_and_its_gradients_are_gsplats(options: dict[str, object]) -
 
 def a_step(
     strategy: str, tmp_path: Path | None = None, num_coefficients: int | None = None
-) -> tuple[Step, tuple[Photo, ...]]:
+) -> tuple[Step, tuple[PosedImage, ...]]:
     del tmp_path
     recipe = Recipe.model_validate({"training": {"strategy": strategy, "max_steps": 7000, "cap_max": 50_000}})
     gaussians, plan, photos = some_gaussians(), schedule(recipe), some_photos(6, num_coefficients)
@@ -160,7 +160,7 @@ def test_a_tone_takes_no_more_than_three_percent_of_a_step() -> None:
     assert max(best["toned"], best["lit"]) <= 1.03 * best["neutral"]  # 2.4 to 2.8 %, H100 and H200
 
 
-def an_unchanging_run(num_coefficients: int | None) -> tuple[GraphedStep, tuple[Photo, ...]]:
+def an_unchanging_run(num_coefficients: int | None) -> tuple[GraphedStep, tuple[PosedImage, ...]]:
     """Steps of a real size, recorded: 995 x 748 pixels, 300,000 Gaussians that stay where they are."""
     rates = dict.fromkeys(("means", "scales", "quats", "opacities", "sh0", "shN"), 1e-12)
     settings = {"training": {"strategy": "default", "max_steps": 7000, "cap_max": 300_000}, "learning_rates": rates}
@@ -174,14 +174,14 @@ def an_unchanging_run(num_coefficients: int | None) -> tuple[GraphedStep, tuple[
     return GraphedStep(step), photos
 
 
-def enlarged(photo: Photo) -> Photo:
+def enlarged(photo: PosedImage) -> PosedImage:
     K = photo.view.K * 2.45
     K[2, 2] = 1
     pixels = torch.randint(0, 256, (748, 995, 3), device="cuda").to(torch.uint8)
     return dataclasses.replace(photo, view=dataclasses.replace(photo.view, K=K, width=995, height=748), pixels=pixels)
 
 
-def seconds(run: GraphedStep, photos: tuple[Photo, ...], num_steps: int = 60) -> float:
+def seconds(run: GraphedStep, photos: tuple[PosedImage, ...], num_steps: int = 60) -> float:
     """Return the time of a step."""
     run(photos[0], 3)
     torch.cuda.synchronize()

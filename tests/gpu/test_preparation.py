@@ -28,11 +28,11 @@ import sys, torch
 from pathlib import Path
 from splatbatch.config import Recipe
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.training.progress.progress import Progress
+from splatbatch.training.progress.progress import ProgressRecorder
 from splatbatch.training.session import prepare
 folder = AttemptFolder(Path(sys.argv[1]))
 settings = folder.read_settings()
-ready = prepare(settings, Recipe.model_validate(settings.recipe), Progress(folder.progress, 10))
+ready = prepare(settings, Recipe.model_validate(settings.recipe), ProgressRecorder(folder.progress, 10))
 print(len(ready.views.training), torch.cuda.is_initialized(), flush=True)
 sys.stdin.read()
 """

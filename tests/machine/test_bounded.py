@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.machine.limited_program import Bounds, Surroundings, run_bounded
+from splatbatch.machine.limited_program import CallBounds, CallContext, run_bounded
 
 
 def lives(pid: int) -> bool:
@@ -26,15 +26,15 @@ def until(condition: object, timeout_s: float = 10) -> None:
 
 @pytest.mark.contract
 def test_a_program_that_ends_well_says_so(tmp_path: Path) -> None:
-    ended = run_bounded(["sh", "-c", "pwd; echo $ODD"], Bounds(10), Surroundings(tmp_path, {"ODD": "word"}))
+    ended = run_bounded(["sh", "-c", "pwd; echo $ODD"], CallBounds(10), CallContext(tmp_path, {"ODD": "word"}))
     assert ended.is_well and ended.said.split() == [str(tmp_path), "word"]
 
 
 @pytest.mark.contract
 def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
     script = f"setsid sleep 60 & echo $! > {tmp_path}/own; sleep 60 & echo $! > {tmp_path}/group; wait"
-    ended = run_bounded(["sh", "-c", script], Bounds(0.5))
-    assert ended.exceeded == "time" and "was ended after 0.5 s" in ended.why(Bounds(0.5))
+    ended = run_bounded(["sh", "-c", script], CallBounds(0.5))
+    assert ended.exceeded == "time" and "was ended after 0.5 s" in ended.why(CallBounds(0.5))
     for name in ("own", "group"):
         pid = int((tmp_path / name).read_text())
         until(lambda pid=pid: not lives(pid))
@@ -43,7 +43,7 @@ def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
 @pytest.mark.contract
 def test_memory_is_counted_with_all_children() -> None:
     script = 'python3 -c "a = bytearray(200 << 20); import time; time.sleep(60)" & wait'
-    ended = run_bounded(["sh", "-c", script], Bounds(30, 100))
+    ended = run_bounded(["sh", "-c", script], CallBounds(30, 100))
     assert ended.exceeded == "memory" and 100 < ended.peak_mib < 400
 
 
@@ -54,11 +54,11 @@ def test_a_beat_that_raises_ends_the_program(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_bounded(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], Bounds(30), Surroundings(beat=stop))
+        run_bounded(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], CallBounds(30), CallContext(beat=stop))
     assert not lives(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.contract
 def test_a_program_that_is_not_there_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
-        run_bounded(["/nowhere/program"], Bounds())
+        run_bounded(["/nowhere/program"], CallBounds())

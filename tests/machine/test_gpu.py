@@ -7,7 +7,7 @@ import pytest
 from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Slot
-from splatbatch.machine.slots import Readiness
+from splatbatch.machine.slots import SlotGate
 from splatbatch.output.records.attempt import GpuSample
 
 NO_GPU = not gpu.gpus()
@@ -56,7 +56,7 @@ def test_a_gpu_is_ready_when_it_is_as_free_and_cool_as_wanted(now: GpuSample, co
 
 
 def test_a_gate_tells_how_long_a_patch_that_was_due_has_waited() -> None:
-    gate = Readiness(Slot("cpu0"), Cooldown(floor_s=5))
+    gate = SlotGate(Slot("cpu0"), Cooldown(floor_s=5))
     gate.take("key")
     gate.release("key", 10)
     assert gate.shut is None
@@ -67,7 +67,7 @@ def test_a_gate_tells_how_long_a_patch_that_was_due_has_waited() -> None:
 
 
 def test_a_slot_opens_when_it_is_free_and_the_floor_has_passed() -> None:
-    gate = Readiness(Slot("cpu0"), Cooldown(floor_s=5))
+    gate = SlotGate(Slot("cpu0"), Cooldown(floor_s=5))
     assert gate.is_open(0)
     gate.take("key")
     assert not gate.has_seat()
@@ -77,7 +77,7 @@ def test_a_slot_opens_when_it_is_free_and_the_floor_has_passed() -> None:
 
 def test_a_gate_that_was_open_in_between_begins_to_wait_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "sample", lambda _: BEFORE)
-    gate = Readiness(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
+    gate = SlotGate(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
     for now, used in ((0, 900), (1, 500), (100, 900)):
         monkeypatch.setattr(gpu, "sample", lambda _, used=used: GpuSample(used_mib=used))
         assert gate.is_open(now) == (used == 500)
@@ -86,7 +86,7 @@ def test_a_gate_that_was_open_in_between_begins_to_wait_anew(monkeypatch: pytest
 
 def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "sample", lambda _: BEFORE)
-    gate = Readiness(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
+    gate = SlotGate(Slot("gpu0", "GPU-a"), Cooldown(longest_s=60))
     monkeypatch.setattr(gpu, "sample", lambda _: GpuSample(used_mib=900, processes=(9,)))
     assert [gate.is_open(now) or gate.given_up(now) for now in (0, 60, 61)] == [False, False, True]
     assert "400 MiB more in use than before the batch held by process 9" in gate.reason

@@ -17,7 +17,7 @@ from supervised import ASLEEP, PATIENCE_S, alive, wait_for
 from splatbatch import processes
 from splatbatch.files import read_json
 from splatbatch.machine import supervisors
-from splatbatch.machine.supervisors import Adopted, Child, Supervisors
+from splatbatch.machine.supervisors import Child, ForkedChild, Supervisors
 from splatbatch.output.attempt_folder import AttemptFolder
 
 PYTHON = (sys.executable, "-c")
@@ -78,7 +78,7 @@ def test_a_forked_supervisor_looks_like_one_that_was_started_as_a_program(starts
     forked_folder, forked = starts.asleep()
     starts.supervisors._is_given_up = True
     plain_folder, plain = starts.asleep()
-    assert isinstance(forked, Adopted)
+    assert isinstance(forked, ForkedChild)
     assert isinstance(plain, subprocess.Popen)
     wait_for(lambda: of_proc(forked.pid) == of_proc(plain.pid))  # either may just be writing a file
     for folder, child in ((forked_folder, forked), (plain_folder, plain)):
@@ -155,7 +155,7 @@ def test_a_server_forks_also_where_whoever_started_us_ignores_the_end_of_childre
     finally:
         signal.signal(signal.SIGCHLD, before)
     folder, child = starts.start(*PYTHON, "")
-    assert isinstance(child, Adopted)
+    assert isinstance(child, ForkedChild)
     assert child.wait(PATIENCE_S) == 0
     assert (read_json(folder.exit) or {})["code"] == 0
 

@@ -17,7 +17,7 @@ from told import listen
 from splatbatch.errors import ExecutorError
 from splatbatch.monitor.sinks import Sinks, mlflow_sink
 from splatbatch.run import context
-from splatbatch.run.interruption import Budget, Interruption
+from splatbatch.run.interruption import Interruption, ShutdownBudget
 from splatbatch.scheduler import session
 from splatbatch.supervisor.hook import Hook
 
@@ -116,7 +116,7 @@ def test_the_budget_is_thirty_seconds_or_what_is_left_of_the_grace(
     interruption.signal, interruption._at = 0, 0.0
     if since_s is not None:
         interruption.signal, interruption._at = signal.SIGTERM, time.monotonic() - since_s
-    assert Budget(30.0, interruption, grace_s).left_s() == pytest.approx(left_s, abs=0.2)
+    assert ShutdownBudget(30.0, interruption, grace_s).left_s() == pytest.approx(left_s, abs=0.2)
 
 
 @pytest.mark.all

@@ -16,7 +16,7 @@ import pytest
 
 from splatbatch.config import Tracking
 from splatbatch.errors import MissingPartError
-from splatbatch.monitor.sinks import End, MlflowSink, Sinks, mlflow_runs, mlflow_sink
+from splatbatch.monitor.sinks import BatchOutcome, MlflowSink, Sinks, mlflow_runs, mlflow_sink
 from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.run import context as ending
@@ -247,7 +247,7 @@ class Spoilt:
         self._at("beat")
         yield from ()
 
-    def close(self, end: End) -> None:
+    def close(self, end: BatchOutcome) -> None:
         self._at("close")
 
     def is_done(self) -> bool:
@@ -265,7 +265,7 @@ def test_a_sink_that_raises_is_told_of_once_and_left_alone(where: str) -> None:
     sinks, said = Sinks([spoilt, sound]), []
     for _ in range(2):
         sinks.tell(AttemptEnded("p0", 1, "trained"))
-        said += [*sinks.beat(), *sinks.finish(End(""), lambda: 0.0)]
+        said += [*sinks.beat(), *sinks.finish(BatchOutcome(""), lambda: 0.0)]
     assert [line for line in said if "spoilt" in line] == [
         "spoilt: RuntimeError: no such server; nothing more is written there"
     ]
@@ -283,7 +283,7 @@ def test_a_beat_never_waits(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -
     for _ in range(20):
         assert list(sink.beat()) == []
     assert time.monotonic() - began < 2
-    assert any("not all was written in time" in line for line in Sinks([sink]).finish(End(""), lambda: 0.0))
+    assert any("not all was written in time" in line for line in Sinks([sink]).finish(BatchOutcome(""), lambda: 0.0))
 
 
 class Failing:
@@ -308,4 +308,4 @@ def test_a_store_that_is_away_all_night_is_told_of_once_and_not_asked_without_pa
     said = [line for _ in range(50) for line in sink.beat()]
     assert (len(said), Failing.num_started) == (1, 1)
     assert "MlflowException: away" in said[0]
-    assert len([*Sinks([sink]).finish(End(""), lambda: 30.0)]) == 1
+    assert len([*Sinks([sink]).finish(BatchOutcome(""), lambda: 30.0)]) == 1

@@ -9,11 +9,11 @@ from cut_quarry import lay_out
 
 from splatbatch.files import append_line
 from splatbatch.monitor import messages
-from splatbatch.monitor.messages import Lines
+from splatbatch.monitor.messages import PipeWriter
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.attempt import Progress
-from splatbatch.run.follow_up_process import Steps
+from splatbatch.output.records.attempt import ProgressLine
+from splatbatch.run.follow_up_process import ProgressPrinter
 from splatbatch.tasks.batch import open_batch
 
 
@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_what_takes_less_than_five_seconds_says_nothing(clock: list[float]) -> None:
     said = list[str]()
-    lines = Lines(said.append)
+    lines = PipeWriter(said.append)
     for second in range(5):
         clock[0] = 100.0 + second
         lines.advance("merge", second, 4)
@@ -35,7 +35,7 @@ def test_what_takes_less_than_five_seconds_says_nothing(clock: list[float]) -> N
 
 def test_what_takes_longer_says_how_far_it_is_and_how_long_it_will_take(clock: list[float]) -> None:
     said = list[str]()
-    lines = Lines(said.append)
+    lines = PipeWriter(said.append)
     for second in range(31):
         clock[0] = 100.0 + second
         lines.advance("merge", 1000 * second, 30_000)
@@ -46,12 +46,14 @@ def test_what_takes_longer_says_how_far_it_is_and_how_long_it_will_take(clock: l
 def test_the_process_of_a_task_is_followed_by_its_progress(tmp_path: Path, clock: list[float]) -> None:
     home = OutputFolder(tmp_path / "output").patch("p0")
     said = list[str]()
-    steps = Steps("inspect p0", home, Lines(said.append))
+    steps = ProgressPrinter("inspect p0", home, PipeWriter(said.append))
     folder = AttemptFolder(home.path / "attempt-01")
     folder.path.mkdir(parents=True)
     for second in range(8):
         clock[0] = 102.0 + second
-        append_line(folder.progress, Progress(phase="surface", step=second, max_steps=16).to_record(), durable=False)
+        append_line(
+            folder.progress, ProgressLine(phase="surface", step=second, max_steps=16).to_record(), durable=False
+        )
         steps.look()
     assert said == ["inspect p0: 5 of 16 steps (surface), about 0:00:11 to go"]
 

@@ -20,7 +20,7 @@ from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, num_lef
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.claims import AtWork
 from splatbatch.output.events import AttemptEnded
-from splatbatch.output.records.attempt import Progress
+from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.run import explain
 from splatbatch.tasks.status import PatchStatus
@@ -147,7 +147,7 @@ def test_two_at_once_take_half_the_time_but_no_less_than_the_longest() -> None:
     ],
 )
 def test_the_pace_is_that_of_the_latest_records(records: list[dict[str, Any]], throughput: float | None) -> None:
-    assert steps_per_s([Progress.from_record(record) for record in records]) == throughput
+    assert steps_per_s([ProgressLine.from_record(record) for record in records]) == throughput
 
 
 def test_a_training_that_ended_early_says_so() -> None:

@@ -16,11 +16,11 @@ import pytest
 from splatbatch import files
 from splatbatch.files import write_json
 from splatbatch.output import generations, results
-from splatbatch.output.claims import Claim, Claims, Held, open_claims
+from splatbatch.output.claims import Claim, ClaimedByOther, Claims, open_claims
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.result import Result
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.workers import SILENCE_S, Presence, Watcher, lives_here
+from splatbatch.output.workers import SILENCE_S, Watcher, WorkerFile, lives_here
 
 ELSEWHERE = {"host": "far-away", "boot_id": "another"}
 
@@ -33,12 +33,12 @@ def output(tmp_path: Path) -> OutputFolder:
 
 
 def claims_of(output: OutputFolder, name: str, *, gone: bool = False) -> Claims:
-    return Claims(output, Presence(output, name).__enter__(), lambda _: gone)
+    return Claims(output, WorkerFile(output, name).__enter__(), lambda _: gone)
 
 
-def elsewhere(output: OutputFolder, name: str = "far") -> Presence:
+def elsewhere(output: OutputFolder, name: str = "far") -> WorkerFile:
     """Return a worker of another host."""
-    presence = Presence(output, name)
+    presence = WorkerFile(output, name)
     presence.record = replace(presence.record, **ELSEWHERE)
     return presence.__enter__()
 
@@ -47,7 +47,7 @@ def test_of_two_workers_one_has_the_task_until_it_is_done_or_gone(output: Output
     one, other = claims_of(output, "one"), claims_of(output, "other")
     assert one.take("p0") == Claim("p0", 1) == one.take("p0")
     held = other.take("p0")
-    assert isinstance(held, Held)
+    assert isinstance(held, ClaimedByOther)
     assert (held.owner.worker, held.generation) == ("one", 1)
     assert open_claims(output) == {"p0": "one"}
     one.close("p0")
@@ -59,7 +59,7 @@ def test_what_a_worker_that_is_gone_had_is_taken_over_once_and_it_learns_of_that
     one, second, third = claims_of(output, "one"), claims_of(output, "b", gone=True), claims_of(output, "c")
     one.take("p0")
     assert second.take("p0") == Claim("p0", 2)
-    assert isinstance(third.take("p0"), Held)
+    assert isinstance(third.take("p0"), ClaimedByOther)
     assert (one.lost(), one.lost(), second.lost()) == ({"p0": "b"}, {}, {})
     one.close("p0")  # which is not its own any more
     assert open_claims(output) == {"p0": "b"}
@@ -69,7 +69,7 @@ def test_a_claim_that_was_taken_over_is_given_out_no_more(output: OutputFolder) 
     one, second = claims_of(output, "one"), claims_of(output, "b", gone=True)
     assert (one.take("p0"), second.take("p0")) == (Claim("p0", 1), Claim("p0", 2))
     held = one.take("p0")
-    assert isinstance(held, Held)
+    assert isinstance(held, ClaimedByOther)
     assert (held.owner.worker, held.generation) == ("b", 2)
 
 
@@ -78,7 +78,7 @@ def test_a_claim_is_never_changed_or_removed(output: OutputFolder, monkeypatch: 
         assert claims_of(output, f"w{number}", gone=True).take("p0") == Claim("p0", number)
     late = claims_of(output, "late", gone=True)
     monkeypatch.setattr(late, "_highest", lambda _: 2)  # its listing lags behind
-    assert isinstance(late.take("p0"), Held)
+    assert isinstance(late.take("p0"), ClaimedByOther)
     assert sorted(path.name for path in (output.claims / "p0").iterdir()) == ["1", "2", "3"]
     owners = [json.loads(output.claim("p0", number).read_text())["worker"] for number in (1, 2, 3)]
     assert owners == ["w1", "w2", "w3"]
@@ -109,7 +109,7 @@ def test_an_answer_that_is_lost_and_a_file_system_without_links_change_nothing(
     one, other = claims_of(output, "one"), claims_of(output, "other")
     monkeypatch.setattr(generations.os, "link", link)
     assert one.take("p0") == Claim("p0", 1)
-    assert isinstance(other.take("p0"), Held)
+    assert isinstance(other.take("p0"), ClaimedByOther)
     assert one.take("p0") == Claim("p0", 1)
 
 
@@ -120,7 +120,7 @@ def test_a_listing_that_lags_behind_gives_nobody_what_another_has(
     one.take("p0")
     monkeypatch.setattr(late, "_highest", lambda task: 0)
     held = late.take("p0")
-    assert isinstance(held, Held)
+    assert isinstance(held, ClaimedByOther)
     assert (held.owner.worker, held.generation) == ("one", 1)
 
 
@@ -154,7 +154,7 @@ def test_silence_is_content_that_does_not_change_by_the_clock_of_who_looks(outpu
 def test_on_one_host_and_boot_the_process_decides(
     output: OutputFolder, change: Callable[[WorkerRecord], WorkerRecord], gone: bool
 ) -> None:
-    with Presence(output) as mine:
+    with WorkerFile(output) as mine:
         assert Watcher(output).is_gone(change(mine.record)) is gone
     assert Watcher(output).is_gone(mine.record)  # it has ended
     assert lives_here(mine.record)
@@ -162,7 +162,7 @@ def test_on_one_host_and_boot_the_process_decides(
 
 def test_a_frozen_process_of_this_host_and_boot_is_silent_like_any_other(output: OutputFolder) -> None:
     now = [0.0]
-    watcher, here = Watcher(output, clock=lambda: now[0]), Presence(output).__enter__()
+    watcher, here = Watcher(output, clock=lambda: now[0]), WorkerFile(output).__enter__()
     for now[0], gone in ((0.0, False), (SILENCE_S - 1, False), (SILENCE_S, True)):
         assert watcher.is_gone(here.record) is gone
     assert (watcher.living(), watcher.present()) == ([], [here.record])  # it may thaw
@@ -171,7 +171,7 @@ def test_a_frozen_process_of_this_host_and_boot_is_silent_like_any_other(output:
 
 
 def test_one_look_tells_how_long_a_worker_of_this_boot_has_been_silent(output: OutputFolder) -> None:
-    here, far = Presence(output).__enter__(), elsewhere(output)
+    here, far = WorkerFile(output).__enter__(), elsewhere(output)
     later = time.monotonic() + 75
     assert Watcher(output, clock=lambda: later).silent_s(here.record) == pytest.approx(75, abs=1)
     assert Watcher(output, clock=lambda: later).silent_s(far.record) == 0  # of another host's clock nothing is known
@@ -180,10 +180,10 @@ def test_one_look_tells_how_long_a_worker_of_this_boot_has_been_silent(output: O
 
 
 def test_a_worker_whose_name_another_has_by_now_is_gone(output: OutputFolder) -> None:
-    before = Presence(output, "local").__enter__()
+    before = WorkerFile(output, "local").__enter__()
     claims = Claims(output, before, lambda _: False)
     claims.take("p0")
-    after = Presence(output, "local").__enter__()
+    after = WorkerFile(output, "local").__enter__()
     owner = claims.owner("p0", 1)
     assert (owner.token, Watcher(output).is_gone(owner)) == (before.record.token, True)
     assert not Watcher(output).is_gone(after.record)
@@ -192,9 +192,9 @@ def test_a_worker_whose_name_another_has_by_now_is_gone(output: OutputFolder) ->
 TORN = [b"", b"[1]", b"{", b"\xff" * 64]
 
 
-def torn(output: OutputFolder, content: bytes) -> Presence:
+def torn(output: OutputFolder, content: bytes) -> WorkerFile:
     """Have a worker claim p0, and spoil the file that is claim and sign of life; return the worker."""
-    owner = Presence(output, "owner").__enter__()
+    owner = WorkerFile(output, "owner").__enter__()
     assert isinstance(Claims(output, owner, lambda _: False).take("p0"), Claim)
     output.claim("p0", 1).write_bytes(content)
     return owner
@@ -204,10 +204,10 @@ def waits_for_silence(output: OutputFolder) -> bool:
     """Return whether p0 can be claimed only once its claim has been silent for as long as a worker may be."""
     now = [0.0]
     watcher = Watcher(output, clock=lambda: now[0])
-    claims = Claims(output, Presence(output, "one").__enter__(), watcher.is_gone)
+    claims = Claims(output, WorkerFile(output, "one").__enter__(), watcher.is_gone)
     before = claims.take("p0")
     now[0] = SILENCE_S
-    return isinstance(before, Held) and not before.is_legible and claims.take("p0") == Claim("p0", 2)
+    return isinstance(before, ClaimedByOther) and not before.is_legible and claims.take("p0") == Claim("p0", 2)
 
 
 @pytest.mark.parametrize("content", TORN)
@@ -216,7 +216,7 @@ def test_a_torn_claim_whose_owner_is_gone_is_taken_over_at_once_on_a_local_disk(
 ) -> None:
     torn(output, content).__exit__(None, None, None)
     output.worker("owner").write_bytes(content)
-    claims = Claims(output, Presence(output, "one").__enter__(), lambda _: False)
+    claims = Claims(output, WorkerFile(output, "one").__enter__(), lambda _: False)
     assert claims.take("p0") == Claim("p0", 2)
 
 
@@ -279,7 +279,7 @@ def test_what_a_worker_left_that_was_killed_as_it_began_goes_with_the_next(tmp_p
     left, written = (place / f".one.json.{socket.gethostname()}.{pid}" for pid in (gone.pid, os.getpid()))
     left.touch()
     written.touch()
-    with Presence(output):
+    with WorkerFile(output):
         assert (left.exists(), written.exists()) == (False, True)
 
 

@@ -13,8 +13,17 @@ from test_records import ANY_JSON
 
 from splatbatch.files import append_line
 from splatbatch.outcome import Diagnosis, Exited, Failed, Stopped
-from splatbatch.output.endings import Endings
-from splatbatch.output.events import KINDS, AttemptEnded, AttemptStarted, Event, GaveUp, Refused, Retried, event_of
+from splatbatch.output.endings import TaskHistory
+from splatbatch.output.events import (
+    KINDS,
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    GaveUp,
+    PatchRejected,
+    RetryScheduled,
+    event_of,
+)
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger, events, judged_attempts, lines
 
@@ -30,22 +39,24 @@ def output(tmp_path: Path) -> OutputFolder:
     return OutputFolder(tmp_path)
 
 
-def retry(wait_s: float) -> Retried:
-    return Retried("p0", wait_s, "", {}, ())
+def retry(wait_s: float) -> RetryScheduled:
+    return RetryScheduled("p0", wait_s, "", {}, ())
 
 
 def test_events_are_read_in_the_order_they_were_written(output: OutputFolder) -> None:
     ledger = Ledger(output.ledger)
     for number in range(3):
         ledger.write(retry(number))
-    assert [event.wait_s for event in events(output, Retried)] == [0, 1, 2]
+    assert [event.wait_s for event in events(output, RetryScheduled)] == [0, 1, 2]
     assert all(event.t and event.t > 1.7e9 for event in events(output, Event))
 
 
 def test_whoever_listens_hears_an_event_after_it_is_written(output: OutputFolder) -> None:
     heard: list[tuple[Event, int]] = []
-    Ledger(output.ledger, lambda event: heard.append((event, len(list(lines(output)))))).write(Refused("p0", "dark"))
-    assert [(type(event), num) for event, num in heard] == [(Refused, 1)]
+    Ledger(output.ledger, lambda event: heard.append((event, len(list(lines(output)))))).write(
+        PatchRejected("p0", "dark")
+    )
+    assert [(type(event), num) for event, num in heard] == [(PatchRejected, 1)]
 
 
 def test_a_torn_line_and_foreign_lines_are_left_out_and_appending_goes_on(output: OutputFolder) -> None:
@@ -53,7 +64,7 @@ def test_a_torn_line_and_foreign_lines_are_left_out_and_appending_goes_on(output
     output.ledger.write_bytes(b'{"event": "a"}\nhello\n[]\n{"no": "event"}\n\xff\xfe\n{"event": "b", "pat')
     Ledger(output.ledger).write(retry(1))
     assert [record["event"] for record in lines(output)] == ["a", "retry"]
-    assert [type(event) for event in events(output, Event)] == [Retried]
+    assert [type(event) for event in events(output, Event)] == [RetryScheduled]
 
 
 def test_a_ledger_that_is_not_there_is_empty(output: OutputFolder) -> None:
@@ -73,7 +84,7 @@ def test_a_ledger_of_old_beside_the_folder_is_read_first_and_for_ever(output: Ou
     old = {"t": 1.0, "event": "attempt_ended", "patch": "p0", "attempt": 1, "outcome": "stopped", "reason": "SIGTERM"}
     append_line(output.path / "ledger.jsonl", old)
     append_line(output.path / "ledger.jsonl", {"event": "gave_up", "patch": "p0", "reason": "x", "key": {"a": 1}})
-    endings = Endings(output)
+    endings = TaskHistory(output)
     assert endings.is_judged("p0", 1)
     Ledger(output.ledger).write(AttemptEnded.of("p0", 2, FAILED))
     append_line(output.ledger.with_name("node7.jsonl"), {**old, "attempt": 3})

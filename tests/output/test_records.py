@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFact
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, Lost, NotStarted, TimedOut
-from splatbatch.output.attempt_folder import AttemptFolder, EndedAttempt
+from splatbatch.output.attempt_folder import AttemptFolder, CachedAttemptDir
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.attempt import (
     AttemptFacts,
@@ -23,14 +23,21 @@ from splatbatch.output.records.attempt import (
     GpuSample,
     Heartbeat,
     JobSpec,
-    Progress,
+    ProgressLine,
     Start,
     Then,
     TimeLimits,
-    Watch,
+    WatchSettings,
 )
 from splatbatch.output.records.fingerprint import Fingerprint
-from splatbatch.output.records.metrics import EarlyStopping, Figures, HalfOfHoldout, Metrics, TrainingSettings, Views
+from splatbatch.output.records.metrics import (
+    EarlyStoppingRecord,
+    EvaluatedViews,
+    HalfOfHoldout,
+    Metrics,
+    QualityFigures,
+    TrainingSettings,
+)
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.output.records.result import Result, SplatFacts
 from splatbatch.output.records.run import CancelRequest, Holder, RunIdentity
@@ -48,7 +55,7 @@ WHOLE: list[TypedRecord] = [
     Heartbeat(3, 8, ("8:1", "9:2")),
     *(ExitFacts(end, 1.5, 9.0, True, ("Xid",), 5, 6.0, 7, "host", 7, "boot", True) for end in EXITS),
     AttemptFacts(1.0, 20, "done", 900.0, 800.0),
-    Progress(
+    ProgressLine(
         1.0,
         2.0,
         "train",
@@ -74,19 +81,19 @@ WHOLE: list[TypedRecord] = [
         30,
     ),
     GpuSample(1.0, 900, 2000, 9, 50, 70.5, True, (7, 8), (5, None), 5),
-    Watch("/cwd", {"X": "1"}, {"step": "s"}, 30, "start", FINISH, 2.0, Then(("a",), FINISH), ("m",)),
-    Watch(),
+    WatchSettings("/cwd", {"X": "1"}, {"step": "s"}, 30, "start", FINISH, 2.0, Then(("a",), FINISH), ("m",)),
+    WatchSettings(),
     FINGERPRINT,
     Holder("host", 7, "boot", 9, 3, "yesterday"),
     CancelRequest(RunIdentity(7, "boot", 9), ("p0",), "me"),
-    Figures(21.0, 0.5, 0.1, 25.0, 20.5, 0.4, 23.0, 0.6, 0.9),
-    EarlyStopping(30, 16, 18, 12, 1.5, 0.1, "all", HalfOfHoldout(("a.jpg",), 20.0, 0.1), HalfOfHoldout(), "n"),
+    QualityFigures(21.0, 0.5, 0.1, 25.0, 20.5, 0.4, 23.0, 0.6, 0.9),
+    EarlyStoppingRecord(30, 16, 18, 12, 1.5, 0.1, "all", HalfOfHoldout(("a.jpg",), 20.0, 0.1), HalfOfHoldout(), "n"),
     TrainingSettings("p0", {"a": 1}, ("b",), tones={"a.jpg": [0.8, 1.0, 1.2, -0.1]}),
     SplatFacts("s", 5, 6, 7),
     Metrics.from_record(METRICS),
     Result.from_record({"attempt": "attempt-02", "metrics": METRICS, "novelty": [1], **FINGERPRINT.to_record()}),
 ]
-KINDS = sorted({type(one) for one in WHOLE} | {Views, TrainingSettings}, key=lambda kind: kind.__name__)
+KINDS = sorted({type(one) for one in WHOLE} | {EvaluatedViews, TrainingSettings}, key=lambda kind: kind.__name__)
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -113,7 +120,7 @@ def test_a_record_is_read_whatever_stands_there(kind: type[TypedRecord], data: s
 
 
 @pytest.mark.parametrize(
-    "kind", [Progress, GpuSample, Start, AttemptFacts, SplatFacts, Figures], ids=lambda kind: kind.__name__
+    "kind", [ProgressLine, GpuSample, Start, AttemptFacts, SplatFacts, QualityFigures], ids=lambda kind: kind.__name__
 )
 @given(value=st.sampled_from(["1", True, None, [], {}, float("nan"), float("inf"), 1e300, 1 << 80]))
 def test_a_figure_that_is_no_finite_number_is_absent(kind: type[TypedRecord], value: Any) -> None:
@@ -142,7 +149,7 @@ def test_what_another_version_knows_of_a_result_survives_when_it_is_written_anew
 
 
 def test_the_records_of_an_attempt_that_has_ended_are_opened_once(tmp_path: Path) -> None:
-    ended = EndedAttempt(tmp_path)
+    ended = CachedAttemptDir(tmp_path)
     write_json(ended.exit, ExitFacts(Exited(0)).to_record())
     ended.progress.write_text(json.dumps({"phase": "done"}) + "\n")
     first = (ended.read_exit(), ended.last_progress(), ended.read_progress())

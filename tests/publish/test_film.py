@@ -14,7 +14,7 @@ from cut_quarry import QUARRY
 from PIL import Image
 
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.machine.limited_program import Ended
+from splatbatch.machine.limited_program import ProgramEnd
 from splatbatch.publish import film as filming
 from splatbatch.publish.film import Film
 from splatbatch.scene.colmap.reconstruction import read_images
@@ -59,7 +59,7 @@ def test_a_patch_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert again.code == 6 and "is there already" in again.err
 
 
-def encode(tmp_path: Path, ffmpeg: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch) -> Path:
+def encode(tmp_path: Path, ffmpeg: Callable[..., ProgramEnd], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Encode some frames by what stands in for ffmpeg."""
     program = tmp_path / "bin/ffmpeg"
     program.parent.mkdir()
@@ -72,9 +72,9 @@ def encode(tmp_path: Path, ffmpeg: Callable[..., Ended], monkeypatch: pytest.Mon
 
 
 def test_frames_go_to_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def written(command: list[str], *_: object) -> Ended:
+    def written(command: list[str], *_: object) -> ProgramEnd:
         Path(command[-1]).write_text(" ".join(command[1:]))
-        return Ended(0, "")
+        return ProgramEnd(0, "")
 
     place = encode(tmp_path, written, monkeypatch)
     told = place.read_text()
@@ -84,11 +84,11 @@ def test_frames_go_to_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     ("ended", "words"),
-    [(Ended(1, "no codec\n"), "no codec"), (Ended(0, ""), "wrote nothing")],
+    [(ProgramEnd(1, "no codec\n"), "no codec"), (ProgramEnd(0, ""), "wrote nothing")],
     ids=["fails", "writes-nothing"],
 )
 def test_an_ffmpeg_that_fails_leaves_no_film(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Ended, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: ProgramEnd, words: str
 ) -> None:
     with pytest.raises(OutputError, match=words):
         encode(tmp_path, lambda *_: ended, monkeypatch)

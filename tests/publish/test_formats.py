@@ -15,14 +15,14 @@ from letters import letters
 from splat_tool import tool_or_skip
 
 from splatbatch.errors import OutputError
-from splatbatch.machine.limited_program import Bounds, Ended
+from splatbatch.machine.limited_program import CallBounds, ProgramEnd
 from splatbatch.publish import convert as converting
-from splatbatch.publish.convert import CLUSTERED, Job, Rung, convert
+from splatbatch.publish.convert import CLUSTERED, ConversionJob, Rung, convert
 from splatbatch.publish.formats import FORMATS
-from splatbatch.publish.source import Part
-from splatbatch.publish.stage import Stage
+from splatbatch.publish.source import SourcePart
+from splatbatch.publish.stage import UprightScene
 from splatbatch.publish.tiles.glb import decode, pack
-from splatbatch.publish.tool import Tool
+from splatbatch.publish.tool import SplatTransform
 from splatbatch.splats import Gaussians, mode_comments, read_header, read_splat, write_splat
 from splatbatch.splats.ply import covariances
 from splatbatch.splats.preview import rotated
@@ -32,23 +32,23 @@ HALF_TURN = np.diag([1.0, -1.0, -1.0])
 
 
 @pytest.fixture(scope="module")
-def tool() -> Tool:
+def tool() -> SplatTransform:
     return tool_or_skip()
 
 
 @pytest.fixture
-def splat(tmp_path: Path) -> Part:
+def splat(tmp_path: Path) -> SourcePart:
     return part_of(tmp_path / "letters.ply", letters(degree=1))
 
 
-def part_of(path: Path, gaussians: Gaussians) -> Part:
+def part_of(path: Path, gaussians: Gaussians) -> SourcePart:
     write_splat(path, gaussians, 1)
-    return Part("p0", path, 0, len(gaussians), "")
+    return SourcePart("p0", path, 0, len(gaussians), "")
 
 
-def job(splat: Part, kind: str, work: Path) -> Job:
+def job(splat: SourcePart, kind: str, work: Path) -> ConversionJob:
     (work / kind).mkdir()
-    return Job(splat, FORMATS[kind], work / kind)
+    return ConversionJob(splat, FORMATS[kind], work / kind)
 
 
 def nearest(one: np.ndarray, other: np.ndarray) -> float:
@@ -57,7 +57,9 @@ def nearest(one: np.ndarray, other: np.ndarray) -> float:
 
 
 @pytest.mark.contract
-def test_spz_has_the_axes_of_its_specification_and_comes_back(splat: Part, tool: Tool, tmp_path: Path) -> None:
+def test_spz_has_the_axes_of_its_specification_and_comes_back(
+    splat: SourcePart, tool: SplatTransform, tmp_path: Path
+) -> None:
     wanted, one = letters(degree=1), job(splat, "spz", tmp_path)
     written = convert(one, tool)
     turn = turn_between(wanted.means, spz_places(one.aside.read_bytes()))
@@ -68,7 +70,7 @@ def test_spz_has_the_axes_of_its_specification_and_comes_back(splat: Part, tool:
 
 
 @pytest.mark.contract
-def test_glb_has_the_axes_of_gltf(splat: Part, tool: Tool, tmp_path: Path) -> None:
+def test_glb_has_the_axes_of_gltf(splat: SourcePart, tool: SplatTransform, tmp_path: Path) -> None:
     one = job(splat, "glb", tmp_path)
     written = convert(one, tool)
     turn = turn_between(letters().means, glb_places(one.aside))
@@ -78,7 +80,7 @@ def test_glb_has_the_axes_of_gltf(splat: Part, tool: Tool, tmp_path: Path) -> No
 
 @pytest.mark.contract
 @pytest.mark.parametrize("degree", [pytest.param(0, marks=pytest.mark.all), 3])
-def test_glb_comes_back_turned_as_it_was(tool: Tool, tmp_path: Path, degree: int) -> None:
+def test_glb_comes_back_turned_as_it_was(tool: SplatTransform, tmp_path: Path, degree: int) -> None:
     wanted = letters(degree)
     back = read_splat(convert(job(part_of(tmp_path / "a.ply", wanted), "glb", tmp_path), tool).decoded or Path())
     assert np.allclose(back.means, wanted.means, atol=1e-5) and np.allclose(back.scales, wanted.scales, atol=1e-4)
@@ -94,7 +96,9 @@ def test_what_is_no_gltf_is_not_read(content: bytes) -> None:
 
 
 @pytest.mark.all
-def test_sog_and_compressed_ply_come_back_where_they_were(splat: Part, tool: Tool, tmp_path: Path) -> None:
+def test_sog_and_compressed_ply_come_back_where_they_were(
+    splat: SourcePart, tool: SplatTransform, tmp_path: Path
+) -> None:
     pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
     for kind in ("sog", "compressed"):
         back = read_splat(convert(job(splat, kind, tmp_path), tool).decoded or Path())
@@ -108,12 +112,14 @@ def test_sog_and_compressed_ply_come_back_where_they_were(splat: Part, tool: Too
 @pytest.mark.all(but=("ply-True", "ply-False"))
 @pytest.mark.parametrize("is_antialiased", [True, False])
 @pytest.mark.parametrize("kind", ["ply", "compressed", "sog", "spz", "streamed"])
-def test_how_a_splat_is_drawn_goes_with_it(tool: Tool, tmp_path: Path, kind: str, is_antialiased: bool) -> None:
+def test_how_a_splat_is_drawn_goes_with_it(
+    tool: SplatTransform, tmp_path: Path, kind: str, is_antialiased: bool
+) -> None:
     if kind == "compressed":
         pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
     path, one = tmp_path / "a.ply", letters(degree=1)
     write_splat(path, one, 1, comments=mode_comments(is_antialiased))
-    made = job(Part("p0", path, 0, len(one), ""), kind, tmp_path)
+    made = job(SourcePart("p0", path, 0, len(one), ""), kind, tmp_path)
     found = convert(made, tool).decoded or made.aside
     assert bool(read_header(found).antialiased) is is_antialiased
 
@@ -125,7 +131,7 @@ def test_a_tile_says_how_it_is_drawn(is_antialiased: bool) -> None:
 
 
 @pytest.mark.all
-def test_one_gaussian_without_direction_comes_back(tool: Tool, tmp_path: Path) -> None:
+def test_one_gaussian_without_direction_comes_back(tool: SplatTransform, tmp_path: Path) -> None:
     alone = Gaussians(**{name: values[:1] for name, values in vars(letters()).items()})
     for kind in ("sog", "spz"):
         written = convert(job(part_of(tmp_path / f"{kind}.ply", alone), kind, tmp_path), tool)
@@ -134,11 +140,11 @@ def test_one_gaussian_without_direction_comes_back(tool: Tool, tmp_path: Path) -
 
 @pytest.mark.all
 def test_a_large_scene_is_streamed_piece_by_piece_as_one(
-    tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tool: SplatTransform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(converting, "LEAST_IN_LEVEL", 30)
     whole = part_of(tmp_path / "letters.ply", letters())
-    pieces = tuple(Part(f"p{i}", whole.path, 36 * i, 36, "") for i in range(3))
+    pieces = tuple(SourcePart(f"p{i}", whole.path, 36 * i, 36, "") for i in range(3))
     one = replace(job(whole, "streamed", tmp_path), pieces=pieces)
     assert convert(one, tool).num_gaussians == 108
     said = json.loads(one.entry.read_text())
@@ -146,9 +152,9 @@ def test_a_large_scene_is_streamed_piece_by_piece_as_one(
 
 
 @pytest.mark.all
-def test_the_page_has_the_sky_above(splat: Part, tool: Tool, tmp_path: Path) -> None:
+def test_the_page_has_the_sky_above(splat: SourcePart, tool: SplatTransform, tmp_path: Path) -> None:
     for up in np.random.default_rng(5).normal(size=(2, 3)):
-        stage = Stage(up / np.linalg.norm(up), None, None)
+        stage = UprightScene(up / np.linalg.norm(up), None, None)
         tool.must([str(splat.path), *stage.tool_turn, str(tmp_path / "turned.ply")], "turn")
         found, wanted = read_splat(tmp_path / "turned.ply"), rotated(letters().means, stage.turn)
         assert np.allclose(found.means, wanted, atol=1e-4)
@@ -160,38 +166,38 @@ def test_the_page_has_the_sky_above(splat: Part, tool: Tool, tmp_path: Path) -> 
 
 def test_a_part_of_a_file_is_written_alone(tmp_path: Path) -> None:
     whole = part_of(tmp_path / "letters.ply", letters(degree=1))
-    part = Part("p1", whole.path, 36, 36, "")
+    part = SourcePart("p1", whole.path, 36, 36, "")
     one = job(part, "ply", tmp_path)
     convert(one, None)
     found = read_splat(one.aside)
     assert np.array_equal(found.means, letters().means[36:72]) and found.shN.shape == (36, 3, 3)
 
 
-def fake_tool(folder: Path, script: str, bounds: Bounds) -> Tool:
+def fake_tool(folder: Path, script: str, bounds: CallBounds) -> SplatTransform:
     program = folder / "tool.sh"
     program.write_text(script)
-    return Tool(shutil.which("sh") or "sh", program, bounds)
+    return SplatTransform(shutil.which("sh") or "sh", program, bounds)
 
 
-def call(folder: Path, script: str, bounds: Bounds, monkeypatch: pytest.MonkeyPatch) -> OutputError:
+def call(folder: Path, script: str, bounds: CallBounds, monkeypatch: pytest.MonkeyPatch) -> OutputError:
     """Convert with a program in place of the tool; return what is said of it."""
-    monkeypatch.setattr(Tool, "run", run_plainly)
+    monkeypatch.setattr(SplatTransform, "run", run_plainly)
     one = job(part_of(folder / "a.ply", letters(degree=1)), "spz", folder)
     with pytest.raises(OutputError) as refused:
         convert(one, fake_tool(folder, script, bounds))
     return refused.value
 
 
-def run_plainly(self: Tool, arguments: tuple[str, ...], wall_s: float | None = None) -> object:
+def run_plainly(self: SplatTransform, arguments: tuple[str, ...], wall_s: float | None = None) -> object:
     from splatbatch.machine.limited_program import run_bounded
 
-    bounds = Bounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
+    bounds = CallBounds(min(wall_s or self.bounds.wall_s, self.bounds.wall_s), self.bounds.memory_mib)
     return run_bounded([self.node, str(self.program), *arguments], bounds)
 
 
 @pytest.mark.contract
 def test_a_tool_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    error = call(tmp_path, "echo begun; sleep 60", Bounds(0.3), monkeypatch)
+    error = call(tmp_path, "echo begun; sleep 60", CallBounds(0.3), monkeypatch)
     assert "p0: spz: splat-transform was ended after 0.3 s (last: begun)" in error.message
     assert "smaller ones" in error.hint
 
@@ -199,22 +205,22 @@ def test_a_tool_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.contract
 def test_a_tool_that_takes_too_much_memory_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     greedy = 'exec python3 -c "a = bytearray(300 << 20); import time; time.sleep(60)"'
-    error = call(tmp_path, greedy, Bounds(30, 256), monkeypatch)
+    error = call(tmp_path, greedy, CallBounds(30, 256), monkeypatch)
     assert "256 may be used" in error.message and "smaller ones" in error.hint
 
 
 @pytest.mark.parametrize(
     ("ended", "words"),
-    [(Ended(1, "no such codec\n"), "exit code 1: no such codec"), (Ended(0, ""), "wrote nothing")],
+    [(ProgramEnd(1, "no such codec\n"), "exit code 1: no such codec"), (ProgramEnd(0, ""), "wrote nothing")],
     ids=["fails", "writes-nothing"],
 )
 def test_a_tool_that_fails_is_quoted_and_one_that_writes_nothing_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Ended, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: ProgramEnd, words: str
 ) -> None:
-    monkeypatch.setattr(Tool, "run", lambda *_: ended)
+    monkeypatch.setattr(SplatTransform, "run", lambda *_: ended)
     one = job(part_of(tmp_path / "a.ply", letters(degree=1)), "spz", tmp_path)
     with pytest.raises(OutputError, match=words):
-        convert(one, fake_tool(tmp_path, "", Bounds()))
+        convert(one, fake_tool(tmp_path, "", CallBounds()))
 
 
 def test_colours_that_take_too_long_to_pack_are_left_out_and_that_is_said(
@@ -222,16 +228,16 @@ def test_colours_that_take_too_long_to_pack_are_left_out_and_that_is_said(
 ) -> None:
     given_s = list[float | None]()
 
-    def quick_without_colours(_: Tool, arguments: list[str], wall_s: float | None = None) -> Ended:
+    def quick_without_colours(_: SplatTransform, arguments: list[str], wall_s: float | None = None) -> ProgramEnd:
         given_s.append(wall_s)
         if "-H 0" not in " ".join(arguments):
-            return Ended(-9, "", exceeded="time", seconds=wall_s or 0)
+            return ProgramEnd(-9, "", exceeded="time", seconds=wall_s or 0)
         Path(arguments[-1]).write_text("x")
-        return Ended(0, "")
+        return ProgramEnd(0, "")
 
-    monkeypatch.setattr(Tool, "run", quick_without_colours)
+    monkeypatch.setattr(SplatTransform, "run", quick_without_colours)
     monkeypatch.setattr(converting, "CLUSTERED", (Rung(0.02), Rung(0.02, (), ("-H", "1")), CLUSTERED[2]))
-    monkeypatch.setattr(converting, "_read_back", lambda one, tool: converting.Written(1))
+    monkeypatch.setattr(converting, "_read_back", lambda one, tool: converting.ConvertedFile(1))
     one = job(part_of(tmp_path / "a.ply", letters(degree=1)), "streamed", tmp_path)
-    assert convert(one, fake_tool(tmp_path, "", Bounds(10.0))).notes == (CLUSTERED[2].note,)
+    assert convert(one, fake_tool(tmp_path, "", CallBounds(10.0))).notes == (CLUSTERED[2].note,)
     assert given_s == [0.2, 0.2, CLUSTERED[2].share * 10.0]

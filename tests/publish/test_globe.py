@@ -25,8 +25,8 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats import read_splat
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
-from splatbatch.training.scene.block_cache import Standpoint, Store
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
+from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
 
 pytestmark = pytest.mark.usefixtures("made_here")
 
@@ -90,8 +90,11 @@ def rendered(splat: Path) -> np.ndarray:
     matrix = torch.eye(4)
     matrix[:3, :3] = torch.tensor(axes)
     calibration = torch.tensor([[focal, 0, SIZE[0] / 2], [0, focal, SIZE[1] / 2], [0, 0, 1]], dtype=torch.float32)
-    view, store = View(matrix, calibration, *SIZE), Store(index_blocks(splat), torch.device("cpu"), 1 << 20)
-    gaussians = store.seen_from(Standpoint(tuple(eye.tolist()), 1.0), view)
+    view, store = (
+        RenderCamera(matrix, calibration, *SIZE),
+        BlockCache(index_blocks(splat), torch.device("cpu"), 1 << 20),
+    )
+    gaussians = store.seen_from(LocalOrigin(tuple(eye.tolist()), 1.0), view)
     with torch.inference_mode():
         drawn = rasterize(gaussians, view, RasterOptions(store.blocks.header.sh_degree)).colors
     return drawn.clamp(0, 1).numpy().astype(np.float64)

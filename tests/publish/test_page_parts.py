@@ -16,9 +16,9 @@ from letters import letters
 from PIL import Image
 
 from splatbatch.output.records.metrics import TrainingSettings
-from splatbatch.publish.page import Facts, PhotoView, digest, draw_plan, file_page, folder_page
-from splatbatch.publish.source import Part, Published
-from splatbatch.publish.stage import NEUTRAL, Stage, set_stage, sky_of
+from splatbatch.publish.page import PageFacts, PhotoView, digest, draw_plan, file_page, folder_page
+from splatbatch.publish.source import PublishedSplat, SourcePart
+from splatbatch.publish.stage import NEUTRAL, UprightScene, set_stage, sky_of
 from splatbatch.publish.tool import FOLDER, cache_folder, version_in
 from splatbatch.report.viewer.viewer import InitialCamera, turn_upright
 from splatbatch.splats import read_header, write_splat
@@ -29,7 +29,7 @@ COLMAP_UP = np.array([0.0, -1.0, 0.0])
 NASTY = "p0</script><img src=x onerror=alert(1)>"
 
 
-def splat_of(folder: Path, name: str = "p0", holdout: tuple[str, ...] = ()) -> Published:
+def splat_of(folder: Path, name: str = "p0", holdout: tuple[str, ...] = ()) -> PublishedSplat:
     """Return a splat with the photographs of a made-up model: level cameras in a row."""
     path = folder / "a.ply"
     write_splat(path, letters(degree=1), 1)
@@ -38,7 +38,9 @@ def splat_of(folder: Path, name: str = "p0", holdout: tuple[str, ...] = ()) -> P
     (folder / "images").mkdir(exist_ok=True)
     views = TrainingSettings(sparse=str(folder / "sparse"), images=str(folder / "images"), holdout=holdout)
     figures = {"psnr": 27.125, "num_photos": 4.0}
-    return Published(name, path, read_header(path), "", (Part(name, path, 0, 108, ""),), (0, 0, 0), views, figures)
+    return PublishedSplat(
+        name, path, read_header(path), "", (SourcePart(name, path, 0, 108, ""),), (0, 0, 0), views, figures
+    )
 
 
 def photograph(folder: Path, sky: tuple[int, int, int]) -> None:
@@ -49,12 +51,12 @@ def photograph(folder: Path, sky: tuple[int, int, int]) -> None:
         Image.fromarray(pixels).save(folder / f"images/img{i}.png")
 
 
-def facts_of(folder: Path, name: str = "p0", north: bool = False) -> Facts:
+def facts_of(folder: Path, name: str = "p0", north: bool = False) -> PageFacts:
     splat = splat_of(folder, name)
     camera = InitialCamera(turn_upright(COLMAP_UP), COLMAP_UP, np.zeros(3), np.array([0.0, 0, 1]))
-    stage = Stage(COLMAP_UP, np.array([0.0, 0, 1]) if north else None, camera)
+    stage = UprightScene(COLMAP_UP, np.array([0.0, 0, 1]) if north else None, camera)
     boxes = {name: np.array([[0.0, 0.0], [5.0, 5.0]])}
-    return Facts(splat, stage, boxes, {name: np.array([1.0, 1, 3])}, (0.5, 0.6, 0.7), "EPSG:32632" if north else "")
+    return PageFacts(splat, stage, boxes, {name: np.array([1.0, 1, 3])}, (0.5, 0.6, 0.7), "EPSG:32632" if north else "")
 
 
 def told(page: str) -> dict[str, object]:

@@ -16,9 +16,9 @@ from PIL import Image
 from splat_tool import tool_or_skip
 
 from splatbatch.publish import sog
-from splatbatch.publish.convert import Job, convert
+from splatbatch.publish.convert import ConversionJob, convert
 from splatbatch.publish.formats import FORMATS
-from splatbatch.publish.source import Part
+from splatbatch.publish.source import SourcePart
 from splatbatch.publish.tiles.tree import along_curve, some
 from splatbatch.splats import Gaussians, read_splat, write_splat
 
@@ -102,9 +102,9 @@ def test_what_is_packed_comes_back_by_the_specification(tmp_path: Path, num: int
 @pytest.mark.parametrize("gaussians", [letters(), letters(3), many(5000)], ids=["flat", "letters", "many"])
 def test_splat_transform_reads_the_same(tmp_path: Path, gaussians: Gaussians) -> None:
     write_splat(tmp_path / "a.ply", gaussians, 1)
-    part = Part("p0", tmp_path / "a.ply", 0, len(gaussians), "")
+    part = SourcePart("p0", tmp_path / "a.ply", 0, len(gaussians), "")
     (tmp_path / "work").mkdir()
-    written = convert(Job(part, FORMATS["sog"], tmp_path / "work"), tool_or_skip())
+    written = convert(ConversionJob(part, FORMATS["sog"], tmp_path / "work"), tool_or_skip())
     assert written.decoded is not None
     alike(read_splat(written.decoded), gaussians)
 

@@ -21,7 +21,7 @@ from splat_tool import tool_or_skip
 from tiled import random_splat
 
 from splatbatch.errors import ConfigError, MissingPartError
-from splatbatch.output.records.publication import Tiled
+from splatbatch.output.records.publication import TiledPatch
 from splatbatch.publish.tiles import geodesy
 from splatbatch.publish.tiles.geodesy import on_globe, upright
 from splatbatch.publish.tiles.glb import glb, leaves, pack, unpack
@@ -42,7 +42,7 @@ from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats.ply import covariances
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 
 UTM = np.array([532_000.0, 5_000_200.0, 310.0])
 Y_UP_TO_Z_UP = np.array([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]])
@@ -287,7 +287,7 @@ def drawn(gaussians: Gaussians, away: float, height_px: int, fov_rad: float) -> 
     calibration = torch.tensor([[focal, 0, height_px / 2], [0, focal, height_px / 2], [0, 0, 1]])
     values = {name: torch.from_numpy(value) for name, value in vars(gaussians).items()}
     with torch.inference_mode():
-        view = View(matrix, calibration, height_px, height_px)
+        view = RenderCamera(matrix, calibration, height_px, height_px)
         return rasterize({**values, "sh0": values["sh0"][:, None]}, view, RasterOptions(0)).colors.clamp(0, 1).numpy()
 
 
@@ -320,7 +320,7 @@ def test_the_root_holds_all_patches(tmp_path: Path) -> None:
     for name, at in {"p0": -50.0, "p1": 50.0}.items():
         frame = ground.around(np.array([at, 0.0, 0.0]))
         patches[name] = (f"{name}/tileset.json", of_patch(tiles_of(letters(), tmp_path), frame))
-    root = of_scene(patches, dict.fromkeys(patches, Tiled("", 108, 1, 2000)))
+    root = of_scene(patches, dict.fromkeys(patches, TiledPatch("", 108, 1, 2000)))
     assert json.loads(json.dumps(root)) == root
     box = np.array(root["root"]["boundingVolume"]["box"])
     half = np.abs(box[3:].reshape(3, 3)).sum(axis=0)

@@ -26,8 +26,8 @@ from splatbatch.splats import read_splat
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.tasks.batch import open_batch
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
-from splatbatch.training.scene.block_cache import Standpoint, Store
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
+from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
 
 built = pytest.mark.skipif(not viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)")
 
@@ -103,10 +103,10 @@ def rendered(batch: FakeBatch, name: str, size: tuple[int, int]) -> np.ndarray:
     matrix = torch.eye(4)
     matrix[:3, :3] = torch.tensor(image.rotation())
     calibration = torch.tensor([[focal, 0, size[0] / 2], [0, focal, size[1] / 2], [0, 0, 1]], dtype=torch.float32)
-    store = Store(index_blocks(batch.output / "scene/splat.ply"), torch.device("cpu"), 1 << 20)
-    view = View(matrix, calibration, *size)
+    store = BlockCache(index_blocks(batch.output / "scene/splat.ply"), torch.device("cpu"), 1 << 20)
+    view = RenderCamera(matrix, calibration, *size)
     with torch.inference_mode():
-        gaussians = store.seen_from(Standpoint(tuple(image.center().tolist()), 1.0), view)
+        gaussians = store.seen_from(LocalOrigin(tuple(image.center().tolist()), 1.0), view)
         drawn = rasterize(gaussians, view, RasterOptions(1)).colors
     return drawn.clamp(0, 1).numpy().astype(np.float64)
 

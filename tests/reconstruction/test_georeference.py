@@ -7,7 +7,7 @@ import pycolmap
 import pytest
 from numpy.typing import NDArray
 
-from splatbatch.reconstruction.georeference import Georeference, Views, georeference, in_east_north_up
+from splatbatch.reconstruction.georeference import Georeference, PosedViews, georeference, in_east_north_up
 
 ORIGIN = (46.5, 8.25, 900.0)
 RANDOM = np.random.default_rng(3)
@@ -27,7 +27,7 @@ def found(noise: NDArray[np.float64] | float = 0.0, true: NDArray[np.float64] = 
     down /= np.linalg.norm(down, axis=1, keepdims=True)
     tops = np.tile([0.0, 1.0, 0.0], (len(true), 1))
     turn = turned()
-    return georeference(Views(true @ turn / 12, down @ turn, tops @ turn), places)
+    return georeference(PosedViews(true @ turn / 12, down @ turn, tops @ turn), places)
 
 
 def tilt_deg(one: Georeference) -> float:

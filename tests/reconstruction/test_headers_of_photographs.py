@@ -14,9 +14,9 @@ from geotagged import QUARRY, geotagged, quarry, tag
 from splatbatch import files, isolated
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import write_json
-from splatbatch.reconstruction.facts import OURS, Reconstructed
+from splatbatch.reconstruction.facts import OURS, ReconstructionRecord
 from splatbatch.reconstruction.photographs import checked_places, survey
-from splatbatch.reconstruction.plan import Plan, Wanted
+from splatbatch.reconstruction.plan import ReconstructionOptions, ReconstructionPlan
 from splatbatch.run import reconstruct as night_of
 
 SOURCE = QUARRY / "images/left/0001.jpg"
@@ -25,11 +25,11 @@ ON_FILM, FOCAL, MAKE, MODEL, TAKEN_WIDTH, PER_UNIT = "t41989", "t37386", "t271",
 HERE = (46.5, 8.0, 500.0)
 
 
-def planned(folder: Path, **wanted: object) -> Plan:
-    return survey(folder, Wanted(**wanted))  # type: ignore[arg-type]
+def planned(folder: Path, **wanted: object) -> ReconstructionPlan:
+    return survey(folder, ReconstructionOptions(**wanted))  # type: ignore[arg-type]
 
 
-def tagged(folder: Path, *every: dict[str, object], place: object = None) -> Plan:
+def tagged(folder: Path, *every: dict[str, object], place: object = None) -> ReconstructionPlan:
     for number, fields in enumerate(every):
         tag(SOURCE, folder / f"{number}.jpg", place, **fields)  # type: ignore[arg-type]
     return planned(folder)
@@ -105,7 +105,7 @@ def test_copies_by_an_earlier_reconstruction_are_no_photographs(tmp_path: Path, 
     quarry(tmp_path, FIRST)
     quarry(tmp_path / out / "images", FIRST[:2])
     assert len(planned(tmp_path).photographs) == 6  # photographs of somebody, in a folder of that name
-    write_json(tmp_path / out / OURS, Reconstructed(key="1").to_record())
+    write_json(tmp_path / out / OURS, ReconstructionRecord(key="1").to_record())
     plan = planned(tmp_path)
     assert len(plan.photographs) == 4 and str(tmp_path / out / "images") in plan.notes[-1]
 

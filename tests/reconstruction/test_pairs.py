@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from splatbatch.reconstruction.pairs import likeness, pairs_of
-from splatbatch.reconstruction.plan import Photograph, Plan, Wanted
+from splatbatch.reconstruction.plan import Photograph, ReconstructionOptions, ReconstructionPlan
 
 
-def survey_of(n: int, width: int = 50) -> Plan:
+def survey_of(n: int, width: int = 50) -> ReconstructionPlan:
     places = [(46.5 + (one // width) * 1e-4, 8.0 + (one % width) * 1e-4, 500.0) for one in range(n)]
-    return Plan(
+    return ReconstructionPlan(
         photographs=tuple(Photograph(f"{one:05d}.jpg", 1, "", at) for one, at in enumerate(places)), pairing="gps"
     )
 
 
-def named(names: list[str], pairing: str = "sequence", rig: tuple[str, ...] = ()) -> Plan:
-    return Plan(photographs=tuple(Photograph(name) for name in names), pairing=pairing, wanted=Wanted(rig=rig))
+def named(names: list[str], pairing: str = "sequence", rig: tuple[str, ...] = ()) -> ReconstructionPlan:
+    return ReconstructionPlan(
+        photographs=tuple(Photograph(name) for name in names), pairing=pairing, wanted=ReconstructionOptions(rig=rig)
+    )
 
 
 def test_by_gps_pairs_grow_with_the_photographs_not_with_their_square() -> None:

@@ -7,22 +7,22 @@ from dataclasses import replace
 import pytest
 
 from splatbatch.reconstruction.estimate import expected_of
-from splatbatch.reconstruction.plan import Camera, Photograph, Plan, Wanted, stages
+from splatbatch.reconstruction.plan import CameraGroup, Photograph, ReconstructionOptions, ReconstructionPlan, stages
 
-PLAN = Plan(
+PLAN = ReconstructionPlan(
     "photos",
     tuple(Photograph(f"{one:03d}.jpg", 1, f"{one}", (46.0 + one * 1e-4, 8.0, 500.0)) for one in range(100)),
-    (Camera("OPENCV", 4000, 3000, 2900.0, True),),
+    (CameraGroup("OPENCV", 4000, 3000, 2900.0, True),),
     pairing="gps",
     mapper="incremental",
 )
 
 
-def keys(plan: Plan) -> dict[str, str]:
+def keys(plan: ReconstructionPlan) -> dict[str, str]:
     return {one.name: one.key for one in stages(plan)}
 
 
-def changed(plan: Plan) -> set[str]:
+def changed(plan: ReconstructionPlan) -> set[str]:
     before, now = keys(PLAN), keys(plan)
     return {name for name in now if before.get(name) != now[name]}
 
@@ -53,9 +53,13 @@ def test_another_photograph_makes_its_chunk_anew_and_what_follows() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "first"),
-    [(Wanted(features=2048), "features-1"), (Wanted(seed=1), "mapping"), (Wanted(rig=("a", "b")), "pairs")],
+    [
+        (ReconstructionOptions(features=2048), "features-1"),
+        (ReconstructionOptions(seed=1), "mapping"),
+        (ReconstructionOptions(rig=("a", "b")), "pairs"),
+    ],
 )
-def test_a_setting_makes_anew_what_reads_it(wanted: Wanted, first: str) -> None:
+def test_a_setting_makes_anew_what_reads_it(wanted: ReconstructionOptions, first: str) -> None:
     found = changed(replace(PLAN, wanted=wanted))
     names = [one.name for one in stages(PLAN)]
     assert min(found, key=names.index) == first

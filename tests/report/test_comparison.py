@@ -16,7 +16,7 @@ from splatbatch.files import read_json
 from splatbatch.output.records.result import Result
 from splatbatch.report import to_markdown, write_report
 from splatbatch.report.comparison import FIGURES, compare, spelt
-from splatbatch.report.facts import ReportedPatch, Sweep
+from splatbatch.report.facts import ReportedPatch, SweepFacts
 from splatbatch.report.outliers import outliers
 from splatbatch.report.page.comparison_page import is_best, setting_charts
 from splatbatch.report.units import photographs
@@ -39,7 +39,7 @@ def unit(patch: str, name: str, psnr: float | None, **more: Any) -> ReportedPatc
     return ReportedPatch(f"{patch}@{name}", state, of_patch=patch, variant=name, **{**figures, **more})
 
 
-def made(*psnrs: tuple[float | None, float | None, float | None], **more: Any) -> Sweep:
+def made(*psnrs: tuple[float | None, float | None, float | None], **more: Any) -> SweepFacts:
     """Return a comparison of p0, p1, … under a, b, c."""
     pairs = [(f"p{i}", name, value) for i, row in enumerate(psnrs) for name, value in zip("abc", row, strict=True)]
     found = compare([unit(*pair, **more) for pair in pairs], VARIANTS)

@@ -26,7 +26,7 @@ from splatbatch.report.page.html import tag
 from splatbatch.report.page.pictures import (
     ERROR_STOPS,
     FULL_ERROR,
-    Budget,
+    PictureBudget,
     attempt_folder,
     error_color,
     small_render,
@@ -252,8 +252,8 @@ def test_pictures_are_left_out_when_the_page_is_full(tmp_path: Path) -> None:
     output = night(tmp_path)
     patch = ReportedPatch("p0", "trained", attempt="attempt-01")
     folder = attempt_folder(output, patch)
-    assert len(list(views_of(folder, Budget(1 << 20)))) == 3
-    assert [view.count("<img") for view in views_of(folder, Budget(1000))] == [0]
+    assert len(list(views_of(folder, PictureBudget(1 << 20)))) == 3
+    assert [view.count("<img") for view in views_of(folder, PictureBudget(1000))] == [0]
     assert attempt_folder(output, replace(patch, attempt="../x")) is None
 
 
@@ -263,7 +263,7 @@ def test_pictures_that_are_none_are_left_out(tmp_path: Path) -> None:
     pictures(folder, 20.0)
     folder.picture("worst", "render").write_bytes(b"<svg onload=alert(1)>")
     folder.picture("best", "photo").unlink()
-    assert len(list(views_of(folder, Budget(1 << 20)))) == 1
+    assert len(list(views_of(folder, PictureBudget(1 << 20)))) == 1
 
 
 def test_a_curve_is_thinned_but_keeps_its_peaks() -> None:
@@ -296,8 +296,8 @@ def test_the_picture_of_a_patch_is_small_and_made_of_what_its_attempt_left(tmp_p
     made = MadeOutput(tmp_path)
     folder = made.output.patch("p0").new_attempt()
     pictures(folder, 20.0)
-    source = small_render(folder, Budget(1 << 20))
+    source = small_render(folder, PictureBudget(1 << 20))
     assert source.startswith("data:image/jpeg;base64,") and len(source) < 16_000
-    assert small_render(folder, Budget(100)) == ""
+    assert small_render(folder, PictureBudget(100)) == ""
     folder.picture("median", "render").write_bytes(b"\xff\xd8 cut")
-    assert small_render(folder, Budget(1 << 20)) == ""
+    assert small_render(folder, PictureBudget(1 << 20)) == ""

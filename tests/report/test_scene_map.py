@@ -16,11 +16,11 @@ from made_output import NASTY
 
 from splatbatch.files import read_json, write_json
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
+from splatbatch.output.records.evaluation import PhotoMeasurement, SceneEvaluation, SceneMeasurement, SeamMeasurement
 from splatbatch.output.records.record import in_json
-from splatbatch.output.records.result import Photographs
+from splatbatch.output.records.result import UsedPhotographs
 from splatbatch.report import write_report
-from splatbatch.report.facts import CameraPlace, CoreBox, ReportedPatch, ReportedSeam, SceneMap
+from splatbatch.report.facts import CameraPosition, CoreBox, ReportedPatch, ReportedSeam, SceneMap
 from splatbatch.report.page.scene_section import draw_map
 from splatbatch.report.scene import grade, why_it_steps
 from splatbatch.scene.partition.record import Partition
@@ -43,8 +43,8 @@ def town(columns: int = 3, rows: int = 2) -> SceneMap:
         color, depth = kinds[(index + 2) % len(kinds)]
         line = ((10.0 * index, 10.0), (10.0 * index + 10, 10.0))
         seams.append(_seam(f"p{index}", f"p{index + columns}", line, color, depth))
-    cameras = [CameraPlace((0.5 + 0.7 * step, 3 + 2 * (step % 7))) for step in range(40)]
-    cameras += [CameraPlace((3.0 + 5 * step, 8.0), f"left/{step}.jpg", 22.0 + step) for step in range(5)]
+    cameras = [CameraPosition((0.5 + 0.7 * step, 3 + 2 * (step % 7))) for step in range(40)]
+    cameras += [CameraPosition((3.0 + 5 * step, 8.0), f"left/{step}.jpg", 22.0 + step) for step in range(5)]
     return SceneMap(cores, tuple(cameras), tuple(seams))
 
 
@@ -109,7 +109,7 @@ def test_a_scene_of_any_size_fits_its_drawing(scale: float) -> None:
     scene = town()
     cores = tuple(CoreBox(one.patch, times(scale, one.lower), times(scale, one.upper)) for one in scene.cores)
     seams = tuple(replace(one, line=tuple(times(scale, end) for end in one.line or ())) for one in scene.seams)
-    scene = SceneMap(cores, (CameraPlace((1e30, -1e30), "far.jpg"),), seams)
+    scene = SceneMap(cores, (CameraPosition((1e30, -1e30), "far.jpg"),), seams)
     numbers = [
         float(one) for one in re.findall(r'(?:x|y|cx|cy|width|height)="(-?[\d.e+-]+)"', draw_map(scene, patches(), {}))
     ]
@@ -132,11 +132,15 @@ def report_of(quarry: Partition) -> tuple[dict[str, Any], str]:
 
 
 def evaluation(quarry: Partition) -> SceneEvaluation:
-    photos = {name: PhotoMeasured(psnr=25.0, home="p0") for name in quarry.test}
+    photos = {name: PhotoMeasurement(psnr=25.0, home="p0") for name in quarry.test}
     seams = (
-        SeamMeasured("p0", "p1", Measured(psnr=24.0, num_photos=2), 12, 0.2, 31.0, 4.5, (4.5, 0.0, 0.0), 0.03, 1.1),
+        SeamMeasurement(
+            "p0", "p1", SceneMeasurement(psnr=24.0, num_photos=2), 12, 0.2, 31.0, 4.5, (4.5, 0.0, 0.0), 0.03, 1.1
+        ),
     )
-    return SceneEvaluation(total=Measured(psnr=25.0, num_photos=4), photos=photos, seams=seams, lacking={NASTY: "x"})
+    return SceneEvaluation(
+        total=SceneMeasurement(psnr=25.0, num_photos=4), photos=photos, seams=seams, lacking={NASTY: "x"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +152,7 @@ def evaluation(quarry: Partition) -> SceneEvaluation:
     ],
 )
 def test_a_seam_that_steps_says_by_what(color: float, depth: float, ratio: float, said: str) -> None:
-    seam = SeamMeasured("p0", "p1", color_offset=color, depth_step=depth, density_ratio=ratio)
+    seam = SeamMeasurement("p0", "p1", color_offset=color, depth_step=depth, density_ratio=ratio)
     assert why_it_steps(seam) == said
 
 
@@ -172,7 +176,7 @@ def test_a_scene_nobody_has_measured_is_shown_as_far_as_it_is_known(quarry: Part
 
 def test_until_a_scene_is_measured_the_records_of_its_patches_say_what_is_held_out(quarry: Partition) -> None:
     held_out, *trained = sorted(quarry.test)
-    record = {"patch": "p0", "photographs": Photographs(tuple(trained), (held_out,)).to_record()}
+    record = {"patch": "p0", "photographs": UsedPhotographs(tuple(trained), (held_out,)).to_record()}
     write_json(OutputFolder(quarry.path.parents[1] / "output").patch("p0").result, record)
     report, _ = report_of(quarry)
     assert [one["name"] for one in report["scene"]["cameras"] if one["name"]] == [held_out]

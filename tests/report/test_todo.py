@@ -13,14 +13,14 @@ from fake_batch import FakeBatch
 from made_output import MadeOutput
 from report_kinds import green, retried_worse
 
-from splatbatch.failures.advice import Background, advised
-from splatbatch.failures.settings import Difference
+from splatbatch.failures.advice import PatchContext, advised
+from splatbatch.failures.settings import SettingDifference
 from splatbatch.files import read_json
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.evaluation import Measured, SceneEvaluation
-from splatbatch.output.records.run import Afterwards
-from splatbatch.report.facts import Attempt, CoreBox, CutScene, Report, ReportedPatch
+from splatbatch.output.records.evaluation import SceneEvaluation, SceneMeasurement
+from splatbatch.output.records.run import FollowUpResult
+from splatbatch.report.facts import CoreBox, Report, ReportedAttempt, ReportedPartition, ReportedPatch
 from splatbatch.report.todo import todo, verdict
 from splatbatch.tasks.status import STATES
 
@@ -57,9 +57,9 @@ def test_each_state_has_a_command_that_ends_it() -> None:
 
 
 def test_what_takes_the_first_suspect_back_stands_before_all_else() -> None:
-    differs = Difference("learning_rates.means", 1e9, 0.00016)
+    differs = SettingDifference("learning_rates.means", 1e9, 0.00016)
     verdict = Diagnosis("zero_gradients", "fail", "Nothing is learned.")
-    given = advised(verdict, Background("p1", differences=(differs,))).advice
+    given = advised(verdict, PatchContext("p1", differences=(differs,))).advice
     (item,) = facts({"patch": "p1", "state": "failed", "cause": "zero_gradients", "advice": given}).todo
     assert item.command == "splatbatch retry p1 --set learning_rates.means=0.00016"
     assert item.what.endswith("learning_rates.means is 1e+09 (0.00016 in the batch). Take it back in the YAML.")
@@ -72,8 +72,8 @@ def test_what_trains_or_will_be_trained_tonight_is_nobodys_work() -> None:
 
 @pytest.mark.parametrize(("gain_db", "is_stale", "num"), [(-2.0, False, 1), (-0.8, False, 0), (-2.0, True, 0)])
 def test_a_merged_scene_that_is_dark_at_its_edge_is_worth_a_look(gain_db: float, is_stale: bool, num: int) -> None:
-    measured = SceneEvaluation(within=Measured(num_photos=2, gain_db=gain_db))
-    scene = CutScene(cores=(CoreBox("p0", (0, 0), (1, 1)),), evaluation=measured, is_stale=is_stale)
+    measured = SceneEvaluation(within=SceneMeasurement(num_photos=2, gain_db=gain_db))
+    scene = ReportedPartition(cores=(CoreBox("p0", (0, 0), (1, 1)),), evaluation=measured, is_stale=is_stale)
     told = [item.what for item in facts({"patch": "p0", "state": "trained"}, scene=scene).todo]
     assert sum("2.0 dB below the patches' own splats: ground at its edge may be dark" in what for what in told) == num
 
@@ -114,16 +114,16 @@ def test_a_retry_that_was_worse_is_worth_a_look_and_nothing_to_do(tmp_path: Path
 
 def test_a_splat_that_was_replaced_by_a_worse_one_can_be_had_back() -> None:
     back = "8.1 dB worse than attempt 1, which was trained otherwise: `splatbatch accept p6 --attempt 1` brings it back"
-    attempt = Attempt(2, choice=back, is_kept=True)
+    attempt = ReportedAttempt(2, choice=back, is_kept=True)
     assert commands({"patch": "p6", "state": "trained", "attempts": (attempt,)}) == ["splatbatch accept p6 --attempt 1"]
 
 
 def test_a_splat_that_could_not_be_compared_can_be_taken_until_it_is() -> None:
     said = "cannot be compared with attempt 1 (20.73 dB): attempt 2 has no hold-out PSNR: kept attempt 1"
-    later = Attempt(2, choice=f"{said}: `splatbatch accept p6 --attempt 2` takes it all the same")
-    (item,) = facts({"patch": "p6", "state": "trained", "attempts": (Attempt(1, is_kept=True), later)}).todo
+    later = ReportedAttempt(2, choice=f"{said}: `splatbatch accept p6 --attempt 2` takes it all the same")
+    (item,) = facts({"patch": "p6", "state": "trained", "attempts": (ReportedAttempt(1, is_kept=True), later)}).todo
     assert (item.kind, item.what, item.command) == ("look", f"attempt 2: {said}", "splatbatch accept p6 --attempt 2")
-    taken = (Attempt(1), replace(later, is_kept=True))
+    taken = (ReportedAttempt(1), replace(later, is_kept=True))
     assert facts({"patch": "p6", "state": "trained", "attempts": taken}).todo == ()
 
 
@@ -160,7 +160,7 @@ def test_a_batch_of_nothing_has_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_what_was_left_out_after_the_training_is_to_be_done_and_what_was_done_is_not() -> None:
-    said = Afterwards("publish", "left out", "not published: p1: failed", "splatbatch train")
+    said = FollowUpResult("publish", "left out", "not published: p1: failed", "splatbatch train")
     trained = {"patch": "p0", "state": "trained"}
     (item,) = facts(trained, afterwards=(said,)).todo
     assert (item.kind, item.what, item.command) == ("do", said.words, said.command)

@@ -14,7 +14,7 @@ from made_output import EVENING, MadeOutput
 from splatbatch.files import write_json
 from splatbatch.report import write_report
 from splatbatch.report.charts.timeline import timelines
-from splatbatch.report.facts import Report, Run
+from splatbatch.report.facts import Report, ReportedRun
 
 EVIL = "<img src=x onerror=alert(1)>|`"
 
@@ -95,8 +95,8 @@ def test_runs_of_workers_that_overlap_are_one_and_a_later_night_is_another(tmp_p
     assert " open>" in latest and " open>" not in earlier
 
 
-def run(started_at: float, ended_at: float | None) -> Run:
-    return Run(started_at, ended_at, (), {}, "")
+def run(started_at: float, ended_at: float | None) -> ReportedRun:
+    return ReportedRun(started_at, ended_at, (), {}, "")
 
 
 @pytest.mark.all

@@ -64,7 +64,7 @@ def test_what_fails_is_told_and_is_trained_again_when_somebody_insists(batch: Fa
     opened = api.open_batch(batch.config)
     ended = api.train(opened)
     assert (ended.exit_code, ended.requested[0].cause) == (1, "cuda_oom")
-    assert api.train(opened, api.Wish(is_retry=True)).exit_code == 0
+    assert api.train(opened, api.TrainOptions(is_retry=True)).exit_code == 0
 
 
 def test_who_asked_hears_of_what_is_made_and_has_the_report_again(trained: api.Batch) -> None:

@@ -14,7 +14,7 @@ from machine_here import machine_here
 from splatbatch.run.train import train
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.product import Damaged, Fresh, Missing, Stale
+from splatbatch.tasks.product import Damaged, Missing, Stale, UpToDate
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -48,13 +48,13 @@ def test_it_is_missing_fresh_stale_or_damaged_and_made_in_the_night_of_its_patch
     splats = [counted.output / "patches" / name / "splat.ply" for name in ("p0", "p1")]
     record = json.loads((counted.output / "count.json").read_text())
     assert record["num"] == sum(read_header(splat).num_gaussians for splat in splats)
-    assert (state(counted), ends(counted)) == (Fresh(), ["made"])
+    assert (state(counted), ends(counted)) == (UpToDate(), ["made"])
     night(counted)
     assert ends(counted) == ["made"]
     (counted.output / "count.json").write_text(json.dumps({"inputs": record["inputs"]}))
     assert state(counted) == Damaged("count.json")
     counted.change(training={"max_steps": 25, "device": "cpu"})
     night(counted)
-    assert (state(counted), ends(counted)) == (Fresh(), ["made", "made"])
+    assert (state(counted), ends(counted)) == (UpToDate(), ["made", "made"])
     (counted.output / "count.json").write_text(json.dumps({"inputs": "another", "num": 1}))
     assert isinstance(state(counted), Stale)

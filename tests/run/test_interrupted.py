@@ -10,9 +10,9 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch.config.yaml.source import Source
+from splatbatch.config.yaml.source import YamlSource
 from splatbatch.errors import CutOffError, Interrupted
-from splatbatch.isolated import ToldToStop
+from splatbatch.isolated import StopRequested
 from splatbatch.run import interruption, travel
 from splatbatch.transfer import traffic
 
@@ -27,7 +27,7 @@ def test_ctrl_c_while_a_store_is_away_is_an_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[str], object]
 ) -> None:
     monkeypatch.setattr(travel.exchange, "look", away)
-    monkeypatch.setattr(traffic, "resident", lambda _: traffic.ResidentHere())
+    monkeypatch.setattr(traffic, "resident", lambda _: traffic.InProcessResident())
     with pytest.raises(Interrupted) as told:
         ask(str(tmp_path))
     assert told.value.exit_code == 130
@@ -36,7 +36,7 @@ def test_ctrl_c_while_a_store_is_away_is_an_interruption(
 def test_a_stop_that_was_heard_leaves_as_an_interruption() -> None:
     with pytest.raises(Interrupted) as told, interruption.Interruption():
         signal.raise_signal(signal.SIGTERM)
-        raise ToldToStop("SIGTERM")
+        raise StopRequested("SIGTERM")
     assert (told.value.exit_code, told.value.message) == (143, "interrupted (SIGTERM)")
 
 
@@ -47,6 +47,6 @@ def test_ctrl_c_in_any_command_is_130_in_one_sentence(
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Source, "read", pressed)
+    monkeypatch.setattr(YamlSource, "read", pressed)
     ended = invoke(*command.split(), batch=FakeBatch(tmp_path).make("p0"))
     assert (ended.code, ended.err) == (130, "splatbatch: interrupted (SIGINT)\n")

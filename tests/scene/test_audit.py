@@ -15,7 +15,7 @@ from scenes import FOV, HEIGHT, OURS, WIDTH, MadeScene, pinhole
 from splatbatch.config import Evaluation
 from splatbatch.output.records.record import in_json
 from splatbatch.scene import holdout
-from splatbatch.scene.audit.audit import Audit, Extent, audit_patches
+from splatbatch.scene.audit.audit import Audit, AuditExtent, audit_patches
 from splatbatch.scene.audit.table import render
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.patches import Patch
@@ -59,7 +59,7 @@ def test_a_list_holds_out_names_with_odd_blanks(tmp_path: Path) -> None:
 
 def test_what_is_left_to_train_from_is_counted_by_the_list_that_holds_out(scene: MadeScene) -> None:
     listed = {"p0": held_out(scene, 7)}
-    (finding,) = audit_patches([scene.patch()], None, OURS, Extent(evaluations=listed)).findings
+    (finding,) = audit_patches([scene.patch()], None, OURS, AuditExtent(evaluations=listed)).findings
     assert (finding.kind, finding.message) == (
         "too_few_images",
         "8 images, of which 7 held out: 1 left to train from",
@@ -69,7 +69,9 @@ def test_what_is_left_to_train_from_is_counted_by_the_list_that_holds_out(scene:
 def test_what_a_list_holds_out_of_few_images_is_not_too_little(scene: MadeScene, tmp_path: Path) -> None:
     small = MadeScene(tmp_path / "small", list(scene.cameras), scene.images[:5]).write()
     assert [one.kind for one in small.audit().findings] == ["few_images"]
-    assert audit_patches([small.patch()], None, OURS, Extent(evaluations={"p0": held_out(small, 2)})).findings == ()
+    assert (
+        audit_patches([small.patch()], None, OURS, AuditExtent(evaluations={"p0": held_out(small, 2)})).findings == ()
+    )
 
 
 def test_of_a_patch_of_a_partition_what_that_holds_out_is_counted(

@@ -12,11 +12,11 @@ import pytest
 from splatbatch.scene.next_flight import (
     FEW,
     KML,
+    CoverageSurvey,
     Flight,
+    FlightCamera,
+    FlightPlan,
     Floats,
-    PlacedCamera,
-    Plan,
-    Survey,
     _looking_at,
     suggest,
     up_of,
@@ -33,19 +33,19 @@ def ground(num: int = 12) -> Floats:
     return np.stack([x.ravel(), y.ravel(), np.zeros(num * num)], axis=1)
 
 
-def nadir(x: float, y: float) -> PlacedCamera:
-    return PlacedCamera(_looking_at(np.array([x, y, 0.0]), HEIGHT * UP, UP), FOCAL, SIZE)
+def nadir(x: float, y: float) -> FlightCamera:
+    return FlightCamera(_looking_at(np.array([x, y, 0.0]), HEIGHT * UP, UP), FOCAL, SIZE)
 
 
-def flown(but: tuple[float, float] = (np.inf, np.inf), reach: float = 0.0) -> list[PlacedCamera]:
+def flown(but: tuple[float, float] = (np.inf, np.inf), reach: float = 0.0) -> list[FlightCamera]:
     """A grid of nadir photographs without those near a place."""
     places = [(x, y) for x in np.arange(-4.0, 27, 3) for y in np.arange(-4.0, 27, 3)]
     return [nadir(x, y) for x, y in places if max(abs(x - but[0]), abs(y - but[1])) > reach]
 
 
-def survey(cameras: list[PlacedCamera], places: Floats | None = None) -> Survey:
+def survey(cameras: list[FlightCamera], places: Floats | None = None) -> CoverageSurvey:
     places = ground() if places is None else places
-    return Survey(places, np.full(len(places), SIDE), cameras, UP, ["p0"] * len(places))
+    return CoverageSurvey(places, np.full(len(places), SIDE), cameras, UP, ["p0"] * len(places))
 
 
 def test_a_scene_that_is_well_flown_needs_no_photograph() -> None:
@@ -55,11 +55,11 @@ def test_a_scene_that_is_well_flown_needs_no_photograph() -> None:
 
 
 @pytest.fixture(scope="module")
-def hole() -> Plan:
+def hole() -> FlightPlan:
     return suggest(survey(flown((11, 11), 13)), ground())
 
 
-def test_the_hole_that_photographs_left_is_found_and_filled(hole: Plan) -> None:
+def test_the_hole_that_photographs_left_is_found_and_filled(hole: FlightPlan) -> None:
     assert len(hole.cells) > 10
     assert not hole.left
     again = survey([*flown((11, 11), 13), *(view.camera for view in hole.views)])
@@ -68,7 +68,7 @@ def test_the_hole_that_photographs_left_is_found_and_filled(hole: Plan) -> None:
     assert not again.weak()
 
 
-def test_few_views_cover_many_cells(hole: Plan) -> None:
+def test_few_views_cover_many_cells(hole: FlightPlan) -> None:
     assert len(hole.views) < len(hole.cells) / 2
 
 
@@ -79,7 +79,7 @@ def test_where_all_look_straight_down_obliques_are_suggested() -> None:
     assert len(tilted) > len(plan.views) / 2
 
 
-def test_no_camera_stands_in_or_under_anything(hole: Plan) -> None:
+def test_no_camera_stands_in_or_under_anything(hole: FlightPlan) -> None:
     wall = np.array([[x, y, z] for x in (4.0, 18.0) for y in np.arange(0, 24, 0.5) for z in np.arange(0, 24, 0.5)])
     obstacles = np.vstack([ground(), wall])
     plan = suggest(survey(flown((11, 11), 13)), obstacles)
@@ -101,7 +101,7 @@ def test_a_place_without_any_surface_is_a_weak_cell() -> None:
 def test_up_is_away_from_the_ground_where_no_crs_says_it() -> None:
     turn = np.linalg.qr(np.random.default_rng(5).normal(size=(3, 3)))[0]
     cameras = [
-        PlacedCamera(camera.matrix @ np.block([[turn.T, np.zeros((3, 1))], [0, 0, 0, 1]]), FOCAL, SIZE)
+        FlightCamera(camera.matrix @ np.block([[turn.T, np.zeros((3, 1))], [0, 0, 0, 1]]), FOCAL, SIZE)
         for camera in flown()
     ]
     assert up_of(ground() @ turn.T, cameras) @ (turn @ UP) == pytest.approx(1, abs=1e-6)
@@ -111,7 +111,7 @@ def globe(places: Floats) -> Floats:
     return np.stack([7 + places[:, 0] / 1e5, 50 + places[:, 1] / 1e5, places[:, 2] + 300], axis=1)
 
 
-def test_the_geojson_is_a_valid_rfc_7946_file(hole: Plan) -> None:
+def test_the_geojson_is_a_valid_rfc_7946_file(hole: FlightPlan) -> None:
     text = Flight(hole, "p0", np.zeros(3), "EPSG:32632", globe).to_geojson()
     found = json.loads(text)
     assert found["type"] == "FeatureCollection"
@@ -128,7 +128,7 @@ def test_the_geojson_is_a_valid_rfc_7946_file(hole: Plan) -> None:
             assert coordinates[2] > 300
 
 
-def test_the_kml_has_a_camera_for_each_view_and_escapes_names(hole: Plan) -> None:
+def test_the_kml_has_a_camera_for_each_view_and_escapes_names(hole: FlightPlan) -> None:
     root = ElementTree.fromstring(Flight(hole, "p0 <&>", np.zeros(3), "", None).to_kml())
     assert root.find(f".//{{{KML}}}name").text == "next flight: p0 <&>"
     cameras = root.findall(f".//{{{KML}}}Camera")
@@ -137,8 +137,8 @@ def test_the_kml_has_a_camera_for_each_view_and_escapes_names(hole: Plan) -> Non
 
 
 def test_heading_is_clockwise_from_north() -> None:
-    camera = PlacedCamera(_looking_at(np.zeros(3), np.array([-10.0, 0.0, 10.0]), UP), FOCAL, SIZE)
+    camera = FlightCamera(_looking_at(np.zeros(3), np.array([-10.0, 0.0, 10.0]), UP), FOCAL, SIZE)
     weak = suggest(survey(flown((11, 11), 13)), ground())
     view = type(weak.views[0])(camera, np.zeros(3), (0,))
-    (record,) = Flight(Plan(weak.cells, [view], (), UP, 1.0), "p0", np.zeros(3)).views()
+    (record,) = Flight(FlightPlan(weak.cells, [view], (), UP, 1.0), "p0", np.zeros(3)).views()
     assert (record.heading_deg, record.pitch_deg) == (90.0, -45.0)

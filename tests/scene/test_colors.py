@@ -16,7 +16,7 @@ from planted import errors, plant
 from scenes import HEIGHT, WIDTH, MadeScene
 
 from splatbatch.scene.colors.observations import shots_of
-from splatbatch.scene.colors.scene_corrections import SceneTones, solve_tones
+from splatbatch.scene.colors.scene_corrections import SceneCorrections, solve_tones
 from splatbatch.scene.patches import Patch
 
 CALITERRA = SHARED / "data" / "caliterra-small"
@@ -24,7 +24,7 @@ NAMES = [f"{i:02d}.png" for i in range(8)]
 EVEN = dict.fromkeys(NAMES, 1.0)
 
 
-def tones(scene: Path, images: Path | None = None) -> SceneTones:
+def tones(scene: Path, images: Path | None = None) -> SceneCorrections:
     if not scene.is_dir():
         pytest.skip(f"{scene} is not here")
     return solve_tones([Patch("p0", scene / "sparse/0", images or scene / "images")])
@@ -67,7 +67,7 @@ def test_gains_have_no_mean_and_an_outlier_is_named(tmp_path: Path) -> None:
     assert found.outliers == {"03.png": pytest.approx(1.5, abs=0.01)}
 
 
-def held(scene: MadeScene, name: str) -> tuple[SceneTones, SceneTones]:
+def held(scene: MadeScene, name: str) -> tuple[SceneCorrections, SceneCorrections]:
     before = solve_tones([scene.patch()], held_out=[name])
     shade(scene.photographs / name, 1.4)
     return before, solve_tones([scene.patch()], held_out=[name])

@@ -12,7 +12,7 @@ from cut_quarry import QUARRY, cut_quarry
 from uneven_quarry import planted, quarry, some_tones
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.colors.correction import NEUTRAL, Tone
+from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection
 from splatbatch.scene.colors.scene_corrections import solve_tones
 from splatbatch.scene.partition.border import shares_of
 from splatbatch.scene.partition.record import Partition
@@ -24,7 +24,9 @@ IS_OF = 0.15
 """Share of its points in a core from which on a photograph is in the patch."""
 
 
-def step_between(partition: Partition, planted_ones: Mapping[str, Tone], solved: Mapping[str, Tone]) -> float:
+def step_between(
+    partition: Partition, planted_ones: Mapping[str, ColorCorrection], solved: Mapping[str, ColorCorrection]
+) -> float:
     """Return how much brighter the photographs of one patch are than those of the other in the mean, of 255."""
     shares = shares_of(partition, read_reconstruction(partition.source, tracks=True))
     training = [name for name in shares if name not in partition.test]
@@ -35,13 +37,13 @@ def step_between(partition: Partition, planted_ones: Mapping[str, Tone], solved:
     return float(BRIGHT * np.abs(np.expm1(one - other)).max())
 
 
-def along_the_flight(partition: Partition, patch: Patch, most: float = 0.2) -> dict[str, Tone]:
+def along_the_flight(partition: Partition, patch: Patch, most: float = 0.2) -> dict[str, ColorCorrection]:
     """Return gains that rise with the way from one patch to the other: no photograph is unlike its neighbours."""
     cut = next(axis for axis in range(3) if np.isfinite(partition.cores[0].core.upper[axis]))
     ways = {image.name: image.center()[cut] for image in read_reconstruction(patch.sparse).images}
     low, high = min(ways.values()), max(ways.values())
     gains = {name: (1 + most) ** (2 * (way - low) / (high - low) - 1) for name, way in ways.items()}
-    return {name: Tone((gain, gain, gain)) for name, gain in gains.items()}
+    return {name: ColorCorrection((gain, gain, gain)) for name, gain in gains.items()}
 
 
 @pytest.mark.all

@@ -14,7 +14,7 @@ from uneven_quarry import falloff, sunny
 
 from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.colors.normalised_copies import evened
 from splatbatch.scene.colors.scene_corrections import solve_tones
 from splatbatch.scene.patches import Patch
@@ -28,7 +28,7 @@ def quarry_camera() -> Camera:
     return next(iter(read_cameras(QUARRY / "sparse/0").values()))
 
 
-def missed(found: Tone, planted: Tone) -> float:
+def missed(found: ColorCorrection, planted: ColorCorrection) -> float:
     """Return which share of planted light is left, whatever its level: of the root mean square of logarithms."""
     camera = quarry_camera()
     light, left = (np.log(falloff(one, camera)) for one in (planted, replace(found, gain=(1, 1, 1), tilt=(0, 0))))
@@ -40,7 +40,7 @@ def test_planted_light_is_found_again_with_its_tint_and_none_where_there_is_none
     found = tones(QUARRY, tmp_path / "images").tones
     assert {name for name, tone in found.items() if tone.field} == set(FIELDS)
     for name, field in FIELDS.items():
-        assert missed(found[name], Tone(field=field, tint=TINT)) <= 0.45
+        assert missed(found[name], ColorCorrection(field=field, tint=TINT)) <= 0.45
         assert found[name].tint == pytest.approx(TINT, abs=0.2)
 
 
@@ -73,14 +73,14 @@ def test_a_held_out_photograph_has_its_light_from_its_tracks_and_changes_no_othe
         patch = Patch("p0", QUARRY / "sparse/0", tmp_path / "images")
         found.append(solve_tones([patch], held_out=[held]).tones)
     assert not found[0][held].field
-    assert missed(found[1][held], Tone(field=FIELDS[held])) <= 0.45
+    assert missed(found[1][held], ColorCorrection(field=FIELDS[held])) <= 0.45
     for name in found[0].keys() - {held}:
         assert found[1][name] == found[0][name]
 
 
 def test_an_evened_copy_has_its_light_taken_out() -> None:
     camera = Camera(1, "PINHOLE", 64, 48, (50.0, 50.0, 30.0, 25.0))
-    tone = Tone((1.1, 1.0, 0.9), (-0.1, 0.02), (0.1, 0.0), sunny(), TINT)
+    tone = ColorCorrection((1.1, 1.0, 0.9), (-0.1, 0.02), (0.1, 0.0), sunny(), TINT)
     pixels = (100 * falloff(tone, camera) * tone.gain).round().astype(np.uint8)
     assert np.abs(evened(pixels, tone, camera).astype(int) - 100).max() <= 1
 
@@ -90,13 +90,17 @@ def test_an_evened_copy_has_its_tilt_taken_out() -> None:
     y, x = np.mgrid[:48, :64] + 0.5
     shading = np.exp((0.3 * (x - 30) - 0.2 * (y - 25)) / 40)
     pixels = (100 * shading[..., None] * [1.1, 1.0, 0.9]).round().astype(np.uint8)
-    found = evened(pixels, Tone((1.1, 1.0, 0.9), (), (0.3, -0.2)), camera)
+    found = evened(pixels, ColorCorrection((1.1, 1.0, 0.9), (), (0.3, -0.2)), camera)
     assert np.abs(found.astype(int) - 100).max() <= 1
 
 
 def test_a_tone_comes_back_from_what_files_hold() -> None:
-    for tone in (Tone(), Tone((1.5, 1.0, 0.5), (-0.2, 0.1)), Tone((1.5, 1.0, 0.5), (), (0.1, -0.2))):
-        assert Tone.of(tone.values()) == tone
-        assert Tone.of(replace(tone, vignetting=(-0.3, 0.1)).values()).tilt == tone.tilt
+    for tone in (
+        ColorCorrection(),
+        ColorCorrection((1.5, 1.0, 0.5), (-0.2, 0.1)),
+        ColorCorrection((1.5, 1.0, 0.5), (), (0.1, -0.2)),
+    ):
+        assert ColorCorrection.of(tone.values()) == tone
+        assert ColorCorrection.of(replace(tone, vignetting=(-0.3, 0.1)).values()).tilt == tone.tilt
         lit = replace(tone, field=sunny(), tint=TINT)
-        assert Tone.of(lit.values()) == lit
+        assert ColorCorrection.of(lit.values()) == lit

@@ -14,8 +14,8 @@ from PIL import ImageFilter
 from whole_scene import TAKES_ALL, WholeScene, bent_model, with_own_cameras
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.audit.audit import USUAL, Audit, Extent, audit_patches
-from splatbatch.scene.camera_fix import How, Repaired, fix_models
+from splatbatch.scene.audit.audit import USUAL, Audit, AuditExtent, audit_patches
+from splatbatch.scene.camera_fix import FixedModel, How, fix_models
 from splatbatch.scene.patches import Patch
 
 QUARRY = Path(__file__).resolve().parents[2] / "examples/quarry"
@@ -30,10 +30,10 @@ def quarry(tmp_path: Path) -> Path:
     return root
 
 
-EVERY = Extent(groups=None)
+EVERY = AuditExtent(groups=None)
 
 
-def audited(root: Path, extent: Extent = USUAL) -> Audit:
+def audited(root: Path, extent: AuditExtent = USUAL) -> Audit:
     return audit_patches([Patch("p0", root / "sparse/0", root / "images")], None, TAKES_ALL, extent)
 
 
@@ -234,7 +234,7 @@ def test_a_crop_off_the_centre_is_refused_with_its_offset(quarry: Path, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def mended(root: Path, out: Path, how: How = "crop") -> tuple[Repaired, ...]:
+def mended(root: Path, out: Path, how: How = "crop") -> tuple[FixedModel, ...]:
     patch = Patch("p0", root / "sparse/0", root / "images")
     return fix_models(audited(root), [patch], None, how, out)
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.colmap.rigs import CAMERA, Frame, Rigs
+from splatbatch.scene.colmap.rigs import CAMERA, RigFrame, Rigs
 from splatbatch.scene.colmap.types import Camera, Floats, Image, Points, Tracks
-from splatbatch.scene.coverage_mask import Covered, covered
+from splatbatch.scene.coverage_mask import CoverageMask, covered
 from splatbatch.scene.partition.border import Border
 from splatbatch.scene.partition.boxes import box_between
 
@@ -50,7 +50,7 @@ def ground(far: float = 10.0, most: float = 20.0, num: int = 3000) -> Floats:
     return np.column_stack([generator.uniform(-most, most, (num, 2)), far + generator.normal(0, 0.02, num)])
 
 
-def share(found: Covered) -> float:
+def share(found: CoverageMask) -> float:
     return float(found.cells["0"].mean())
 
 
@@ -73,7 +73,7 @@ def test_places_less_than_two_degrees_apart_are_one() -> None:
 
 def test_what_a_rig_takes_at_one_moment_is_one_place() -> None:
     model = taken_from((0, 1, 2, -1), ground())
-    pair = Frame(7, 1, (), ((CAMERA, 1, 1), (CAMERA, 1, 2)))
+    pair = RigFrame(7, 1, (), ((CAMERA, 1, 1), (CAMERA, 1, 2)))
     assert share(covered(model, OUT)) > 0.5
     assert share(covered(model, OUT, rigs=Rigs((), (pair,)))) == 0
 
@@ -167,7 +167,7 @@ def test_the_hash_is_of_the_photographs_and_their_pixels() -> None:
 def test_pixels_follow_the_size_that_is_trained() -> None:
     cells = np.zeros((2, 4), dtype=bool)
     cells[0, 1:] = True
-    pixels = Covered({"0": cells}).of("0", 8, 6)
+    pixels = CoverageMask({"0": cells}).of("0", 8, 6)
     assert pixels is not None
     assert pixels.shape == (6, 8)
     assert pixels[:3, 2:].all()

@@ -13,8 +13,8 @@ from fake_batch import ROOT, SHARED
 
 from splatbatch.errors import ConfigError
 from splatbatch.scene.partition.boxes import owners
-from splatbatch.scene.partition.cuts import SHARE, NoRoom, evenness, halves, principal_axes
-from splatbatch.scene.partition.plan import Plan, SplitOptions, parse_axis, parse_grid, plan_split, read_boxes
+from splatbatch.scene.partition.cuts import SHARE, UncuttableBox, evenness, halves, principal_axes
+from splatbatch.scene.partition.plan import PartitionPlan, SplitOptions, parse_axis, parse_grid, plan_split, read_boxes
 
 QUARRY = ROOT / "examples" / "quarry" / "sparse" / "0"
 CALITERRA = SHARED / "data" / "caliterra" / "sparse" / "0"
@@ -22,7 +22,7 @@ NOWHERE = Path("no-such-split")
 
 
 @functools.cache
-def planned(source: Path, wish: SplitOptions) -> Plan:
+def planned(source: Path, wish: SplitOptions) -> PartitionPlan:
     if not source.is_dir():
         pytest.skip(f"{source} is not here")
     return plan_split(source, NOWHERE, wish)
@@ -126,7 +126,7 @@ def test_halves_weigh_the_same_and_share_all_places():
 
 
 def test_points_in_one_place_cannot_be_cut():
-    with pytest.raises(NoRoom):
+    with pytest.raises(UncuttableBox):
         halves(np.ones((50, 3)), np.ones(50), 2)
 
 

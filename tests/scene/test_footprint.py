@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from splatbatch.config import Recipe, Training
 from splatbatch.scene.memory_estimate import (
-    Extent,
+    PatchSize,
     bytes_per_gaussian,
     estimate,
     expected_gaussians,
@@ -22,7 +22,7 @@ from splatbatch.scene.memory_estimate import (
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import divisor_of
 
-BIG = Extent(200_000, ((1548, 1357),) * 375)
+BIG = PatchSize(200_000, ((1548, 1357),) * 375)
 
 
 def recipe(**training: Any) -> Recipe:
@@ -32,7 +32,7 @@ def recipe(**training: Any) -> Recipe:
 def test_a_million_gaussians_take_what_gsplat_documents_with_its_kernels_and_less_with_ours() -> None:
     assert bytes_per_gaussian(Training(kernels="gsplat")) == 1464
     assert bytes_per_gaussian(Training()) == 1080
-    need = estimate(recipe(images="host", kernels="gsplat"), Extent(1_000_000, ((1548, 1357),)))
+    need = estimate(recipe(images="host", kernels="gsplat"), PatchSize(1_000_000, ((1548, 1357),)))
     # gsplat's documentation: 1.75 GB for 1 M, to which the context comes
     assert 1.6e9 / 2**20 < need.gpu_mib - 512 < 2.1e9 / 2**20
 
@@ -90,8 +90,8 @@ def test_a_card_that_is_too_small_is_said_with_a_remedy() -> None:
 @given(num_points=st.integers(0, 10**7), side=st.integers(1, 20_000), num=st.integers(0, 50), cap=st.integers(1, 10**8))
 def test_every_need_is_whole_and_grows_with_the_patch(num_points: int, side: int, num: int, cap: int) -> None:
     settings = recipe(cap_max=cap)
-    small = estimate(settings, Extent(num_points, ((side, side),) * num))
-    large = estimate(settings, Extent(num_points + 1000, ((side, side),) * (num + 1)))
+    small = estimate(settings, PatchSize(num_points, ((side, side),) * num))
+    large = estimate(settings, PatchSize(num_points + 1000, ((side, side),) * (num + 1)))
     assert 0 < small.gpu_mib <= large.gpu_mib
     assert 0 < small.host_mib <= large.host_mib
 
@@ -106,7 +106,7 @@ def test_auto_leaves_no_side_longer_than_1600_px(resolution: str, side: int, div
 
 def test_a_patch_is_measured_without_its_points_and_photographs(tmp_path: Path) -> None:
     write_model(tmp_path / "sparse/0", ["a.png", "b.png", "c.png"], size=(32, 24))
-    assert measure(Patch("p0", tmp_path / "sparse/0", tmp_path / "images")) == Extent(36, ((32, 24),) * 3)
+    assert measure(Patch("p0", tmp_path / "sparse/0", tmp_path / "images")) == PatchSize(36, ((32, 24),) * 3)
 
 
 def test_kernels_were_once_said_to_be_plain() -> None:

@@ -12,15 +12,7 @@ from far_away import UTM, move
 
 from splatbatch.config import NO_OFFSET
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.frame import (
-    Span,
-    offset_for,
-    shared_offset,
-    shifted,
-    span_between,
-    span_of,
-    write_shifted,
-)
+from splatbatch.scene.frame import ModelExtent, offset_for, shared_offset, shifted, span_between, span_of, write_shifted
 
 MODEL = QUARRY / "sparse/0"
 
@@ -32,13 +24,13 @@ def far(tmp_path: Path) -> Path:
     return tmp_path / "far"
 
 
-def span(model: Reconstruction) -> Span:
+def span(model: Reconstruction) -> ModelExtent:
     found = span_of(model)
     assert found
     return found
 
 
-def cube(middle: float, num: int = 1000) -> Span:
+def cube(middle: float, num: int = 1000) -> ModelExtent:
     found = span_between(np.random.default_rng(1).uniform(-1, 1, (num, 3)) + middle, np.zeros((0, 3)))
     assert found
     return found
@@ -98,7 +90,7 @@ def test_a_point_at_the_origin_does_not_make_a_far_scene_near() -> None:
 
 
 def test_points_in_one_place_and_no_points_have_no_offset() -> None:
-    assert offset_for([Span(NO_OFFSET, NO_OFFSET)]) == NO_OFFSET
+    assert offset_for([ModelExtent(NO_OFFSET, NO_OFFSET)]) == NO_OFFSET
     everything_in_one = span_between(np.full((9, 3), 4e6), np.full((1, 3), 4e6))
     assert everything_in_one and not everything_in_one.loses()
     assert span_between(np.zeros((0, 3)), np.zeros((0, 3))) is None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, PngImagePlugin
 
-from splatbatch.scene.photos.headers import Header, Headers, Photo, Unreadable
+from splatbatch.scene.photos.headers import Header, Headers, ImageHeader, Unreadable
 
 
 def read_header(path: Path) -> Header:
@@ -31,7 +31,7 @@ def exif(orientation: int) -> Image.Exif:
     return tags
 
 
-def header(folder: Path, content: bytes) -> Photo | Unreadable:
+def header(folder: Path, content: bytes) -> ImageHeader | Unreadable:
     path = folder / "photograph"
     path.write_bytes(content)
     return read_header(path)
@@ -39,25 +39,25 @@ def header(folder: Path, content: bytes) -> Photo | Unreadable:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP", "BMP", "GIF"])
 def test_sizes_are_what_pillow_says(tmp_path: Path, kind: str) -> None:
-    assert header(tmp_path, encoded("RGB", kind)) == Photo(60, 40)
+    assert header(tmp_path, encoded("RGB", kind)) == ImageHeader(60, 40)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_the_orientation_is_read_and_not_applied(tmp_path: Path, kind: str, orientation: int) -> None:
-    assert header(tmp_path, encoded("RGB", kind, exif=exif(orientation))) == Photo(60, 40, orientation)
+    assert header(tmp_path, encoded("RGB", kind, exif=exif(orientation))) == ImageHeader(60, 40, orientation)
 
 
 @pytest.mark.parametrize(
     "options", [{"progressive": True}, {"comment": b"x" * 60_000}, {"icc_profile": b"i" * 150_000}]
 )
 def test_frames_of_a_jpeg_are_found_behind_whatever_stands_before(tmp_path: Path, options: dict[str, object]) -> None:
-    assert header(tmp_path, encoded("RGB", "JPEG", **options)) == Photo(60, 40)
+    assert header(tmp_path, encoded("RGB", "JPEG", **options)) == ImageHeader(60, 40)
 
 
 @pytest.mark.parametrize("tail", [bytes(20), b"\r\n", b"motion photograph" * 999])
 def test_what_follows_the_end_of_a_jpeg_does_not_spoil_it(tmp_path: Path, tail: bytes) -> None:
-    assert header(tmp_path, encoded("RGB", "JPEG") + tail) == Photo(60, 40)
+    assert header(tmp_path, encoded("RGB", "JPEG") + tail) == ImageHeader(60, 40)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
@@ -70,20 +70,20 @@ def test_a_cut_file_is_truncated_wherever_it_is_cut(tmp_path: Path, kind: str) -
 
 
 def test_transparency_and_depth_of_a_png_are_traits(tmp_path: Path) -> None:
-    assert header(tmp_path, encoded("LA", "PNG")) == Photo(60, 40, 1, ("alpha",))
-    assert header(tmp_path, encoded("P", "PNG", transparency=0)) == Photo(60, 40, 1, ("alpha",))
-    assert header(tmp_path, encoded("I;16", "PNG")) == Photo(60, 40, 1, ("deep",))
+    assert header(tmp_path, encoded("LA", "PNG")) == ImageHeader(60, 40, 1, ("alpha",))
+    assert header(tmp_path, encoded("P", "PNG", transparency=0)) == ImageHeader(60, 40, 1, ("alpha",))
+    assert header(tmp_path, encoded("I;16", "PNG")) == ImageHeader(60, 40, 1, ("deep",))
 
 
 def test_long_texts_before_the_pixels_of_a_png_are_skipped(tmp_path: Path) -> None:
     texts = PngImagePlugin.PngInfo()
     texts.add_text("Comment", "x" * 50_000)
-    assert header(tmp_path, encoded("RGB", "PNG", pnginfo=texts)) == Photo(60, 40)
+    assert header(tmp_path, encoded("RGB", "PNG", pnginfo=texts)) == ImageHeader(60, 40)
 
 
 def test_a_broken_exif_block_does_not_spoil_the_photograph(tmp_path: Path) -> None:
     content = encoded("RGB", "JPEG", exif=exif(6))
-    assert header(tmp_path, content.replace(b"MM\0*\0\0\0\x08", b"MM\0*\xff\xff\xff\xff")) == Photo(60, 40)
+    assert header(tmp_path, content.replace(b"MM\0*\0\0\0\x08", b"MM\0*\xff\xff\xff\xff")) == ImageHeader(60, 40)
 
 
 def test_a_missing_file_and_a_folder_are_faults(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_flipped_bytes_never_raise(tmp_path: Path, kind: str) -> None:
         spoilt = bytearray(content)
         for _ in range(3):
             spoilt[rng.randrange(min(len(spoilt), 200))] = rng.randrange(256)
-        assert isinstance(header(tmp_path, bytes(spoilt)), Photo | Unreadable)
+        assert isinstance(header(tmp_path, bytes(spoilt)), ImageHeader | Unreadable)
 
 
 OPEN_A_TIFF = """

@@ -32,7 +32,7 @@ from scenes import MadeScene
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.imports.capture import ImportOptions
-from splatbatch.scene.imports.run import Imported, bring_in
+from splatbatch.scene.imports.run import ImportResult, bring_in
 
 QUICK = ImportOptions(triangulates=False)
 SAME = 1e-6
@@ -73,7 +73,7 @@ def worst_lens(scene: Scene, folder: Path) -> float:
     return float(max(np.abs(one.calibration_matrix() - other.calibration_matrix()).max() for one, other in pairs))
 
 
-def bring(source: Path, tmp_path: Path, wish: ImportOptions = QUICK) -> Imported:
+def bring(source: Path, tmp_path: Path, wish: ImportOptions = QUICK) -> ImportResult:
     return bring_in(source, tmp_path / "out", wish)
 
 

@@ -11,7 +11,7 @@ from splatbatch.config import Scene
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.patches import find_patches
-from splatbatch.scene.photos.folders import Photographs, choose_photographs, find_masks
+from splatbatch.scene.photos.folders import PhotographSource, choose_photographs, find_masks
 
 NAMES = ["left/a.png", "left/b.png", "c.png"]
 
@@ -23,7 +23,7 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images"
 
 
-def choose(images: Path, resolution: str) -> Photographs:
+def choose(images: Path, resolution: str) -> PhotographSource:
     model = read_reconstruction(images.parent / "sparse/0")
     return choose_photographs(images, model.images, model.cameras, resolution)
 
@@ -32,13 +32,13 @@ def choose(images: Path, resolution: str) -> Photographs:
 def test_a_whole_folder_of_copies_is_used(images: Path, width: int) -> None:
     copies = images.with_name("images_4")
     write_photos(copies, NAMES, (width, 6))
-    assert choose(images, "1/4") == Photographs(copies, 4, 1)
-    assert choose(images, "1/2") == Photographs(images, 1, 2)
-    assert choose(images, "full") == Photographs(images, 1, 1)
+    assert choose(images, "1/4") == PhotographSource(copies, 4, 1)
+    assert choose(images, "1/2") == PhotographSource(images, 1, 2)
+    assert choose(images, "full") == PhotographSource(images, 1, 1)
 
 
 def test_without_copies_photographs_are_shrunk_while_loading_and_nobody_is_told(images: Path) -> None:
-    assert choose(images, "1/8") == Photographs(images, 1, 8)
+    assert choose(images, "1/8") == PhotographSource(images, 1, 8)
 
 
 def test_copies_that_are_not_complete_are_not_used_and_it_is_said(images: Path) -> None:
@@ -59,12 +59,12 @@ def test_without_originals_the_nearest_copies_do(images: Path, resolution: str, 
     images.rename(images.with_name("elsewhere"))
     write_photos(images.with_name("images_2"), NAMES, (16, 12))
     note = "there is no images: images_2 was used instead" if resolution != "1/2" else ""
-    assert choose(images, resolution) == Photographs(images.with_name("images_2"), stored, shrink, note)
+    assert choose(images, resolution) == PhotographSource(images.with_name("images_2"), stored, shrink, note)
 
 
 def test_where_nothing_is_loading_may_say_what_is_missing(images: Path) -> None:
     images.rename(images.with_name("elsewhere"))
-    assert choose(images, "1/2") == Photographs(images, 1, 2)
+    assert choose(images, "1/2") == PhotographSource(images, 1, 2)
 
 
 def test_masks_beside_the_photographs_are_found_and_named_ones_must_exist(images: Path) -> None:

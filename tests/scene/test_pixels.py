@@ -21,7 +21,7 @@ from splatbatch.scene.colors.normalised_copies import _write
 from splatbatch.scene.colors.observations import SCALE, TrackedPhoto, sample
 from splatbatch.scene.photos.headers import decode_problem
 from splatbatch.scene.photos.pixels import decode_grey, mask_values
-from splatbatch.training.photos.decode import Source, decode
+from splatbatch.training.photos.decode import PhotoSource, decode
 
 WIDTH, HEIGHT, GREY = 64, 48, 127
 CAMERA = Camera(1, "PINHOLE", WIDTH, HEIGHT, (60.0, 60.0, 32.0, 24.0))
@@ -54,8 +54,8 @@ def strip(path: Path) -> float:
 
 
 READERS: dict[str, Callable[[Path], float]] = {
-    "trained": lambda path: decode(Source(path, CAMERA, 1)).pixels.mean(),
-    "shrunk": lambda path: decode(Source(path, CAMERA, 2)).pixels.mean(),
+    "trained": lambda path: decode(PhotoSource(path, CAMERA, 1)).pixels.mean(),
+    "shrunk": lambda path: decode(PhotoSource(path, CAMERA, 2)).pixels.mean(),
     "likeness": lambda path: decode_grey(path, 20).mean(),  # type: ignore[union-attr]
     "colours": lambda path: sample(TrackedPhoto("a", path, CAMERA, MIDDLE, FIRST, TURNED)).mean() / SCALE,
     "evened copies": evened_copy,
@@ -76,7 +76,7 @@ def test_a_grey_is_the_same_to_every_reader(tmp_path: Path, reader: str, mode: s
 def test_a_mask_of_16_bits_counts_where_it_is_white(tmp_path: Path, mode: str) -> None:
     (tmp_path / "a").mkdir()
     mask, picture = photograph(tmp_path / "a", mode, 60), photograph(tmp_path, "L")
-    assert not decode(Source(picture, CAMERA, 1, mask)).mask.any()  # type: ignore[union-attr]
+    assert not decode(PhotoSource(picture, CAMERA, 1, mask)).mask.any()  # type: ignore[union-attr]
     assert sample(TrackedPhoto("a", picture, CAMERA, MIDDLE, FIRST, TURNED, mask)).max() == 0
 
 
@@ -84,5 +84,5 @@ def test_a_mask_of_16_bits_counts_where_it_is_white(tmp_path: Path, mode: str) -
 def test_numbers_that_do_not_say_what_is_white_are_refused(tmp_path: Path, mode: str, grey: int) -> None:
     path = photograph(tmp_path, mode, grey)
     with pytest.raises(SceneError, match=r"photograph.tif: .*32 bits per channel.*store 8 or 16"):
-        decode(Source(path, CAMERA, 1))
+        decode(PhotoSource(path, CAMERA, 1))
     assert "32 bits per channel" in decode_problem(path)

@@ -13,7 +13,7 @@ from scenes import HEIGHT, OURS, WIDTH, MadeScene
 from splatbatch.errors import SceneError
 from splatbatch.scene import camera_fix
 from splatbatch.scene.audit.audit import audit_patches, source_patch
-from splatbatch.scene.camera_fix import How, Repaired, fix_models, plan_models, write_copies
+from splatbatch.scene.camera_fix import FixedModel, How, fix_models, plan_models, write_copies
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image
 from splatbatch.scene.reprojection import project
@@ -26,7 +26,7 @@ def resize(scene: MadeScene, width: int, height: int) -> None:
         scene.photograph(image.name, (width, height))
 
 
-def fix(scene: MadeScene, how: How, out: Path, source: Path | None = None) -> tuple[Repaired, ...]:
+def fix(scene: MadeScene, how: How, out: Path, source: Path | None = None) -> tuple[FixedModel, ...]:
     """Write what is planned: these photographs show nothing that it could be judged by; see test_content.py."""
     audit = audit_patches([scene.patch()], source, EVERY_MODEL)
     plans = plan_models(audit, [scene.patch(), *([source_patch(source, [scene.patch()])] if source else [])], how)
@@ -163,7 +163,7 @@ def test_what_cannot_be_repaired_honestly_is_refused(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def judged(scene: MadeScene, out: Path) -> tuple[Repaired, ...]:
+def judged(scene: MadeScene, out: Path) -> tuple[FixedModel, ...]:
     audit = audit_patches([scene.patch()], None, EVERY_MODEL)
     return fix_models(audit, [scene.patch()], None, "scale", out)
 

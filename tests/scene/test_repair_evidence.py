@@ -12,14 +12,14 @@ from geometric_faults import images as posed_images
 from whole_scene import TAKES_ALL, WholeScene, synthesised, walked
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.audit.audit import Extent, audit_patches
-from splatbatch.scene.camera_fix import How, Repaired, plan_models, verify_copies, write_copies
+from splatbatch.scene.audit.audit import AuditExtent, audit_patches
+from splatbatch.scene.camera_fix import FixedModel, How, plan_models, verify_copies, write_copies
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import Camera
 
 pycolmap = pytest.importorskip("pycolmap")
 
-FLAT = Extent(groups=0)
+FLAT = AuditExtent(groups=0)
 """These photographs are of one colour: what is planned is judged here, by keypoints; by pixels in test_content."""
 
 
@@ -33,7 +33,7 @@ def resized(scene: WholeScene, width: int, height: int, part: slice = slice(None
         scene.photos[name] = (width, height)
 
 
-def fix(scene: WholeScene, how: How, root: Path) -> Repaired:
+def fix(scene: WholeScene, how: How, root: Path) -> FixedModel:
     patch = scene.write(root / "scene")
     audit = audit_patches([patch], None, TAKES_ALL, FLAT)
     (fixed,) = write_copies(plan_models(audit, [patch], how), root / "out", root / "out")
@@ -42,7 +42,7 @@ def fix(scene: WholeScene, how: How, root: Path) -> Repaired:
     return fixed
 
 
-def true_error_px(scene: WholeScene, fixed: Repaired, factor: float = 1.0) -> float:
+def true_error_px(scene: WholeScene, fixed: FixedModel, factor: float = 1.0) -> float:
     """Return how far the points of the copy fall from the intact keypoints on photographs `factor` times as large."""
     from splatbatch.scene.reprojection import project
 

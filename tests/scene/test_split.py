@@ -22,7 +22,7 @@ from published_shapes import checked
 from splatbatch.config import Evaluation, Scene
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.copies import Subset
-from splatbatch.scene.colmap.indexed_model import NONE, Sightings, read_sightings
+from splatbatch.scene.colmap.indexed_model import NONE, IndexedModel, read_sightings
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import read_rigs
 from splatbatch.scene.holdout import choose_holdout, in_one_piece
@@ -30,7 +30,7 @@ from splatbatch.scene.partition import split as split_folder
 from splatbatch.scene.partition.files import SPLIT_READY
 from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.record import read_partition
-from splatbatch.scene.partition.split import Split, SplitRequest, split
+from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
 from splatbatch.scene.patches import find_patches
 
 pycolmap = pytest.importorskip("pycolmap")
@@ -39,7 +39,7 @@ CALITERRA = SHARED / "data" / "caliterra"
 TWO = SplitOptions(grid=(2, 1))
 
 
-def cut(scene: Path, out: Path, wish: SplitOptions = TWO) -> Split:
+def cut(scene: Path, out: Path, wish: SplitOptions = TWO) -> SplitFiles:
     if not scene.is_dir():
         pytest.skip(f"{scene} is not here")
     return split(SplitRequest(scene / "sparse" / "0", None, out, wish))
@@ -206,12 +206,12 @@ def test_a_scene_in_utm_has_one_offset_for_all_patches(scene: Path, tmp_path: Pa
     assert near.plan.partition.offset == (0, 0, 0)
 
 
-def without(made: Sightings, photos: np.ndarray) -> Subset:
+def without(made: IndexedModel, photos: np.ndarray) -> Subset:
     return Subset(made, photos, made.seen_by(photos))
 
 
 @pytest.fixture
-def growing(tmp_path: Path) -> tuple[Path, Sightings]:
+def growing(tmp_path: Path) -> tuple[Path, IndexedModel]:
     """Return a scene of which the last photographs are not there yet, cut in four."""
     made = vast_scene.flight(120, 8000)
     (tmp_path / "sparse" / "0").mkdir(parents=True)
@@ -223,7 +223,7 @@ def growing(tmp_path: Path) -> tuple[Path, Sightings]:
     return tmp_path, made
 
 
-def test_cut_again_patches_without_new_photographs_stay_as_they_are(growing: tuple[Path, Sightings]):
+def test_cut_again_patches_without_new_photographs_stay_as_they_are(growing: tuple[Path, IndexedModel]):
     folder, made = growing
     before, were = read_partition(folder / "patches" / "partition.json"), looks(folder / "patches")
     without(made, np.ones(120, bool)).write(folder / "sparse" / "0")
@@ -244,7 +244,7 @@ def test_cut_again_patches_without_new_photographs_stay_as_they_are(growing: tup
 @pytest.mark.parametrize(
     "wish", [SplitOptions(grid=(2, 2)), SplitOptions(up=(0.0, 0.0, 2.0), max_images=70)], ids=["grid", "axis"]
 )
-def test_the_same_command_again_keeps_the_cores_it_made(growing: tuple[Path, Sightings], wish: SplitOptions):
+def test_the_same_command_again_keeps_the_cores_it_made(growing: tuple[Path, IndexedModel], wish: SplitOptions):
     folder, made = growing
     before = cut(folder, folder / "patches", wish).plan.partition
     without(made, np.ones(120, bool)).write(folder / "sparse" / "0")
@@ -254,7 +254,7 @@ def test_the_same_command_again_keeps_the_cores_it_made(growing: tuple[Path, Sig
     assert {"stays", "changes"} == set(again.states.values())
 
 
-def test_cut_again_without_a_change_nothing_is_touched(growing: tuple[Path, Sightings]):
+def test_cut_again_without_a_change_nothing_is_touched(growing: tuple[Path, IndexedModel]):
     folder, _ = growing
     were, held = looks(folder / "patches"), contents(folder / "patches")
     again = cut(folder, folder / "patches", SplitOptions())
@@ -263,7 +263,7 @@ def test_cut_again_without_a_change_nothing_is_touched(growing: tuple[Path, Sigh
     assert contents(folder / "patches") == held
 
 
-def test_a_patch_that_has_become_too_large_is_halved_and_the_others_stay(growing: tuple[Path, Sightings]):
+def test_a_patch_that_has_become_too_large_is_halved_and_the_others_stay(growing: tuple[Path, IndexedModel]):
     folder, _ = growing
     before = read_partition(folder / "patches" / "partition.json")
     most = max(core.num_images for core in before.cores)
@@ -273,7 +273,7 @@ def test_a_patch_that_has_become_too_large_is_halved_and_the_others_stay(growing
     assert all(core.num_images < most for core in again.plan.partition.cores)
 
 
-def test_a_patch_somebody_has_changed_is_cut_again(growing: tuple[Path, Sightings]):
+def test_a_patch_somebody_has_changed_is_cut_again(growing: tuple[Path, IndexedModel]):
     folder, _ = growing
     spoilt = folder / "patches" / "p1" / "sparse" / "0" / "points3D.bin"
     whole = spoilt.read_bytes()
@@ -285,7 +285,7 @@ def test_a_patch_somebody_has_changed_is_cut_again(growing: tuple[Path, Sighting
     assert (folder / "patches" / "p1" / "notes.txt").read_text() == "mine"
 
 
-def test_another_grid_leaves_no_patch_of_the_earlier_one(growing: tuple[Path, Sightings]):
+def test_another_grid_leaves_no_patch_of_the_earlier_one(growing: tuple[Path, IndexedModel]):
     folder, _ = growing
     gone = cut(folder, folder / "patches", SplitOptions(grid=(2, 1))).gone
     left = sorted(path.name for path in (folder / "patches").iterdir() if path.is_dir())
@@ -335,7 +335,7 @@ def test_what_a_killed_split_has_left_is_swept_by_the_next(scene: Path):
 @pytest.mark.all(but="2")
 @pytest.mark.parametrize("moves", range(1, 5))
 def test_a_split_interrupted_while_it_puts_patches_in_place_is_finished_by_the_next(
-    growing: tuple[Path, Sightings], monkeypatch: pytest.MonkeyPatch, moves: int
+    growing: tuple[Path, IndexedModel], monkeypatch: pytest.MonkeyPatch, moves: int
 ):
     folder, made = growing
     without(made, np.ones(120, bool)).write(folder / "sparse" / "0")

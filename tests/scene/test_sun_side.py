@@ -17,8 +17,8 @@ from test_colors import tones
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colors.observations import shots_of
-from splatbatch.scene.colors.scene_corrections import SceneTones, solve_tones
-from splatbatch.scene.colors.solve import Observations, Solution, solve
+from splatbatch.scene.colors.scene_corrections import SceneCorrections, solve_tones
+from splatbatch.scene.colors.solve import ColorObservations, Solution, solve
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.exposure import UNKNOWN, Exposure, read_exposure
 
@@ -41,7 +41,7 @@ def in_the_sun(way: tuple[float, float, float]) -> dict[str, tuple[float, float]
     return found
 
 
-def ramp(found: SceneTones, images: Path, axis: int) -> float:
+def ramp(found: SceneCorrections, images: Path, axis: int) -> float:
     """Return how much brighter than they are evening makes one band of the scene beside another; there are eight."""
     points, changes, places = [], [], []
     centers = {image.name: image.center()[axis] for image in MODEL.images}
@@ -82,7 +82,7 @@ def test_a_held_out_photograph_has_the_light_of_all_and_changes_that_of_no_other
     assert all(after[name] == tone for name, tone in before.items() if name != held)
 
 
-def solved(seen: Observations) -> Solution:
+def solved(seen: ColorObservations) -> Solution:
     return solve(seen, np.zeros(len(seen.camera), np.int64))
 
 
@@ -146,7 +146,7 @@ def test_in_relief_the_tracks_tell_a_drift_from_the_sun_and_it_is_evened(tmp_pat
     assert len(found.notes) == (not with_exif)
 
 
-def turned(seen: Observations, axes: np.ndarray, slopes: np.ndarray) -> Observations:
+def turned(seen: ColorObservations, axes: np.ndarray, slopes: np.ndarray) -> ColorObservations:
     return replace(seen, axes=axes, slopes=slopes)
 
 
@@ -175,7 +175,9 @@ def test_exposures_that_follow_the_view_from_one_place_are_evened_as_before() ->
     axes = np.array([turn[2] for turn in turns])
     slopes = np.array([turn[:2] for turn in turns])
     radius, lens, untold = (place**2).sum(axis=1), np.zeros(NUM, np.int64), np.full(NUM, np.nan)
-    seen = Observations(photo, point, np.repeat(color[:, None], 3, axis=1), place, radius, lens, axes, slopes, untold)
+    seen = ColorObservations(
+        photo, point, np.repeat(color[:, None], 3, axis=1), place, radius, lens, axes, slopes, untold
+    )
     assert off(solved(seen), 0.3 * angles) <= 0.02
 
 

@@ -9,7 +9,7 @@ from sick_trainings import quarry
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import Image
-from splatbatch.scene.two_views import Features, Registered, features_of, register
+from splatbatch.scene.two_views import RelativePose, SiftFeatures, features_of, register
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def model() -> Reconstruction:
     return read_reconstruction(quarry("p0").sparse)
 
 
-def features(model: Reconstruction, image: Image) -> Features:
+def features(model: Reconstruction, image: Image) -> SiftFeatures:
     camera = model.cameras[image.camera_id]
     K = np.array([[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1.0]])
     with Pillow.open(quarry("p0").images / image.name) as photo:
@@ -27,7 +27,7 @@ def features(model: Reconstruction, image: Image) -> Features:
 def test_photographs_say_how_their_cameras_stand(model: Reconstruction) -> None:
     one, other = sorted(model.images, key=lambda image: image.name)[:3:2]
     found = register(features(model, one), features(model, other))
-    assert isinstance(found, Registered) and len(found.here) == len(found.there) > 50
+    assert isinstance(found, RelativePose) and len(found.here) == len(found.there) > 50
     difference = found.rotation @ one.rotation() @ other.rotation().T
     assert np.degrees(np.arccos((np.trace(difference) - 1) / 2)) < 1.0
 

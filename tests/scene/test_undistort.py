@@ -16,7 +16,7 @@ from splatbatch.scene.camera_fix import rescaled
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.photos.undistort import is_distorted, sources, straighten, undistorted_rays
 from splatbatch.scene.reprojection import project
-from splatbatch.training.photos.decode import Source, decode
+from splatbatch.training.photos.decode import PhotoSource, decode
 
 BARREL = Camera(1, "SIMPLE_RADIAL", 400, 300, (320.0, 203.5, 148.25, -0.12))
 PINCUSHION = Camera(1, "RADIAL", 400, 300, (320.0, 203.5, 148.25, 0.1, 0.05))
@@ -101,7 +101,7 @@ def test_a_fisheye_is_undistorted_as_by_colmap(
     options = pycolmap.UndistortCameraOptions()
     picture, reference = pycolmap.undistort_image(options, pycolmap.Bitmap.from_array(dots), theirs(camera))
     Pillow.fromarray(dots).save(tmp_path / "dots.png")
-    ours = decode(Source(tmp_path / "dots.png", camera, 1))
+    ours = decode(PhotoSource(tmp_path / "dots.png", camera, 1))
     off = [
         middle_of_light(ours.pixels, one) - one - (middle_of_light(picture.to_array(), other) - other)
         for one, other in zip(project(ours.camera, rays), reference.img_from_cam(rays), strict=True)

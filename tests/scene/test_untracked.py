@@ -10,12 +10,12 @@ import pytest
 from geometric_faults import Spoil, cameras, focal, images, inverted, opengl
 from whole_scene import TAKES_ALL, WholeScene, walked
 
-from splatbatch.scene.audit.audit import Audit, Extent, audit_patches
+from splatbatch.scene.audit.audit import Audit, AuditExtent, audit_patches
 from splatbatch.scene.colmap.types import Points2D, Tracks
 
 QUARRY = Path(__file__).resolve().parents[2] / "examples/quarry"
 OF_TRACKS = {"unseen_points"}
-DEEP = Extent(groups=None)
+DEEP = AuditExtent(groups=None)
 
 
 def untracked(scene: WholeScene) -> WholeScene:
@@ -26,7 +26,7 @@ def untracked(scene: WholeScene) -> WholeScene:
     return scene
 
 
-def audited(scene: WholeScene, root: Path, extent: Extent) -> Audit:
+def audited(scene: WholeScene, root: Path, extent: AuditExtent) -> Audit:
     patch = scene.write(root)
     return audit_patches([replace(patch, images=QUARRY / "images")], None, TAKES_ALL, extent)
 

@@ -14,10 +14,10 @@ from turns import CLOCK
 
 from splatbatch.output.claims import Claims
 from splatbatch.output.folders import PatchFolder
-from splatbatch.output.workers import Presence
-from splatbatch.scheduler.queue import Closed, Elsewhere, NobodyElse, Ours, Queue
-from splatbatch.scheduler.work.claimer import Claiming, Snapshot
-from splatbatch.scheduler.work.other_workers_history import Past
+from splatbatch.output.workers import WorkerFile
+from splatbatch.scheduler.queue import ClaimedTask, NothingToDo, Queue, SoleClaimer, TakenByOther
+from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
+from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.plan import Skip, Train
@@ -52,10 +52,12 @@ def new_backdrop(batch: FakeBatch, hash_: str = "another") -> None:
     (place / "accepted/2.json").write_text(json.dumps(record))
 
 
-def claiming(batch: Batch, presence: Presence) -> Claiming:
+def claiming(batch: Batch, presence: WorkerFile) -> TaskClaimer:
     claims = Claims(batch.output, presence, lambda _: False)
-    before, standing = Snapshot.of(claims, batch.output, batch.names), batch.standing("content")
-    return Claiming(presence.name, claims, before, standing, Past(batch.output, Path("own")), lambda _: None)
+    before, standing = ProgressBefore.of(claims, batch.output, batch.names), batch.standing("content")
+    return TaskClaimer(
+        presence.name, claims, before, standing, OtherWorkersHistory(batch.output, Path("own")), lambda _: None
+    )
 
 
 def test_patches_wait_for_the_backdrop_that_another_worker_trains(batch: FakeBatch) -> None:
@@ -135,7 +137,7 @@ def test_what_was_decided_by_an_earlier_backdrop_is_decided_anew(batch: FakeBatc
 def test_only_what_a_new_backdrop_has_made_stale_is_outdated(batch: FakeBatch) -> None:
     opened = open_batch(cut(batch, **QUICK).config)
     batch.run("train", "--patch", "p0")
-    with Presence(opened.output) as presence:
+    with WorkerFile(opened.output) as presence:
         ours = claiming(opened, presence)
         assert ours.outdated(["p0"]) == ()
         new_backdrop(batch)
@@ -148,22 +150,22 @@ def test_patches_are_not_trained_where_time_does_not_hold_their_backdrop_unless_
     opened = open_batch(cut(batch, **QUICK).config)
     opened.output.create()
     backdrop, p0, _ = opened.tasks
-    with Presence(opened.output) as presence, Presence(opened.output) as other:
+    with WorkerFile(opened.output) as presence, WorkerFile(opened.output) as other:
         ours, theirs = claiming(opened, presence), claiming(opened, other)
         ours.will_hold = lambda task: not task.patch.is_whole
-        assert isinstance(theirs.look(backdrop), Ours)
-        assert isinstance(ours.look(backdrop), Elsewhere)
-        assert (ours.is_over, isinstance(ours.look(p0), Ours)) == (False, True)
+        assert isinstance(theirs.look(backdrop), ClaimedTask)
+        assert isinstance(ours.look(backdrop), TakenByOther)
+        assert (ours.is_over, isinstance(ours.look(p0), ClaimedTask)) == (False, True)
         late = claiming(opened, other)  # of whoever comes once that is done with
         late.will_hold = ours.will_hold
         theirs.close("backdrop")
-        late.before = Snapshot.of(late.claims, opened.output, opened.names)
-        assert isinstance(late.look(backdrop), Closed)
-        assert isinstance(late.look(p0), Closed)
+        late.before = ProgressBefore.of(late.claims, opened.output, opened.names)
+        assert isinstance(late.look(backdrop), NothingToDo)
+        assert isinstance(late.look(p0), NothingToDo)
         assert late.is_over
 
 
-class Others(NobodyElse):
+class Others(SoleClaimer):
     """Another worker has the backdrop until it is told otherwise."""
 
     def __init__(self) -> None:
@@ -172,7 +174,7 @@ class Others(NobodyElse):
 
     def look(self, task: Any) -> Any:
         self.asked.append(task.name)
-        return Ours(task)
+        return ClaimedTask(task)
 
     def is_elsewhere(self, name: str) -> bool:
         return self.has_it and name == "backdrop"

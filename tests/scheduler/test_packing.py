@@ -10,15 +10,17 @@ from simulated import TOTAL_MIB, Script, Simulation
 
 from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import Trained
-from splatbatch.scheduler.packing import FEWEST_LOOKS, Throughput, how_many
+from splatbatch.scheduler.packing import FEWEST_LOOKS, SeatThroughput, how_many
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free"
 PACKED = {"patches_per_gpu": 2}
 
 
-def looks(**paces: float) -> list[Throughput]:
+def looks(**paces: float) -> list[SeatThroughput]:
     """Return measurements: `at1=100` means 100 steps per second, one at a time."""
-    return [Throughput(int(name[2:]), throughput) for name, throughput in paces.items() for _ in range(FEWEST_LOOKS)]
+    return [
+        SeatThroughput(int(name[2:]), throughput) for name, throughput in paces.items() for _ in range(FEWEST_LOOKS)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def looks(**paces: float) -> list[Throughput]:
         (8, looks(at8=900), 8),
     ],
 )
-def test_the_number_follows_the_pace_of_all_together(now: int, measured: list[Throughput], then: int) -> None:
+def test_the_number_follows_the_pace_of_all_together(now: int, measured: list[SeatThroughput], then: int) -> None:
     assert how_many(now, measured, most=8) == then
 
 
@@ -61,7 +63,7 @@ def test_short_memory_costs_a_seat_whatever_it_gained() -> None:
 def test_the_number_settles_and_stays(throughput: Callable[[int], float], settles: int) -> None:
     now, measured, numbers = 1, [], []
     for _ in range(100):
-        measured.append(Throughput(now, throughput(now)))
+        measured.append(SeatThroughput(now, throughput(now)))
         now = how_many(now, measured, most=8)
         numbers.append(now)
     assert set(numbers[-50:]) == {settles}

@@ -12,7 +12,7 @@ import pytest
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import why_stop_batch
 from splatbatch.output.layout import OutputFolder
-from splatbatch.scheduler.work.other_workers_history import Past
+from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 
 RETRY = {"event": "retry", "wait_s": 1.0, "ladder": "numerics", "trained_in_between": []}
 
@@ -37,7 +37,7 @@ def tell(output: OutputFolder, worker: str, *events: dict[str, Any], host: str =
         file.writelines(lines)
 
 
-def causes(past: Past, name: str = "p0") -> list[str]:
+def causes(past: OtherWorkersHistory, name: str = "p0") -> list[str]:
     return [failure.diagnosis.cause for failure in past.history(name).failures]
 
 
@@ -45,7 +45,7 @@ def test_failures_and_rungs_of_two_workers_make_one_history(output: OutputFolder
     retry = {**RETRY, "changes": {"training.init_scale": 0.3, "slots": 1}}
     tell(output, "b", failed("nan_loss"), retry, host="another")
     tell(output, "a", failed("segfault", generation=2, t=0.5))  # by a clock that is behind
-    past = Past(output, output.ledger_of("me"))
+    past = OtherWorkersHistory(output, output.ledger_of("me"))
     assert causes(past) == ["nan_loss", "segfault"]
     assert past.history("p0").rungs == {"numerics": 1}
     assert past.changes("p0") == {"training.init_scale": 0.3}
@@ -56,7 +56,7 @@ def test_failures_and_rungs_of_two_workers_make_one_history(output: OutputFolder
 def test_what_is_just_being_written_is_counted_once_it_is_whole(output: OutputFolder) -> None:
     tell(output, "a", failed("nan_loss"), failed("segfault"))
     whole = output.ledger_of("a").read_text()
-    past, half = Past(output, output.ledger_of("me")), whole[: len(whole) * 3 // 4]
+    past, half = OtherWorkersHistory(output, output.ledger_of("me")), whole[: len(whole) * 3 // 4]
     output.ledger_of("a").write_text(half)
     assert causes(past) == ["nan_loss"]
     output.ledger_of("a").write_text(whole)
@@ -66,19 +66,19 @@ def test_what_is_just_being_written_is_counted_once_it_is_whole(output: OutputFo
 @pytest.mark.parametrize("end", [{"event": "gave_up", "reason": "x"}, {"event": "attempt_ended", "outcome": "trained"}])
 def test_what_was_before_it_was_trained_or_given_up_counts_no_more(output: OutputFolder, end: dict[str, Any]) -> None:
     tell(output, "a", failed("nan_loss"), {**RETRY, "changes": {"training.seed": 1}}, end)
-    past = Past(output, output.ledger_of("me"))
+    past = OtherWorkersHistory(output, output.ledger_of("me"))
     assert (causes(past), past.history("p0").rungs, past.changes("p0")) == ([], {}, {})
 
 
 def test_what_was_lost_with_a_worker_is_not_held_against_its_task(output: OutputFolder) -> None:
     tell(output, "a", failed("lost", adopted=True))
-    assert causes(Past(output, output.ledger_of("me"))) == []
+    assert causes(OtherWorkersHistory(output, output.ledger_of("me"))) == []
 
 
 def test_what_we_have_told_ourselves_is_not_counted_twice_and_one_alone_follows_nobody(output: OutputFolder) -> None:
     tell(output, "me", failed("nan_loss"))
-    assert causes(Past(output, output.ledger_of("me"))) == []
-    assert causes(Past(output, output.ledger, is_alone=True)) == []
+    assert causes(OtherWorkersHistory(output, output.ledger_of("me"))) == []
+    assert causes(OtherWorkersHistory(output, output.ledger, is_alone=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,6 @@ def test_a_batch_is_stopped_by_what_others_saw_of_this_machine_or_of_what_is_sha
     output: OutputFolder, cause: str, host: str, stops: bool
 ) -> None:
     tell(output, "a", failed(cause), failed(cause, patch="p1"), host=host)
-    failures = Past(output, output.ledger_of("me")).failures()
+    failures = OtherWorkersHistory(output, output.ledger_of("me")).failures()
     assert set(failures) == {TaskId("p0"), TaskId("p1")}
     assert bool(why_stop_batch(failures)) is stops

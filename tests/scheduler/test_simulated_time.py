@@ -14,7 +14,7 @@ from splatbatch.machine import gpu
 from splatbatch.outcome import Failed, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scheduler import judge
-from splatbatch.tasks.task import Training
+from splatbatch.tasks.task import TrainTasks
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 
@@ -198,14 +198,14 @@ def test_a_standby_that_had_died_when_it_was_told_to_go_counts_for_nothing(simul
     assert sorted(world.order()) == ["p0", "p1", "p2"]
 
 
-class OnCores(Training):
+class OnCores(TrainTasks):
     """What is trained so takes no GPU."""
 
     takes = "cpu"
     limits = {"wall_s": 77.0}
 
 
-class OnAny(Training):
+class OnAny(TrainTasks):
     """What is trained so takes a GPU that is free, and waits for none."""
 
     takes = "any"

@@ -23,7 +23,7 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.output.obstacles import HANGS
 from splatbatch.scheduler import task_fault
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.tasks.batch import open_batch
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ FAULTS = ("exception", "memory", "recursion", "hang")
 def real_readers(request: pytest.FixtureRequest, monkeypatch: Any) -> None:
     """Have processes read where one hangs, and wherever that costs the gate nothing."""
     is_real = any(request.node.get_closest_marker(mark) for mark in ("contract", "all", "long"))
-    kind = isolated.Reader if is_real else isolated.Here
+    kind = isolated.IsolatedCalls if is_real else isolated.InProcessCalls
     monkeypatch.setattr(command_line, "READERS", kind)
-    monkeypatch.setattr(isolated, "USUAL", kind)
+    monkeypatch.setattr(isolated, "DEFAULT_BACKEND", kind)
 
 
 def rotating() -> Iterator[Any]:
@@ -124,7 +124,7 @@ def test_a_night_trains_the_other_patches(
     assert (fault == "hang") or "Traceback" in told[-1]["traceback"]
 
 
-class HangsOverP1(isolated.Here[Any]):
+class HangsOverP1(isolated.InProcessCalls[Any]):
     """Has no answer over what an attempt at p1 has left."""
 
     def look(self) -> list[tuple[Any, isolated.Answer]]:
@@ -133,7 +133,7 @@ class HangsOverP1(isolated.Here[Any]):
         hanging = [one for one in self._left if (one[0] if isinstance(one, tuple) else one.task).name == "p1"]
         for one in hanging:
             self._left.remove(one)
-        return super().look() + [(one, isolated.Hang("splat.ply", isolated.HANGS_S)) for one in hanging]
+        return super().look() + [(one, isolated.Hung("splat.ply", isolated.HANGS_S)) for one in hanging]
 
 
 @pytest.mark.parametrize("fault", ["exception", "hang", "too many files"])
@@ -212,7 +212,7 @@ def test_a_large_splat_is_collected_while_others_start_and_end(
     opened = open_batch(batch.make("p0", "p1", "p2", "p3", "p4").config)
     opened.output.create()
     beats: list[float] = []
-    rounds = Rounds(stop=lambda: "", beat=lambda: beats.append(time.monotonic()))
+    rounds = RunHooks(stop=lambda: "", beat=lambda: beats.append(time.monotonic()))
     Runner(opened.config, doors.AtOnce(hole_bytes=int(gigabytes * 1e9)), Ledger(opened.output.ledger)).run(
         opened.tasks, rounds
     )

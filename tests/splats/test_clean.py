@@ -18,7 +18,7 @@ from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.scene.reprojection import project
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats import clean as looking
-from splatbatch.splats.clean import IN_WORDS, Faint, OfPatch, Tracks, Views, views_of
+from splatbatch.splats.clean import IN_WORDS, CleaningViews, FaintRule, PatchRules, PointProximity, views_of
 from splatbatch.splats.merge import merge_splats
 
 NONE = (0.0, 0.0, 0.0)
@@ -31,7 +31,7 @@ def above(places: list[tuple[float, float]], height: float = 10.0) -> list[Image
     return [Image(i, f"{i}.jpg", 1, LOOKING_DOWN, (-x, y, height)) for i, (x, y) in enumerate(places)]
 
 
-def views(images: list[Image], offset=NONE) -> Views:
+def views(images: list[Image], offset=NONE) -> CleaningViews:
     return views_of(images, {1: pinhole()}, offset)
 
 
@@ -61,9 +61,9 @@ def cleaned(splat: Gaussians, folder: Path, rules) -> tuple[dict[str, int], np.n
 
 
 @pytest.fixture
-def rules() -> OfPatch:
+def rules() -> PatchRules:
     ground = np.array([(x, y, 0.0) for x in np.linspace(-4, 4, 20) for y in np.linspace(-4, 4, 20)])
-    return OfPatch(views(above(GRID)), views(above(GRID)), ground)
+    return PatchRules(views(above(GRID)), views(above(GRID)), ground)
 
 
 KEPT = (0.0, 0.0, 0.0)
@@ -86,7 +86,7 @@ KEPT = (0.0, 0.0, 0.0)
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_each_rule_takes_what_it_says(splat: Gaussians, rule: str, rules: OfPatch, tmp_path: Path) -> None:
+def test_each_rule_takes_what_it_says(splat: Gaussians, rule: str, rules: PatchRules, tmp_path: Path) -> None:
     both = Gaussians(*(np.concatenate(pair) for pair in zip(vars(splat).values(), vars(gaussians([KEPT])).values())))  # noqa: B905
     removed, left = cleaned(both, tmp_path, rules)
     assert removed == ({rule: 1} if rule else {})
@@ -94,11 +94,11 @@ def test_each_rule_takes_what_it_says(splat: Gaussians, rule: str, rules: OfPatc
     assert np.array_equal(left[-1], KEPT)
 
 
-def test_what_a_camera_of_another_patch_sees_is_no_floater(tmp_path: Path, rules: OfPatch) -> None:
+def test_what_a_camera_of_another_patch_sees_is_no_floater(tmp_path: Path, rules: PatchRules) -> None:
     ground = np.array([(x, 0.0, 0.0) for x in np.linspace(-4, 34, 200)])
     both = views(above(GRID) + above([(x, 0) for x in (28, 29, 30)]))
     assert cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, rules)[0] == {"unseen": 1}
-    assert cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, OfPatch(both, views(above(GRID)), ground))[0] == {}
+    assert cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, PatchRules(both, views(above(GRID)), ground))[0] == {}
 
 
 @pytest.mark.all
@@ -109,7 +109,7 @@ def test_cleaning_takes_no_more_memory_than_the_merge_may(tmp_path: Path) -> Non
     images = above([(float(x), float(y)) for x, y in rng.uniform(-5, 5, (60, 2))])
     part = write_parts(partition_of_boxes(tmp_path, [EVERYWHERE]), splat)[0]
     tracemalloc.start()
-    merge_splats(tmp_path / "scene.ply", [replace(part, rules=OfPatch(views(images), views(images), ground))], NONE)
+    merge_splats(tmp_path / "scene.ply", [replace(part, rules=PatchRules(views(images), views(images), ground))], NONE)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 1.5 * part.source.path.stat().st_size
@@ -117,7 +117,7 @@ def test_cleaning_takes_no_more_memory_than_the_merge_may(tmp_path: Path) -> Non
 
 def test_of_a_backdrop_only_the_faint_go(tmp_path: Path) -> None:
     splat = gaussians([(900.0, 0, 0)], scale=99)
-    assert cleaned(splat, tmp_path, Faint())[0] == {}
+    assert cleaned(splat, tmp_path, FaintRule())[0] == {}
     assert set(IN_WORDS) == {"faint", "oversized", "unseen", "astray"}
 
 
@@ -152,7 +152,7 @@ def test_who_is_far_from_all_points_is_as_their_distances_say(seed: int, within:
     rng = np.random.default_rng(seed)
     points, places = rng.normal(size=(int(rng.integers(1, 50)), 3)), rng.normal(size=(80, 3)) * 2
     distances = np.linalg.norm(places[:, None] - points, axis=2).min(axis=1)
-    assert np.array_equal(Tracks(points, within).are_far(places), distances > within)
+    assert np.array_equal(PointProximity(points, within).are_far(places), distances > within)
 
 
 def test_a_camera_that_no_pinhole_stands_for_sees_all_before_it() -> None:

@@ -16,7 +16,7 @@ from splatbatch.errors import OutputError
 from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.splats import Gaussians, merge, mode_comments, read_header, read_splat, write_splat
 from splatbatch.splats.check import check_splat
-from splatbatch.splats.merge import Part, inside, merge_splats, outside
+from splatbatch.splats.merge import MergePart, inside, merge_splats, outside
 
 NONE = (0.0, 0.0, 0.0)
 UTM = (500_000.0, 4_500_000.0, 100.0)
@@ -54,12 +54,12 @@ def test_one_splat_cut_into_its_cores_and_merged_is_the_same_set_of_gaussians(
 
 
 @pytest.fixture
-def quarters(tmp_path: Path) -> list[Part]:
+def quarters(tmp_path: Path) -> list[MergePart]:
     return write_parts(partition_of_boxes(tmp_path, tiles(QUARTERS)), random_splat(2000))
 
 
 def test_merging_says_how_many_gaussians_of_all_were_read(
-    quarters: list[Part], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quarters: list[MergePart], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge, "ROWS_AT_ONCE", 300)
     heard = list[tuple[int, int]]()
@@ -68,7 +68,7 @@ def test_merging_says_how_many_gaussians_of_all_were_read(
     assert {total for _, total in heard} == {heard[-1][0]}
 
 
-def test_a_merged_splat_is_one_that_counts_and_reads(quarters: list[Part], tmp_path: Path) -> None:
+def test_a_merged_splat_is_one_that_counts_and_reads(quarters: list[MergePart], tmp_path: Path) -> None:
     merge_splats(tmp_path / "scene.ply", quarters, NONE)
     assert check_splat(tmp_path / "scene.ply").num_gaussians == len(read_splat(tmp_path / "scene.ply")) == 2000
 
@@ -78,7 +78,7 @@ def test_a_merged_splat_is_one_that_counts_and_reads(quarters: list[Part], tmp_p
     ((None, None, None, None), None),
 ])  # fmt: skip
 def test_a_merged_splat_is_drawn_as_its_parts(
-    quarters: list[Part], tmp_path: Path, modes: tuple, merged: object
+    quarters: list[MergePart], tmp_path: Path, modes: tuple, merged: object
 ) -> None:
     for part, mode in zip(quarters, modes, strict=True):
         write_splat(part.source.path, read_splat(part.source.path), 20, comments=mode_comments(mode))
@@ -86,7 +86,7 @@ def test_a_merged_splat_is_drawn_as_its_parts(
     assert read_header(tmp_path / "scene.ply").antialiased is merged
 
 
-def test_splats_that_are_drawn_differently_are_not_merged(quarters: list[Part], tmp_path: Path) -> None:
+def test_splats_that_are_drawn_differently_are_not_merged(quarters: list[MergePart], tmp_path: Path) -> None:
     for part, mode in zip(quarters, (False, False, True, None), strict=True):
         write_splat(part.source.path, read_splat(part.source.path), 20, comments=mode_comments(mode))
     words = f"{quarters[2].source.name} with training.antialiased: true, .* with false"
@@ -96,7 +96,7 @@ def test_splats_that_are_drawn_differently_are_not_merged(quarters: list[Part], 
     assert not (tmp_path / "scene.ply").exists()
 
 
-def test_merging_twice_gives_the_same_bytes(quarters: list[Part], tmp_path: Path) -> None:
+def test_merging_twice_gives_the_same_bytes(quarters: list[MergePart], tmp_path: Path) -> None:
     for name in ("a.ply", "b.ply"):
         merge_splats(tmp_path / name, quarters, NONE)
     assert (tmp_path / "a.ply").read_bytes() == (tmp_path / "b.ply").read_bytes()
@@ -153,7 +153,7 @@ def replaced(old: bytes, new: bytes):
 )
 @pytest.mark.parametrize("is_there", [True, False])
 def test_what_is_no_sound_splat_is_refused_by_name_and_nothing_is_half_written(
-    quarters: list[Part], tmp_path: Path, spoil, words: str, is_there: bool
+    quarters: list[MergePart], tmp_path: Path, spoil, words: str, is_there: bool
 ) -> None:
     target, path = tmp_path / "scene.ply", quarters[2].source.path
     if is_there:
@@ -168,14 +168,16 @@ def test_what_is_no_sound_splat_is_refused_by_name_and_nothing_is_half_written(
     assert not list(tmp_path.glob(".scene*"))
 
 
-def test_a_splat_that_is_not_the_accepted_one_is_refused(quarters: list[Part], tmp_path: Path) -> None:
+def test_a_splat_that_is_not_the_accepted_one_is_refused(quarters: list[MergePart], tmp_path: Path) -> None:
     parts = [replace(quarters[0], source=replace(quarters[0].source, sha256="0" * 64))]
     with pytest.raises(OutputError, match="p0: changed on disk"):
         merge_splats(tmp_path / "scene.ply", parts, NONE)
     assert not (tmp_path / "scene.ply").exists()
 
 
-def test_a_splat_with_nothing_in_its_core_was_trained_in_another_frame(quarters: list[Part], tmp_path: Path) -> None:
+def test_a_splat_with_nothing_in_its_core_was_trained_in_another_frame(
+    quarters: list[MergePart], tmp_path: Path
+) -> None:
     parts = [replace(quarters[0], region=quarters[3].region)]
     splat = read_splat(parts[0].source.path)
     write_splat(parts[0].source.path, Gaussians(**{**vars(splat), "means": splat.means - 100}), 20)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.output.records.attempt import Watch
+from splatbatch.output.records.attempt import WatchSettings
 from splatbatch.supervisor.log import Secrets, shown_anyway
 
 TOKEN, LONGER = "hf_abababab", "hf_abababab/cdcdcdcd"
@@ -17,7 +17,7 @@ WORDS = st.lists(st.sampled_from([TOKEN, LONGER, "hf_", "hf_abab", "abababab", "
 
 
 def masked(pieces: list[bytes], **env: str) -> str:
-    secrets = Secrets(Watch(env=env))
+    secrets = Secrets(WatchSettings(env=env))
     return (b"".join(map(secrets.mask, pieces)) + secrets.rest()).decode()
 
 
@@ -43,14 +43,14 @@ def test_a_path_that_is_made_later_is_no_secret_and_one_of_nowhere_is_masked(tmp
 def test_a_value_that_is_a_setting_is_shown_as_that_is() -> None:
     values = {"MODE": "very_fast_mode", "PLACE": "/out/p0 at p0", "TOKEN": TOKEN}
     assert shown_anyway({**values, "PLACE": " at "}, values, ["very_fast_mode", 7]) == ("MODE", "PLACE")
-    said = Secrets(Watch(env=values, shown=("MODE",))).mask_text(f"very_fast_mode {TOKEN}")
+    said = Secrets(WatchSettings(env=values, shown=("MODE",))).mask_text(f"very_fast_mode {TOKEN}")
     assert said == "very_fast_mode [TOKEN]"
 
 
 @pytest.mark.parametrize("value", ["\ud800secret-of-ours", "\x00secret-of-ours", "tück\udcffsecret"])
 def test_no_value_breaks_it(value: str) -> None:
     assert masked([b"nothing to see"], TOKEN=value) == "nothing to see"
-    assert Secrets(Watch(env={"TOKEN": value})).mask_text(f"{value}.") == "[TOKEN]."
+    assert Secrets(WatchSettings(env={"TOKEN": value})).mask_text(f"{value}.") == "[TOKEN]."
 
 
 def test_what_is_cut_off_at_the_end_is_masked_if_it_is_long_enough_to_tell() -> None:

@@ -12,21 +12,21 @@ import vast_scene
 from fake_batch import FakeBatch
 
 from splatbatch.scene.colmap.copies import Subset
-from splatbatch.scene.colmap.indexed_model import Sightings
+from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.partition.plan import SplitOptions
-from splatbatch.scene.partition.split import Split, SplitRequest, split
+from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.shared_decisions.frame import FRAME, spans_of
-from splatbatch.tasks.shared_decisions.shared import Todo
+from splatbatch.tasks.shared_decisions.shared import PendingTasks
 
 MADE = vast_scene.flight(120, 8000)
 
 
-def write(folder: Path, photos: np.ndarray, made: Sightings = MADE) -> None:
+def write(folder: Path, photos: np.ndarray, made: IndexedModel = MADE) -> None:
     Subset(made, photos, made.seen_by(photos)).write(folder / "sparse" / "0")
 
 
-def cut(batch: FakeBatch, **wish: object) -> Split:
+def cut(batch: FakeBatch, **wish: object) -> SplitFiles:
     wished = SplitOptions(**wish)  # type: ignore[arg-type]
     return split(SplitRequest(batch.folder / "sparse" / "0", None, batch.folder / "patches", wished))
 
@@ -81,7 +81,7 @@ def test_all_patches_have_the_offset_of_their_partition(cut_batch: FakeBatch):
     batch = open_batch(cut_batch.config)
     assert {task.patch.offset for task in batch.tasks} == {(500.0, 20.0, 0.0)}
     spans = spans_of(audit for audit, _ in batch.audits())
-    assert FRAME.settle(batch, Todo(batch.tasks, lambda: spans)) == batch.record(FRAME)
+    assert FRAME.settle(batch, PendingTasks(batch.tasks, lambda: spans)) == batch.record(FRAME)
 
 
 @pytest.mark.all

@@ -55,7 +55,7 @@ def put_measured(batch: FakeBatch, patch: str, seed: int) -> None:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATBATCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(isolated, "USUAL", isolated.Here)
+    monkeypatch.setattr(isolated, "DEFAULT_BACKEND", isolated.InProcessCalls)
 
 
 def sequence(batch: FakeBatch, seed: int, steps: int = 5) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from splatbatch.tasks.plan import (
-    Condition,
     Decision,
     GivenUp,
+    PatchState,
     Refuse,
     Skip,
     Train,
@@ -19,9 +19,9 @@ from splatbatch.tasks.plan import (
     given_up,
     to_train,
 )
-from splatbatch.tasks.product import Damaged, Fresh, Stale
+from splatbatch.tasks.product import Damaged, Stale, UpToDate
 
-FRESH = Condition(Fresh())
+FRESH = PatchState(UpToDate())
 
 
 @pytest.mark.parametrize(
@@ -29,16 +29,16 @@ FRESH = Condition(Fresh())
     [
         (FRESH, Skip("p0")),
         (replace(FRESH, unverified=True), Skip("p0", "trained, unverified")),
-        (Condition(), Train("p0", "not trained yet")),
-        (Condition(Damaged("splat.ply", "missing")), Train("p0", "splat.ply missing")),
-        (Condition(Stale("settings have changed")), Train("p0", "settings have changed")),
-        (Condition(given_up="nan_loss twice"), GivenUp("p0", "nan_loss twice")),
+        (PatchState(), Train("p0", "not trained yet")),
+        (PatchState(Damaged("splat.ply", "missing")), Train("p0", "splat.ply missing")),
+        (PatchState(Stale("settings have changed")), Train("p0", "settings have changed")),
+        (PatchState(given_up="nan_loss twice"), GivenUp("p0", "nan_loss twice")),
         (replace(FRESH, given_up="nan_loss twice"), Skip("p0")),
-        (Condition(Stale("settings have changed"), given_up="nan_loss"), GivenUp("p0", "nan_loss")),
+        (PatchState(Stale("settings have changed"), given_up="nan_loss"), GivenUp("p0", "nan_loss")),
     ],
 )
 def test_a_patch_is_trained_unless_its_result_is_whole_and_fresh_or_it_was_given_up(
-    condition: Condition, decision: Decision
+    condition: PatchState, decision: Decision
 ) -> None:
     assert decide("p0", condition) == decision
 
@@ -48,13 +48,13 @@ def test_a_fresh_patch_is_trained_again_when_forced() -> None:
 
 
 def test_who_insists_trains_what_was_given_up() -> None:
-    assert decide("p0", Condition(given_up="nan_loss"), insist=True) == Train("p0", "not trained yet")
+    assert decide("p0", PatchState(given_up="nan_loss"), insist=True) == Train("p0", "not trained yet")
 
 
 def test_a_refusal_matters_only_where_there_is_something_to_train() -> None:
     assert decide("p0", FRESH, "no images") == Skip("p0")
-    assert decide("p0", Condition(), "no images") == Refuse("p0", "no images")
-    assert decide("p0", Condition(given_up="nan_loss"), "no images") == Refuse("p0", "no images")
+    assert decide("p0", PatchState(), "no images") == Refuse("p0", "no images")
+    assert decide("p0", PatchState(given_up="nan_loss"), "no images") == Refuse("p0", "no images")
     assert decide("p0", FRESH, "no images", force=True) == Refuse("p0", "no images")
 
 

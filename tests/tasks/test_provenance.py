@@ -9,7 +9,7 @@ import pytest
 
 from splatbatch.config import load
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.result import Photographs, Result
+from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.shared_decisions.holdout import disputed, never_trained_on, photographs_of
@@ -27,7 +27,7 @@ def trained(batch: FakeBatch) -> FakeBatch:
     return batch
 
 
-def recorded(batch: FakeBatch, **changes: Any) -> Photographs:
+def recorded(batch: FakeBatch, **changes: Any) -> UsedPhotographs:
     """Return what the product of p0 was trained on, after changes to its record; a key that is None goes."""
     folder = OutputFolder(batch.output).patch("p0")
     known = {**json.loads(folder.result.read_text()), **changes}
@@ -43,12 +43,12 @@ def test_result_json_names_what_was_trained_on_and_what_was_held_out(trained: Fa
 
 def test_other_settings_of_today_change_nothing_of_what_is_recorded(trained: FakeBatch) -> None:
     trained.change(evaluation={"holdout_every": 2})
-    assert recorded(trained) == Photographs(TRAINED, HELD_OUT)
+    assert recorded(trained) == UsedPhotographs(TRAINED, HELD_OUT)
 
 
 def test_without_a_record_the_settings_that_its_attempt_was_told_count(trained: FakeBatch) -> None:
     trained.change(evaluation={"holdout_every": 2})
-    assert recorded(trained, photographs=None) == Photographs(TRAINED, HELD_OUT)
+    assert recorded(trained, photographs=None) == UsedPhotographs(TRAINED, HELD_OUT)
 
 
 def test_without_both_the_photographs_that_were_measured_count(trained: FakeBatch) -> None:
@@ -81,14 +81,14 @@ def test_settings_of_another_version_are_taken_as_they_are_today(trained: FakeBa
 
 
 def test_of_a_scene_is_held_out_what_no_patch_was_trained_on() -> None:
-    parts = [Photographs(("a",), ("b", "c")), Photographs(("b", "d"), ("c",))]
+    parts = [UsedPhotographs(("a",), ("b", "c")), UsedPhotographs(("b", "d"), ("c",))]
     assert never_trained_on(parts) == ("c",)
 
 
 def test_of_patches_that_disagree_the_fewer_are_named() -> None:
-    most = Photographs(("a",), ("b",))
+    most = UsedPhotographs(("a",), ("b",))
     assert disputed({"p0": most, "p1": most}) == {}
-    assert disputed({"p0": most, "p1": most, "p2": Photographs(("a", "b"))}).keys() == {"p2"}
-    assert disputed({"p0": most, "p1": most, "p2": Photographs(("b",), ("a",))}).keys() == {"p2"}
-    odd = disputed({"p0": Photographs(("a",)), "p1": Photographs(("a",)), "p2": Photographs((), ("a",))})
+    assert disputed({"p0": most, "p1": most, "p2": UsedPhotographs(("a", "b"))}).keys() == {"p2"}
+    assert disputed({"p0": most, "p1": most, "p2": UsedPhotographs(("b",), ("a",))}).keys() == {"p2"}
+    odd = disputed({"p0": UsedPhotographs(("a",)), "p1": UsedPhotographs(("a",)), "p2": UsedPhotographs((), ("a",))})
     assert odd == {"p2": "its hold-out is another: of what the others were trained on it holds out a"}

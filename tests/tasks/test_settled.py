@@ -21,7 +21,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.shared_decisions import registry
 from splatbatch.tasks.shared_decisions.holdout import HOLDOUT, as_today, photographs_of
-from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 
 
@@ -32,7 +32,7 @@ class Season(TypedRecord):
     name: str = ""
 
 
-class SettledSeason(Settled[Season]):
+class SettledSeason(SharedDecision[Season]):
     """The season of a batch: what was trained in spring is stale in any other."""
 
     kind, name, what = Season, "season", "the season of the batch"
@@ -41,7 +41,7 @@ class SettledSeason(Settled[Season]):
     def file(self, output: OutputFolder) -> Path:
         return output.path / "season.json"
 
-    def settle(self, batch: Whole, todo: Todo) -> Season | None:
+    def settle(self, batch: WholeBatch, todo: PendingTasks) -> Season | None:
         todo.say(f"season: it is {self.today} for {len(todo.tasks)} of {len(batch.every)}")
         return Season(self.today)
 
@@ -54,7 +54,7 @@ class SettledSeason(Settled[Season]):
 
 @pytest.fixture
 def seasonal(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> FakeBatch:
-    monkeypatch.setattr(registry, "SETTLED", (*registry.SETTLED, SettledSeason()))
+    monkeypatch.setattr(registry, "SHARED_DECISIONS", (*registry.SHARED_DECISIONS, SettledSeason()))
     batch.make("p0", "p1")
     return batch
 
@@ -85,7 +85,7 @@ def test_a_fifth_thing_makes_stale_what_was_made_under_another(
 
 
 def test_four_things_are_settled_in_this_order() -> None:
-    assert [thing.name for thing in registry.SETTLED] == ["frame", "holdout", "colors", "deadline"]
+    assert [thing.name for thing in registry.SHARED_DECISIONS] == ["frame", "holdout", "colors", "deadline"]
 
 
 def test_a_patch_may_hold_out_its_own_and_its_record_counts_from_then_on(batch: FakeBatch) -> None:

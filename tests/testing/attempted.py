@@ -12,7 +12,7 @@ from program_here import Clock, supervise_here
 
 from splatbatch.config import Limits
 from splatbatch.files import read_lines
-from splatbatch.machine.protocol import Seen, Slot, verdict
+from splatbatch.machine.protocol import ProcessState, Slot, verdict
 from splatbatch.outcome import Outcome, Rejected, Splat
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.scene.patches import Patch
@@ -29,7 +29,7 @@ class Attempted:
         self.folder.path.mkdir(parents=True)
         limits = {"wall_s": 60, "stall_s": 60, "grace_s": 0.3} | limits
         argv = trainer.command(patch, self.folder)
-        order = judge.Order("b.p0.a1", argv, Slot("cpu"))
+        order = judge.SupervisorOrder("b.p0.a1", argv, Slot("cpu"))
         judge.write_job(Attempt(patch.name, self.folder), order, Limits(**limits))
         self.clock = Clock()
 
@@ -49,7 +49,7 @@ class Attempted:
         return self.judged()
 
     def judged(self) -> Outcome:
-        end = verdict(self.folder.read_exit(), Seen(is_running=False))
+        end = verdict(self.folder.read_exit(), ProcessState(is_running=False))
         assert end is not None
         return judge.judge(self.folder, self.trainer, end)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 typer.main.get_command = functools.cache(typer.main.get_command)
 """Forty commands with all their options are built once, not for each that is run."""
-READERS: isolated.Kind = isolated.Here
+READERS: isolated.CallKind = isolated.InProcessCalls
 """A command inside this process reads here, too; tests of what hangs set it to the real ones."""
 LONGEST_S = 30
 """None takes 5 s on an idle machine; one that waits for a pipe never ends."""
@@ -124,9 +124,9 @@ def invoke(*arguments: str, batch: FakeBatch | None = None, terminal: bool = Fal
 def surroundings(batch: FakeBatch | None) -> Iterator[None]:
     """Set what the command reads, and put back what it changes."""
     environment, handlers = dict(os.environ), [signal.getsignal(number) for number in SIGNALS]
-    programs, readers = dict(trainers.TRAINERS), isolated.USUAL
+    programs, readers = dict(trainers.TRAINERS), isolated.DEFAULT_BACKEND
     constants: list[tuple[Any, str, Any]] = []
-    isolated.USUAL = READERS
+    isolated.DEFAULT_BACKEND = READERS
     supervisors._Server.start = one_fork_server.shared
     if batch:
         for name, value in (fake_trainer.CONSTANTS | batch.constants).items():
@@ -141,7 +141,7 @@ def surroundings(batch: FakeBatch | None) -> Iterator[None]:
         os.environ.clear()
         os.environ.update(environment)
         trainers.TRAINERS.update(programs)
-        isolated.USUAL = readers
+        isolated.DEFAULT_BACKEND = readers
         supervisors._Server.start = one_fork_server.START
         for module, constant, value in constants:
             setattr(module, constant, value)

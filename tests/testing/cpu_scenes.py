@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from splatbatch.training.cpu import Cameras, Ellipsoids
-from splatbatch.training.rendering.view import View
+from splatbatch.training.cpu import Ellipsoids, PinholeCameras
+from splatbatch.training.rendering.view import RenderCamera
 
 WIDTH, HEIGHT = 48, 32
 
@@ -28,7 +28,9 @@ def trainable(num: int = 200, dtype: torch.dtype = torch.float64, opacity: float
     return {name: values.to(dtype).requires_grad_() for name, values in gaussians.items()}
 
 
-def cameras(num: int = 1, dtype: torch.dtype = torch.float64, width: int = WIDTH, height: int = HEIGHT) -> Cameras:
+def cameras(
+    num: int = 1, dtype: torch.dtype = torch.float64, width: int = WIDTH, height: int = HEIGHT
+) -> PinholeCameras:
     """Cameras that stand apart and look a little to the side."""
     viewmats = torch.eye(4, dtype=torch.float64).repeat(num, 1, 1)
     for i, viewmat in enumerate(viewmats):
@@ -36,7 +38,7 @@ def cameras(num: int = 1, dtype: torch.dtype = torch.float64, width: int = WIDTH
         viewmat[:3, :3] = torch.linalg.matrix_exp(turn)
         viewmat[:3, 3] = torch.tensor([0.1 * i, -0.2, 0.3 * i])
     K = torch.tensor([[40.0, 0, width / 2 + 1.3], [0, 42.0, height / 2 - 0.7], [0, 0, 1]], dtype=torch.float64)
-    return Cameras(viewmats.to(dtype), K.repeat(num, 1, 1).to(dtype), width, height)
+    return PinholeCameras(viewmats.to(dtype), K.repeat(num, 1, 1).to(dtype), width, height)
 
 
 def ellipsoids(gaussians: dict[str, Tensor]) -> Ellipsoids:
@@ -44,9 +46,9 @@ def ellipsoids(gaussians: dict[str, Tensor]) -> Ellipsoids:
     return Ellipsoids(gaussians["means"], gaussians["quats"], scales, opacities)
 
 
-def view(dtype: torch.dtype = torch.float32, width: int = WIDTH, height: int = HEIGHT) -> View:
+def view(dtype: torch.dtype = torch.float32, width: int = WIDTH, height: int = HEIGHT) -> RenderCamera:
     camera = cameras(dtype=dtype, width=width, height=height)
-    return View(camera.viewmats[0], camera.Ks[0], width, height)
+    return RenderCamera(camera.viewmats[0], camera.Ks[0], width, height)
 
 
 def weighted(image: Tensor, alpha: Tensor) -> Tensor:

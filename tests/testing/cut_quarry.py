@@ -28,7 +28,7 @@ from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.gaussians import SH_C0, export, first_values, to_parameters
-from splatbatch.training.photos.frame import Frame
+from splatbatch.training.photos.frame import TrainingFrame
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 AXES = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -64,7 +64,7 @@ def cut_quarry(folder: Path, offset: tuple[float, float, float] = (0.0, 0.0, 0.0
 def quarry_splat() -> Gaussians:
     """Return the quarry as its sparse points show it."""
     points = read_reconstruction(QUARRY / "sparse/0").points
-    frame = Frame(np.zeros(3), unit=1.0, scene_scale=1.0)
+    frame = TrainingFrame(np.zeros(3), unit=1.0, scene_scale=1.0)
     values = first_values(points, frame, Training(sh_degree=1, init_opacity=0.9, init_scale=1.5))
     return export(to_parameters(values, torch.device("cpu")), frame)
 

@@ -17,18 +17,18 @@ from fake_trainer import splat_of
 
 from splatbatch import isolated
 from splatbatch.files import append_line, write_json
-from splatbatch.machine.protocol import Key, Seen, Slot
+from splatbatch.machine.protocol import Key, ProcessState, Slot
 from splatbatch.outcome import Failed
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.run.decide import Looking, Wish
-from splatbatch.run.decode_ahead import Decoding
+from splatbatch.run.decide import DecisionMaker, TrainOptions
+from splatbatch.run.decode_ahead import DecodeAhead
 from splatbatch.scheduler import session
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.splats import write_splat
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.fingerprints.contents import ContentHasher
 
 FAULTS: Mapping[str, Callable[[], Any]] = {
     "exception": lambda: {}["of nobody's making"],
@@ -44,7 +44,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.tasks.freshness:why_not_the_splat",
         "splatbatch.tasks.freshness:moved",
         "splatbatch.tasks.freshness:border_hash",
-        "splatbatch.tasks.freshness:Standing._why_other_settings",
+        "splatbatch.tasks.freshness:FreshnessChecker._why_other_settings",
         "splatbatch.output.folders:PatchFolder.read_result",
     ),
     "audit": (
@@ -141,8 +141,8 @@ class AtOnce:
         write_json(folder.exit, {"kind": "exited", "code": 0, "seconds": 0.0})
         return key
 
-    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, Seen]:
-        return dict.fromkeys(handles, Seen(is_running=False))
+    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, ProcessState]:
+        return dict.fromkeys(handles, ProcessState(is_running=False))
 
     def cancel(self, handles: Mapping[Key, str]) -> None: ...
 
@@ -172,10 +172,10 @@ def failures(batch: FakeBatch, entry: str) -> dict[str, str]:
     opened.output.create()
     match entry:
         case "decide" | "audit":
-            looked = Looking(Wish()).look(opened)
+            looked = DecisionMaker(TrainOptions()).look(opened)
             return {name: fault.diagnosis.cause for name, fault in looked.faults.items()}
         case "prepare" | "collect":
-            rounds = Rounds(stop=lambda: "", beat=lambda: None)
+            rounds = RunHooks(stop=lambda: "", beat=lambda: None)
             outcomes = Runner(opened.config, AtOnce(), Ledger(opened.output.ledger)).run(opened.tasks, rounds)
             return {name: one.diagnosis.cause for name, one in outcomes.items() if isinstance(one, Failed)}
     return _beside(opened)
@@ -183,12 +183,12 @@ def failures(batch: FakeBatch, entry: str) -> dict[str, str]:
 
 def _beside(opened: Batch) -> dict[str, str]:
     """Return nothing: what is done beside the training costs no patch anything."""
-    session._footprints(opened, Rounds(stop=lambda: "", beat=lambda: None))
-    contents = Contents(opened)
+    session._footprints(opened, RunHooks(stop=lambda: "", beat=lambda: None))
+    contents = ContentHasher(opened)
     for name in opened.names:
         contents.want(name)
     contents.finish(isolated.ENDLESS)
-    with Decoding(opened.tasks) as decoding:
+    with DecodeAhead(opened.tasks) as decoding:
         while not decoding.is_over:
             decoding.refused()
             time.sleep(0.01)

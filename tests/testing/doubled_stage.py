@@ -16,8 +16,8 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks import batch
-from splatbatch.tasks.product import Product, damage_of, hashes_in, key_of
-from splatbatch.tasks.task import Kind, Setup, Task, tasks_of
+from splatbatch.tasks.product import ProductComparison, damage_of, hashes_in, key_of
+from splatbatch.tasks.task import Task, TaskKind, TaskSettings, tasks_of
 
 VERSION = 1
 FILE = "doubled.txt"
@@ -31,7 +31,7 @@ if does == "hang": time.sleep(600)
 
 
 @dataclass(frozen=True)
-class Doubling(Kind):
+class Doubling(TaskKind):
     """Makes doubled.txt in the folder of its task."""
 
     output: OutputFolder
@@ -43,12 +43,12 @@ class Doubling(Kind):
     def needs(self, task: Task) -> tuple[str, ...]:
         return (self.source.parent.name,)
 
-    def product(self, task: Task, output: OutputFolder) -> Product:
+    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         home = self.home(task, output)
         record = read_json(home.result) or {}
         parts, why = record.get("parts", {}), f"what {self.source.parent.name} has made is another"
         key = key_of(VERSION, sha256_of(self.source))
-        return Product(key, record.get("key"), lambda: damage_of(home.path / FILE, parts), why)
+        return ProductComparison(key, record.get("key"), lambda: damage_of(home.path / FILE, parts), why)
 
     def maker(self, task: Task) -> Doubling:
         return self
@@ -74,7 +74,7 @@ def with_stage(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     output, script = OutputFolder(config.output.folder), Path(os.environ["FAKE_TRAINER_SCRIPT"])
     stages, source = list[Task](), output.patch("p0").splat
     for name in os.environ["FAKE_STAGE"].split():
-        setup, subject = Setup(config, name), Patch(name, source.parent, source.parent)
+        setup, subject = TaskSettings(config, name), Patch(name, source.parent, source.parent)
         stages.insert(0, Task(TaskId(name), subject, setup, setup, setup, kind=Doubling(output, script, source)))
         source = output.patch(name).path / FILE
     return (*stages, *tasks_of(config, patches))

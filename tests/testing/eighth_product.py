@@ -12,13 +12,13 @@ from typing import Any
 from splatbatch.files import read_json, write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.run import DONE, Afterwards
-from splatbatch.run.follow_ups import Trained
+from splatbatch.output.records.run import DONE, FollowUpResult
+from splatbatch.run.follow_ups import FinishedBatch
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.product import Product, key_of
-from splatbatch.tasks.program import OwnProgram
+from splatbatch.tasks.product import ProductComparison, key_of
+from splatbatch.tasks.program import BuiltinProgram
 from splatbatch.tasks.task import Task
 
 VERSION = 1
@@ -34,15 +34,17 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Counting(OwnProgram):
+class Counting(BuiltinProgram):
     record: Path
     module = "eighth_product"
     tries = 2
     takes = "cpu"
 
-    def product(self, task: Task, output: OutputFolder) -> Product:
+    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         found = read_json(self.record) or {}
-        return Product(self.told.inputs, found.get("inputs"), lambda: "" if "num" in found else self.record.name)
+        return ProductComparison(
+            self.told.inputs, found.get("inputs"), lambda: "" if "num" in found else self.record.name
+        )
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         write_json(self.record, read_json(folder.metrics) or {})
@@ -58,12 +60,12 @@ def counting(batch: Batch) -> Task:
     return kind.of(batch.config, "count", Patch("count", batch.output.path, batch.output.path))
 
 
-def count_after(trained: Trained) -> Sequence[Afterwards]:
+def count_after(trained: FinishedBatch) -> Sequence[FollowUpResult]:
     """Count what was trained, unless that is known."""
     task = counting(trained.batch)
     if not task.is_fresh(trained.batch.output):
         trained.make(task)
-    return (Afterwards("count", DONE, "counted", "", time.time()),)
+    return (FollowUpResult("count", DONE, "counted", "", time.time()),)
 
 
 def main(folder: AttemptFolder) -> None:

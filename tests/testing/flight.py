@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from splatbatch.scene.colors.solve import Observations
+from splatbatch.scene.colors.solve import ColorObservations
 
 HALF_TAN = (0.6, 0.45)
 """Of a photograph: tangents of half its angles of view."""
@@ -26,7 +26,7 @@ class Flight:
         places = np.mgrid[: self.length, : self.strips].reshape(2, -1).T
         return places * self.spacing
 
-    def seen(self, gains: np.ndarray, sun: tuple[float, float] = (0.0, 0.0), noise: float = 0.02) -> Observations:
+    def seen(self, gains: np.ndarray, sun: tuple[float, float] = (0.0, 0.0), noise: float = 0.02) -> ColorObservations:
         """Return what is seen with gains [N], logarithms, in light that rises by `sun` per unit of height."""
         random, centers = np.random.default_rng(self.seed), self.centers()
         low, high = centers.min(axis=0) - 0.4, centers.max(axis=0) + 0.4
@@ -46,9 +46,9 @@ class Flight:
         nothing = np.full(len(centers), np.nan)
         color3 = np.repeat(color[:, None], 3, axis=1)
         lenses = np.zeros(len(centers), np.int64)
-        return Observations(photo, point, color3, place, (place**2).sum(axis=1), lenses, axes, slopes, nothing)
+        return ColorObservations(photo, point, color3, place, (place**2).sum(axis=1), lenses, axes, slopes, nothing)
 
 
-def exposed(seen: Observations, exposures: np.ndarray) -> Observations:
+def exposed(seen: ColorObservations, exposures: np.ndarray) -> ColorObservations:
     """Return observations whose photographs tell their exposures [N], logarithms."""
     return replace(seen, exposures=exposures)

@@ -22,7 +22,7 @@ from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.claims import Claim, Claims
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import AttemptFacts, Claimed, JobSpec, TimeLimits
-from splatbatch.output.workers import Presence
+from splatbatch.output.workers import WorkerFile
 from splatbatch.splats import check_splat, write_splat
 
 TASK = "p0"
@@ -101,7 +101,7 @@ class Worker:
     def work(self) -> bool | None:
         """Do what the scheduler does for a task; the other one counts as gone as soon as it is asked about."""
         WORKERS[threading.get_ident()] = self
-        with Presence(self.output, self.name) as presence:
+        with WorkerFile(self.output, self.name) as presence:
             claims = Claims(self.output, presence, lambda _: True)
             claim = next((one for one in (claims.take(TASK) for _ in range(TRIES)) if isinstance(one, Claim)), None)
             return self._train(claim) if claim else None

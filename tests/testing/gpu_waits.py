@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 
 
-def waits_in(run: Callable[[Photo, int], None], photos: Sequence[Photo], num_steps: int) -> list[str]:
+def waits_in(run: Callable[[PosedImage, int], None], photos: Sequence[PosedImage], num_steps: int) -> list[str]:
     """Make so many steps, photograph by photograph; return what torch says of each wait."""
     torch.cuda.set_sync_debug_mode("warn")
     with warnings.catch_warnings(record=True) as waits:

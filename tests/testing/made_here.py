@@ -9,7 +9,7 @@ from splatbatch.config import Config
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.run.follow_up_process import OfSplats
+from splatbatch.run.follow_up_process import SplatTasks
 from splatbatch.scheduler import single
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import Task
@@ -20,7 +20,7 @@ USUAL = single.make
 def make_here(config: Config, task: Task, *others: Any) -> AttemptFolder:
     """Make the product of a task, here if its program is `night.making`."""
     kind = task.kind
-    if not isinstance(kind, OfSplats):
+    if not isinstance(kind, SplatTasks):
         return USUAL(config, task, *others)
     folder = AttemptFolder(task.home(OutputFolder(config.output.folder)).path / "attempt-01")
     folder.path.mkdir(parents=True, exist_ok=True)

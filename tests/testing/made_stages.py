@@ -8,13 +8,22 @@ from pathlib import Path
 from splatbatch.config import Config, Output, Scene
 from splatbatch.files import write_json
 from splatbatch.output.layout import OutputFolder
-from splatbatch.reconstruction.facts import OURS, GpsFit, Reconstructed
-from splatbatch.reconstruction.plan import Camera, Made, Photograph, Plan, product_of, record_of
+from splatbatch.reconstruction.facts import OURS, GpsFit, ReconstructionRecord
+from splatbatch.reconstruction.plan import (
+    CameraGroup,
+    Photograph,
+    ReconstructionPlan,
+    StageMetrics,
+    product_of,
+    record_of,
+)
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.reconstruction import Reconstructing, plan_file, reconstructing
+from splatbatch.tasks.reconstruction import ReconstructTasks, plan_file, reconstructing
 
-PLAN = Plan("photos", tuple(Photograph(f"{one}.jpg", 1) for one in range(3)), (Camera(),), pairing="all")
-TOLD = Reconstructed.from_record(
+PLAN = ReconstructionPlan(
+    "photos", tuple(Photograph(f"{one}.jpg", 1) for one in range(3)), (CameraGroup(),), pairing="all"
+)
+TOLD = ReconstructionRecord.from_record(
     {
         "given": 4, "registered": 3, "components": [3], "points": 1234, "reprojection_px": 0.5,
         "gps": GpsFit(3, 1.2, 1.0, 2.0, 3.0).to_record(),
@@ -32,12 +41,12 @@ def batch_in(folder: Path, *done: str) -> Batch:
     file.parent.mkdir(parents=True)
     write_json(file, PLAN.to_record())
     for task in tasks:
-        if isinstance(task.kind, Reconstructing) and task.name in done:
+        if isinstance(task.kind, ReconstructTasks) and task.name in done:
             products = folder / "reconstruction/patches"
             (place := product_of(products, task.name)).mkdir(parents=True)
             (place / "part").write_bytes(b"made")
             if task.name == "model":
                 write_json(place / OURS, TOLD.to_record())
             parts = {"part": sha256(b"made").hexdigest()}
-            write_json(record_of(products, task.name), Made(task.kind.stage.key, parts).to_record())
+            write_json(record_of(products, task.name), StageMetrics(task.kind.stage.key, parts).to_record())
     return Batch(config, tasks, every=tasks)

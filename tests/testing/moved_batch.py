@@ -17,10 +17,10 @@ from splatbatch.outcome import Exited
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claimed, JobSpec, TimeLimits
-from splatbatch.scheduler.finalize import Ending, Rules, collect, collected, write_down
+from splatbatch.scheduler.finalize import AcceptanceRules, FinishedAttempt, collect, collected, write_down
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.fingerprints.contents import Contents
+from splatbatch.tasks.fingerprints.contents import ContentHasher
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.fingerprints.inputs import places
 from splatbatch.tasks.plan import Skip, Train
@@ -97,7 +97,7 @@ class MovedBatch:
             upkeep.restore(batch, name)
         standing = batch.standing("content")
         decisions = tuple(standing.decide(name) for name in batch.names)
-        filled = Contents(batch)
+        filled = ContentHasher(batch)
         for one in decisions:
             if isinstance(one, Skip) and standing.condition(one.patch).outdated:
                 upkeep.refresh(batch, one.patch)
@@ -118,8 +118,10 @@ class MovedBatch:
         )
         fake_attempt.leave_splat(attempt.folder, 11, task.recipe.training.max_steps)
         leave_figures(attempt.folder, psnr=20.0)
-        said = collect(Ending(attempt, Exited(0), task, home, Rules(place=places(task.patch, task.recipe))))
-        filled = Contents(self.batch)
+        said = collect(
+            FinishedAttempt(attempt, Exited(0), task, home, AcceptanceRules(place=places(task.patch, task.recipe)))
+        )
+        filled = ContentHasher(self.batch)
         write_down(attempt, Exited(0), collected(said), Ledger(self.batch.output.ledger, filled.tell))
         filled.finish(ENDLESS)
         after = home.read_result()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scenes import MadeScene
 
-from splatbatch.scene.colmap.rigs import Frame, Rig, Rigs, frames_bytes, rigs_bytes
+from splatbatch.scene.colmap.rigs import Rig, RigFrame, Rigs, frames_bytes, rigs_bytes
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.undistort import undistorted_rays
@@ -70,7 +70,7 @@ def _pairs() -> list[Image]:
 def _write_rig(sparse: Path) -> None:
     rig = Rig(1, (((0, 1), None), ((0, 2), (*FORWARD, -BASELINE, 0.0, 0.0))))
     frames = [
-        Frame(moment, 1, (*FORWARD, -0.2 * moment, 0.0, 0.0), ((0, 1, 2 * moment + 1), (0, 2, 2 * moment + 2)))
+        RigFrame(moment, 1, (*FORWARD, -0.2 * moment, 0.0, 0.0), ((0, 1, 2 * moment + 1), (0, 2, 2 * moment + 2)))
         for moment in range(1, 6)
     ]
     rigs = Rigs((rig,), tuple(frames))

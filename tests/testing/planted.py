@@ -10,7 +10,7 @@ from PIL import Image
 from uneven_quarry import own_light
 
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.photos.exposure import Exposure
 
 NO_TILTS: Mapping[str, tuple[float, float]] = {}
@@ -36,7 +36,7 @@ def plant(
     exposures: Mapping[str, Exposure] = NO_EXPOSURES,
     tells: bool = False,
     seed: int = 3,
-) -> dict[str, Tone]:
+) -> dict[str, ColorCorrection]:
     """Write the photographs of a scene, each rendered in a tone of its own, below `out`; return the tones by name.
 
     Their EXIF says what `exposures` do, or where it `tells` an exposure time that fits the gain.
@@ -47,7 +47,7 @@ def plant(
         tilt = tilts.get(image.name, (0.0, 0.0))
         gain = random.uniform(1 - most, 1 + most, 3) * gains.get(image.name, 1.0)
         field = fields.get(image.name, ())
-        tone = Tone(tuple(gain.tolist()), vignettings.get(image.name, vignetting), tilt, field, tint)
+        tone = ColorCorrection(tuple(gain.tolist()), vignettings.get(image.name, vignetting), tilt, field, tint)
         with Image.open(scene / "images" / image.name) as file:
             pixels = np.asarray(file.convert("RGB"))
         camera = model.cameras[image.camera_id]
@@ -62,7 +62,7 @@ def plant(
     return planted
 
 
-def rendered(pixels: np.ndarray, tone: Tone, middle: tuple[float, float]) -> np.ndarray:
+def rendered(pixels: np.ndarray, tone: ColorCorrection, middle: tuple[float, float]) -> np.ndarray:
     height, width = pixels.shape[:2]
     y, x = np.mgrid[:height, :width] + 0.5
     square = ((x - middle[0]) ** 2 + (y - middle[1]) ** 2) / (np.hypot(width, height) / 2) ** 2
@@ -74,7 +74,9 @@ def rendered(pixels: np.ndarray, tone: Tone, middle: tuple[float, float]) -> np.
     return (pixels * np.array(tone.gain) * falloff).clip(0, 255).round().astype(np.uint8)
 
 
-def errors(found: Mapping[str, Tone], planted: Mapping[str, Tone], intact: Mapping[str, Tone]) -> np.ndarray:
+def errors(
+    found: Mapping[str, ColorCorrection], planted: Mapping[str, ColorCorrection], intact: Mapping[str, ColorCorrection]
+) -> np.ndarray:
     """Return by which share each gain is off, [photographs, 3]; of the gauge nobody can know."""
     logs = [np.log([tones[name].gain for name in found]) for tones in (found, planted, intact)]
     off = logs[0] - logs[1] - logs[2]

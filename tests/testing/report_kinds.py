@@ -16,10 +16,10 @@ from made_stages import batch_in
 from splatbatch.config import Recipe, Variant
 from splatbatch.files import write_json
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
+from splatbatch.output.records.evaluation import PhotoMeasurement, SceneEvaluation, SceneMeasurement, SeamMeasurement
 from splatbatch.report import write_facts, write_report
 from splatbatch.report.build import build
-from splatbatch.report.facts import CameraPlace, CoreBox, CutScene, ReportedSeam
+from splatbatch.report.facts import CameraPosition, CoreBox, ReportedPartition, ReportedSeam
 from splatbatch.tasks.batch import open_batch
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -142,10 +142,10 @@ def scene(root: Path) -> Kind:
         result = json.loads(folder.result.read_text())
         final = {**result["metrics"]["final"], "psnr": psnr, "ssim": 0.71}
         write_json(folder.result, {**result, "metrics": {"final": final}, "num_gaussians": 2600, "seconds": 61.0})
-    photos = {name: PhotoMeasured(psnr=24.0 + index, home="p0") for index, name in enumerate(sorted(partition.test))}
-    across = Measured(psnr=24.0, num_photos=2)
-    seams = (SeamMeasured("p0", "p1", across, 12, 0.2, 31.0, 4.5, (4.5, 0.0, 0.0), 0.03, 1.1),)
-    found = SceneEvaluation(total=Measured(psnr=25.0, num_photos=4), photos=photos, seams=seams)
+    photos = {name: PhotoMeasurement(psnr=24.0 + index, home="p0") for index, name in enumerate(sorted(partition.test))}
+    across = SceneMeasurement(psnr=24.0, num_photos=2)
+    seams = (SeamMeasurement("p0", "p1", across, 12, 0.2, 31.0, 4.5, (4.5, 0.0, 0.0), 0.03, 1.1),)
+    found = SceneEvaluation(total=SceneMeasurement(psnr=25.0, num_photos=4), photos=photos, seams=seams)
     write_json(batch.output.scene.evaluation, found.to_record())
     report = write_report(batch.output, batch.names, previews_mib=0, standing=batch.standing())
     return Kind(batch.output, len(report.patches))
@@ -169,12 +169,12 @@ def scene_of_sixty(root: Path) -> Kind:
     for index in range(len(places)):
         made.trained(f"p{index}", f"GPU {index % 4}", 300 + index % 7, 26 + index % 3)
     cores = tuple(CoreBox(f"p{i}", (x, y), (x + 1, y + 1)) for i, (x, y) in enumerate(places))
-    cameras = tuple(CameraPlace((x + 0.5, y + 0.5)) for x, y in places)
+    cameras = tuple(CameraPosition((x + 0.5, y + 0.5)) for x, y in places)
     seam = ReportedSeam(
         "p0", "p1", num_views=12, color_offset=4.5, depth_step=0.03, line=((1, 0), (1, 1)), grade="step"
     )
-    total = SceneEvaluation(total=Measured(psnr=25.0, num_photos=4))
-    found = CutScene(cores, cameras, (seam,), evaluation=total, splat=str(made.output.scene.splat))
+    total = SceneEvaluation(total=SceneMeasurement(psnr=25.0, num_photos=4))
+    found = ReportedPartition(cores, cameras, (seam,), evaluation=total, splat=str(made.output.scene.splat))
     report = replace(build(made.finish(), ()), scene=found)
     return Kind(made.output, len(write_facts(report, made.output, 0, None).patches))
 

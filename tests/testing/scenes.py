@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Picture
 
-from splatbatch.scene.audit.audit import Audit, Extent, TrainerRules, audit_patches
+from splatbatch.scene.audit.audit import Audit, AuditExtent, TrainerRules, audit_patches
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.reprojection import project
@@ -69,7 +69,7 @@ class MadeScene:
             (self.sparse / f"{part}.{self.suffix}").write_bytes(content)
 
     def audit(self, rules: TrainerRules = OURS, source: Path | None = None, cache: Path | None = None) -> Audit:
-        return audit_patches([self.patch()], source, rules, Extent(cache=cache))
+        return audit_patches([self.patch()], source, rules, AuditExtent(cache=cache))
 
     def _pixels(self, image: Image) -> np.ndarray:
         camera = next(camera for camera in self.cameras if camera.id == image.camera_id)

@@ -13,17 +13,17 @@ from fake_trainer import FakeTrainer, splat_of
 from splatbatch import isolated, trainers
 from splatbatch.files import append_line, read_json, write_json
 from splatbatch.machine import gpu
-from splatbatch.machine.protocol import Key, Seen, Slot
+from splatbatch.machine.protocol import Key, ProcessState, Slot
 from splatbatch.outcome import Outcome
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import GpuSample
-from splatbatch.scene.memory_estimate import Footprint
+from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.run_hooks import Rounds
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.splats import write_splat
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.task import Kind
+from splatbatch.tasks.task import TaskKind
 
 TOTAL_MIB = 100_000
 CONTEXT_MIB = 600
@@ -124,8 +124,8 @@ class World:
             append_line(folder.progress, {"phase": "standby", "t": self.time}, durable=False)
         return key
 
-    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, Seen]:
-        return {key: Seen(is_running=not self.attempts[key].ended) for key in handles}
+    def poll(self, handles: Mapping[Key, str]) -> Mapping[Key, ProcessState]:
+        return {key: ProcessState(is_running=not self.attempts[key].ended) for key in handles}
 
     def cancel(self, handles: Mapping[Key, str]) -> None:
         for key in handles:
@@ -222,8 +222,8 @@ class Simulation:
         patch.setattr(gpu, "sample", self.world.sample)
         patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
         patch.setattr("splatbatch.failures.retry.FIRST_WAIT_S", 0.1)
-        patch.setattr(isolated, "USUAL", isolated.Here)  # their time is that of the world
-        self.kinds: dict[str, Kind] = {}
+        patch.setattr(isolated, "DEFAULT_BACKEND", isolated.InProcessCalls)  # their time is that of the world
+        self.kinds: dict[str, TaskKind] = {}
         """Of tasks that are not just trained."""
 
     def patches(self, **scripts: Script | list[Script]) -> World:
@@ -239,8 +239,8 @@ class Simulation:
         kinds = {task.name: self.kinds.get(task.name, task.kind) for task in opened.tasks}
         tasks = [replace(task, footprint=self.need(task.name), kind=kinds[task.name]) for task in opened.tasks]
         runner = Runner(opened.config, self.world, Ledger(opened.output.ledger), self.world)
-        return runner.run(tasks, Rounds(stop=lambda: "", beat=lambda: None))
+        return runner.run(tasks, RunHooks(stop=lambda: "", beat=lambda: None))
 
-    def need(self, name: str) -> Footprint:
+    def need(self, name: str) -> MemoryEstimate:
         script = self.world.scripts[name][0]
-        return Footprint(round(script.peak_mib * 1.3), 1000, 10, "gpu", round(script.train_s))
+        return MemoryEstimate(round(script.peak_mib * 1.3), 1000, 10, "gpu", round(script.train_s))

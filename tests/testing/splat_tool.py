@@ -7,18 +7,18 @@ from functools import cache
 import pytest
 
 from splatbatch.errors import SplatbatchError
-from splatbatch.publish.tool import Tool, find_tool
+from splatbatch.publish.tool import SplatTransform, find_tool
 
 
 @cache
-def _found() -> Tool | str:
+def _found() -> SplatTransform | str:
     try:
         return find_tool()
     except SplatbatchError as error:
         return error.message
 
 
-def tool_or_skip() -> Tool:
+def tool_or_skip() -> SplatTransform:
     """Return the tool, or skip the test and say why."""
     found = _found()
     if isinstance(found, str):

@@ -9,7 +9,7 @@ import numpy as np
 from fake_batch import FakeBatch, write_photos
 from scenes import MadeScene, pinhole
 
-from splatbatch.scene.colmap.rigs import CAMERA, Frame, Rig, Rigs, frames_bytes, rigs_bytes
+from splatbatch.scene.colmap.rigs import CAMERA, Rig, RigFrame, Rigs, frames_bytes, rigs_bytes
 from splatbatch.scene.colmap.types import Image
 
 EYES = ("left", "right")
@@ -44,7 +44,7 @@ def rigs_of_two(images: Sequence[Image]) -> Rigs:
     rig = Rig(1, (((CAMERA, 1), None), ((CAMERA, 2), across)))
     pairs = zip(images[::2], images[1::2], strict=True)
     frames = [
-        Frame(number, 1, (*left.quat, *left.translation), ((CAMERA, 1, left.id), (CAMERA, 2, right.id)))
+        RigFrame(number, 1, (*left.quat, *left.translation), ((CAMERA, 1, left.id), (CAMERA, 2, right.id)))
         for number, (left, right) in enumerate(pairs, start=1)
     ]
     return Rigs((rig,), tuple(frames))

@@ -9,8 +9,8 @@ import numpy as np
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.partition.record import Core, Partition
 from splatbatch.splats import Gaussians, offset_comments, write_splat
-from splatbatch.splats.export import Source
-from splatbatch.splats.merge import Part, inside
+from splatbatch.splats.export import ExportSource
+from splatbatch.splats.merge import MergePart, inside
 
 CONTENT = Box((-10.0, -10.0, -10.0), (10.0, 10.0, 10.0))
 UPRIGHT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -52,7 +52,7 @@ def partition_of_boxes(
     return Partition(folder / "partition.json", folder, (x, y, z), (0.0, 0.0, 0.0), nobody, nobody, cores, 0.15)
 
 
-def write_parts(partition: Partition, splat: Gaussians, offset: Triple = (0.0, 0.0, 0.0)) -> list[Part]:
+def write_parts(partition: Partition, splat: Gaussians, offset: Triple = (0.0, 0.0, 0.0)) -> list[MergePart]:
     """Write what each patch has of a splat, its grown core, and return it as parts of a merge."""
     parts, folder = [], partition.path.parent
     places = partition.in_axes(splat.means.astype(np.float64), offset)
@@ -61,7 +61,7 @@ def write_parts(partition: Partition, splat: Gaussians, offset: Triple = (0.0, 0
         if core.core.holds(places).any():
             path = folder / f"{core.name}.ply"
             write_splat(path, some(splat, own), 20, comments=offset_comments(offset))
-            parts.append(Part(Source(path, core.name), inside(partition, offset, core.core), core.name))
+            parts.append(MergePart(ExportSource(path, core.name), inside(partition, offset, core.core), core.name))
     return parts
 
 

@@ -18,16 +18,16 @@ from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Key
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.deadline.choice import Choice, Pace
+from splatbatch.output.records.deadline.choice import DeadlineDecision, StepBudget
 from splatbatch.scheduler.loop import Runner
-from splatbatch.scheduler.run_hooks import Rounds
-from splatbatch.scheduler.step_budget import DeadlinePacer
+from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.scheduler.step_budget import DeadlineBudget
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.deadline.settle import choice_for, speeds_of
 from splatbatch.tasks.deadline.speeds import Speeds, paced
 from splatbatch.tasks.memory_estimates import footprints_of
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
-from splatbatch.tasks.shared_decisions.shared import Todo
+from splatbatch.tasks.shared_decisions.shared import PendingTasks
 from splatbatch.tasks.task import Task
 
 NOW = 1.8e9
@@ -51,12 +51,12 @@ class TimedWorld(World):
         training = read_json(folder.settings)["recipe"]["training"]
         steps, divisor = training["max_steps"], {"full": 1, "1/2": 2, "1/4": 4}[training["resolution"]]
         share = steps / task.today.without_deadline.recipe.training.max_steps
-        train_s = self.speeds.stepping_s(task, Pace(share, divisor)) * self.factor * self.own.get(task.name, 1.0)
-        made = Script(train_s, steps=steps, load_s=self.load_s, step_at=self._curve(task, Pace(share, divisor)))
+        train_s = self.speeds.stepping_s(task, StepBudget(share, divisor)) * self.factor * self.own.get(task.name, 1.0)
+        made = Script(train_s, steps=steps, load_s=self.load_s, step_at=self._curve(task, StepBudget(share, divisor)))
         self.scripts[folder.task] = [*([made] * folder.number)]
         return super().submit(key, folder)
 
-    def _curve(self, task: Task, pace: Pace) -> Callable[[float], float]:
+    def _curve(self, task: Task, pace: StepBudget) -> Callable[[float], float]:
         """Return how steps go: mostly as the model says, and somewhat more evenly."""
         assert self.speeds
         shares = np.linspace(0, 1, 41)
@@ -72,7 +72,7 @@ class Night:
 
     batch: FakeBatch
     world: TimedWorld
-    choice: Choice
+    choice: DeadlineDecision
     steps: dict[str, int]
     """Of each splat."""
 
@@ -88,7 +88,7 @@ def night(
     patch.setitem(trainers.TRAINERS, "gsplat", FakeTrainer)
     patch.setattr(gpu, "sample", world.sample)
     patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
-    patch.setattr(isolated, "USUAL", isolated.Here)
+    patch.setattr(isolated, "DEFAULT_BACKEND", isolated.InProcessCalls)
     patch.setattr("splatbatch.tasks.deadline.settle.num_slots", lambda _: world.num_gpus)
     fake.make(*names, training={"max_steps": 20_000, "cap_max": 300, "device": "auto"}, limits={"free_disk_mib": 0})
     fake.settings["deadline"] = f"{deadline_s}s"
@@ -97,16 +97,16 @@ def night(
     world.own = {name: noise.uniform(0.85, 1.15) for name in names}
     batch = open_batch(fake.config)
     batch.output.create()
-    choice = choice_for(DEADLINE, batch, Todo(batch.tasks, dict), NOW)
+    choice = choice_for(DEADLINE, batch, PendingTasks(batch.tasks, dict), NOW)
     assert choice
     DEADLINE.write(batch.output, choice)
     timed = batch.with_record(DEADLINE, choice)
     needs = footprints_of(batch.config, batch.tasks)
     speeds, _ = speeds_of(batch, needs)
     world.batch, world.speeds = timed, speeds_of(batch, needs)[0]
-    pacer = DeadlinePacer(choice, speeds, world.time + deadline_s, lambda now: DEADLINE.write(batch.output, now))
+    pacer = DeadlineBudget(choice, speeds, world.time + deadline_s, lambda now: DEADLINE.write(batch.output, now))
     tasks = [replace(task, footprint=needs[task.name]) for task in timed.tasks]
     runner = Runner(timed.config, world, Ledger(batch.output.ledger), world)
-    runner.run(tasks, Rounds(stop=lambda: "", beat=lambda: None, pacer=pacer))
+    runner.run(tasks, RunHooks(stop=lambda: "", beat=lambda: None, pacer=pacer))
     steps = {name: fake.result(name)["step"] for name in names}
     return Night(fake, world, pacer.choice, steps)

@@ -13,7 +13,7 @@ from scipy.ndimage import map_coordinates
 from splatbatch.config import Evaluation, load
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.correction import NODES, Tone
+from splatbatch.scene.colors.correction import NODES, ColorCorrection
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.patches import Patch, find_patches
 
@@ -26,7 +26,9 @@ def quarry() -> Patch:
     return find_patches(load(QUARRY / "splat_config.yml").scene)[0]
 
 
-def some_tones(patch: Patch, most: float = 0.2, vignetting: Sequence[float] = (), seed: int = 0) -> dict[str, Tone]:
+def some_tones(
+    patch: Patch, most: float = 0.2, vignetting: Sequence[float] = (), seed: int = 0
+) -> dict[str, ColorCorrection]:
     """Random gains of up to about `most`, whose geometric mean is 1 over hold-out and training photographs alike.
 
     So PSNR, which a gain shifts, can be compared with that of photographs without.
@@ -38,16 +40,19 @@ def some_tones(patch: Patch, most: float = 0.2, vignetting: Sequence[float] = ()
     for group in ([name for name in names if name in holdout], [name for name in names if name not in holdout]):
         logarithms = generator.uniform(-1, 1, (len(group), 3)) * np.log1p(most)
         gains = np.exp(logarithms - logarithms.mean(axis=0))
-        tones |= {name: Tone(tuple(gain), tuple(vignetting)) for name, gain in zip(group, gains.tolist(), strict=True)}
+        tones |= {
+            name: ColorCorrection(tuple(gain), tuple(vignetting))
+            for name, gain in zip(group, gains.tolist(), strict=True)
+        }
     return tones
 
 
-def planted(patch: Patch, tones: Mapping[str, Tone], folder: Path, brighter: float = 1.0) -> Patch:
+def planted(patch: Patch, tones: Mapping[str, ColorCorrection], folder: Path, brighter: float = 1.0) -> Patch:
     """Write the photographs of a patch with these tones; the patch that is returned knows of none."""
     model = read_reconstruction(patch.sparse)
     for image in model.images:
         pixels = np.asarray(Pillow.open(patch.images / image.name).convert("RGB")).astype(float)
-        tone, camera = tones.get(image.name, Tone()), model.cameras[image.camera_id]
+        tone, camera = tones.get(image.name, ColorCorrection()), model.cameras[image.camera_id]
         shown = pixels * brighter * tone.gain * falloff(tone, camera)[..., None]
         target = folder / "images" / image.name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +61,7 @@ def planted(patch: Patch, tones: Mapping[str, Tone], folder: Path, brighter: flo
     return replace(patch, images=folder / "images")
 
 
-def falloff(tone: Tone, camera: Camera) -> np.ndarray:
+def falloff(tone: ColorCorrection, camera: Camera) -> np.ndarray:
     """The vignetting and light of a photograph [H, W], of one with a field [H, W, 3], written as defined."""
     rows, columns = np.mgrid[: camera.height, : camera.width] + 0.5
     radius = np.hypot(columns - camera.cx, rows - camera.cy) / (np.hypot(camera.width, camera.height) / 2)

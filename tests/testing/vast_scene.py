@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image as Picture
 
 from splatbatch.scene.colmap.copies import Subset
-from splatbatch.scene.colmap.indexed_model import Sightings
+from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.colmap.types import Camera, Image, Points
 
 WIDTH, HEIGHT, FOCAL = 1600, 1200, 700.0
@@ -19,7 +19,7 @@ STEP = 0.5
 SEEN_BY = 5
 
 
-def flight(num_photos: int, num_points: int, seed: int = 0) -> Sightings:
+def flight(num_photos: int, num_points: int, seed: int = 0) -> IndexedModel:
     """Return photographs in a square of lanes that look straight down on points, each seen by five of those around."""
     rng = np.random.default_rng(seed)
     side = round(num_photos**0.5)
@@ -45,7 +45,7 @@ def flight(num_photos: int, num_points: int, seed: int = 0) -> Sightings:
     )
     camera = Camera(1, "PINHOLE", WIDTH, HEIGHT, (FOCAL, FOCAL, WIDTH / 2, HEIGHT / 2))
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Sightings(
+    return IndexedModel(
         Path("made-up"), {1: camera}, images, points, starts, photo.astype(np.int32), keypoint,
         first.astype(np.int64), xy.astype(np.float64), point[order].astype(np.int32),
     )  # fmt: skip
@@ -74,7 +74,7 @@ def _seen(
     return number[inside], point
 
 
-def write(made: Sightings, folder: Path) -> Path:
+def write(made: IndexedModel, folder: Path) -> Path:
     """Write a scene as a model and photographs that are no more than names; return the model's folder."""
     sparse = folder / "sparse" / "0"
     sparse.mkdir(parents=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Picture
 
-from splatbatch.scene.audit.audit import Audit, Extent, audit_patches
+from splatbatch.scene.audit.audit import Audit, AuditExtent, audit_patches
 from splatbatch.scene.audit.findings import TrainerRules
 from splatbatch.scene.colmap.reconstruction import read_points2d, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Image, Points, Points2D, Tracks
@@ -61,7 +61,7 @@ class WholeScene:
 
     def audit(self, rules: TrainerRules = TAKES_ALL) -> Audit:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-            return audit_patches([self.write(Path(folder))], None, rules, Extent(groups=0))
+            return audit_patches([self.write(Path(folder))], None, rules, AuditExtent(groups=0))
 
     def files(self) -> dict[str, bytes]:
         """Return what the files of the model hold, by their names without suffix."""

@@ -14,8 +14,8 @@ from splatbatch.files import write_whole
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import property_names
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
-from splatbatch.training.scene.block_cache import Standpoint, Store
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
+from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
 
 WIDTH = 1000.0
 CHUNK = 1 << 18
@@ -41,23 +41,25 @@ def write_town(path: Path, num: int, num_rest: int = 0, seed: int = 0) -> None:
     write_whole(path, write)
 
 
-def above(x: float, y: float, height: float) -> tuple[Standpoint, View]:
+def above(x: float, y: float, height: float) -> tuple[LocalOrigin, RenderCamera]:
     """Look straight down."""
     viewmat = torch.diag(torch.tensor([1.0, -1.0, -1.0, 1.0]))
     K = torch.tensor([[64.0, 0, 32], [0, 64.0, 24], [0, 0, 1]])
-    return Standpoint((x, y, height), unit=10.0), View(viewmat, K, 64, 48)
+    return LocalOrigin((x, y, height), unit=10.0), RenderCamera(viewmat, K, 64, 48)
 
 
 def main(path: Path, most: int) -> None:
     """Say what it takes to look at two corners: memory in MiB, and how many Gaussians were read."""
-    _look(Store(index_blocks(path.with_name("little.ply")), torch.device("cpu"), 1000), 0.0)  # what torch itself takes
+    _look(
+        BlockCache(index_blocks(path.with_name("little.ply")), torch.device("cpu"), 1000), 0.0
+    )  # what torch itself takes
     before = peak_bytes() / (1 << 20)
-    store = Store(index_blocks(path), torch.device("cpu"), most)
+    store = BlockCache(index_blocks(path), torch.device("cpu"), most)
     num_seen = [_look(store, x) for x in (-400.0, 400.0)]
     print(f"{peak_bytes() / (1 << 20) - before:.0f} {store.num_loaded} {max(num_seen)}")
 
 
-def _look(store: Store, x: float) -> int:
+def _look(store: BlockCache, x: float) -> int:
     """Draw what is seen from above a place; return how many Gaussians that are."""
     standpoint, view = above(x, 300.0, 60.0)
     gaussians = store.seen_from(standpoint, view)

@@ -66,9 +66,9 @@ class InstantExecutor:
         return key
 
     def poll(self, handles: Any) -> Any:
-        from splatbatch.machine.protocol import Seen
+        from splatbatch.machine.protocol import ProcessState
 
-        return dict.fromkeys(handles, Seen(is_running=False))
+        return dict.fromkeys(handles, ProcessState(is_running=False))
 
     def find(self, batch: str, unended: Any = ()) -> Any:
         return {}

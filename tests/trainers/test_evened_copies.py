@@ -18,7 +18,7 @@ from planted import rendered
 from splatbatch.errors import SceneError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colmap.reconstruction import read_cameras
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.colors.normalised_copies import evened
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import open_trainer
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
 NAME = "left/0001.jpg"
-TONE = Tone((1.25, 0.9, 0.8), (-0.2, -0.1))
+TONE = ColorCorrection((1.25, 0.9, 0.8), (-0.2, -0.1))
 ORIENTATION = 0x0112
 
 
-def quarry(**tones: Tone) -> Patch:
+def quarry(**tones: ColorCorrection) -> Patch:
     return Patch("p0", QUARRY / "sparse/0", QUARRY / "images", tones=tones)
 
 
@@ -72,7 +72,9 @@ def test_without_tones_everything_is_as_it_was(tmp_path: Path) -> None:
 
 def small(tmp_path: Path, name: str) -> Patch:
     gains = {name: 1.0, "b.png": 1.0}
-    return replace(coloured(tmp_path / "made", gains).patch(), tones=dict.fromkeys(gains, Tone((1.25, 1.25, 1.25))))
+    return replace(
+        coloured(tmp_path / "made", gains).patch(), tones=dict.fromkeys(gains, ColorCorrection((1.25, 1.25, 1.25)))
+    )
 
 
 def test_a_jpeg_stays_one_with_its_exif_and_a_png_stays_one(tmp_path: Path) -> None:
@@ -97,7 +99,7 @@ def test_what_is_white_stays_white() -> None:
     camera = read_cameras(QUARRY / "sparse/0")[1]
     picture = np.full((2, 2, 3), 255, np.uint8)
     picture[0, 0] = (200, 100, 50)
-    found = evened(picture, Tone((2.0, 1.0, 0.5)), camera)
+    found = evened(picture, ColorCorrection((2.0, 1.0, 0.5)), camera)
     assert (found[0, 0].tolist(), found[1, 1].tolist()) == ([100, 100, 100], [255, 255, 255])
 
 

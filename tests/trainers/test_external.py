@@ -18,7 +18,7 @@ from splatbatch.config.trainers.programs import Measures, Program
 from splatbatch.files import read_json
 from splatbatch.outcome import Failed, Rejected, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.attempt import Progress
+from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.scene.patches import Patch
 from splatbatch.supervisor.external import Artifacts
 from splatbatch.trainers import open_trainer, rules_of
@@ -126,7 +126,9 @@ def test_figures_are_read_from_json_and_from_the_log(tmp_path: Path) -> None:
     (tmp_path / "val_step9.json").write_text(json.dumps({"results": [{"PSNR": 1}, {"PSNR": 21.5}], "SSIM": "nan"}))
     keys = {"psnr": "results.*.PSNR", "ssim": "SSIM"}
     measures = Measures(file="val*.json", keys=keys, log={"lpips": "lpips (.*)"})  # type: ignore[arg-type]
-    found = read_measures(measures, Artifacts(tmp_path), ["val*.json"], [Progress(lpips=0.3), Progress(lpips=0.2)])
+    found = read_measures(
+        measures, Artifacts(tmp_path), ["val*.json"], [ProgressLine(lpips=0.3), ProgressLine(lpips=0.2)]
+    )
     assert found["final"] == {"psnr": 21.5, "lpips": 0.2}
 
 
@@ -185,6 +187,6 @@ def test_the_rules_of_health_judge_what_a_program_says_of_its_loss(
 
 def test_gaussians_that_a_program_loses_are_told() -> None:
     counts = (1000, None, 500, 0)
-    lines = [Progress(step=step, loss=0.5, num_gaussians=num) for step, num in enumerate(counts, 1)]
+    lines = [ProgressLine(step=step, loss=0.5, num_gaussians=num) for step, num in enumerate(counts, 1)]
     assert judge_log(lines, 100) == ("zero_gaussians: all Gaussians were pruned by step 4",)
-    assert judge_log([Progress(step=1, loss=0.5), Progress(step=2, num_gaussians=7)], 100) == ()
+    assert judge_log([ProgressLine(step=1, loss=0.5), ProgressLine(step=2, num_gaussians=7)], 100) == ()

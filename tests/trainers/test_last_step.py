@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from splatbatch.output.records.attempt import Progress
-from splatbatch.supervisor.external import StepsHeard
+from splatbatch.output.records.attempt import ProgressLine
+from splatbatch.supervisor.external import LoggedSteps
 
 OF_EVERY = range(1, 10_001)
 
 
-def heard(*steps: int, lost: bool = False) -> StepsHeard:
-    so_far = StepsHeard()
+def heard(*steps: int, lost: bool = False) -> LoggedSteps:
+    so_far = LoggedSteps()
     for step in steps:
         so_far = so_far.then(step)
     return so_far.without_knowing_more() if lost else so_far
@@ -64,10 +64,10 @@ def test_where_talk_was_not_read_nothing_is_held_against_a_program_and_nothing_i
 
 
 @pytest.mark.parametrize("one", [heard(), heard(0), heard(1, 2, 9), heard(5, lost=True)])
-def test_what_was_heard_is_written_down_and_read_back(one: StepsHeard) -> None:
-    assert StepsHeard.of(Progress.from_record(one.to_record())) == one
+def test_what_was_heard_is_written_down_and_read_back(one: LoggedSteps) -> None:
+    assert LoggedSteps.of(ProgressLine.from_record(one.to_record())) == one
 
 
 @pytest.mark.parametrize("value", [float("inf"), "7", True, None, [], -3])
 def test_what_is_no_number_of_steps_was_not_heard(value: object) -> None:
-    assert StepsHeard.of(Progress.from_record({"highest_step": value, "step_gap": value})) == StepsHeard()
+    assert LoggedSteps.of(ProgressLine.from_record({"highest_step": value, "step_gap": value})) == LoggedSteps()

@@ -13,7 +13,7 @@ from splatbatch.config import Evaluation
 from splatbatch.files import write_json
 from splatbatch.outcome import Splat
 from splatbatch.output.folders import PatchFolder
-from splatbatch.output.records.attempt import JobSpec, Watch
+from splatbatch.output.records.attempt import JobSpec, WatchSettings
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.scene.patches import Patch
 from splatbatch.supervisor.job import Job
@@ -57,7 +57,7 @@ def test_with_nothing_held_out_it_is_measured_as_the_accepted_one_was(patch: Pat
 
 
 def test_our_evaluation_has_none_of_the_variables_of_the_program() -> None:
-    watch = Watch(env={"PYTHONPATH": "theirs"}, measure=("measure",))
+    watch = WatchSettings(env={"PYTHONPATH": "theirs"}, measure=("measure",))
     job = Job(JobSpec(argv=("train",), env={"PYTHONPATH": "theirs", "CUDA_VISIBLE_DEVICES": "0"}), watch)
     measuring = job.measure(watch, Path("a.ply"))
     assert (measuring.spec.argv, measuring.spec.env) == (("measure", "a.ply"), {"CUDA_VISIBLE_DEVICES": "0"})

@@ -14,7 +14,7 @@ from small_patch import prepared, recipe, trained
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, read_lines
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.patches import Patch
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.photos import coarse
@@ -111,7 +111,9 @@ def test_other_photographs_start_anew_and_say_so(patch: Patch) -> None:
 
 @pytest.mark.all
 def test_a_run_with_tones_goes_on_with_the_same_and_starts_anew_with_others(patch: Patch) -> None:
-    toned, other = (replace(patch, tones={"img3.png": Tone((gain, 1.0, 1.0), (-0.1,))}) for gain in (0.8, 0.9))
+    toned, other = (
+        replace(patch, tones={"img3.png": ColorCorrection((gain, 1.0, 1.0), (-0.1,))}) for gain in (0.8, 0.9)
+    )
     _, straight = trained(toned, growing("mcmc"), "straight-01")
     died(toned, growing("mcmc"))
     _, again = trained(toned, growing("mcmc"), "attempt-02")

@@ -15,28 +15,28 @@ from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
 from splatbatch.training.photos import coarse
 from splatbatch.training.photos.coarse import (
+    CoarseStage,
     CoarseToFine,
     Pyramid,
-    Stage,
     content_of,
     contents,
     plan_sizes,
     shrink,
     stages,
 )
-from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.posed_images import Photo, Views
+from splatbatch.training.photos.frame import TrainingFrame
+from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
 from splatbatch.training.rendering.rasterize import rasterize
 
 
-def photo(height: int, width: int, detail: float, name: str = "a.png") -> Photo:
+def photo(height: int, width: int, detail: float, name: str = "a.png") -> PosedImage:
     """Waves of one direction each, whose height falls with their frequency the more, the less detail there is."""
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     grey = sum(
         k**-detail * torch.sin(2 * torch.pi * (k * rows / height + 0.7 * k * columns / width)) for k in range(1, 128)
     )
     pixels = (128 + 40 * grey / grey.abs().max()).to(torch.uint8)[..., None].expand(-1, -1, 3)
-    return Photo(name, view(width=width, height=height), pixels.contiguous())
+    return PosedImage(name, view(width=width, height=height), pixels.contiguous())
 
 
 def test_sharper_photographs_come_to_their_full_size_later() -> None:
@@ -48,28 +48,28 @@ def test_sharper_photographs_come_to_their_full_size_later() -> None:
 
 def test_the_stages_go_from_coarse_to_fine_and_leave_out_sizes_that_show_too_little() -> None:
     planned = stages({8: 0.1, 4: 0.3, 2: 0.6}, 1000)
-    assert planned == (Stage(4, 300), Stage(2, 600))
+    assert planned == (CoarseStage(4, 300), CoarseStage(2, 600))
     sizes = CoarseToFine(planned, first=100, cap_max=900, max_steps=1000)
     assert [sizes.factor(step) for step in (0, 299, 300, 599, 600, 999)] == [4, 4, 2, 2, 1, 1]
 
 
 def test_the_budget_grows_with_the_pixels_up_to_the_cap() -> None:
-    sizes = CoarseToFine((Stage(4, 300), Stage(2, 600)), first=100, cap_max=900, max_steps=1000)
+    sizes = CoarseToFine((CoarseStage(4, 300), CoarseStage(2, 600)), first=100, cap_max=900, max_steps=1000)
     budgets = [sizes.budget(step) for step in range(1000)]
     assert budgets == sorted(budgets)
     assert budgets[0] == 100 + 800 / 16
     assert budgets[600] == budgets[-1] == 900
 
 
-@pytest.mark.parametrize("stages", [(), (Stage(4, 300), Stage(2, 600))])
-def test_more_sparse_points_than_the_cap_do_not_raise_it(stages: tuple[Stage, ...]) -> None:
+@pytest.mark.parametrize("stages", [(), (CoarseStage(4, 300), CoarseStage(2, 600))])
+def test_more_sparse_points_than_the_cap_do_not_raise_it(stages: tuple[CoarseStage, ...]) -> None:
     sizes = CoarseToFine(stages, first=5000, cap_max=900, max_steps=1000)
     assert {sizes.budget(step) for step in range(1000)} == {900}
 
 
 def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
     settings, photos = recipe(), [photo(256, 256, 1.0)]
-    views = Views(tuple(photos), (), Frame(np.zeros(3), unit=1.0, scene_scale=1.0), (), {})
+    views = TrainingImages(tuple(photos), (), TrainingFrame(np.zeros(3), unit=1.0, scene_scale=1.0), (), {})
     sizes = plan_sizes(views, settings, schedule(settings), 10)
     assert sizes.stages == ()
     assert Pyramid(sizes).at(0, photos[0]) is photos[0]
@@ -80,7 +80,7 @@ def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
 def test_photographs_are_large_by_the_middle_of_a_run(strategy: str) -> None:
     """mcmc refines on to five sixths of a run: photographs that grow as long leave it too few full pixels."""
     settings, photos = recipe(strategy=strategy, max_steps=6000, coarse_to_fine=True), [photo(256, 256, 1.0)]
-    views = Views(tuple(photos), (), Frame(np.zeros(3), unit=1.0, scene_scale=1.0), (), {})
+    views = TrainingImages(tuple(photos), (), TrainingFrame(np.zeros(3), unit=1.0, scene_scale=1.0), (), {})
     sizes = plan_sizes(views, settings, schedule(settings), 10)
     assert len(sizes.stages) == 3
     assert 2000 < sizes.stages[-1].until <= 3000
@@ -120,7 +120,7 @@ def test_a_small_photograph_shows_what_its_camera_sees() -> None:
     where = view(width=192, height=128)
     where.K[:2] *= 4
     large = rasterize(blobs, where).colors.clamp(0, 1)
-    small = shrink(Photo("a", where, (255 * large).round().to(torch.uint8)), 4)
+    small = shrink(PosedImage("a", where, (255 * large).round().to(torch.uint8)), 4)
     again = rasterize(blobs, small.view).colors.clamp(0, 1)
     assert float((again - small.pixels.float() / 255).abs().mean()) < 0.004
 
@@ -128,7 +128,7 @@ def test_a_small_photograph_shows_what_its_camera_sees() -> None:
 def test_a_photograph_is_made_small_once_for_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     monkeypatch.setattr(coarse, "shrink", lambda one, factor: made.append(factor) or shrink(one, factor))
-    pyramid = Pyramid(CoarseToFine((Stage(4, 5), Stage(2, 10)), 1, 1, 20))
+    pyramid = Pyramid(CoarseToFine((CoarseStage(4, 5), CoarseStage(2, 10)), 1, 1, 20))
     sizes = [pyramid.at(step, photo(64, 64, 1.0, f"{step % 2}")).view.width for step in range(12)]
     assert sizes == [16] * 5 + [32] * 5 + [64] * 2
     assert made == [4, 4, 2, 2]

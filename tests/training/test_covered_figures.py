@@ -14,7 +14,7 @@ from test_evaluate import with_evaluation
 from splatbatch.config import Recipe
 from splatbatch.files import read_json, write_json
 from splatbatch.output.records.metrics import Metrics
-from splatbatch.scene.coverage_mask import Covered
+from splatbatch.scene.coverage_mask import CoverageMask
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers.builtin import settings_for
 from splatbatch.training import session
@@ -22,27 +22,27 @@ from splatbatch.training.evaluation import coverage as of_settings
 from splatbatch.training.evaluation import evaluate
 from splatbatch.training.evaluation.evaluate import covered_figures, covered_psnr
 from splatbatch.training.evaluation.pictures import ranked
-from splatbatch.training.photos.posed_images import Photo, Views, with_covered
-from splatbatch.training.rendering.view import View
+from splatbatch.training.photos.posed_images import PosedImage, TrainingImages, with_covered
+from splatbatch.training.rendering.view import RenderCamera
 from splatbatch.training.session import train_attempt
 
 HEIGHT, WIDTH = 40, 60
 
 
-def photo(mask: torch.Tensor | None = None) -> Photo:
+def photo(mask: torch.Tensor | None = None) -> PosedImage:
     generator = torch.Generator().manual_seed(4)
     pixels = torch.randint(0, 256, (HEIGHT, WIDTH, 3), generator=generator, dtype=torch.uint8)
-    return Photo("a", View(torch.eye(4), torch.eye(3), WIDTH, HEIGHT), pixels, mask)
+    return PosedImage("a", RenderCamera(torch.eye(4), torch.eye(3), WIDTH, HEIGHT), pixels, mask)
 
 
-def half_covered(one: Photo, columns: int = WIDTH // 2) -> Photo:
+def half_covered(one: PosedImage, columns: int = WIDTH // 2) -> PosedImage:
     cells = torch.zeros(HEIGHT, WIDTH, dtype=torch.bool)
     cells[:, :columns] = True
-    views = Views((), (one,), None, (), {})  # type: ignore[arg-type]
-    return with_covered(views, Covered({"a": cells.numpy()})).holdout[0]
+    views = TrainingImages((), (one,), None, (), {})  # type: ignore[arg-type]
+    return with_covered(views, CoverageMask({"a": cells.numpy()})).holdout[0]
 
 
-def spoilt(one: Photo, columns: slice, by: float) -> torch.Tensor:
+def spoilt(one: PosedImage, columns: slice, by: float) -> torch.Tensor:
     taken = one.pixels.float() / 255
     taken[:, columns] = (taken[:, columns] + by).clamp(0, 1)
     return taken
@@ -104,7 +104,7 @@ def test_the_covered_pixels_are_the_same_whatever_trains(patch: Patch) -> None:
 def test_where_nothing_is_covered_it_is_said_and_all_pixels_decide(
     patch: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "covered_of", lambda *_: Covered({}, "no point names its photographs"))
+    monkeypatch.setattr(session, "covered_of", lambda *_: CoverageMask({}, "no point names its photographs"))
     folder, _ = trained(patch, recipe(max_steps=3))
     metrics = Metrics.from_record(read_json(folder.metrics))
     assert (metrics.covered.why, metrics.final.psnr_covered) == ("no point names its photographs", None)
@@ -156,7 +156,7 @@ def test_the_points_of_what_a_patch_was_cut_from_count_where_it_is_named(
     patch: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(of_settings, "covered", lambda *given: seen.append(given[-1]) or Covered())
+    monkeypatch.setattr(of_settings, "covered", lambda *given: seen.append(given[-1]) or CoverageMask())
     source = patch.images.parent / "scene"
     (source / "sparse").mkdir(parents=True)
     (source / "sparse/0").symlink_to(patch.sparse.resolve())

@@ -14,7 +14,7 @@ from gsplat.cuda._torch_impl import _fully_fused_projection, _quat_scale_to_cova
 from gsplat.strategy import ops
 from torch import Tensor
 
-from splatbatch.training.cpu import Cameras, Ellipsoids, project, view_colors
+from splatbatch.training.cpu import Ellipsoids, PinholeCameras, project, view_colors
 from splatbatch.training.loss import photometric_loss
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
@@ -28,7 +28,7 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def projected_by_gsplat(world: Ellipsoids, camera: Cameras) -> list[Tensor]:
+def projected_by_gsplat(world: Ellipsoids, camera: PinholeCameras) -> list[Tensor]:
     """means2d, depths, conics, and opacities compensated for antialiasing."""
     covars, _ = _quat_scale_to_covar_preci(world.quats, world.scales)
     size = camera.width, camera.height

@@ -7,10 +7,10 @@ import torch
 from cpu_scenes import HEIGHT, WIDTH, cameras, ellipsoids, relative_error, trainable, view, weighted
 from torch import Tensor
 
-from splatbatch.training.cpu import Footprints, project, raster, view_colors
+from splatbatch.training.cpu import ProjectedGaussians, project, raster, view_colors
 from splatbatch.training.cpu.quadratics import pixel_basis
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -18,20 +18,20 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def leaves(footprints: Footprints) -> Footprints:
+def leaves(footprints: ProjectedGaussians) -> ProjectedGaussians:
     """The same footprints, cut off from the projection, to look at the rasteriser's own gradients."""
     fields = {name: getattr(footprints, name).detach().clone() for name in ("means2d", "conics", "opacities")}
     return replace(footprints, **{name: values.requires_grad_() for name, values in fields.items()})
 
 
-def drawn(num: int, dtype: torch.dtype, **options: float) -> tuple[Footprints, Tensor]:
+def drawn(num: int, dtype: torch.dtype, **options: float) -> tuple[ProjectedGaussians, Tensor]:
     """Footprints and colours, as leaves."""
     footprints = leaves(project(ellipsoids(trainable(num, dtype, **options)), cameras(dtype=dtype)))
     generator = torch.Generator().manual_seed(1)
     return footprints, torch.rand(1, num, 3, generator=generator, dtype=dtype).requires_grad_()
 
 
-def dense(footprints: Footprints, colors: Tensor, width: int, height: int) -> tuple[Tensor, Tensor]:
+def dense(footprints: ProjectedGaussians, colors: Tensor, width: int, height: int) -> tuple[Tensor, Tensor]:
     """Every Gaussian on every pixel of the first camera, nearest first: `[H, W, 3]` and `[H, W, 1]`.
 
     `means2d` may also be `[1, N, 2, H, W]`: then each pixel has its own, and its own gradient.
@@ -52,7 +52,9 @@ def dense(footprints: Footprints, colors: Tensor, width: int, height: int) -> tu
     return image, 1 - transmittance
 
 
-def errors(footprints: Footprints, colors: Tensor, width: int = WIDTH, height: int = HEIGHT) -> tuple[float, float]:
+def errors(
+    footprints: ProjectedGaussians, colors: Tensor, width: int = WIDTH, height: int = HEIGHT
+) -> tuple[float, float]:
     """Of the image or alpha, and the largest relative one of a gradient, against the dense reference in float64."""
     exact = {name: getattr(footprints, name).double() for name in ("means2d", "conics", "opacities")}
     reference, exact_colors = leaves(replace(footprints, **exact)), colors.detach().double().requires_grad_()
@@ -122,7 +124,9 @@ def test_rasterize_puts_projection_colours_and_raster_together():
     colors = view_colors((gaussians["means"] - seen_from)[None], gaussians["sh0"], gaussians["shN"], 2)
     alone = replace(camera, viewmats=camera.viewmats[1:], Ks=camera.Ks[1:])
     image, alpha = dense(project(ellipsoids(gaussians), alone), colors, WIDTH, HEIGHT)
-    rendering = rasterize(gaussians, View(camera.viewmats[1], camera.Ks[1], WIDTH, HEIGHT), RasterOptions(sh_degree=2))
+    rendering = rasterize(
+        gaussians, RenderCamera(camera.viewmats[1], camera.Ks[1], WIDTH, HEIGHT), RasterOptions(sh_degree=2)
+    )
     leaves = list(gaussians.values())
     expected = torch.autograd.grad(weighted(image, alpha), leaves)
     for ours, theirs in zip(
@@ -145,7 +149,7 @@ def test_several_cameras_draw_what_each_draws_alone():
 @pytest.mark.parametrize("num", [0, 50])
 def test_a_view_of_nothing_is_black_and_has_zero_gradients(num):
     gaussians = trainable(num)
-    behind = View(torch.diag(torch.tensor([-1.0, 1, -1, 1])).double(), cameras().Ks[0], WIDTH, HEIGHT)
+    behind = RenderCamera(torch.diag(torch.tensor([-1.0, 1, -1, 1])).double(), cameras().Ks[0], WIDTH, HEIGHT)
     with torch.no_grad():
         gaussians["means"][:, 2] += 20
     rendering = rasterize(gaussians, behind)

@@ -17,10 +17,10 @@ from uneven_quarry import quarry as planted_quarry
 
 from splatbatch.config import load
 from splatbatch.files import read_json
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.patches import Patch, find_patches
 
-TONE = Tone((0.8, 1.0, 1.2), (-0.1, 0.05))
+TONE = ColorCorrection((0.8, 1.0, 1.2), (-0.1, 0.05))
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 pytestmark = [
     pytest.mark.gpu,
@@ -50,7 +50,7 @@ def test_a_training_takes_no_more_memory_than_was_expected(tmp_path: Path, cap_m
 @pytest.mark.parametrize("masks", [False, True])
 @pytest.mark.parametrize("tones", [{}, {f"img{index}.png": TONE for index in range(0, 9, 2)}], ids=["neutral", "toned"])
 def test_photographs_on_the_host_and_masks_train_on_a_gpu(
-    tmp_path: Path, patch: Patch, changes: dict[str, Any], masks: bool, tones: dict[str, Tone]
+    tmp_path: Path, patch: Patch, changes: dict[str, Any], masks: bool, tones: dict[str, ColorCorrection]
 ) -> None:
     if masks:
         (tmp_path / "masks").mkdir()

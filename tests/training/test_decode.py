@@ -12,7 +12,7 @@ from PIL import Image as Pillow
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.reprojection import project
-from splatbatch.training.photos.decode import Source, decode
+from splatbatch.training.photos.decode import PhotoSource, decode
 
 CAMERAS = [
     Camera(1, "SIMPLE_RADIAL", 400, 300, (320.0, 203.5, 148.25, -0.12)),
@@ -33,7 +33,7 @@ def paint_dots(path: Path, camera: Camera) -> None:
 @pytest.mark.parametrize("camera", CAMERAS, ids=lambda camera: camera.model)
 def test_an_undistorted_photograph_shows_points_where_its_pinhole_does(tmp_path: Path, camera: Camera) -> None:
     paint_dots(tmp_path / "dots.png", camera)
-    decoded = decode(Source(tmp_path / "dots.png", camera, 1))
+    decoded = decode(PhotoSource(tmp_path / "dots.png", camera, 1))
     assert decoded.pixels.shape == (decoded.camera.height, decoded.camera.width, 3)
     for place in project(decoded.camera, POINTS):
         assert np.abs(middle_of_light(decoded.pixels, place) - place).max() < 0.1
@@ -42,12 +42,12 @@ def test_an_undistorted_photograph_shows_points_where_its_pinhole_does(tmp_path:
 def test_an_undistorted_photograph_has_no_black_border(tmp_path: Path) -> None:
     Pillow.new("RGB", (400, 300), (200, 100, 50)).save(tmp_path / "plain.png")
     for camera in CAMERAS:
-        assert (decode(Source(tmp_path / "plain.png", camera, 1)).pixels == (200, 100, 50)).all()
+        assert (decode(PhotoSource(tmp_path / "plain.png", camera, 1)).pixels == (200, 100, 50)).all()
 
 
 def test_a_shrunk_photograph_is_undistorted_at_its_own_size(tmp_path: Path) -> None:
     paint_dots(tmp_path / "dots.png", CAMERAS[2])
-    decoded = decode(Source(tmp_path / "dots.png", CAMERAS[2], 2))
+    decoded = decode(PhotoSource(tmp_path / "dots.png", CAMERAS[2], 2))
     assert (decoded.camera.fx, decoded.camera.fy) == (161.0, 159.0)
     for place in project(decoded.camera, POINTS):
         assert np.abs(middle_of_light(decoded.pixels, place) - place).max() < 0.1
@@ -57,7 +57,7 @@ def test_another_lens_is_refused_with_advice(tmp_path: Path) -> None:
     Pillow.new("RGB", (40, 30)).save(tmp_path / "a.png")
     camera = Camera(1, "FOV", 40, 30, (30.0, 30, 20, 15, 0.9))
     with pytest.raises(SceneError, match="FOV is not supported: undistort") as refused:
-        decode(Source(tmp_path / "a.png", camera, 1))
+        decode(PhotoSource(tmp_path / "a.png", camera, 1))
     assert "image_undistorter" in refused.value.hint
 
 
@@ -71,7 +71,7 @@ def write_mask(path: Path, size: tuple[int, int], black: tuple[int, int, int, in
 def test_a_mask_of_any_size_covers_the_same_part(tmp_path: Path, size: tuple[int, int], black: tuple[int, ...]) -> None:
     Pillow.new("RGB", (40, 30)).save(tmp_path / "a.png")
     write_mask(tmp_path / "m.png", size, black)  # type: ignore[arg-type]
-    mask = decode(Source(tmp_path / "a.png", PLAIN, 1, tmp_path / "m.png")).mask
+    mask = decode(PhotoSource(tmp_path / "a.png", PLAIN, 1, tmp_path / "m.png")).mask
     assert mask is not None
     assert not mask[6:12, 10:20].any()
     assert mask.sum() == 40 * 30 - 60
@@ -80,7 +80,7 @@ def test_a_mask_of_any_size_covers_the_same_part(tmp_path: Path, size: tuple[int
 def test_a_shrunk_pixel_counts_only_if_all_it_is_made_of_do(tmp_path: Path) -> None:
     Pillow.new("RGB", (40, 30)).save(tmp_path / "a.png")
     write_mask(tmp_path / "m.png", (40, 30), (10, 6, 21, 12))
-    mask = decode(Source(tmp_path / "a.png", PLAIN, 2, tmp_path / "m.png")).mask
+    mask = decode(PhotoSource(tmp_path / "a.png", PLAIN, 2, tmp_path / "m.png")).mask
     assert mask is not None
     assert (~mask).nonzero()[0].tolist() == [3] * 6 + [4] * 6 + [5] * 6
 
@@ -88,7 +88,7 @@ def test_a_shrunk_pixel_counts_only_if_all_it_is_made_of_do(tmp_path: Path) -> N
 def test_a_mask_is_undistorted_with_its_photograph(tmp_path: Path) -> None:
     paint_dots(tmp_path / "a.png", CAMERAS[0])
     write_mask(tmp_path / "m.png", (400, 300), (0, 0, 200, 300))
-    decoded = decode(Source(tmp_path / "a.png", CAMERAS[0], 1, tmp_path / "m.png"))
+    decoded = decode(PhotoSource(tmp_path / "a.png", CAMERAS[0], 1, tmp_path / "m.png"))
     assert decoded.mask is not None
     assert decoded.mask.shape == decoded.pixels.shape[:2]
     border = decoded.camera.cx - 3.5  # 200 of 400, beside a principal point at 203.5
@@ -99,4 +99,4 @@ def test_a_mask_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     Pillow.new("RGB", (40, 30)).save(tmp_path / "a.png")
     (tmp_path / "m.png").write_bytes(b"no picture")
     with pytest.raises(SceneError, match=r"m.png: cannot identify"):
-        decode(Source(tmp_path / "a.png", PLAIN, 1, tmp_path / "m.png"))
+        decode(PhotoSource(tmp_path / "a.png", PLAIN, 1, tmp_path / "m.png"))

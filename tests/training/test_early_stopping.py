@@ -19,12 +19,12 @@ from splatbatch.outcome import Splat
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
-from splatbatch.training.evaluation.early_stopping import EarlyStopping, Rule, halves_of, psnr_in, window_of
+from splatbatch.training.evaluation.early_stopping import EarlyStopping, StoppingRule, halves_of, psnr_in, window_of
 from splatbatch.training.gaussians import Parameters, to_parameters
 from splatbatch.training.photos.coarse import CoarseToFine
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 from splatbatch.training.step import Step
 
 STEPS = 60
@@ -39,10 +39,10 @@ def early(strategy: str = "mcmc", evaluation: dict[str, Any] | None = None, **tr
     return Recipe.model_validate({**tree, "evaluation": {**EASY, **(evaluation or {})}})
 
 
-def photo(name: str, width: int = 40, height: int = 30, mask: torch.Tensor | None = None) -> Photo:
+def photo(name: str, width: int = 40, height: int = 30, mask: torch.Tensor | None = None) -> PosedImage:
     K = torch.tensor([[30.0, 0, width / 2], [0, 30.0, height / 2], [0, 0, 1]])
     pixels = torch.randint(0, 256, (height, width, 3), generator=torch.Generator().manual_seed(len(name))).byte()
-    return Photo(name, View(torch.eye(4), K, width, height), pixels, mask)
+    return PosedImage(name, RenderCamera(torch.eye(4), K, width, height), pixels, mask)
 
 
 def cloud() -> Parameters:
@@ -65,7 +65,9 @@ def test_a_run_at_its_plateau_ends_after_a_tail_and_leaves_a_whole_splat(patch: 
     settings = early(strategy, cap_max=AT_ITS_CAP)
     folder, splat = trained(patch, settings)
     told = splat.metrics["early_stopping"]
-    assert told["tail_from"] < splat.step == told["ended_at"] == told["tail_from"] + Rule.of(settings).tail < STEPS
+    assert (
+        told["tail_from"] < splat.step == told["ended_at"] == told["tail_from"] + StoppingRule.of(settings).tail < STEPS
+    )
     assert read_header(folder.splat).planned == STEPS
     assert f"comment splatbatch step {splat.step} of {STEPS}, stopped early\n".encode() in folder.splat.read_bytes()
     assert splat.metrics["final"]["step"] == splat.step

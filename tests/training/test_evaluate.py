@@ -17,7 +17,7 @@ from splatbatch.files import read_json, read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.training.evaluation import evaluate
 from splatbatch.training.evaluation.lpips import ALEXNET_FILE, LAYERS, Lpips, load_lpips
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 
 CHANNELS = (3, 64, 192, 384, 256, 256)
 SIZES = (11, 5, 3, 3, 3)
@@ -57,7 +57,7 @@ def test_the_peak_of_a_training_counts_nothing_that_lay_on_the_gpu_before_it(mon
     mib = {"now": 4, "highest": 32}  # what an earlier training in this process has left
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: mib["highest"] << 20)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: mib.update(highest=mib["now"]))
-    peaks = evaluate.MemoryPeaks(torch.device("cuda"))
+    peaks = evaluate.TorchMemoryPeaks(torch.device("cuda"))
     mib["highest"] = max(mib["highest"], 14)
     assert peaks.to_record()["training_mib"] == 14
 
@@ -68,7 +68,7 @@ def test_a_rendering_that_is_not_finite_is_no_good_picture(
 ) -> None:
     drawn = evaluate._render
 
-    def spoilt(gaussians: Any, photo: Photo, settings: Recipe) -> torch.Tensor:
+    def spoilt(gaussians: Any, photo: PosedImage, settings: Recipe) -> torch.Tensor:
         return drawn(gaussians, photo, settings) * (math.nan if photo.name == name else 1)
 
     monkeypatch.setattr(evaluate, "_render", spoilt)

@@ -20,12 +20,12 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import Gaussians, read_header, read_splat, write_splat
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import export, first_values, from_splat
-from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.posed_images import Folders, Views, decode_views
+from splatbatch.training.photos.frame import TrainingFrame
+from splatbatch.training.photos.posed_images import PhotoFolders, TrainingImages, decode_views
 
 
-def decoded(model: Reconstruction, images: Path) -> Views:
-    return decode_views(model, Folders(images), frozenset(), Training(resolution="1/2", workers=0))
+def decoded(model: Reconstruction, images: Path) -> TrainingImages:
+    return decode_views(model, PhotoFolders(images), frozenset(), Training(resolution="1/2", workers=0))
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_the_file_is_as_good_as_the_splat_in_memory(patch: Patch) -> None:
     folder, splat = trained(patch, recipe())
     model = read_reconstruction(patch.sparse)
     holdout = frozenset(splat.metrics["final"]["images"])
-    views = decode_views(model, Folders(patch.images), holdout, Training(workers=0))
+    views = decode_views(model, PhotoFolders(patch.images), holdout, Training(workers=0))
     again = evaluate(from_splat(read_splat(folder.splat), views.frame, torch.device("cpu")), views.holdout, recipe())
     assert again and again["psnr"] == pytest.approx(splat.metrics["final"]["psnr"], abs=1e-4)
 
@@ -116,7 +116,7 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
         "shN": (50, 3, 3),
     }
     gaussians = {name: torch.nn.Parameter(torch.randn(*shape, generator=generator)) for name, shape in shapes.items()}
-    frame = Frame(np.array([1.0, -2.0, 30.0]), unit=7.0, scene_scale=1.0)
+    frame = TrainingFrame(np.array([1.0, -2.0, 30.0]), unit=7.0, scene_scale=1.0)
     back = from_splat(export(gaussians, frame), frame, torch.device("cpu"))
     quats = torch.nn.functional.normalize(gaussians["quats"], dim=-1)
     for name, value in back.items():
@@ -126,7 +126,7 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
 @pytest.mark.all
 def test_what_was_read_lies_in_memory_as_kernels_need_it(patch: Patch) -> None:
     folder, _ = trained(patch, recipe())
-    frame = Frame(np.zeros(3), unit=1.0, scene_scale=1.0)
+    frame = TrainingFrame(np.zeros(3), unit=1.0, scene_scale=1.0)
     gaussians = from_splat(read_splat(folder.splat), frame, torch.device("cpu"))
     assert all(value.is_contiguous() for value in gaussians.values())
 

@@ -17,7 +17,7 @@ from splatbatch.errors import TrainerError
 from splatbatch.failures.exits import meaning_of_health
 from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
-from splatbatch.splats.health import Expectations, Figures, judge, judge_evaluation
+from splatbatch.splats.health import Expectations, StepFigures, judge, judge_evaluation
 from splatbatch.training import step as training_step
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import Rendering
@@ -25,10 +25,10 @@ from splatbatch.training.session import train_attempt
 
 DEFAULT = Expectations(3000, "default", cap_max=9000, refine_start=500, refine_stop=1500, refine_every=100)
 MCMC = replace(DEFAULT, strategy="mcmc", refine_stop=2500)
-WELL = Figures(step=1, loss=0.3, num_gaussians=1000, photo_gradient=1.0, gradient=1.0)
+WELL = StepFigures(step=1, loss=0.3, num_gaussians=1000, photo_gradient=1.0, gradient=1.0)
 
 
-def run(grows: float = 1.1, falls: float = 0.95, **last: float) -> list[Figures]:
+def run(grows: float = 1.1, falls: float = 0.95, **last: float) -> list[StepFigures]:
     """A run of 30 records; `last` overrides figures of the last three."""
     records = [
         replace(WELL, step=100 * i + 1, loss=0.3 * falls**i, num_gaussians=int(1000 * grows ** max(0, i - 5)))
@@ -58,7 +58,7 @@ def test_a_run_that_is_well_gives_no_findings_at_any_step(expected: Expectations
     ],
 )
 def test_each_fault_is_found_by_its_rule(
-    history: list[Figures], expected: Expectations, rule: str, numbers: str, hopeless: bool
+    history: list[StepFigures], expected: Expectations, rule: str, numbers: str, hopeless: bool
 ) -> None:
     finding = judge(history, expected)[0]
     assert (finding.rule, finding.is_hopeless) == (rule, hopeless)

@@ -13,15 +13,15 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
-from splatbatch.training.border.patch_border import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.color_correction import in_tone
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.strategies import pruning
 from splatbatch.training.strategies.default import Default
-from splatbatch.training.strategies.importance import Album, Importance
+from splatbatch.training.strategies.importance import Importance, PruningViews
 from splatbatch.training.strategies.pruning import dispensable
 
 OPAQUE = 25.0
@@ -40,21 +40,21 @@ def gaussians(num: int = 12, seed: int = 0) -> dict[str, Tensor]:
     }
 
 
-def photo(of: dict[str, Tensor], mask: Tensor | None = None) -> Photo:
+def photo(of: dict[str, Tensor], mask: Tensor | None = None) -> PosedImage:
     where = view()
     pixels = (255 * rasterize(of, where, RasterOptions(0)).colors.clamp(0, 1)).round().to(torch.uint8)
-    return Photo("a.png", where, pixels, mask)
+    return PosedImage("a.png", where, pixels, mask)
 
 
-def album(*photos: Photo, **more: Any) -> Album:
-    return Album(photos, RasterOptions(0), **more)
+def album(*photos: PosedImage, **more: Any) -> PruningViews:
+    return PruningViews(photos, RasterOptions(0), **more)
 
 
 def without(all_of_them: dict[str, Tensor], which: Tensor) -> dict[str, Tensor]:
     return {name: value[~which] for name, value in all_of_them.items()}
 
 
-def measured(all_of_them: dict[str, Tensor], one: Photo, around: Surroundings = NONE) -> Tensor:
+def measured(all_of_them: dict[str, Tensor], one: PosedImage, around: PatchBorder = NONE) -> Tensor:
     """The same by leaving out each Gaussian and drawing again."""
 
     def draw(some: dict[str, Tensor]) -> Tensor:
@@ -66,7 +66,7 @@ def measured(all_of_them: dict[str, Tensor], one: Photo, around: Surroundings = 
     return torch.stack([((colors - other).square().sum(-1) * valid).sum() for other in drawn])
 
 
-def in_the_mean(all_of_them: dict[str, Tensor], one: Photo, **more: Any) -> Tensor:
+def in_the_mean(all_of_them: dict[str, Tensor], one: PosedImage, **more: Any) -> Tensor:
     drawn = [album(one, seed=seed, **more).importance(all_of_them).total for seed in range(400)]
     return torch.stack(drawn).mean(0)
 
@@ -103,13 +103,13 @@ def test_an_evened_photograph_is_compared_in_the_colours_of_the_scene() -> None:
     tone = torch.tensor([0.5, 0.6, 0.7, 4 / (where.width**2 + where.height**2), -0.1, 0.05])
     colors = rasterize(some, where, RasterOptions(0)).colors.clamp(0, 1)
     taken = (255 * in_tone(colors, tone, where)).round().to(torch.uint8)
-    evened, as_it_is = (Photo("a.png", where, taken, tone=one) for one in (tone, None))
+    evened, as_it_is = (PosedImage("a.png", where, taken, tone=one) for one in (tone, None))
     assert 50 * album(evened).error(some, (evened,)) < album(as_it_is).error(some, (as_it_is,))
 
 
 @pytest.mark.all
 def test_before_a_backdrop_the_patchs_own_are_judged_by_the_whole_picture() -> None:
-    some, around = gaussians(), Surroundings(backdrop=gaussians(20, seed=1))
+    some, around = gaussians(), PatchBorder(backdrop=gaussians(20, seed=1))
     estimated, exact = in_the_mean(some, photo(some), surroundings=around), measured(some, photo(some), around)
     assert estimated.shape == (12,)
     assert torch.allclose(estimated, exact, rtol=0.25, atol=0.01 * float(exact.max()))
@@ -118,7 +118,7 @@ def test_before_a_backdrop_the_patchs_own_are_judged_by_the_whole_picture() -> N
 
 def test_a_backdrop_is_drawn_where_a_removal_is_judged_and_stays_whole() -> None:
     some, behind = gaussians(60), gaussians(20, seed=1)
-    around = Surroundings(backdrop=behind)
+    around = PatchBorder(backdrop=behind)
     leaves = dispensable(some, album(photo(dict(around.drawn_with(some))), surroundings=around), 1.0)
     assert leaves.shape == (60,) and leaves.any()
     assert len(behind["means"]) == 20

@@ -16,7 +16,7 @@ from sick_splats import behind_veil
 from sick_trainings import quarry, trained
 
 from splatbatch.files import write_json
-from splatbatch.output.folders import InspectingFolder
+from splatbatch.output.folders import InspectionFolder
 from splatbatch.output.records.quality import Inspection, InspectionSettings, QualityFigure, grade
 from splatbatch.scene.patches import Patch
 from splatbatch.training.gaussians import Parameters
@@ -28,7 +28,7 @@ from splatbatch.training.inspection.fidelity import Fidelity, blur_of
 from splatbatch.training.inspection.inspect import inspect
 from splatbatch.training.inspection.subject import open_subject
 from splatbatch.training.rendering.rasterize import rasterize, with_values
-from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 from splatbatch.training.scene.depth import depth_of
 
 CHEAP = ("floaters", "haze", "depth", "needles", "misregistered", "exposure")
@@ -118,7 +118,7 @@ def test_a_splat_that_its_device_does_not_hold_is_drawn_view_by_view_and_found_t
 
 @pytest.mark.all
 def test_what_stands_by_reads_and_decodes_before_it_goes(bed: Bed, tmp_path: Path) -> None:
-    folder = InspectingFolder(tmp_path)
+    folder = InspectionFolder(tmp_path)
     told = InspectionSettings(**vars(bed.settings), splat=str(bed.splat), inputs="k")
     write_json(folder.settings, told.to_record())
     inspecting = threading.Thread(target=run, args=(folder,), kwargs={"stands_by": True})
@@ -157,9 +157,9 @@ def test_points_fall_on_the_pixels_of_their_keypoints(bed: Bed) -> None:
 
 @pytest.mark.all
 def test_what_several_figures_look_at_is_drawn_once(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = list[View]()
+    drawn = list[RenderCamera]()
 
-    def count(gaussians: Parameters, values: torch.Tensor, view: View, options: RasterOptions) -> object:
+    def count(gaussians: Parameters, values: torch.Tensor, view: RenderCamera, options: RasterOptions) -> object:
         drawn.append(view)
         return with_values(gaussians, values, view, options)
 
@@ -194,9 +194,9 @@ def test_smoothing_is_that_of_scipy() -> None:
 
 def test_a_point_is_off_where_most_pictures_draw_it_elsewhere() -> None:
     points = np.repeat(np.arange(4), 2)
-    depths = surface.Depths(points, np.array([0.01, 0.01, 0.001, 0.001, 1.0, 1.0, 1e-9, 1e-9]))
+    depths = surface.SurfaceDepths(points, np.array([0.01, 0.01, 0.001, 0.001, 1.0, 1.0, 1e-9, 1e-9]))
     assert depths.off == pytest.approx(1 / 4)
-    assert surface.Depths(points[:0], np.zeros(0)).off is None
+    assert surface.SurfaceDepths(points[:0], np.zeros(0)).off is None
 
 
 def beds(folder: Path, real_photos: Path) -> dict[str, Bed]:

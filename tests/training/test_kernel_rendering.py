@@ -10,7 +10,7 @@ from emulated_kernels import COMPILER, OnCpu
 from splatbatch.training import loss
 from splatbatch.training.cuda import rasterization
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, Rendering, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU")
 WAYS: dict[str, tuple[RasterOptions, int | None]] = {
@@ -29,10 +29,10 @@ def a_scene() -> dict[str, torch.Tensor]:
     return {name: value.requires_grad_() for name, value in values.items()}
 
 
-def a_view() -> View:
+def a_view() -> RenderCamera:
     viewmat = torch.eye(4)
     viewmat[2, 3] = 3.0
-    return View(viewmat, torch.tensor([[100.0, 0, 50], [0, 100, 40], [0, 0, 1]]), 101, 77)
+    return RenderCamera(viewmat, torch.tensor([[100.0, 0, 50], [0, 100, 40], [0, 0, 1]]), 101, 77)
 
 
 def derived(gaussians: dict[str, torch.Tensor], rendering: Rendering, *, absgrad: bool) -> dict[str, torch.Tensor]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from emulated_kernels import COMPILER, OnCpu
 
-from splatbatch.training.cuda.lists import TILE_PX, TileLists, tile_lists
+from splatbatch.training.cuda.lists import TILE_PX, PaddedTileLists, tile_lists
 from splatbatch.training.cuda.project import Sight
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU")
@@ -35,7 +35,7 @@ def seen() -> Sight:
     return Sight(rows[None], radii[None], counts, distances)
 
 
-def by_tile(lists: TileLists) -> list[list[int]]:
+def by_tile(lists: PaddedTileLists) -> list[list[int]]:
     offsets = lists.offsets.flatten().tolist()
     columns, rows = -(-SIZE[0] // TILE_PX), -(-SIZE[1] // TILE_PX)
     return [lists.ids[offsets[tile] : offsets[tile + 1]].tolist() for tile in range(rows * columns)]

@@ -12,7 +12,7 @@ from splatbatch.training.cuda.loss import even, photometric_loss, ssim
 from splatbatch.training.cuda.sources import constant
 from splatbatch.training.loss import CLIPPED, CLIPPED_COUNTS
 from splatbatch.training.photos import color_correction
-from splatbatch.training.rendering.view import View
+from splatbatch.training.rendering.view import RenderCamera
 
 pytestmark = [
     pytest.mark.skipif(COMPILER is None, reason="no g++ to compile the kernels for the CPU"),
@@ -85,7 +85,7 @@ def test_an_evened_photograph_and_its_loss_are_those_of_float64(num_coefficients
     render = (torch.rand(21, 53, 3) * 0.9 + 0.05).requires_grad_()
     exact = render.detach().double().requires_grad_()
     target = even(render, pixels, tone, K, kernels)
-    wanted, evened = color_correction.to_compare(exact, pixels, tone, View(torch.eye(4), K, 53, 21))
+    wanted, evened = color_correction.to_compare(exact, pixels, tone, RenderCamera(torch.eye(4), K, 53, 21))
     photometric_loss(render, target, 0.2, kernels, pixels).backward()
     loss.photometric_loss(wanted, evened).backward()
     assert float((target - evened).abs().max()) <= 1e-5

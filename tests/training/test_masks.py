@@ -16,8 +16,8 @@ from splatbatch.config import load
 from splatbatch.scene.patches import find_patches
 from splatbatch.training.loss import masked, of_what_counts, photometric_loss, psnr, ssim
 from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.posed_images import Photo
-from splatbatch.training.rendering.view import View
+from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.rendering.view import RenderCamera
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -78,8 +78,8 @@ def test_equal_pixels_are_perfect_whatever_is_ignored() -> None:
 def test_a_smaller_photograph_has_a_smaller_mask() -> None:
     _, pixels, mask = images()
     mask[:, 20:] = False
-    view = View(torch.eye(4), torch.eye(3), 60, 40)
-    small = shrink(Photo("a.png", view, pixels, mask), 8)
+    view = RenderCamera(torch.eye(4), torch.eye(3), 60, 40)
+    small = shrink(PosedImage("a.png", view, pixels, mask), 8)
     assert small.mask is not None
     assert small.mask.shape == small.pixels.shape[:2] == (5, 8)
     assert small.mask.all(dim=0).tolist() == [True] * 2 + [False] * 6

@@ -15,28 +15,28 @@ from splatbatch.scene.patches import Patch
 from splatbatch.training.photos import transient_mask
 from splatbatch.training.photos.transient_mask import (
     CELL_PX,
-    MAYBE,
-    SURE,
-    Cells,
-    Compared,
+    STRONG,
+    WEAK,
+    ResidualGrid,
+    ResidualMap,
     alone,
     grown,
     large,
     middles,
     pieces_of,
 )
-from splatbatch.training.rendering.view import View
+from splatbatch.training.rendering.view import RenderCamera
 
 HEIGHT, WIDTH = 12, 16
 PLANE = torch.full((HEIGHT * CELL_PX, WIDTH * CELL_PX), 3.0)
 """What all cameras see: a plane three units away."""
 
 
-def seen_from(x: float, off: Tensor) -> Compared:
+def seen_from(x: float, off: Tensor) -> ResidualMap:
     """A camera at x that looks at the plane; one unit there is one cell."""
     viewmat, K = torch.eye(4), torch.tensor([[3.0 * CELL_PX, 0, WIDTH * 2], [0, 3.0 * CELL_PX, HEIGHT * 2], [0, 0, 1]])
     viewmat[0, 3] = -x
-    return Compared(View(viewmat, K, WIDTH * CELL_PX, HEIGHT * CELL_PX), off)
+    return ResidualMap(RenderCamera(viewmat, K, WIDTH * CELL_PX, HEIGHT * CELL_PX), off)
 
 
 def usual(value: float = 0.04) -> Tensor:
@@ -49,8 +49,8 @@ def with_block(value: float, left: int = 6) -> Tensor:
     return off
 
 
-def found(one: Compared, others: list[Compared], evidence: transient_mask.Evidence = SURE) -> Tensor:
-    return alone(one.off, Cells.of([one, *others]).seen_from(0, middles(PLANE, one.view)), evidence)
+def found(one: ResidualMap, others: list[ResidualMap], evidence: transient_mask.TransientEvidence = STRONG) -> Tensor:
+    return alone(one.off, ResidualGrid.of([one, *others]).seen_from(0, middles(PLANE, one.view)), evidence)
 
 
 def test_what_one_photograph_alone_shows_is_found() -> None:
@@ -73,7 +73,7 @@ def test_what_a_third_of_others_are_wrong_about_too_is_not() -> None:
     """Where a splat is not good yet, no photograph is to blame."""
     others = [seen_from(x, with_block(0.3 if x > 0 else 0.04, left=6 - int(x))) for x in (-2, -1, -0.5, -1.5, 1, 2)]
     assert not found(seen_from(0, with_block(0.3)), others).any()
-    assert found(seen_from(0, with_block(0.3)), others, MAYBE).any()
+    assert found(seen_from(0, with_block(0.3)), others, WEAK).any()
 
 
 def test_only_a_piece_of_which_enough_is_sure_is_a_mover() -> None:
@@ -129,7 +129,7 @@ def test_a_run_goes_on_without_what_it_had_left_out(patch: Patch, monkeypatch: p
     monkeypatch.setattr(transient_mask, "CELL_PX", 2)
     monkeypatch.setattr(transient_mask, "LOOKS", (0.4, 0.45))  # before the checkpoint: much is off yet
     monkeypatch.setattr(transient_mask, "TIMES", 1.5)
-    monkeypatch.setattr(transient_mask, "SURE", MAYBE)
+    monkeypatch.setattr(transient_mask, "STRONG", WEAK)
     monkeypatch.setattr(transient_mask, "LEAST_CELLS", 1)
     plant(patch.images)
     straight, whole = trained(patch, growing("default"), "straight-01")

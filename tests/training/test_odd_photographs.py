@@ -17,11 +17,11 @@ from pathlib import Path
 from import_hooks import ImportedInThreads
 from splatbatch.config import Recipe
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.training.progress.progress import Progress
+from splatbatch.training.progress.progress import ProgressRecorder
 from splatbatch.training.session import prepare
 in_threads, folder = ImportedInThreads(), AttemptFolder(Path(sys.argv[1]))
 settings = folder.read_settings()
-ready = prepare(settings, Recipe.model_validate(settings.recipe), Progress(folder.progress, 20))
+ready = prepare(settings, Recipe.model_validate(settings.recipe), ProgressRecorder(folder.progress, 20))
 print(len(ready.views.training), *in_threads.names)
 """
 

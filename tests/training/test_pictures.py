@@ -16,7 +16,7 @@ from splatbatch.files import read_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.evaluation.pictures import LONGEST_PX, error, picture_views, ranked, to_jpeg
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def folder(tmp_path: Path) -> AttemptFolder:
     return AttemptFolder(tmp_path)
 
 
-def photos(num: int, width: int = 48, height: int = 32) -> tuple[Photo, ...]:
+def photos(num: int, width: int = 48, height: int = 32) -> tuple[PosedImage, ...]:
     pixels = [torch.full((height, width, 3), 60 * i, dtype=torch.uint8) for i in range(num)]
     seen = view(width=width, height=height)
-    return tuple(Photo(f"sub/img{i}.png", seen, pixels[i]) for i in range(num))
+    return tuple(PosedImage(f"sub/img{i}.png", seen, pixels[i]) for i in range(num))
 
 
-def write(folder: AttemptFolder, shown: tuple[Photo, ...]) -> dict[str, object]:
+def write(folder: AttemptFolder, shown: tuple[PosedImage, ...]) -> dict[str, object]:
     gaussians = trainable(dtype=torch.float32)
     metrics = evaluate(gaussians, shown, Recipe())
     by_name = {photo.name: photo for photo in shown}

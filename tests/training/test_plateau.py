@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from splatbatch.config import Recipe
-from splatbatch.training.evaluation.early_stopping import FEWEST_CHECKS, Rule, Series, gain_left_db, is_plateau
+from splatbatch.training.evaluation.early_stopping import FEWEST_CHECKS, Series, StoppingRule, gain_left_db, is_plateau
 
-RULE = Rule(max_steps=30_000, in_a_row=2, least_gain_db=0.05)
+RULE = StoppingRule(max_steps=30_000, in_a_row=2, least_gain_db=0.05)
 
 
 def series(psnr: Callable[[int], float], first: int, noise_db: float = 0.0, seed: int = 0) -> list[tuple[int, float]]:
@@ -120,10 +120,10 @@ def test_nothing_ends_in_the_first_third_nor_where_the_tail_would_save_nothing()
 )
 def test_long_runs_end_early_unless_told_otherwise(max_steps: int, asked: str | int, in_a_row: int) -> None:
     tree = {"training": {"max_steps": max_steps}, "evaluation": {"stop_after": asked}}
-    assert Rule.of(Recipe.model_validate(tree)).in_a_row == in_a_row
+    assert StoppingRule.of(Recipe.model_validate(tree)).in_a_row == in_a_row
 
 
 def test_a_run_that_never_ends_early_is_never_looked_at() -> None:
-    off = Rule(30_000, 0, 0.05)
+    off = StoppingRule(30_000, 0, 0.05)
     assert not any(off.is_check(step) for step in range(30_000))
     assert not is_plateau([(12_000 + 150 * num, 36.0) for num in range(40)], off)

@@ -10,9 +10,9 @@ from blending_reference import COLUMNS, relative
 from emulated_kernels import COMPILER, OnCpu
 from torch import Tensor
 
-from splatbatch.training.cpu import Cameras, Ellipsoids, view_colors
-from splatbatch.training.cpu.projection import Footprints, project
-from splatbatch.training.cuda.project import Shot
+from splatbatch.training.cpu import Ellipsoids, PinholeCameras, view_colors
+from splatbatch.training.cpu.projection import ProjectedGaussians, project
+from splatbatch.training.cuda.project import ProjectionInput
 from splatbatch.training.cuda.project import project as ours_of
 
 pytestmark = [
@@ -38,18 +38,18 @@ def some_gaussians(num: int = 300, num_higher: int = 15) -> dict[str, Tensor]:
     }
 
 
-def a_shot(**changed: object) -> Shot:
+def a_shot(**changed: object) -> ProjectionInput:
     angle = torch.tensor(0.3)
     viewmat = torch.eye(4)
     viewmat[:2, :2] = torch.stack([torch.stack([angle.cos(), -angle.sin()]), torch.stack([angle.sin(), angle.cos()])])
     viewmat[:3, 3] = torch.tensor([0.2, -0.1, 2.5])
     K = torch.tensor([[90.0, 0, 41], [0, 80, 22], [0, 0, 1]])
-    return replace(Shot(viewmat, K, 83, 51, 3, 0.01, 1e10, antialiased=False), **changed)  # type: ignore[arg-type]
+    return replace(ProjectionInput(viewmat, K, 83, 51, 3, 0.01, 1e10, antialiased=False), **changed)  # type: ignore[arg-type]
 
 
-def by_the_book(gaussians: dict[str, Tensor], shot: Shot) -> tuple[Footprints, Tensor]:
+def by_the_book(gaussians: dict[str, Tensor], shot: ProjectionInput) -> tuple[ProjectedGaussians, Tensor]:
     """Return what the CPU's projection and colours are, [1, N, ...]."""
-    camera = Cameras(
+    camera = PinholeCameras(
         shot.viewmat[None].double(), shot.K[None].double(), shot.width, shot.height, shot.near_plane, shot.far_plane
     )
     ellipsoids = Ellipsoids(

@@ -17,11 +17,11 @@ from splatbatch.config import Training
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import write_splat
-from splatbatch.training.photos.posed_images import Folders
+from splatbatch.training.photos.posed_images import PhotoFolders
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.scene.block_cache import Store
-from splatbatch.training.scene.photographs import Photographs
+from splatbatch.training.scene.block_cache import BlockCache
+from splatbatch.training.scene.photographs import ScenePhotographs
 
 CPU = torch.device("cpu")
 DEGREE_3 = 45
@@ -45,8 +45,8 @@ def test_what_is_seen_looks_as_if_everything_were_there(tmp_path: Path, most: in
     write_splat(tmp_path / "splat.ply", quarry_splat(), 1)
     model = read_reconstruction(QUARRY / "sparse/0")
     names = [image.name for image in model.images][::9]
-    photographs = Photographs(model, Folders(QUARRY / "images"), Training(resolution="1/2"), names)
-    culled, whole = (Store(index_blocks(tmp_path / "splat.ply", each), CPU, most) for each in (100, 1 << 20))
+    photographs = ScenePhotographs(model, PhotoFolders(QUARRY / "images"), Training(resolution="1/2"), names)
+    culled, whole = (BlockCache(index_blocks(tmp_path / "splat.ply", each), CPU, most) for each in (100, 1 << 20))
     assert len(culled.blocks) > 30 and len(whole.blocks) == 2
     for shot in photographs.shots(names, 20.0, CPU):
         seen, every = (
@@ -59,7 +59,7 @@ def test_what_is_seen_looks_as_if_everything_were_there(tmp_path: Path, most: in
 
 def test_what_nobody_sees_is_not_loaded(tmp_path: Path) -> None:
     write_town(tmp_path / "town.ply", 50_000)
-    store = Store(index_blocks(tmp_path / "town.ply", 1000), CPU, 1_000_000)
+    store = BlockCache(index_blocks(tmp_path / "town.ply", 1000), CPU, 1_000_000)
     standpoint, view = above(-400.0, 300.0, 60.0)
     seen = store.seen_from(standpoint, view)
     assert 0 < len(seen["means"]) <= store.num_loaded < 10_000
@@ -70,7 +70,7 @@ def test_what_nobody_sees_is_not_loaded(tmp_path: Path) -> None:
 def test_a_view_of_nothing_is_black(tmp_path: Path) -> None:
     write_town(tmp_path / "town.ply", 5000)
     standpoint, view = above(9000.0, 0.0, 60.0)
-    seen = Store(index_blocks(tmp_path / "town.ply"), CPU, 1_000_000).seen_from(standpoint, view)
+    seen = BlockCache(index_blocks(tmp_path / "town.ply"), CPU, 1_000_000).seen_from(standpoint, view)
     assert not rasterize(seen, view, RasterOptions(sh_degree=0)).colors.any()
 
 

@@ -13,28 +13,28 @@ from splatbatch.config import Recipe
 from splatbatch.hashing import sha256_of
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.colors import tone_in, tones_to_record
-from splatbatch.output.records.evaluation import EvaluationSettings, PhotoMeasured, SceneEvaluation
-from splatbatch.output.records.metrics import Figures, TrainingSettings
+from splatbatch.output.records.evaluation import EvaluationSettings, PhotoMeasurement, SceneEvaluation
+from splatbatch.output.records.metrics import QualityFigures, TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.rigs import read_rigs
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.coverage_mask import covered
 from splatbatch.scene.partition.border import border_of
 from splatbatch.training.border.boundary_mask import answered_for
 from splatbatch.training.border.patch_border import surroundings_of
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import from_splat
-from splatbatch.training.photos.posed_images import Folders, decode_views, with_covered
+from splatbatch.training.photos.posed_images import PhotoFolders, decode_views, with_covered
 from splatbatch.training.scene.load import open_scene
-from splatbatch.training.scene.measure import Pair, measure, measured
+from splatbatch.training.scene.measure import PhotographRenderings, measure, measured
 
 CPU = torch.device("cpu")
 RECIPE = Recipe.model_validate({"training": {"sh_degree": 1, "resolution": "1/4", "device": "cpu"}})
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("tones", [{}, {"left/0001.jpg": Tone((1.2, 1.0, 0.8), (-0.1,))}])
-def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str, Tone]) -> None:
+@pytest.mark.parametrize("tones", [{}, {"left/0001.jpg": ColorCorrection((1.2, 1.0, 0.8), (-0.1,))}])
+def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str, ColorCorrection]) -> None:
     partition = lay_out(tmp_path / "quarry")
     names = tuple(sorted(partition.test)[:2])
     settings = EvaluationSettings(
@@ -48,7 +48,7 @@ def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str
     )
     found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
     model = read_reconstruction(QUARRY / "sparse/0", tracks=True)
-    views = decode_views(model, Folders(QUARRY / "images"), frozenset(names), RECIPE.training, tone_in(settings))
+    views = decode_views(model, PhotoFolders(QUARRY / "images"), frozenset(names), RECIPE.training, tone_in(settings))
     pixels = covered(model, names, rigs=read_rigs(QUARRY / "sparse/0"))
     views = with_covered(views, pixels)
     splat = from_splat(quarry_splat(), views.frame, CPU)
@@ -77,13 +77,13 @@ def test_the_gain_over_a_patch_is_of_the_pixels_that_it_was_measured_on(tmp_path
         images=str(QUARRY / "images"),
         recipe=RECIPE.model_dump(mode="json"),
         holdout=names,
-        own={"p0": {name: Figures(psnr=20.0) for name in names}},
+        own={"p0": {name: QualityFigures(psnr=20.0) for name in names}},
         before_backdrop=("p0",),
         **behind,
     )
     found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
     model = read_reconstruction(QUARRY / "sparse/0")
-    views = decode_views(model, Folders(QUARRY / "images"), frozenset(names), RECIPE.training)
+    views = decode_views(model, PhotoFolders(QUARRY / "images"), frozenset(names), RECIPE.training)
     around = surroundings_of(TrainingSettings(**behind), views.frame, RECIPE.training)
     expected = evaluate(
         from_splat(quarry_splat(), views.frame, CPU), answered_for(replace(views, surroundings=around)).holdout, RECIPE
@@ -99,7 +99,10 @@ def test_the_gain_over_a_patch_is_of_the_pixels_that_it_was_measured_on(tmp_path
 
 
 def test_a_gain_is_that_on_photographs_which_both_have_measured() -> None:
-    pairs = [Pair(PhotoMeasured(psnr=25.0), Figures(psnr=24.0), 26.0), Pair(PhotoMeasured(psnr=30.0))]
+    pairs = [
+        PhotographRenderings(PhotoMeasurement(psnr=25.0), QualityFigures(psnr=24.0), 26.0),
+        PhotographRenderings(PhotoMeasurement(psnr=30.0)),
+    ]
     found = measured(pairs)
     assert (found.num_photos, found.psnr, found.own_psnr, found.gain_db) == (2, 27.5, 24.0, 2.0)
     assert measured([]).psnr is None

@@ -28,9 +28,9 @@ from splatbatch.splats.health import Expectations
 from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
 from splatbatch.training.gaussians import export, first_values, thinned, to_parameters
-from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.posed_images import Folders, decode_views
-from splatbatch.training.progress.progress import Progress
+from splatbatch.training.photos.frame import TrainingFrame
+from splatbatch.training.photos.posed_images import PhotoFolders, decode_views
+from splatbatch.training.progress.progress import ProgressRecorder
 from splatbatch.training.session import prepare, train_attempt
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
@@ -51,7 +51,7 @@ def test_a_cap_may_be_a_multiple_of_the_points(patch: Patch) -> None:
     folder = prepared(patch, recipe(cap_max="1.5x"))
     settings = folder.read_settings()
     asked = Recipe.model_validate(settings.recipe)
-    assert prepare(settings, asked, Progress(folder.progress, STEPS)).recipe.training.cap_max == 54
+    assert prepare(settings, asked, ProgressRecorder(folder.progress, STEPS)).recipe.training.cap_max == 54
 
 
 def test_progress_tells_every_phase_and_ends_with_the_last_step(patch: Patch) -> None:
@@ -70,7 +70,7 @@ def test_preparing_leaves_everything_in_host_memory_and_cuda_alone(patch: Patch)
     folder = prepared(patch, recipe())
     settings = folder.read_settings()
     asked = Recipe.model_validate(settings.recipe)
-    ready = prepare(settings, asked, Progress(folder.progress, STEPS))
+    ready = prepare(settings, asked, ProgressRecorder(folder.progress, STEPS))
     tensors = [*ready.gaussians.values(), *(photo.pixels for photo in ready.views.training)]
     assert {tensor.device.type for tensor in tensors} == {"cpu"}
     assert not torch.cuda.is_initialized()
@@ -138,7 +138,7 @@ def test_a_failure_leaves_one_line_an_exit_code_and_no_splat(patch: Patch, capsy
 
 def test_gaussians_start_at_the_points_and_are_written_in_world_coordinates(patch: Patch) -> None:
     model = read_reconstruction(patch.sparse)
-    frame = decode_views(model, Folders(patch.images), frozenset(), Training()).frame
+    frame = decode_views(model, PhotoFolders(patch.images), frozenset(), Training()).frame
     assert frame.unit != 1
     settings = Training(init_scale=1.0, init_opacity=0.25, sh_degree=2)
     splat = export(to_parameters(first_values(model.points, frame, settings), torch.device("cpu")), frame)
@@ -157,8 +157,8 @@ def test_one_point_alone_has_a_size(patch: Patch) -> None:
     assert np.isfinite(read_splat(splat.path).scales).all()
 
 
-def progress_of(folder: Path, max_steps: int = 300) -> Progress:
-    progress, settings = Progress(folder / "progress.jsonl", max_steps), recipe(max_steps=max_steps)
+def progress_of(folder: Path, max_steps: int = 300) -> ProgressRecorder:
+    progress, settings = ProgressRecorder(folder / "progress.jsonl", max_steps), recipe(max_steps=max_steps)
     progress.expect(Expectations.of(settings, schedule(settings)))
     return progress
 
@@ -201,7 +201,7 @@ def test_a_gradient_between_zeros_is_a_sign_of_life(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("max_steps", "records"), [(1, 1), (30, 30), (300, 61), (30_000, 301)])
 def test_figures_are_read_seldom_enough_and_at_the_last_step(tmp_path: Path, max_steps: int, records: int) -> None:
-    progress = Progress(tmp_path / "progress.jsonl", max_steps)
+    progress = ProgressRecorder(tmp_path / "progress.jsonl", max_steps)
     due = [step for step in range(max_steps) if progress.due(step)]
     assert (len(due), due[-1]) == (records, max_steps - 1)
 
@@ -263,7 +263,7 @@ def test_more_points_than_the_cap_are_thinned_to_it_and_that_is_said(
 ) -> None:
     asked = recipe(strategy=strategy, cap_max=cap_max)
     folders = [prepared(patch, asked, name) for name in ("attempt-01", "attempt-02")]
-    first, again = (prepare(each.read_settings(), asked, Progress(each.progress, STEPS)) for each in folders)
+    first, again = (prepare(each.read_settings(), asked, ProgressRecorder(each.progress, STEPS)) for each in folders)
     num, cap = len(first.gaussians["means"]), first.recipe.training.cap()
     assert 0.6 * cap <= num <= cap < 36
     assert first.identity == again.identity  # the same points each time
@@ -282,7 +282,7 @@ def test_points_are_thinned_evenly_and_as_large_as_those_left_lie_apart(most: in
     sparse = np.random.default_rng(2).uniform(-1, 1, (1000, 3))
     points = _points(np.concatenate([dense, sparse]))
     training = recipe().training
-    first = first_values(points, Frame(np.zeros(3), 1.0, 1.0), training)
+    first = first_values(points, TrainingFrame(np.zeros(3), 1.0, 1.0), training)
     left = thinned(first, most, training)
     assert min(most - 1, 0.9 * most) <= len(left["means"]) <= most
     share = float((left["means"].abs().max(dim=1).values < 0.1).float().mean())
@@ -293,5 +293,5 @@ def test_points_are_thinned_evenly_and_as_large_as_those_left_lie_apart(most: in
 def test_points_in_one_place_are_thinned_to_one() -> None:
     points = _points(np.ones((9, 3)))
     training = recipe().training
-    first = first_values(points, Frame(np.zeros(3), 1.0, 1.0), training)
+    first = first_values(points, TrainingFrame(np.zeros(3), 1.0, 1.0), training)
     assert len(thinned(first, 5, training)["means"]) == 1

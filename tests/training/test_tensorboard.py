@@ -13,7 +13,7 @@ from small_patch import recipe, trained
 
 from splatbatch.config import Recipe
 from splatbatch.files import read_lines
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.patches import Patch
 from splatbatch.training.progress.tensorboard import MISSING, MOST_SAMPLES, TensorBoard, open_tensorboard
 
@@ -41,7 +41,7 @@ def test_every_figure_of_progress_is_shown(patch: Patch) -> None:
 @pytest.mark.all
 def test_figures_of_evened_photographs_are_shown_and_written_down(patch: Patch) -> None:
     pytest.importorskip("tensorboard")
-    folder, _ = trained(replace(patch, tones={"img0.png": Tone((0.9, 1.0, 1.1))}), shown())
+    folder, _ = trained(replace(patch, tones={"img0.png": ColorCorrection((0.9, 1.0, 1.1))}), shown())
     assert {"psnr", "psnr_even", "ssim_even"} <= set(events(folder.tensorboard).Tags()["scalars"])
     last = [record for record in read_lines(folder.progress) if "psnr" in record][-1]
     assert last["psnr_even"] != last["psnr"]

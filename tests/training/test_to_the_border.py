@@ -26,16 +26,16 @@ from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_splat
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
-from splatbatch.training.border.boundary import Bounds
+from splatbatch.training.border.boundary import Boundary
 from splatbatch.training.border.boundary_init import covered, split_up
 from splatbatch.training.border.boundary_mask import answered_for, answering
-from splatbatch.training.border.patch_border import ALONE, Surroundings
+from splatbatch.training.border.patch_border import ALONE, PatchBorder
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import Parameters, from_splat, to_parameters, values_of
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.posed_images import Photo, Views
-from splatbatch.training.progress.progress import Progress
-from splatbatch.training.rendering.view import Rendering, View
+from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
+from splatbatch.training.progress.progress import ProgressRecorder
+from splatbatch.training.rendering.view import RenderCamera, Rendering
 from splatbatch.training.session import prepare, train_attempt
 from splatbatch.training.strategies import STRATEGIES, Strategy
 
@@ -88,7 +88,7 @@ def test_each_part_of_the_border_can_be_turned_off_to_compare(
 ) -> None:
     settings = recipe(border=border)
     folder = prepared(bordered, settings)
-    read = prepare(folder.read_settings(), settings, Progress(folder.progress, STEPS))
+    read = prepare(folder.read_settings(), settings, ProgressRecorder(folder.progress, STEPS))
     around = read.views.surroundings
     assert (around.bounds is not None, min(1, around.num_behind)) == (is_bounded, num_behind)
     assert ALONE not in folder.progress.read_text()
@@ -118,7 +118,7 @@ def test_trained_twice_against_a_backdrop_is_the_same_splat(bordered: Patch, mor
 def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bordered: Patch) -> None:
     folder, splat = trained(bordered, recipe())
     settings = folder.read_settings()
-    read = prepare(settings, Recipe.model_validate(settings.recipe), Progress(folder.progress, STEPS))
+    read = prepare(settings, Recipe.model_validate(settings.recipe), ProgressRecorder(folder.progress, STEPS))
     own = from_splat(read_splat(folder.splat), read.views.frame, CPU)
     drawn = read.views.surroundings.drawn_with(own)
     assert len(drawn["means"]) == splat.num_gaussians + read.views.surroundings.num_behind
@@ -135,7 +135,7 @@ def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bor
 @pytest.mark.all
 def test_a_patch_answers_for_the_pixels_that_show_it(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
-    views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
+    views = prepare(folder.read_settings(), recipe(), ProgressRecorder(folder.progress, STEPS)).views
     masks = [photo.mask for photo in answered_for(opaque(views)).training]
     # cameras at x = 0 to 0.8, 3 before a plane, look along z: x = 0 is at columns 8 to 16
     left, right = (
@@ -149,7 +149,7 @@ def test_a_patch_answers_for_the_pixels_that_show_it(bordered: Patch) -> None:
 @pytest.mark.all
 def test_a_thin_backdrop_that_lies_outside_is_not_taken_for_the_patch(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
-    views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
+    views = prepare(folder.read_settings(), recipe(), ProgressRecorder(folder.progress, STEPS)).views
     thin = opaque(views, opacity=-3.0)
     for photo in answered_for(thin).training:
         assert photo.mask is not None
@@ -158,7 +158,7 @@ def test_a_thin_backdrop_that_lies_outside_is_not_taken_for_the_patch(bordered: 
 
 def test_before_an_opaque_backdrop_the_share_that_lies_outside_is_what_is_rendered_of_it() -> None:
     outside = torch.linspace(0, 1, 4 * 4).reshape(4, 4)
-    photo = Photo("a", View(torch.eye(4), torch.eye(3), 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8))
+    photo = PosedImage("a", RenderCamera(torch.eye(4), torch.eye(3), 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8))
     for alpha, most in ((1.0, 0.5), (0.2, 0.1)):
         shown = Rendering(outside[..., None].repeat(1, 1, 3), torch.full((4, 4, 1), alpha), {})
         mask = answering(photo, shown).mask
@@ -166,7 +166,7 @@ def test_before_an_opaque_backdrop_the_share_that_lies_outside_is_what_is_render
         assert torch.equal(mask, outside <= most)
 
 
-def opaque(views: Views, opacity: float = 8.0) -> Views:
+def opaque(views: TrainingImages, opacity: float = 8.0) -> TrainingImages:
     """Views before a backdrop without gaps, thin where its opacity says so."""
     around = views.surroundings
 
@@ -184,7 +184,7 @@ def opaque(views: Views, opacity: float = 8.0) -> Views:
 @pytest.mark.all
 def test_what_a_mask_ignores_stays_ignored_before_a_backdrop(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
-    views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
+    views = prepare(folder.read_settings(), recipe(), ProgressRecorder(folder.progress, STEPS)).views
     nothing_on_top = torch.ones(views.training[0].pixels.shape[:2], dtype=torch.bool)
     nothing_on_top[:5] = False
     masked = replace(views, training=(replace(views.training[0], mask=nothing_on_top),))
@@ -196,14 +196,14 @@ def test_what_a_mask_ignores_stays_ignored_before_a_backdrop(bordered: Patch) ->
 
 def test_without_a_backdrop_the_views_are_left_as_they_are(patch: Patch) -> None:
     folder = prepared(patch, recipe(), "attempt-09")
-    views = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS)).views
+    views = prepare(folder.read_settings(), recipe(), ProgressRecorder(folder.progress, STEPS)).views
     assert answered_for(views) is views
 
 
 @pytest.mark.all
 def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
-    read = prepare(folder.read_settings(), recipe(), Progress(folder.progress, STEPS))
+    read = prepare(folder.read_settings(), recipe(), ProgressRecorder(folder.progress, STEPS))
     surroundings = read.views.surroundings
     assert not any(value.requires_grad for value in surroundings.backdrop.values())
     assert bordered.border is not None
@@ -269,11 +269,11 @@ def _resumed(patch: Patch, checkpoint: Path, name: str) -> AttemptFolder:
     return folder
 
 
-def bounds(lower: float = 0.0, upper: float = math.inf, margin: float = 0.1) -> Bounds:
+def bounds(lower: float = 0.0, upper: float = math.inf, margin: float = 0.1) -> Boundary:
     """A core from `lower` to `upper` along x, and its reach."""
     core = torch.tensor([[lower, -math.inf, -math.inf], [upper, math.inf, math.inf]])
     reach = torch.tensor([[lower - margin, -9.0, -9.0], [min(upper, 9.0), 9.0, 9.0]])
-    return Bounds(torch.eye(3), core, reach, margin)
+    return Boundary(torch.eye(3), core, reach, margin)
 
 
 def some(num: int = 40) -> Parameters:
@@ -294,7 +294,7 @@ def a_strategy(name: str, gaussians: Parameters) -> tuple[Strategy, int]:
 def test_refining_leaves_nothing_outside_and_keeps_to_the_cap(name: str) -> None:
     gaussians = some()
     strategy, due = a_strategy(name, gaussians)
-    strategy.within(Surroundings(bounds()))
+    strategy.within(PatchBorder(bounds()))
     assert not bounds().holds(gaussians["means"]).all()
     strategy.refine(due)
     assert bounds().holds(gaussians["means"]).all()
@@ -303,7 +303,7 @@ def test_refining_leaves_nothing_outside_and_keeps_to_the_cap(name: str) -> None
 
 def test_no_gaussian_reaches_over_the_border_by_more_than_the_margin() -> None:
     gaussians, room = some(), bounds()
-    Surroundings(room).hold_back(gaussians)
+    PatchBorder(room).hold_back(gaussians)
     x, largest = gaussians["means"][:, 0], gaussians["scales"].exp().amax(dim=1)
     is_inside = x >= 0
     assert (3 * largest[is_inside] <= x[is_inside].clamp_min(room.margin) * 1.0001).all()
@@ -330,7 +330,7 @@ def test_a_patch_begins_with_parts_of_the_backdrop_and_is_drawn_before_none_that
     settings = recipe()
     folder = prepared(bordered, settings)
     told = folder.read_settings()
-    read = prepare(told, settings, Progress(folder.progress, STEPS))
+    read = prepare(told, settings, ProgressRecorder(folder.progress, STEPS))
     around = read.views.surroundings
     assert around.bounds is not None and len(around.cover["means"])
     assert around.bounds.holds(around.cover["means"]).all()
@@ -363,15 +363,15 @@ def test_where_a_margin_is_much_wider_than_a_gaussian_the_backdrop_is_left_as_it
 def test_deep_inside_nothing_is_made_smaller() -> None:
     gaussians = some()
     before = gaussians["scales"].detach().clone()
-    Surroundings(bounds(lower=-1e3)).hold_back(gaussians)
+    PatchBorder(bounds(lower=-1e3)).hold_back(gaussians)
     assert torch.equal(gaussians["scales"], before)
 
 
 def test_what_is_drawn_behind_counts_for_no_refinement() -> None:
     own, behind = some(30), {name: value.detach() for name, value in some(12).items()}
     strategy, _ = a_strategy("default", own)
-    strategy.within(Surroundings(bounds(), behind))
-    drawn = Surroundings(bounds(), behind).drawn_with(own)
+    strategy.within(PatchBorder(bounds(), behind))
+    drawn = PatchBorder(bounds(), behind).drawn_with(own)
     assert torch.equal(drawn["means"][:30], own["means"])
     state = strategy.state()
     strategy.step_post_backward(_seen(42), torch.tensor(0.0))
@@ -391,7 +391,7 @@ def _seen(num: int):  # type: ignore[no-untyped-def]
 @pytest.mark.all
 def test_points_outside_the_reach_start_nothing(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(cap_max="2x"), "attempt-09")
-    read = prepare(folder.read_settings(), recipe(cap_max="2x"), Progress(folder.progress, STEPS))
+    read = prepare(folder.read_settings(), recipe(cap_max="2x"), ProgressRecorder(folder.progress, STEPS))
     num_cover = min(36 // 3, len(read.views.surroundings.cover["means"]))
     assert len(read.gaussians["means"]) == 18 + num_cover  # of 6 x 6 points half lie below x = 0
     assert read.recipe.training.cap_max == 36

@@ -20,7 +20,7 @@ from splatbatch.files import read_json
 from splatbatch.outcome import Splat
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.correction import NEUTRAL, Tone
+from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection
 from splatbatch.scene.patches import Patch
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.evaluation.pictures import picture_views
@@ -28,35 +28,39 @@ from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import CLIPPED_COUNTS, photometric_loss
 from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.color_correction import alike, even, in_tone, response, shrunk, to_compare, tone_of
-from splatbatch.training.photos.decode import Source, decode
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.decode import PhotoSource, decode
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import View
+from splatbatch.training.rendering.view import RenderCamera
 
-TONE = Tone((0.8, 1.1, 1.25), (-0.2, 0.08))
+TONE = ColorCorrection((0.8, 1.1, 1.25), (-0.2, 0.08))
 CAMERA = Camera(1, "PINHOLE", 53, 31, (60.0, 60.0, 24.5, 17.25))
 
 
-def decoded_tone(tone: Tone, camera: Camera, folder: Path, shrinking: int = 1) -> tuple[Tensor | None, View]:
+def decoded_tone(
+    tone: ColorCorrection, camera: Camera, folder: Path, shrinking: int = 1
+) -> tuple[Tensor | None, RenderCamera]:
     Pillow.new("RGB", (camera.width, camera.height)).save(folder / "a.png")
-    one = decode(Source(folder / "a.png", camera, shrinking))
-    seen = View(torch.eye(4), torch.tensor(one.camera.K, dtype=torch.float32), one.camera.width, one.camera.height)
+    one = decode(PhotoSource(folder / "a.png", camera, shrinking))
+    seen = RenderCamera(
+        torch.eye(4), torch.tensor(one.camera.K, dtype=torch.float32), one.camera.width, one.camera.height
+    )
     return tone_of(tone, one), seen
 
 
-def as_photo(colors: Tensor, tone: Tensor | None, seen: View) -> Photo:
+def as_photo(colors: Tensor, tone: Tensor | None, seen: RenderCamera) -> PosedImage:
     pixels = (255 * in_tone(colors, tone, seen).clamp(0, 1)).round().to(torch.uint8)
-    return Photo("a.png", seen, pixels, None, tone)
+    return PosedImage("a.png", seen, pixels, None, tone)
 
 
-def rendered(brightness: float = 1.0) -> tuple[Parameters, View, Tensor]:
+def rendered(brightness: float = 1.0) -> tuple[Parameters, RenderCamera, Tensor]:
     """Gaussians, a view of them, and what it shows."""
     gaussians, seen = trainable(dtype=torch.float32), view(width=48, height=32)
     gaussians["sh0"].data *= brightness
     return gaussians, seen, rasterize(gaussians, seen).colors.detach()
 
 
-def tone_for(seen: View, tone: Tone = TONE) -> Tensor:
+def tone_for(seen: RenderCamera, tone: ColorCorrection = TONE) -> Tensor:
     half = np.hypot(seen.width, seen.height) / 2
     gain, others = tone.values()[:3], tone.values()[3:]
     return torch.tensor([*gain, half**-2, *others])
@@ -64,7 +68,7 @@ def tone_for(seen: View, tone: Tone = TONE) -> Tensor:
 
 def test_a_tone_multiplies_as_its_definition_says(tmp_path: Path) -> None:
     lit = replace(TONE, field=sunny(), tint=(1.2, 1.0, 0.8))
-    for given in (TONE, replace(TONE, tilt=(0.3, -0.2)), Tone((0.9, 1.0, 1.1), (), (0.1, 0.2)), lit):
+    for given in (TONE, replace(TONE, tilt=(0.3, -0.2)), ColorCorrection((0.9, 1.0, 1.1), (), (0.1, 0.2)), lit):
         tone, seen = decoded_tone(given, CAMERA, tmp_path)
         assert tone is not None
         bent = falloff(given, CAMERA)
@@ -74,7 +78,7 @@ def test_a_tone_multiplies_as_its_definition_says(tmp_path: Path) -> None:
 
 def test_an_undistorted_photograph_has_its_light_where_its_pixels_were_taken(tmp_path: Path) -> None:
     camera = Camera(1, "SIMPLE_RADIAL", 320, 240, (250.0, 158.0, 123.0, 0.09))
-    tone, seen = decoded_tone(Tone(field=sunny((0.5, 0.3))), camera, tmp_path)
+    tone, seen = decoded_tone(ColorCorrection(field=sunny((0.5, 0.3))), camera, tmp_path)
     assert tone is not None
     x, y = 280.5, 190.5
     ray = np.array([x - float(seen.K[0, 2]), y - float(seen.K[1, 2])]) / 250
@@ -85,14 +89,14 @@ def test_an_undistorted_photograph_has_its_light_where_its_pixels_were_taken(tmp
 
 def test_tones_of_one_patch_have_one_length_and_their_values() -> None:
     seen = view(width=48, height=32)
-    tones = [tone_for(seen, Tone((0.8, 1, 1))), None, torch.cat([tone_for(seen), torch.tensor([0.1, 0.2])])]
+    tones = [tone_for(seen, ColorCorrection((0.8, 1, 1))), None, torch.cat([tone_for(seen), torch.tensor([0.1, 0.2])])]
     found = alike(tones)
     assert [None if one is None else len(one) for one in found] == [8, None, 8]
     assert torch.allclose(response(found[0], seen), response(tones[0], seen).expand(32, 48, 3))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("tone", [NEUTRAL, Tone((1, 1, 1), (0.0, 0.0))])
-def test_a_tone_that_changes_nothing_is_none(tmp_path: Path, tone: Tone) -> None:
+@pytest.mark.parametrize("tone", [NEUTRAL, ColorCorrection((1, 1, 1), (0.0, 0.0))])
+def test_a_tone_that_changes_nothing_is_none(tmp_path: Path, tone: ColorCorrection) -> None:
     assert decoded_tone(tone, CAMERA, tmp_path)[0] is None
 
 
@@ -102,7 +106,7 @@ def test_a_smaller_photograph_has_the_same_tone_at_the_same_place(tmp_path: Path
     full, at_full = decoded_tone(tone, CAMERA, tmp_path)
     small, at_small = decoded_tone(tone, CAMERA, tmp_path, factor)
     assert full is not None and small is not None
-    photo = Photo("a.png", at_full, torch.zeros(31, 53, 3, dtype=torch.uint8), None, full)
+    photo = PosedImage("a.png", at_full, torch.zeros(31, 53, 3, dtype=torch.uint8), None, full)
     again = shrink(photo, factor)
     assert torch.allclose(small, shrunk(full, factor)) and torch.equal(again.tone, shrunk(full, factor))  # type: ignore[arg-type, union-attr]
     whole = 53 // factor * factor, 31 // factor * factor
@@ -114,7 +118,7 @@ def test_a_smaller_photograph_has_the_same_tone_at_the_same_place(tmp_path: Path
 
 def test_an_undistorted_photograph_fades_as_it_did_where_its_pixels_were_taken(tmp_path: Path) -> None:
     camera = Camera(1, "SIMPLE_RADIAL", 320, 240, (250.0, 158.0, 123.0, 0.09))
-    fading = Tone((1.0, 1.0, 1.0), (-0.3, -0.2))
+    fading = ColorCorrection((1.0, 1.0, 1.0), (-0.3, -0.2))
     tone, seen = decoded_tone(fading, camera, tmp_path)
     assert tone is not None
     x, y = 3.5, 5.5
@@ -127,10 +131,10 @@ def test_an_undistorted_photograph_fades_as_it_did_where_its_pixels_were_taken(t
     assert abs(np.exp(-0.3 * straight**2 - 0.2 * straight**4) / expected - 1) > 0.02
 
 
-def pair(most: int = 250) -> tuple[Tensor, Tensor, Tensor, View]:
+def pair(most: int = 250) -> tuple[Tensor, Tensor, Tensor, RenderCamera]:
     generator = torch.Generator().manual_seed(3)
     pixels = torch.randint(0, most, (7, 12, 3), generator=generator).to(torch.uint8)
-    seen = View(torch.eye(4), torch.tensor([[20.0, 0, 5.5], [0, 20, 4], [0, 0, 1]]), 12, 7)
+    seen = RenderCamera(torch.eye(4), torch.tensor([[20.0, 0, 5.5], [0, 20, 4], [0, 0, 1]]), 12, 7)
     colors = torch.rand(7, 12, 3, generator=generator, dtype=torch.float64) * 1.2
     return colors.requires_grad_(), pixels, tone_for(seen), seen
 
@@ -183,7 +187,7 @@ def test_the_gradient_where_it_counts_less_is_that_of_pictures_drawn_together() 
 
 @pytest.mark.all
 def test_neutral_tones_give_the_very_same_splat_and_figures(patch: Patch) -> None:
-    tones = {f"img{index}.png": Tone((1.0, 1.0, 1.0), (0.0,)) for index in range(9)}
+    tones = {f"img{index}.png": ColorCorrection((1.0, 1.0, 1.0), (0.0,)) for index in range(9)}
     settings = recipe(max_steps=25)
     without, with_them = trained(patch, settings, "a-1")[1], trained(replace(patch, tones=tones), settings, "a-2")[1]
     assert without.path.read_bytes() == with_them.path.read_bytes()
@@ -206,7 +210,7 @@ def test_a_rendering_is_judged_in_the_tone_of_its_photograph_and_in_the_evened_c
 
 def test_a_photograph_that_is_clipped_is_no_fault_of_the_rendering_as_it_is() -> None:
     gaussians, seen, colors = rendered(1.5)
-    tone = tone_for(seen, Tone((1.6, 1.6, 1.6)))
+    tone = tone_for(seen, ColorCorrection((1.6, 1.6, 1.6)))
     photo = as_photo(colors, tone, seen)
     assert float((photo.pixels == 255).float().mean()) > 0.02
     figures = evaluate(gaussians, [photo], Recipe(), is_evened=True)
@@ -248,7 +252,7 @@ def test_pictures_show_the_photograph_as_it_is_and_the_rendering_in_its_tone(tmp
 
 
 def test_the_tones_of_a_patch_reach_its_training(patch: Patch) -> None:
-    tones = {"img1.png": TONE, "img2.png": Tone((0.5, 0.5, 0.5)), "elsewhere.png": TONE}
+    tones = {"img1.png": TONE, "img2.png": ColorCorrection((0.5, 0.5, 0.5)), "elsewhere.png": TONE}
     folder = prepared(replace(patch, tones=tones), recipe())
     written = (read_json(folder.settings) or {})["tones"]
     assert written["img1.png"] == [0.8, 1.1, 1.25, -0.2, 0.08]

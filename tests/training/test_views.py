@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.training.photos.posed_images import Folders, Views, decode_views
+from splatbatch.training.photos.posed_images import PhotoFolders, TrainingImages, decode_views
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -31,8 +31,8 @@ def images(batch: FakeBatch) -> Path:
     return batch.folder / "images"
 
 
-def load(sparse: Path, images: Path, *holdout: str) -> Views:
-    return decode_views(read_reconstruction(sparse), Folders(images), frozenset(holdout), Training())
+def load(sparse: Path, images: Path, *holdout: str) -> TrainingImages:
+    return decode_views(read_reconstruction(sparse), PhotoFolders(images), frozenset(holdout), Training())
 
 
 def pose(sparse: Path, places: list[tuple[float, float, float]]) -> Reconstruction:
@@ -58,7 +58,7 @@ def test_photographs_are_decoded_once_as_they_are(sparse: Path, images: Path) ->
 
 def test_a_point_is_seen_at_the_same_pixel_in_either_frame(sparse: Path, images: Path) -> None:
     model = pose(sparse, [(i * 5.0, 3.0 - i, 20.0 + i * i) for i in range(6)])
-    views = decode_views(model, Folders(images), frozenset(), Training())
+    views = decode_views(model, PhotoFolders(images), frozenset(), Training())
     point = np.array([3.0, -2.0, 60.0])
     for image, photo in zip(model.images, views.training, strict=True):
         world = image.world_to_camera()
@@ -70,7 +70,7 @@ def test_a_point_is_seen_at_the_same_pixel_in_either_frame(sparse: Path, images:
 
 def test_the_cameras_stand_around_the_origin_at_distance_one(sparse: Path, images: Path) -> None:
     model = pose(sparse, [(1000 + 50.0 * i, 7.0 * i * i, -3.0 * i) for i in range(7)])
-    views = decode_views(model, Folders(images), frozenset(), Training())
+    views = decode_views(model, PhotoFolders(images), frozenset(), Training())
     centers = torch.stack([-p.view.viewmat[:3, :3].T @ p.view.viewmat[:3, 3] for p in views.training])
     distances = centers.norm(dim=1)
     assert centers.mean(0).norm() < 1e-4
@@ -83,12 +83,14 @@ def test_the_cameras_stand_around_the_origin_at_distance_one(sparse: Path, image
 def test_cameras_in_one_place_leave_the_unit_as_it_is(
     sparse: Path, images: Path, place: tuple[float, float, float], num: int
 ) -> None:
-    frame = decode_views(pose(sparse, [place] * num), Folders(images), frozenset(), Training()).frame
+    frame = decode_views(pose(sparse, [place] * num), PhotoFolders(images), frozenset(), Training()).frame
     assert (frame.unit, frame.scene_scale) == (1.0, 1.0)
 
 
 def test_one_camera_apart_from_a_crowd_sets_the_unit(sparse: Path, images: Path) -> None:
-    frame = decode_views(pose(sparse, [(0, 0, 0)] * 8 + [(9, 0, 0)]), Folders(images), frozenset(), Training()).frame
+    frame = decode_views(
+        pose(sparse, [(0, 0, 0)] * 8 + [(9, 0, 0)]), PhotoFolders(images), frozenset(), Training()
+    ).frame
     assert 1 <= frame.unit <= 9
     assert frame.scene_scale < 20
 
@@ -140,7 +142,7 @@ def test_a_camera_with_distortion_becomes_a_pinhole_of_the_size_that_is_left(spa
 def test_a_smaller_copy_has_its_own_ratio_in_k(sparse: Path, images: Path) -> None:
     model = read_reconstruction(sparse)
     write_photos(images.with_name("images_4"), [image.name for image in model.images], (8, 6))
-    views = decode_views(model, Folders(images), frozenset(), Training(resolution="1/4"))
+    views = decode_views(model, PhotoFolders(images), frozenset(), Training(resolution="1/4"))
     assert torch.equal(views.training[0].view.K, torch.tensor([[7.5, 0, 4], [0, 7.5, 3], [0, 0, 1]]))
     assert views.loaded == {"used": "1/4", "folder": "images_4", "shrunk_by": 1, "largest": [8, 6]}
 
@@ -155,7 +157,7 @@ def mask_out(folder: Path, name: str, black: tuple[int, int, int, int]) -> None:
 def test_masks_come_with_their_photographs_and_gaps_are_told(sparse: Path, images: Path, tmp_path: Path) -> None:
     mask_out(tmp_path / "m", "img1.png", (0, 0, 16, 24))
     mask_out(tmp_path / "m", "img2.png", (0, 0, 32, 24))
-    views = decode_views(read_reconstruction(sparse), Folders(images, tmp_path / "m"), frozenset(), Training())
+    views = decode_views(read_reconstruction(sparse), PhotoFolders(images, tmp_path / "m"), frozenset(), Training())
     masks = {photo.name: photo.mask for photo in views.training}
     assert masks["img0.png"] is None
     assert masks["img1.png"] is not None and int(masks["img1.png"].sum()) == 16 * 24
@@ -177,8 +179,8 @@ def test_a_smaller_resolution_averages_pixels_and_divides_k(
 ) -> None:
     batch.make("p0")
     model = read_reconstruction(batch.folder / "patches/p0/sparse/0")
-    full = decode_views(model, Folders(batch.folder / "images"), frozenset(), Training())
-    small = decode_views(model, Folders(batch.folder / "images"), frozenset(), Training(resolution=resolution))
+    full = decode_views(model, PhotoFolders(batch.folder / "images"), frozenset(), Training())
+    small = decode_views(model, PhotoFolders(batch.folder / "images"), frozenset(), Training(resolution=resolution))
     one, other = full.training[0], small.training[0]
     shrink = one.view.width // size[0]
     assert (other.view.width, other.view.height) == size
@@ -193,5 +195,5 @@ def test_a_smaller_resolution_averages_pixels_and_divides_k(
 def test_photographs_are_the_same_however_many_threads_decode_them(batch: FakeBatch, workers: int) -> None:
     batch.make("p0")
     model = read_reconstruction(batch.folder / "patches/p0/sparse/0")
-    views = decode_views(model, Folders(batch.folder / "images"), frozenset(), Training(workers=workers))
+    views = decode_views(model, PhotoFolders(batch.folder / "images"), frozenset(), Training(workers=workers))
     assert [photo.name for photo in views.training] == [f"img{i}.png" for i in range(9)]

@@ -19,7 +19,7 @@ from travelling import QUICK, SHORT, run, states, work
 
 from splatbatch import processes
 from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.exchange import Returned
+from splatbatch.transfer.exchange import TransferResult
 
 Change = Callable[[dict[str, dict[str, Any]]], None]
 
@@ -51,7 +51,7 @@ class Forgery:
         """Seal the result anew, in place of the true one, and have home adopt it; return what it said."""
         self.record["attempts"][0]["pieces"] = list(self.pieces.values())
         Path(self.url, "results", self.name).unlink()
-        exchange.put_result(self.url, (Returned.from_record(self.record), ""))
+        exchange.put_result(self.url, (TransferResult.from_record(self.record), ""))
         said = run(self.home, self.url, "adopt", self.url)
         assert "Traceback" not in said.stderr
         return said.stdout + said.stderr

@@ -18,19 +18,19 @@ from splatbatch import __version__
 from splatbatch.errors import SplatbatchError, StoreError
 from splatbatch.files import fault_of_name
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.publication import Tiled
+from splatbatch.output.records.publication import TiledPatch
 from splatbatch.publish.tiles.write import Tiles
 from splatbatch.run import store_home
-from splatbatch.run.store_home import Arrival, Home
+from splatbatch.run.store_home import Arrival, HomeSide
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors import normalised_copies
 from splatbatch.scene.imports.capture import PosedPhoto
 from splatbatch.scene.imports.write import link_files
 from splatbatch.scene.partition.record import Name
 from splatbatch.transfer import blobs, bundle, exchange
-from splatbatch.transfer.blobs import Piece
+from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, why_left
-from splatbatch.transfer.exchange import Brought, Returned
+from splatbatch.transfer.exchange import TransferredAttempt, TransferResult
 
 CONTENT = b"from elsewhere"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -63,8 +63,8 @@ SOUND = (
 Lay = Callable[[str, Path, Path], object]
 
 
-def piece(name: str) -> Piece:
-    return Piece(name, SHA256, len(CONTENT))
+def piece(name: str) -> FileRef:
+    return FileRef(name, SHA256, len(CONTENT))
 
 
 def of_a_bundle(name: str, folder: Path, top: Path) -> object:
@@ -115,7 +115,7 @@ def of_an_evened_copy(name: str, folder: Path, top: Path) -> object:
 def of_a_publication(name: str, folder: Path, top: Path) -> object:
     """Sweep the tiles of patches that are no more, as the publish.json of a folder names them."""
     tiles = Tiles(folder, top, cast("Any", None))
-    tiles._sweep({}, {name: Tiled()})
+    tiles._sweep({}, {name: TiledPatch()})
     return _refuse(True)
 
 
@@ -140,11 +140,11 @@ PLACES: tuple[Lay, ...] = (
 def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
     """Have home adopt what came after the result of an attempt; return what it says."""
     result, said = f"{'0' * 32}.trained.{'1' * 32}", list[str]()
-    home = object.__new__(Home)
+    home = object.__new__(HomeSide)
     home.refused, home.say, home.url, home.bundles = [], said.append, str(top / "store"), {}
     folder = AttemptFolder(attempt)
     arrivals = [(folder, Arrival(result, 1, total=1))]
-    told = Returned(attempts=(Brought(1, tuple(map(piece, names))),)).to_record()
+    told = TransferResult(attempts=(TransferredAttempt(1, tuple(map(piece, names))),)).to_record()
     seen = SimpleNamespace(later={f"{result}.{'2' * 32}"}, results={})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(store_home, "ask", lambda *_: told)

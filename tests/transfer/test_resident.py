@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from test_reader import fails
 
-from splatbatch.isolated import Answer, Done, Fault, Hang, Refused
-from splatbatch.transfer.resident import Resident, ResidentHere
+from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned
+from splatbatch.transfer.resident import InProcessResident, ResidentProcess
 
 
-def asked(resident: Resident | ResidentHere, how: str) -> Answer:
+def asked(resident: ResidentProcess | InProcessResident, how: str) -> Answer:
     resident.begin(fails, how)
     while (found := resident.look()) is None:
         time.sleep(0.01)
@@ -30,7 +30,7 @@ def counted(how: str) -> list[Any]:
 
 @pytest.mark.contract
 def test_a_reader_that_stays_makes_call_after_call_and_keeps_what_they_have_opened() -> None:
-    resident = Resident(hangs_s=5)
+    resident = ResidentProcess(hangs_s=5)
     found = []
     for how in "abc":
         resident.begin(counted, how)
@@ -43,22 +43,22 @@ def test_a_reader_that_stays_makes_call_after_call_and_keeps_what_they_have_open
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("make", [lambda: Resident(hangs_s=5), ResidentHere])
+@pytest.mark.parametrize("make", [lambda: ResidentProcess(hangs_s=5), InProcessResident])
 def test_a_reader_that_stays_answers_as_any(make: Any) -> None:
     resident = make()
-    assert asked(resident, "a") == Done("A")
-    assert isinstance(asked(resident, "scene"), Refused)
-    assert isinstance(asked(resident, "recursion"), Fault)
-    assert asked(resident, "b") == Done("B")
+    assert asked(resident, "a") == Returned("A")
+    assert isinstance(asked(resident, "scene"), ExpectedError)
+    assert isinstance(asked(resident, "recursion"), Crashed)
+    assert asked(resident, "b") == Returned("B")
     resident.end()
 
 
 @pytest.mark.contract
 def test_a_reader_that_stays_says_that_it_has_died_or_hangs() -> None:
-    died, hung = Resident(hangs_s=5), Resident(hangs_s=0.6)
+    died, hung = ResidentProcess(hangs_s=5), ResidentProcess(hangs_s=0.6)
     found = asked(died, "dies")
-    assert isinstance(found, Fault) and "SIGKILL" in found.words
-    assert asked(died, "a") == Fault("the reader process is gone", "the reader process is gone")
-    assert isinstance(asked(hung, "hangs"), Hang)
+    assert isinstance(found, Crashed) and "SIGKILL" in found.words
+    assert asked(died, "a") == Crashed("the reader process is gone", "the reader process is gone")
+    assert isinstance(asked(hung, "hangs"), Hung)
     died.end()
     hung.end()

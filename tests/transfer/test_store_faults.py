@@ -16,7 +16,7 @@ from travelling import QUICK, SHORT, bundles, ends, files_below, run, states, wo
 
 from splatbatch.errors import StoreError
 from splatbatch.transfer import blobs, exchange, traffic
-from splatbatch.transfer.blobs import Fetched
+from splatbatch.transfer.blobs import FetchResult
 from splatbatch.transfer.folder import FolderStore
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def flip(path: Path, chance: random.Random) -> bytes:
 def is_refused(url: str, file: Path, into: Path) -> bool:
     """Return whether a file of a store is refused by whoever reads it."""
     if file.parent.name == "blobs":
-        told = Fetched.from_record(blobs.fetch(url, str(into), [(file.name, file.stat().st_size)]))
+        told = FetchResult.from_record(blobs.fetch(url, str(into), [(file.name, file.stat().st_size)]))
         return told.damaged == (file.name,) and not (into / file.name).exists()
     if file.parent.name == "results":
         return exchange.read_result(url, f"results/{file.name}") == {}
@@ -84,8 +84,8 @@ def test_five_hundred_flipped_bits_are_refused_and_fetched_again(home: FakeBatch
     for number in range(250):  # on the way: refused, told and fetched again
         one, into = chance.choice([path for path in whole if path.stat().st_size]), tmp_path / f"again-{number}"
         traffic._OPEN[url] = Noisy(tmp_path / "store", chance)
-        told = Fetched.from_record(blobs.fetch(url, str(into), [(one.name, one.stat().st_size)]))
-        again += told == Fetched(refused=(one.name,)) and (into / one.name).read_bytes() == one.read_bytes()
+        told = FetchResult.from_record(blobs.fetch(url, str(into), [(one.name, one.stat().st_size)]))
+        again += told == FetchResult(refused=(one.name,)) and (into / one.name).read_bytes() == one.read_bytes()
     del traffic._OPEN[url]
     assert (refused, again) == (250, 250)
 

@@ -13,14 +13,14 @@ from turns import CLOCK
 
 from splatbatch.isolated import Answer
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.store_worker import Stay, StoreWorker
+from splatbatch.run.store_worker import StoreWorker, WorkerLifetime
 from splatbatch.transfer import exchange, traffic
-from splatbatch.transfer.resident import ResidentHere
+from splatbatch.transfer.resident import InProcessResident
 
 ANSWERS_S = 1.0
 
 
-class SlowToClaim(ResidentHere):
+class SlowToClaim(InProcessResident):
     """Makes each call at once, and is slow to say what came of a claim."""
 
     answers_at = 0.0
@@ -52,7 +52,7 @@ def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
     monkeypatch.setattr(traffic, "resident", lambda _: SlowToClaim())
     monkeypatch.setattr(SlowToClaim, "claimed", 0)
     (scratch := tmp_path / "scratch").mkdir()
-    worker, began = StoreWorker(url, Stay(), cast("Interruption", OnceClaimed()), scratch), CLOCK.now()
+    worker, began = StoreWorker(url, WorkerLifetime(), cast("Interruption", OnceClaimed()), scratch), CLOCK.now()
     with taking_turns(), CLOCK.of_commands():
         assert worker.work() == 75
     assert SlowToClaim.claimed == 1 and CLOCK.now() - began >= ANSWERS_S

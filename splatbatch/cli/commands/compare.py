@@ -9,7 +9,7 @@ from rich.table import Table
 from splatbatch.cli.commands.output import open_console, open_table, print_json
 from splatbatch.failures.causes import in_words
 from splatbatch.monitor.table import figure, narrowed
-from splatbatch.run.compare import Attempts, Runs, attempts_at, compare_runs
+from splatbatch.run.compare import AttemptComparison, RunComparison, attempts_at, compare_runs
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import the_task
 from splatbatch.text import assignments, clock, counted, one_line
@@ -41,7 +41,7 @@ def compare(config: Path | None, name: str, *, as_json: bool) -> None:
         console.print(shown, markup=False)
 
 
-def attempt_table(found: Attempts, width: int) -> Table:
+def attempt_table(found: AttemptComparison, width: int) -> Table:
     """Return attempts as a table for a terminal."""
     headings = ("attempt", "outcome", "unlike the YAML", "covered dB", "PSNR dB", "SSIM", "Gaussians", "time", "")
     table = open_table(headings, ("outcome", "unlike the YAML", ""))
@@ -56,7 +56,7 @@ def attempt_table(found: Attempts, width: int) -> Table:
     return narrowed(table, (10, 7, 6, 9, 8, 2, 3, 4, 5), width)
 
 
-def _show(found: Runs) -> None:
+def _show(found: RunComparison) -> None:
     headings = ("patch", "covered dB", "", "PSNR dB", "", "gain", "Gaussians", "", "time", "")
     table = open_table(headings, ("patch",))
     for pair in found.patches:

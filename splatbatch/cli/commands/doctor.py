@@ -10,12 +10,12 @@ from rich.text import Text
 from splatbatch import config as configuration
 from splatbatch.cli.commands.output import open_console, open_table, print_json
 from splatbatch.config.load import has_config
-from splatbatch.doctor.checks import Examined, Finding, worst_exit_code
+from splatbatch.doctor.checks import CheckResult, DoctorOutput, worst_exit_code
 from splatbatch.doctor.examination import examine
 from splatbatch.report.viewer.viewer import viewer_gz
 from splatbatch.tasks.batch import open_batch
 from splatbatch.text import one_line, plain
-from splatbatch.trainers.catalog import Trainers, trainers_here
+from splatbatch.trainers.catalog import TrainerList, trainers_here
 
 
 def doctor(config: Path | None, *, as_json: bool, build: bool) -> None:
@@ -24,7 +24,7 @@ def doctor(config: Path | None, *, as_json: bool, build: bool) -> None:
     Without a config it is about the usual one if that is there, else about the machine alone.
     """
     batch = open_batch(config) if has_config(config) else None
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for finding in examine(batch, build=build, has_viewer=bool(viewer_gz())):
         findings.append(finding)
         if not as_json:
@@ -32,7 +32,7 @@ def doctor(config: Path | None, *, as_json: bool, build: bool) -> None:
             typer.echo(plain(f"{finding.state:8} {finding.check}: {finding.message}{remedy}"))
     code = worst_exit_code(findings)
     if as_json:
-        print_json(Examined(tuple(findings), code))
+        print_json(DoctorOutput(tuple(findings), code))
     raise typer.Exit(code)
 
 
@@ -40,7 +40,7 @@ def list_trainers(config: Path | None, *, as_json: bool) -> None:
     """Print our own trainer, those of the config, if there is one, and the presets."""
     listed = trainers_here(configuration.find_config(config) if has_config(config) else None)
     if as_json:
-        print_json(Trainers(listed))
+        print_json(TrainerList(listed))
         return
     headings = ("trainer", "from", "here")
     table = open_table(headings, headings)

@@ -33,7 +33,7 @@ ACTIONS: Mapping[Action, str] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExplainRequest:
     """What is to be explained."""
 
     name: str
@@ -49,7 +49,7 @@ class Asked:
         return self.exit_code is not None or ((os.sep in self.name or path.exists()) and not path.is_dir())
 
 
-def explain(config: Path | None, asked: Asked) -> None:
+def explain(config: Path | None, asked: ExplainRequest) -> None:
     """Print the whole history of a patch: attempts, evidence, changes, advice; or explain a log.
 
     Raises:

@@ -12,7 +12,7 @@ from splatbatch.cli.commands.output import open_console, print_json, print_line
 from splatbatch.run.prepare import Import, bring_in
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.imports.capture import ImportOptions
-from splatbatch.scene.imports.run import Imported
+from splatbatch.scene.imports.run import ImportResult
 from splatbatch.scene.imports.write import RECORD
 from splatbatch.text import counted, one_line, plain, spell_place
 
@@ -35,7 +35,7 @@ def import_(source: Path, folder: Path, options: ImportOptions, *, as_json: bool
     raise typer.Exit(audit.exit_code())
 
 
-def _tell(folder: Path, done: Imported, audit: Audit) -> None:
+def _tell(folder: Path, done: ImportResult, audit: Audit) -> None:
     from splatbatch.scene.audit.table import render
 
     capture = done.capture

@@ -13,8 +13,8 @@ from splatbatch.cli.commands.output import open_console, open_table, print_json,
 from splatbatch.output.records.quality import GRADES, QualityFigure, grade_in_words
 from splatbatch.report.quality import drop_in_words
 from splatbatch.run import api
-from splatbatch.run.inspection import MOST_NAMED, Closely, Found
-from splatbatch.tasks.quality.certificate import Checked, problems_of_batch, problems_of_file
+from splatbatch.run.inspection import MOST_NAMED, Found, InspectOptions
+from splatbatch.tasks.quality.certificate import CertificateCheck, problems_of_batch, problems_of_file
 from splatbatch.tasks.quality.inspection import open_named
 from splatbatch.text import one_line
 
@@ -22,7 +22,7 @@ NOT_ALL = 1
 COLUMNS = ("patch", "grade", "figure", "value", "limit", "what", "photographs")
 
 
-def inspect(config: Path | None, names: Sequence[str], how: Closely, *, as_json: bool) -> None:
+def inspect(config: Path | None, names: Sequence[str], how: InspectOptions, *, as_json: bool) -> None:
     """Inspect accepted splats that nobody has inspected yet; exit with 1 if one cannot be."""
     terminal.never_block()
     batch, is_of_scene = open_named(config, names)
@@ -69,7 +69,7 @@ def verify(config: Path | None, names: Sequence[str], file: Path | None, *, as_j
     """
     found = {str(file): problems_of_file(file)} if file else problems_of_batch(config, names)
     if as_json:
-        print_json({name: Checked(tuple(why)) for name, why in found.items()})
+        print_json({name: CertificateCheck(tuple(why)) for name, why in found.items()})
     else:
         for name, why in found.items():
             print_line(f"{name}: {'; '.join(why) or 'holds'}")

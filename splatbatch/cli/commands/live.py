@@ -12,14 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from splatbatch.cli.commands.loopback import LOOPBACK, Guard, LoopbackHandler, open_server, serve_until_interrupted
+from splatbatch.cli.commands.loopback import (
+    LOOPBACK,
+    LoopbackHandler,
+    RequestGuard,
+    open_server,
+    serve_until_interrupted,
+)
 from splatbatch.cli.commands.output import print_line
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
 from splatbatch.output.claims import at_work
 from splatbatch.output.lock import holder
 from splatbatch.output.workers import LOCAL, Watcher
-from splatbatch.report import Now, build, to_live_html
+from splatbatch.report import BatchSnapshot, build, to_live_html
 from splatbatch.run.status import spelled_crew, standing_now
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.status import PatchStatus, read_status
@@ -44,19 +50,21 @@ def serve(config: Path | None, port: int) -> None:
     Raises:
         OutputError: no port is free.
     """
-    board = Board(open_batch(config).whole())
-    guard = Guard()
-    server = open_server(port, partial(_Handler, guard, board, threading.BoundedSemaphore(MOST_STREAMS)))
+    board = LiveStatus(open_batch(config).whole())
+    guard = RequestGuard()
+    server = open_server(port, partial(_LiveHandler, guard, board, threading.BoundedSemaphore(MOST_STREAMS)))
     number = server.server_port
     print_line(f"the report, as it is now, at http://{LOOPBACK}:{number}/{guard.token}/ until Ctrl-C")
     print_line(f"from another machine: ssh -L {number}:{LOOPBACK}:{number} THIS_MACHINE there, then the same address")
     serve_until_interrupted(server)
 
 
-class _Handler(LoopbackHandler):
+class _LiveHandler(LoopbackHandler):
     """Answers with the page, with how far the batch is, and with a stream of both."""
 
-    def __init__(self, guard: Guard, board: Board, streams: threading.BoundedSemaphore, *arguments: Any) -> None:
+    def __init__(
+        self, guard: RequestGuard, board: LiveStatus, streams: threading.BoundedSemaphore, *arguments: Any
+    ) -> None:
         self._board, self._streams = board, streams
         super().__init__(guard, *arguments)
 
@@ -108,7 +116,7 @@ def _spell(now: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Page:
+class LiveReport:
     """A report that was made, of which version, when, and what that took."""
 
     version: str
@@ -121,7 +129,7 @@ class Page:
         return now - self.made_at >= REST * self.took_s
 
 
-class Board:
+class LiveStatus:
     """Looks at the files of a batch when somebody asks; it starts nothing and writes nothing."""
 
     def __init__(self, batch: Batch) -> None:
@@ -130,7 +138,7 @@ class Board:
         self._watcher = Watcher(batch.output)
         self._now: dict[str, Any] = {}
         self._looked_at = -LOOK_S
-        self._page: Page | None = None
+        self._page: LiveReport | None = None
 
     def now(self) -> dict[str, Any]:
         """Return how far it is: a line, seconds to go, patches left, each running patch, and which report that is."""
@@ -148,13 +156,13 @@ class Board:
                 self._page = self._made(version)
             return self._page.content
 
-    def _made(self, version: str) -> Page:
+    def _made(self, version: str) -> LiveReport:
         batch, begun, spent = self._batch, time.monotonic(), time.thread_time()
         standing = batch.standing()
-        now = Now(standing_now(batch, standing), holder(batch.output.lock) is not None)
+        now = BatchSnapshot(standing_now(batch, standing), holder(batch.output.lock) is not None)
         variants = tuple(batch.config.variants.values())
         text = to_live_html(build(batch.output, batch.names, variants, standing, now), batch.output, version)
-        return Page(version, text.encode(), begun, time.thread_time() - spent)
+        return LiveReport(version, text.encode(), begun, time.thread_time() - spent)
 
     def _look(self) -> dict[str, Any]:
         batch = self._batch

@@ -52,7 +52,7 @@ class LoopbackHandler(BaseHTTPRequestHandler):
 
     timeout = STUCK_S
 
-    def __init__(self, guard: Guard, *arguments: Any) -> None:
+    def __init__(self, guard: RequestGuard, *arguments: Any) -> None:
         self._guard = guard
         super().__init__(*arguments)
 
@@ -93,7 +93,7 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         self.wfile.write(words.encode())
 
 
-class Guard:
+class RequestGuard:
     """Lets a request in or not, before the viewer's own server sees it."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from splatbatch.config.schedule import Schedule
 from splatbatch.output.events import UNTIL
 from splatbatch.report import to_markdown
 from splatbatch.run.context import report as renew_report
-from splatbatch.run.plan import DECISIONS, Plan
+from splatbatch.run.plan import DECISIONS, BatchPlan
 from splatbatch.run.plan import plan as plan_of
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.memory_estimates import tight
@@ -76,7 +76,7 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
     found.check_place()
 
 
-def _print_plan(found: Plan) -> None:
+def _print_plan(found: BatchPlan) -> None:
     batch = found.batch
     for one in found.decisions:
         print_line(f"{one.patch}: {UNTIL if isinstance(one, GivenUp) else DECISIONS[type(one)]}: {one.reason}")

@@ -14,14 +14,14 @@ from rich.table import Table
 
 from splatbatch.cli.commands.output import open_console, print_json, print_line
 from splatbatch.errors import ConfigError, SceneError
-from splatbatch.monitor.messages import Lines, tell
+from splatbatch.monitor.messages import PipeWriter, tell
 from splatbatch.monitor.table import narrowed
 from splatbatch.run.prepare import begin, repair, verified
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.shared_decisions.colors import in_words, look_at_colors
 from splatbatch.tasks.shared_decisions.frame import FRAME, note, spans_of
-from splatbatch.tasks.shared_decisions.shared import Todo
+from splatbatch.tasks.shared_decisions.shared import PendingTasks
 from splatbatch.text import plain
 
 WORTHS = (9, 3, 4, 2, 7, 5, 8)
@@ -52,10 +52,10 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     from splatbatch.scene.audit.table import render
 
     batch = open_batch(config, names)
-    audit = batch.audit(deep=options.deep, advance=partial(Lines(tell).advance, "verify-dims", unit="models"))
+    audit = batch.audit(deep=options.deep, advance=partial(PipeWriter(tell).advance, "verify-dims", unit="models"))
     if options.fix or options.out:
         raise typer.Exit(_fix(batch, audit, options))
-    frame = FRAME.settle(batch, Todo(batch.tasks, lambda: spans_of([audit])))
+    frame = FRAME.settle(batch, PendingTasks(batch.tasks, lambda: spans_of([audit])))
     tones = look_at_colors(batch) if options.colors else {}
     if options.as_json:
         print_json(verified(audit, frame, tones if options.colors else None))

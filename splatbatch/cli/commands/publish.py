@@ -14,7 +14,7 @@ from splatbatch.output.records.publication import FILE, Publication
 from splatbatch.publish.film import SUFFIXES, Film
 from splatbatch.publish.source import SCENE
 from splatbatch.run import api, products
-from splatbatch.splats.export import WHOLE, Cut
+from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.tasks.batch import open_batch
 from splatbatch.text import one_line
 
@@ -37,7 +37,7 @@ class PublishOptions:
     """Separated by commas; empty: as the YAML says."""
     is_forced: bool = False
     is_measured: bool = True
-    cut: Cut = WHOLE
+    cut: ExportOptions = WHOLE
     """What a PLY leaves out."""
     film: Film = USUAL_FILM
     """How a film is made; where to says `to`."""
@@ -74,7 +74,7 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
     how = {"forced": options.is_forced, "measured": options.is_measured}
     done = api.publish(batch, names, options.to, options.formats, **how, cut=options.cut)
     if as_json:
-        return print_json(products.Published(**vars(done), folder=str(options.to or batch.config.publish.folder)))
+        return print_json(products.PublishOutput(**vars(done), folder=str(options.to or batch.config.publish.folder)))
     return show(done)
 
 

@@ -11,10 +11,10 @@ from splatbatch import terminal
 from splatbatch.cli.commands.output import open_console, print_json, print_line
 from splatbatch.monitor.messages import say
 from splatbatch.output.obstacles import NOT_MADE
-from splatbatch.reconstruction.plan import Plan
-from splatbatch.run.context import Ended
+from splatbatch.reconstruction.plan import ReconstructionPlan
+from splatbatch.run.context import RunSummary
 from splatbatch.run.reconstruct import (
-    Reconstruction,
+    ReconstructedModel,
     ReconstructOptions,
     open_reconstruction,
     reconstruct,
@@ -33,7 +33,7 @@ def run(options: ReconstructOptions, *, dry_run: bool, as_json: bool) -> None:
             print_line(line)
         return
 
-    def told(plan: Plan) -> None:
+    def told(plan: ReconstructionPlan) -> None:
         for line in plan.in_words():
             say(line)
 
@@ -50,14 +50,14 @@ def run(options: ReconstructOptions, *, dry_run: bool, as_json: bool) -> None:
 
 def tell_failed(ended: Any) -> None:
     """Print which stages have failed, and why."""
-    if isinstance(ended, Ended) and ended.code:
+    if isinstance(ended, RunSummary) and ended.code:
         for one in ended.statuses:
             if one.state in ("failed", "stopped") and one.cause != NOT_MADE:
                 print_line(f"{one.patch}: {one.in_words()}", err=True)
         print_line(f"report: {ended.batch.output.report('html')}", err=True)
 
 
-def tell(result: Reconstruction) -> None:
+def tell(result: ReconstructedModel) -> None:
     """Print what came of photographs, and what the audit says of it."""
     for line in result.told.in_words():
         print_line(line)

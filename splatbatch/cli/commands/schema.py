@@ -19,43 +19,43 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def printed() -> dict[str, Any]:
     """Return what each command prints with --json; `config show` prints the configuration, by a schema of its own."""
-    from splatbatch.doctor.checks import Examined
+    from splatbatch.doctor.checks import DoctorOutput
     from splatbatch.outcome import Diagnosis
     from splatbatch.output.records.evaluation import SceneEvaluation
     from splatbatch.output.records.quality import Inspection
-    from splatbatch.reconstruction.facts import Reconstructed
+    from splatbatch.reconstruction.facts import ReconstructionRecord
     from splatbatch.report.facts import Report
-    from splatbatch.run.clean import Cleaned
-    from splatbatch.run.compare import Attempts, Runs
-    from splatbatch.run.explain import Explained
-    from splatbatch.run.plan import PlanFacts
-    from splatbatch.run.prepare import Import, Verified
-    from splatbatch.run.products import Merged, Published
+    from splatbatch.run.clean import CleanOutput
+    from splatbatch.run.compare import AttemptComparison, RunComparison
+    from splatbatch.run.explain import ExplainOutput
+    from splatbatch.run.plan import PlanOutput
+    from splatbatch.run.prepare import Import, VerifyOutput
+    from splatbatch.run.products import MergeOutput, PublishOutput
     from splatbatch.run.status import Status
-    from splatbatch.run.travel import Packed, StoreFacts
-    from splatbatch.scene.next_flight import Capture
+    from splatbatch.run.travel import PackOutput, StoreFacts
+    from splatbatch.scene.next_flight import CapturePlan
     from splatbatch.scene.partition.split import SplitFacts
-    from splatbatch.tasks.quality.certificate import Checked
-    from splatbatch.trainers.catalog import Trainers
+    from splatbatch.tasks.quality.certificate import CertificateCheck
+    from splatbatch.trainers.catalog import TrainerList
 
     return {
-        "plan": PlanFacts,
+        "plan": PlanOutput,
         "status": Status | StoreFacts,
-        "verify-dims": Verified,
-        "compare": Attempts | Runs,
-        "explain": Explained | Diagnosis,
-        "doctor": Examined | Trainers,
+        "verify-dims": VerifyOutput,
+        "compare": AttemptComparison | RunComparison,
+        "explain": ExplainOutput | Diagnosis,
+        "doctor": DoctorOutput | TrainerList,
         "report": Report,
-        "clean": Cleaned,
-        "pack": Packed,
+        "clean": CleanOutput,
+        "pack": PackOutput,
         "import": Import,
-        "reconstruct": Reconstructed,
+        "reconstruct": ReconstructionRecord,
         "split": SplitFacts,
-        "merge": Merged,
+        "merge": MergeOutput,
         "evaluate": SceneEvaluation,
-        "inspect": dict[str, Inspection] | dict[str, Checked],
-        "plan-capture": Capture,
-        "publish": Published,
+        "inspect": dict[str, Inspection] | dict[str, CertificateCheck],
+        "plan-capture": CapturePlan,
+        "publish": PublishOutput,
     }
 
 

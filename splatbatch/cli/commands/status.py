@@ -22,7 +22,7 @@ from splatbatch.output.claims import at_work, lines_of
 from splatbatch.output.index import Index
 from splatbatch.output.lock import holder
 from splatbatch.output.workers import Watcher
-from splatbatch.run.status import Standings, index_of, spelled_crew, standings, statuses_of
+from splatbatch.run.status import BatchStatus, index_of, spelled_crew, standings, statuses_of
 from splatbatch.scene.patches import spell
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.status import PatchStatus, summary
@@ -55,7 +55,7 @@ def status(config: Path | None, names: Sequence[str], options: StatusOptions) ->
     batch = open_batch(config, names)
     if options.watch and not options.as_json:
         crew = EngineWorkers(batch.config.executor, batch.output)
-        return _watch(Watched(batch, Watcher(batch.output), crew, None if options.verify else index_of(batch)))
+        return _watch(StatusWatcher(batch, Watcher(batch.output), crew, None if options.verify else index_of(batch)))
     room = num_shown(len(batch.tasks))
     found = standings(batch, verify=options.verify, in_full=None if options.as_json else room)
     if options.as_json:
@@ -81,7 +81,7 @@ def alike(told: Iterable[tuple[str, str]]) -> list[str]:
 
 
 @dataclass
-class Watched:
+class StatusWatcher:
     """A batch that is watched: how far its patches are, and who works on it, or waits to."""
 
     batch: Batch
@@ -111,7 +111,7 @@ class Watched:
         return [one_line(line) for line in (*lines_of(at_work(self.watcher)), *self.crew.in_words())]
 
 
-def _watch(watched: Watched) -> None:
+def _watch(watched: StatusWatcher) -> None:
     """Show a batch until it is over; exit then with 0 if every patch is trained, with 1 if not; Ctrl-C leaves it."""
     with suppress(KeyboardInterrupt):
         _show(watched)
@@ -122,7 +122,7 @@ def _watch(watched: Watched) -> None:
         print_line("they go on; `splatbatch cancel` ends them")
 
 
-def _show(watched: Watched) -> None:
+def _show(watched: StatusWatcher) -> None:
     """Show on a terminal a table that moves, else the table once a minute, until it is over."""
     console = open_console()
     if console.is_terminal:
@@ -147,7 +147,7 @@ def _show(watched: Watched) -> None:
     return _repeat(write, watched)
 
 
-def _repeat(show: Callable[[], float], watched: Watched) -> None:
+def _repeat(show: Callable[[], float], watched: StatusWatcher) -> None:
     """Show, and again after the seconds that it returns, or once it is over, for the last time."""
     is_over = False
     while not is_over:
@@ -159,7 +159,7 @@ def _repeat(show: Callable[[], float], watched: Watched) -> None:
                 break
 
 
-def _last_line(found: Standings) -> str:
+def _last_line(found: BatchStatus) -> str:
     """Return how it went so far, who goes on with it, and for how long."""
     running, workers = found.running, [one for one in found.workers if not one.is_frozen]
     known = spelled_crew(running, workers)

@@ -12,7 +12,7 @@ from splatbatch.cli.commands.output import print_json, print_warnings
 from splatbatch.cli.commands.train import show
 from splatbatch.errors import ConfigError
 from splatbatch.run import travel
-from splatbatch.run.store_worker import Stay, work_for
+from splatbatch.run.store_worker import WorkerLifetime, work_for
 from splatbatch.scene.patches import spell
 from splatbatch.tasks.batch import open_batch
 from splatbatch.text import counted, plain
@@ -48,7 +48,7 @@ def adopt(config: Path | None, url: str, *, watch: bool) -> None:
     raise typer.Exit(travel.adopt(batch, anchored(url, Path.cwd()), show, watch=watch).exit_code)
 
 
-def work(named: Sequence[str], stay: Stay, scratch: Path | None, *, only_builtin: bool) -> None:
+def work(named: Sequence[str], stay: WorkerLifetime, scratch: Path | None, *, only_builtin: bool) -> None:
     """Train what a store holds."""
     if len(named) > 1:
         raise ConfigError(f"work {named[0]} {named[1]}: a worker of a store takes what is due", "Name the store alone.")

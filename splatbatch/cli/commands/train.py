@@ -23,14 +23,14 @@ from splatbatch.files import read_tail
 from splatbatch.monitor.messages import tell
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import Publication
-from splatbatch.output.records.run import Afterwards
-from splatbatch.report.facts import Item
+from splatbatch.output.records.run import FollowUpResult
+from splatbatch.report.facts import TodoItem
 from splatbatch.run import cluster_workers
 from splatbatch.run.cluster_workers import is_elsewhere
 from splatbatch.run.compare import attempts_at
-from splatbatch.run.context import Ended
-from splatbatch.run.decide import Wish
-from splatbatch.run.detach import Begun, start_worker
+from splatbatch.run.context import RunSummary
+from splatbatch.run.decide import TrainOptions
+from splatbatch.run.detach import DetachedWorker, start_worker
 from splatbatch.run.prepare import open_or_begin
 from splatbatch.run.products import MergedScene
 from splatbatch.run.retry import check_savable, failed_only, kept_with_changes, save_kept, see_due
@@ -79,7 +79,7 @@ def train(
         see_no_workers(assignments)
     terminal.never_block()
     print_warnings(batch.config.warnings)
-    ended = train_batch(batch, Wish(verify=verify), show)
+    ended = train_batch(batch, TrainOptions(verify=verify), show)
     print_unsaved(batch, kept_with_changes(ended))
     raise typer.Exit(ended.exit_code)
 
@@ -126,7 +126,7 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
         see_due(batch)
     terminal.never_block()
     print_warnings(batch.config.warnings)
-    ended = train_batch(batch, Wish(force=options.force or bool(changes), is_retry=True), show)
+    ended = train_batch(batch, TrainOptions(force=options.force or bool(changes), is_retry=True), show)
     print_retried(ended, save=options.save)
     raise typer.Exit(ended.exit_code)
 
@@ -136,10 +136,10 @@ def work(config: Path | None, names: Sequence[str], for_s: float | None, *, veri
     terminal.never_block()
     batch = open_as_worker(config, names)
     print_warnings(batch.config.warnings)
-    raise typer.Exit(work_on(batch, for_s, Wish(verify=verify), show))
+    raise typer.Exit(work_on(batch, for_s, TrainOptions(verify=verify), show))
 
 
-def show(made: MergedScene | SceneEvaluation | Publication | Afterwards | Ended) -> None:
+def show(made: MergedScene | SceneEvaluation | Publication | FollowUpResult | RunSummary) -> None:
     """Print what was made, or how a night has ended."""
     match made:
         case MergedScene():
@@ -148,14 +148,14 @@ def show(made: MergedScene | SceneEvaluation | Publication | Afterwards | Ended)
             evaluating.show(made)
         case Publication():
             publishing.show(made)
-        case Afterwards():
+        case FollowUpResult():
             words = f"{made.words}; again: {made.command}" if made.command else made.words
             print_line(words, err=not made.is_done)
-        case Ended():
+        case RunSummary():
             _show_end(made)
 
 
-def _show_end(ended: Ended) -> None:
+def _show_end(ended: RunSummary) -> None:
     """Print how it went, and what of all that follows was left out."""
     batch = ended.batch
     lines = _lines(ended)
@@ -167,7 +167,7 @@ def _show_end(ended: Ended) -> None:
         show(one)
 
 
-def _lines(ended: Ended) -> list[str]:
+def _lines(ended: RunSummary) -> list[str]:
     requested, done, statuses = ended.requested, ended.done, ended.statuses
     lines = []
     undone = [one for one in requested if one not in done]
@@ -185,7 +185,7 @@ def _lines(ended: Ended) -> list[str]:
     return lines + [line for item in ended.todo[:MOST_ITEMS] for line in _item(item)]
 
 
-def _item(item: Item) -> list[str]:
+def _item(item: TodoItem) -> list[str]:
     """Return what is to be done, or worth a look, and the command for it."""
     who = f"{spell(item.patches, MOST_NAMED)}: " if item.patches else ""
     return [one_line(f"{'to do' if item.kind == 'do' else 'worth a look'}: {who}{item.what}"), f"    {item.command}"]
@@ -195,7 +195,7 @@ def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], what: str) ->
     return tally({one.patch: one in done for one in of}, what)
 
 
-def print_retried(ended: Ended, *, save: bool) -> None:
+def print_retried(ended: RunSummary, *, save: bool) -> None:
     """Print the attempts at each patch that was retried; write the settings of kept splats into the YAML, or say how.
 
     Raises:
@@ -254,9 +254,9 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
             tell(words)
         return
     match start_worker(batch, verify=verify):
-        case Begun(log=log, name=""):
+        case DetachedWorker(log=log, name=""):
             typer.echo(plain(read_tail(log).strip()))
-        case Begun(log=log, name=name):
+        case DetachedWorker(log=log, name=name):
             print_line(f"worker {name} is at work; log: {log}")
             print_line(HOW)
         case worker:

@@ -10,11 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from splatbatch.cli.commands.loopback import LOOPBACK, Guard, LoopbackHandler, open_server, serve_until_interrupted
+from splatbatch.cli.commands.loopback import (
+    LOOPBACK,
+    LoopbackHandler,
+    RequestGuard,
+    open_server,
+    serve_until_interrupted,
+)
 from splatbatch.cli.commands.output import print_line
 from splatbatch.errors import MissingPartError, SplatbatchError
 from splatbatch.files import open_regular
-from splatbatch.publish.joint_scene import Together, view_together
+from splatbatch.publish.joint_scene import JointScene, view_together
 from splatbatch.publish.page import asset, folder_page
 from splatbatch.publish.source import SCENE, viewed
 from splatbatch.report.viewer.viewer import HOW, viewer_script
@@ -39,18 +45,18 @@ def serve(config: Path | None, names: Sequence[str], port: int) -> None:
     shown = view_together(viewed(batch, names), batch.config.scene.crs or "")
     if not viewer_script():
         raise MissingPartError("view: the viewer is not built", HOW["viewer"])
-    guard = Guard()
-    server = open_server(port, partial(_Handler, guard, shown, folder_page(shown.facts, "splat.ply")))
+    guard = RequestGuard()
+    server = open_server(port, partial(_ViewHandler, guard, shown, folder_page(shown.facts, "splat.ply")))
     what = ", ".join(splat.name for splat in shown.splats)
     url = f"http://{LOOPBACK}:{server.server_port}/{guard.token}/"
     print_line(f"{what}: {shown.num_gaussians:,} Gaussians at {url} until Ctrl-C")
     serve_until_interrupted(server)
 
 
-class _Handler(LoopbackHandler):
+class _ViewHandler(LoopbackHandler):
     """Answers with the page, its scripts, the splat and its photographs."""
 
-    def __init__(self, guard: Guard, shown: Together, page: str, *arguments: Any) -> None:
+    def __init__(self, guard: RequestGuard, shown: JointScene, page: str, *arguments: Any) -> None:
         self._shown, self._page = shown, page
         self._numbers = {str(number): number for number in range(len(shown.photos))}
         super().__init__(guard, *arguments)

@@ -1,7 +1,7 @@
 """`python client.py`: the only process of ours that is a client of Ray; requests and answers are lines of JSON.
 
 Where the head of the cluster dies, Ray ends its client from C++, without an exception: nobody else must be that client.
-Stands alone: it imports nothing of splatbatch, and what it sends to nodes (`Worker`, `_lacking`) needs only ray there.
+Stands alone: it imports nothing of splatbatch; what it sends to nodes (`RayWorker`, `_lacking`) needs only ray there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AGAIN = "~"
 """Stands behind a worker's name once it was moved away from a node."""
 
 
-class Worker:
+class RayWorker:
     """One worker on its node: an actor that starts it, and ends with it.
 
     All that it needs is in its constructor's arguments: a call would be lost with the client that has sent it, while
@@ -87,7 +87,7 @@ class Worker:
 
 def _start(job: Mapping[str, Any], told: Mapping[str, str], more: Mapping[str, Any]) -> None:
     """Ask Ray for one worker; one of that name is left as it is."""
-    actor: Any = ray.remote(Worker)
+    actor: Any = ray.remote(RayWorker)
     options = {
         "name": job["handle"] + (f"{AGAIN}{job['moves']}" if job["moves"] else ""),
         "namespace": NAMESPACE,

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from splatbatch.cluster.engine import JOB, Ended, Handle, Pending, Running, Seen, Unknown, Wanted
+from splatbatch.cluster.engine import JOB, Ended, Handle, JobState, Pending, Running, Unknown, WorkerRequest
 from splatbatch.config import Executor
 from splatbatch.errors import ExecutorError
 from splatbatch.files import read_tail, write_text
@@ -172,7 +172,7 @@ class Connection:
 KEEPER = Path(__file__).with_name("keeper.py")
 
 
-def script_of(wanted: Wanted) -> str:
+def script_of(wanted: WorkerRequest) -> str:
     """Return what runs on the node; it is replaced by the worker, so that signals reach that."""
     return SCRIPT.format(
         setup="\n".join(SETUP.format(line=line, quoted=shlex.quote(line)) for line in wanted.setup),
@@ -181,18 +181,18 @@ def script_of(wanted: Wanted) -> str:
     )
 
 
-def needed(wanted: Wanted) -> list[str]:
+def needed(wanted: WorkerRequest) -> list[str]:
     """Return what a node has to see."""
     return [str(wanted.folder), wanted.command[0], str(KEEPER)]
 
 
-def told(wanted: Wanted) -> dict[str, str]:
+def told(wanted: WorkerRequest) -> dict[str, str]:
     """Return the environment of workers: as with sbatch that of this shell, less what is Ray's or this machine's."""
     ours = {name: value for name, value in os.environ.items() if name not in OF_HERE and not name.startswith("RAY_")}
     return {**ours, **wanted.environment, "PWD": str(wanted.folder)}
 
 
-def job_of(wanted: Wanted, submission: Submission, index: int, cpus: int) -> dict[str, Any]:
+def job_of(wanted: WorkerRequest, submission: Submission, index: int, cpus: int) -> dict[str, Any]:
     """Return one worker, as the client is asked for it."""
     path = submission.path / str(index)
     files = (submission.script, submission.log(index), f"{path}.code")
@@ -228,7 +228,7 @@ def _read(path: Path) -> str:
     return read_tail(path)
 
 
-class Ray:
+class RayEngine:
     """Workers as actors; a handle is <submission>/<index>, which is the actor's name."""
 
     def __init__(self, settings: Executor) -> None:
@@ -239,7 +239,7 @@ class Ray:
         self._most_gpus = 0.0
         """Of a node that we have seen: while a cluster comes back, its head is there before its nodes."""
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: WorkerRequest) -> None:
         """See that Ray is here, demands a token, has nodes that are large enough, and that these see our files.
 
         Raises:
@@ -266,11 +266,11 @@ class Ray:
                     "Workers need the folder of the YAML, the output folder and splatbatch under the same paths.",
                 )
 
-    def num_turns(self, wanted: Wanted, seconds: float | None) -> int:
+    def num_turns(self, wanted: WorkerRequest, seconds: float | None) -> int:
         """Return 1: Ray ends nobody for the time that he takes."""
         return 1
 
-    def start(self, wanted: Wanted, submission: Submission) -> tuple[Handle, ...]:
+    def start(self, wanted: WorkerRequest, submission: Submission) -> tuple[Handle, ...]:
         """Ask for one actor each.
 
         Raises:
@@ -291,7 +291,7 @@ class Ray:
         ours = [one for one in names if one.startswith(f"{submission.name}/")]
         return tuple(sorted(ours, key=lambda one: int(one.rpartition("/")[2])))
 
-    def look(self, known: Sequence[Submission]) -> Mapping[Handle, Seen]:
+    def look(self, known: Sequence[Submission]) -> Mapping[Handle, JobState]:
         """Ask Ray once for the names of all its actors; what has become of each stands in the submission's folder."""
         try:
             answer = self._look() if known else {}
@@ -365,7 +365,7 @@ class Ray:
             raise ExecutorError(f"Ray: {error}", remedy) from error
 
 
-def _seen(submission: Submission, handle: Handle, answer: Answer) -> Seen:
+def _seen(submission: Submission, handle: Handle, answer: Answer) -> JobState:
     (node, number), code = node_of(submission, handle), code_of(submission, handle)
     if handle not in {one.partition("~")[0] for one in answer["names"]}:
         return Ended("without a word: Ray has it no more" if code is None else f"with exit code {code}", node, code)

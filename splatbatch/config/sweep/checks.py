@@ -19,7 +19,7 @@ from splatbatch.config.sweep.sweep import (
     faults,
 )
 from splatbatch.config.trainers.programs import OUR_TRAINERS
-from splatbatch.config.yaml.mistakes import Mistaken, spelt
+from splatbatch.config.yaml.mistakes import InvalidSettings, spelt
 from splatbatch.config.yaml.source import Keys, nearest
 from splatbatch.errors import ConfigError
 
@@ -71,7 +71,7 @@ def _mistakes_in(key: str, value: Any, trainers: tuple[str, ...], recipe_of: Rec
     for context in _contexts(key, trainers):
         try:
             recipe_of({**context, key: value})
-        except Mistaken as error:
+        except InvalidSettings as error:
             # what concerns several settings together is checked where they are together
             words = words or [what for where, what in error.mistakes if spelt(where) == key]
             if words:
@@ -89,5 +89,5 @@ def _faults(sweep: Sweep, recipe_of: RecipeOf) -> Iterator[tuple[Keys, str]]:
     for place, settings in combinations(sweep):
         try:
             recipe_of(settings)
-        except Mistaken as error:
+        except InvalidSettings as error:
             yield place, f"{settings}: {'; '.join(words for _, words in error.mistakes)}"

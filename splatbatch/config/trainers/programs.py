@@ -108,7 +108,7 @@ class Measures(Section):
     """Figures in the log, each captured by a regular expression; the last match counts."""
 
 
-class Cameras(Section):
+class CameraSupport(Section):
     """What the program forgives: decides what the audit calls an error."""
 
     models: tuple[str, ...] = ("PINHOLE", "SIMPLE_PINHOLE")
@@ -138,7 +138,7 @@ class Program(Section):
     """What it leaves behind."""
     metrics: Measures = Measures()
     """Where it says how good that is."""
-    cameras: Cameras = Cameras()
+    cameras: CameraSupport = CameraSupport()
     """What it takes."""
     ladders: dict[LadderName, tuple[Rung, ...]] = {}
     """What to change for causes that an unchanged attempt cannot mend: setting.NAME, `arguments: [--words]`, slots."""

@@ -39,7 +39,7 @@ Read = tuple[yaml.Node | None, Any]
 """The nodes, with their lines, and the values."""
 
 
-class TooMuch(yaml.MarkedYAMLError):
+class YamlTooLarge(yaml.MarkedYAMLError):
     """The YAML is larger than anybody's configuration."""
 
 
@@ -47,7 +47,7 @@ def read_file(path: Path) -> str:
     """Return the text of a YAML file; "-" is standard input.
 
     Raises:
-        OSError, ValueError, TooMuch: it cannot be read, or is longer than anybody's configuration.
+        OSError, ValueError, YamlTooLarge: it cannot be read, or is longer than anybody's configuration.
     """
     if path == STDIN:
         data = standard_input()
@@ -55,7 +55,7 @@ def read_file(path: Path) -> str:
         with open_regular(path) as file:
             data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise TooMuch(problem=f"more than {MOST_BYTES // MIB} MiB")
+        raise YamlTooLarge(problem=f"more than {MOST_BYTES // MIB} MiB")
     return data.decode("utf-8")
 
 
@@ -69,16 +69,16 @@ def read_text(text: str) -> Read:
     """Return what a YAML holds.
 
     Raises:
-        yaml.YAMLError: it is none, or is larger than anybody's configuration (`TooMuch`).
+        yaml.YAMLError: it is none, or is larger than anybody's configuration (`YamlTooLarge`).
         ValueError: a value is none, such as a day that there is not.
     """
     try:
         return _read(text, FAST)
-    except TooMuch:
+    except YamlTooLarge:
         raise
     except yaml.YAMLError as error:
         if DEPTH_OF_PARSER in str(error):
-            raise TooMuch(problem=TOO_DEEP, problem_mark=getattr(error, "problem_mark", None)) from None
+            raise YamlTooLarge(problem=TOO_DEEP, problem_mark=getattr(error, "problem_mark", None)) from None
         return _read(text, yaml.SafeLoader if len(text) < SHORT else FAST)
 
 
@@ -116,7 +116,7 @@ def _measure(events: Iterator[yaml.Event]) -> None:
     """Walk through the events of a YAML, and stop where it becomes too much.
 
     Raises:
-        TooMuch: it does.
+        YamlTooLarge: it does.
     """
     sizes: dict[str | None, int] = {}
     open_ones: list[tuple[str | None, int]] = []
@@ -147,7 +147,7 @@ def _see_bounds(event: yaml.Event, num: int, level: int) -> None:
     elif isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARS:
         what = f"a value of {len(event.value):,} characters"
     if what:
-        raise TooMuch(problem=what, problem_mark=_mark(event))
+        raise YamlTooLarge(problem=what, problem_mark=_mark(event))
 
 
 def _see_number(event: yaml.ScalarEvent) -> None:

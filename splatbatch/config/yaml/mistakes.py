@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from splatbatch.config.section import Section
-from splatbatch.config.yaml.source import Keys, Source, nearest
+from splatbatch.config.yaml.source import Keys, YamlSource, nearest
 from splatbatch.errors import ConfigError
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -80,7 +80,7 @@ def instead(kind: str, given: object) -> str:
     return f"{amount:.15g}{unit[0]}" if re.fullmatch("h(ours?|rs?)?|m(in(ute)?s?)?|s(econds?|ecs?)?", unit) else ""
 
 
-class Mistaken(ConfigError):
+class InvalidSettings(ConfigError):
     """Settings are wrong; says each mistake by itself too."""
 
     def __init__(self, message: str, hint: str, mistakes: Sequence[Mistake]) -> None:
@@ -88,7 +88,7 @@ class Mistaken(ConfigError):
         self.mistakes = tuple(mistakes)
 
 
-def validated(model: type[AnySection], source: Source) -> AnySection:
+def validated(model: type[AnySection], source: YamlSource) -> AnySection:
     """Return a tree as a section.
 
     Raises:
@@ -101,7 +101,7 @@ def validated(model: type[AnySection], source: Source) -> AnySection:
         raise
 
 
-def raise_all(mistakes: list[Mistake], source: Source) -> None:
+def raise_all(mistakes: list[Mistake], source: YamlSource) -> None:
     """Raise mistakes as one error, if there are any.
 
     Raises:
@@ -117,7 +117,7 @@ def raise_all(mistakes: list[Mistake], source: Source) -> None:
         count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
         if len(mistakes) >= MOST_MISTAKES:
             count = f"{len(lines)} mistakes or more"
-        raise Mistaken(
+        raise InvalidSettings(
             "\n  ".join([f"{source.name}: {count}", *lines]),
             "`splatbatch schema` lists every key; `splatbatch init --example night` writes them all, explained.",
             mistakes,
@@ -129,7 +129,7 @@ def spelt(keys: Keys) -> str:
     return ".".join(map(str, keys))
 
 
-def mistake(model: type[Section], detail: ErrorDetails, source: Source, above: Keys = ()) -> Mistake:
+def mistake(model: type[Section], detail: ErrorDetails, source: YamlSource, above: Keys = ()) -> Mistake:
     """Return where a mistake is and what: its value, what it should be, the nearest known name."""
     # pydantic appends the members of a union to the place; only keys that stand in the YAML are shown
     place = tuple(detail["loc"])

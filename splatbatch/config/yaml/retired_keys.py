@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from splatbatch.config.yaml.source import Source
+from splatbatch.config.yaml.source import YamlSource
 
 FIXED = "Delete the line: it is no setting any more, but always {value}."
 GONE: Mapping[tuple[str, str], str] = {
@@ -27,7 +27,7 @@ GONE: Mapping[tuple[str, str], str] = {
 """What to do instead, by section and setting. A line is taken out in the version after the one that brought it."""
 
 
-def without_gone(source: Source) -> tuple[Source, tuple[str, ...]]:
+def without_gone(source: YamlSource) -> tuple[YamlSource, tuple[str, ...]]:
     """Return a source without the settings that are gone, and a warning for each, those of single patches too."""
     tree, warnings = _without(source, source.tree, ())
     patches = tree.get("patches")
@@ -42,7 +42,7 @@ def without_gone(source: Source) -> tuple[Source, tuple[str, ...]]:
     return replace(source, tree=tree), tuple(warnings)
 
 
-def _without(source: Source, tree: dict[str, Any], above: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
+def _without(source: YamlSource, tree: dict[str, Any], above: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
     warnings = []
     for (section, setting), remedy in GONE.items():
         settings = tree.get(section)

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from splatbatch.config.yaml.limits import AS_WRITTEN, STDIN, TWICE, TooMuch, read_file, read_text
+from splatbatch.config.yaml.limits import AS_WRITTEN, STDIN, TWICE, YamlTooLarge, read_file, read_text
 from splatbatch.errors import ConfigError
 
 Keys = tuple[Any, ...]
@@ -22,7 +22,7 @@ TOO_LARGE = "A configuration is some lines of text: is this the right file?"
 
 
 @dataclass(frozen=True)
-class Source:
+class YamlSource:
     """Where settings came from: values, and the line of each key (1 is the first)."""
 
     name: str
@@ -30,7 +30,7 @@ class Source:
     lines: Mapping[Keys, int] = field(default_factory=dict)
 
     @staticmethod
-    def read(path: Path) -> Source:
+    def read(path: Path) -> YamlSource:
         """Read a YAML file.
 
         Raises:
@@ -58,7 +58,7 @@ class Source:
             message = f"{path}:1: should be a mapping of sections, is a {type(tree).__name__}"
             raise ConfigError(message, "As scene: {patches: patches}.")
         tree |= _as_written(node, tree)
-        return Source(name, tree, lines)
+        return YamlSource(name, tree, lines)
 
     def line(self, keys: Keys) -> int:
         """Return the line of a key, or of what it would stand in; 0 where lines are unknown."""
@@ -135,7 +135,7 @@ def _no_yaml(path: Path, error: Exception, text: str) -> ConfigError:
     if error.context_mark and any(words in problem for words in FROM_ITS_BEGIN):
         mark = error.context_mark
     line = f":{mark.line + 1}" if mark else ""
-    if isinstance(error, TooMuch):
+    if isinstance(error, YamlTooLarge):
         return ConfigError(f"{path}{line}: too large: {error.problem}", TOO_LARGE)
     written = text.splitlines()[mark.line].strip() if text and mark and mark.line < len(text.splitlines()) else ""
     tag = problem.partition("'")[2].rstrip("'").replace("tag:yaml.org,2002:", "!!")

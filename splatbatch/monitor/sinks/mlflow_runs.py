@@ -63,7 +63,7 @@ def main() -> int:
     try:
         order = json.load(sys.stdin)
         open_database(order["uri"])
-        Book(order).write()
+        MlflowRecord(order).write()
     except Exception as error:  # noqa: BLE001 - whatever a store raises is told, and harms nothing
         os.write(out, without_passwords(f"{type(error).__name__}: {error}").encode())
         return 1
@@ -90,7 +90,7 @@ def without_passwords(words: str) -> str:
     return words[:MOST_CHARS]
 
 
-class Book:
+class MlflowRecord:
     """What MLflow knows of a batch."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:

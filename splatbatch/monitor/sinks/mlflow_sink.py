@@ -12,7 +12,7 @@ from typing import Any
 
 from splatbatch.config import Tracking
 from splatbatch.errors import MissingPartError
-from splatbatch.monitor.sinks.sink import End
+from splatbatch.monitor.sinks.sink import BatchOutcome
 from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.supervisor.hook import Hook
@@ -91,7 +91,7 @@ class MlflowSink:
         if self._hook is None and self._due and (self._is_closed or time.monotonic() >= self._not_before):
             yield from self._start()
 
-    def close(self, end: End) -> None:
+    def close(self, end: BatchOutcome) -> None:
         """Have all written down that is not there, and how the batch has ended."""
         if self._settings.mlflow:
             self._want(self._settings_of())

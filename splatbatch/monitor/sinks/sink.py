@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from splatbatch.output.events import Event
-from splatbatch.output.records.run import Afterwards
+from splatbatch.output.records.run import FollowUpResult
 
 BUDGET_S = 30.0
 """So long all sinks together may keep a batch that has ended."""
@@ -19,14 +19,14 @@ LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
-class End:
+class BatchOutcome:
     """How a batch has ended."""
 
     summary: str
     """In one line."""
     stopped: str = ""
     """Why it was stopped, as "SIGTERM"."""
-    afterwards: tuple[Afterwards, ...] = ()
+    afterwards: tuple[FollowUpResult, ...] = ()
     """What came of publishing, and of all else that follows the training."""
 
 
@@ -41,7 +41,7 @@ class Sink(Protocol):
     def beat(self) -> Iterable[str] | None:
         """Write what is due; return why something could not be written."""
 
-    def close(self, end: End) -> None:
+    def close(self, end: BatchOutcome) -> None:
         """Hear that the batch has ended: beats follow until all is written, or its time is up."""
 
     def is_done(self) -> bool:
@@ -68,7 +68,7 @@ class Sinks:
         """Let all of them write what is due; yield why something could not be written."""
         yield from self._each(lambda sink: sink.beat())
 
-    def finish(self, end: End, left_s: Callable[[], float]) -> Iterator[str]:
+    def finish(self, end: BatchOutcome, left_s: Callable[[], float]) -> Iterator[str]:
         """Let all of them write what is left, side by side and in one budget; yield what was not written.
 
         Args:

@@ -168,7 +168,7 @@ class Then(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Watch(TypedRecord):
+class WatchSettings(TypedRecord):
     """How an external trainer is run and watched besides what job.json says."""
 
     cwd: str | None = None
@@ -208,7 +208,7 @@ RECORDS_PER_RUN = 60
 
 
 @dataclass(frozen=True)
-class Progress(TypedRecord):
+class ProgressLine(TypedRecord):
     """A line of progress.jsonl: our own training wrote it, or the supervisor from the log of an external trainer.
 
     Each line holds what was new then; figures of a step (loss, …) and of an evaluation (psnr, …) come apart.

@@ -10,7 +10,7 @@ from splatbatch.fields import mapping, number
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.output.records.record import TypedRecord, reads
-from splatbatch.scene.colors.correction import NEUTRAL, Tone, ToneOf
+from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection, ToneOf
 from splatbatch.scene.patches import Patch
 
 MOST_GAIN = 100.0
@@ -19,12 +19,12 @@ MOST_COEFFICIENT = 10.0
 """No lens fades that much."""
 
 
-def tone_to_record(tone: Tone) -> list[float]:
+def tone_to_record(tone: ColorCorrection) -> list[float]:
     """Return the JSON form of a tone: gain R, G, B, then vignetting, tilt and field, where there are any."""
     return [round(one, 6) for one in tone.values()]
 
 
-def tone_from_record(value: object) -> Tone | None:
+def tone_from_record(value: object) -> ColorCorrection | None:
     """Return the tone that `tone_to_record` wrote; None for anything else."""
     found = [number(one) for one in value] if isinstance(value, list | tuple) else []
     known = [float(one) for one in found if one is not None]
@@ -32,10 +32,10 @@ def tone_from_record(value: object) -> Tone | None:
         return None
     if not all(abs(one) <= MOST_COEFFICIENT for one in known[3:]):
         return None
-    return Tone.of(known)
+    return ColorCorrection.of(known)
 
 
-def tones_to_record(tones: Mapping[str, Tone]) -> dict[str, Any]:
+def tones_to_record(tones: Mapping[str, ColorCorrection]) -> dict[str, Any]:
     """Return the JSON form of tones by image name."""
     return {name: tone_to_record(tone) for name, tone in tones.items()}
 
@@ -56,7 +56,7 @@ def as_photographed(patches: Iterable[Patch]) -> dict[str, Any]:
 
 def tone_in(settings: TrainingSettings) -> ToneOf:
     """Return what tells the tone of a photograph as settings say it; one that is not named is as it should be."""
-    return lambda name: Tone.of(settings.tones[name]) if name in settings.tones else NEUTRAL
+    return lambda name: ColorCorrection.of(settings.tones[name]) if name in settings.tones else NEUTRAL
 
 
 def with_colors(known: Fingerprint, patch: Patch) -> Fingerprint:
@@ -65,7 +65,7 @@ def with_colors(known: Fingerprint, patch: Patch) -> Fingerprint:
     return replace(known, tones=tones)
 
 
-def tones_from_record(value: object) -> dict[str, Tone]:
+def tones_from_record(value: object) -> dict[str, ColorCorrection]:
     """Return the tones that `tones_to_record` wrote; what is no tone is left out."""
     found = {name: tone_from_record(one) for name, one in mapping(value).items()}
     return {name: tone for name, tone in found.items() if tone}
@@ -103,7 +103,7 @@ def times_in_words(times: float) -> str:
 class SceneColors(TypedRecord):
     """What was solved for the photographs of a scene, or why nothing was."""
 
-    tones: dict[str, Tone] = field(default_factory=dict, metadata=reads(tones_from_record))
+    tones: dict[str, ColorCorrection] = field(default_factory=dict, metadata=reads(tones_from_record))
     """By image name; photographs that are not named are as they should be, as far as anybody knows."""
     vignetting: dict[str, list[float]] = field(default_factory=dict, metadata=reads(_coefficients))
     """By camera, where it is worth anything."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from splatbatch.fields import number
-from splatbatch.output.records.metrics import CoveredSet, Figures, TrainingSettings
+from splatbatch.output.records.metrics import CoveredSet, QualityFigures, TrainingSettings
 from splatbatch.output.records.record import TypedRecord, reads
 
 
@@ -15,7 +15,7 @@ def _channels(value: object) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Measured(Figures):
+class SceneMeasurement(QualityFigures):
     """The merged scene on some photographs, beside the splats of the patches on the same ones."""
 
     num_photos: int = 0
@@ -29,7 +29,7 @@ class Measured(Figures):
 
 
 @dataclass(frozen=True)
-class PhotoMeasured(Figures):
+class PhotoMeasurement(QualityFigures):
     """The merged scene on one photograph."""
 
     home: str = ""
@@ -43,12 +43,12 @@ class PhotoMeasured(Figures):
 
 
 @dataclass(frozen=True)
-class SeamMeasured(TypedRecord):
+class SeamMeasurement(TypedRecord):
     """Where two patches meet: the merged scene on photographs that look across, and the patches' splats compared."""
 
     one: str = ""
     other: str = ""
-    across: Measured = Measured()
+    across: SceneMeasurement = SceneMeasurement()
     """The merged scene on the held-out photographs that look across."""
     num_views: int = 0
     """Cameras from which both sides were rendered."""
@@ -86,16 +86,16 @@ class SceneEvaluation(TypedRecord):
     """Hash of what it was measured from; the same again gives the same."""
     covered: CoveredSet = field(default_factory=CoveredSet)
     """Which pixels covered figures are of: those that photographs of any patch see which were trained on."""
-    total: Measured = Measured()
+    total: SceneMeasurement = SceneMeasurement()
     """On all photographs that no patch was trained on."""
-    across: Measured = Measured()
+    across: SceneMeasurement = SceneMeasurement()
     """On those of `total` that look across some seam."""
-    within: Measured = Measured()
+    within: SceneMeasurement = SceneMeasurement()
     """On the others."""
-    patches: dict[str, Measured] = field(default_factory=dict)
+    patches: dict[str, SceneMeasurement] = field(default_factory=dict)
     """On the photographs that each patch has measured itself on."""
-    seams: tuple[SeamMeasured, ...] = ()
-    photos: dict[str, PhotoMeasured] = field(default_factory=dict)
+    seams: tuple[SeamMeasurement, ...] = ()
+    photos: dict[str, PhotoMeasurement] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
     """Patches whose seams could not be measured, and why."""
     notes: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class EvaluationSettings(TrainingSettings):
     """Of the patches that have one."""
     lacking: dict[str, str] = field(default_factory=dict)
     """Why the other patches have none that counts."""
-    own: dict[str, dict[str, Figures]] = field(default_factory=dict)
+    own: dict[str, dict[str, QualityFigures]] = field(default_factory=dict)
     """By patch, what its splat reached on its held-out photographs."""
     inputs: str = ""
     notes: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class ComparisonSettings(TrainingSettings):
 
 
 @dataclass(frozen=True)
-class Compared(TypedRecord):
+class SplatComparison(TypedRecord):
     """How one of several splats looks."""
 
     psnr: float | None = None
@@ -152,7 +152,7 @@ class Comparison(TypedRecord):
     """What comparing splats has found."""
 
     num_photos: int = 0
-    splats: dict[str, Compared] = field(default_factory=dict)
+    splats: dict[str, SplatComparison] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

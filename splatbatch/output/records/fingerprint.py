@@ -42,8 +42,8 @@ def _is_fact(entry: Any) -> bool:
     return isinstance(entry, list) and [type(one) for one in entry] == [int, int, str]
 
 
-Place = tuple[float, float, float]
-ORIGIN: Place = (0.0, 0.0, 0.0)
+FilePlace = tuple[float, float, float]
+ORIGIN: FilePlace = (0.0, 0.0, 0.0)
 
 
 def tones_in(value: object) -> dict[str, list[float]]:
@@ -67,7 +67,7 @@ class Fingerprint(TypedRecord):
     """What `inputs` stands for: each file with its size, time and, as far as known, content."""
     effective: str = ""
     """As `recipe`, of the settings really in force; empty where nobody changed any."""
-    offset: Place = ORIGIN
+    offset: FilePlace = ORIGIN
     """What was taken off the coordinates of the model: add it to the splat's for the model's own."""
 
     tones: dict[str, list[float]] = field(default_factory=dict, metadata=reads(tones_in))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from splatbatch.files import FORMAT
-from splatbatch.output.records.fingerprint import ORIGIN, Place
+from splatbatch.output.records.fingerprint import ORIGIN, FilePlace
 from splatbatch.output.records.record import TypedRecord, reads
 
 VERSION = 1
@@ -55,7 +55,7 @@ class Hole(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Cleaned(TypedRecord):
+class CleaningRecord(TypedRecord):
     """What cleaning has removed, and by which rules."""
 
     rules: dict[str, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Merge(TypedRecord):
     """Of the splat; empty where an earlier version merged it."""
     num_gaussians: int = 0
     sh_degree: int = 0
-    offset: Place = ORIGIN
+    offset: FilePlace = ORIGIN
     """What was taken off the coordinates of the model."""
     partition: str = ""
     """SHA-256 of partition.json."""
@@ -85,8 +85,9 @@ class Merge(TypedRecord):
     parts: tuple[MergedPart, ...] = ()
     """In their order in the splat."""
     holes: tuple[Hole, ...] = ()
-    cleaned: Cleaned | None = field(
-        default=None, metadata=reads(lambda value: Cleaned.from_record(value) if isinstance(value, dict) else None)
+    cleaned: CleaningRecord | None = field(
+        default=None,
+        metadata=reads(lambda value: CleaningRecord.from_record(value) if isinstance(value, dict) else None),
     )
     """None: nothing was cleaned."""
     warnings: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from splatbatch.fields import mapping, number
-from splatbatch.output.records.fingerprint import ORIGIN, Place, tones_in
+from splatbatch.output.records.fingerprint import ORIGIN, FilePlace, tones_in
 from splatbatch.output.records.record import ABSENT, KeptRecord, TypedRecord, reads
 from splatbatch.text import clock
 
@@ -24,7 +24,7 @@ def decibels(value: object) -> object:
     return ABSENT if known is None or abs(known) > MOST_PSNR_DB else known
 
 
-class Judged(Protocol):
+class HasPsnr(Protocol):
     """Whatever has the PSNR of a splat."""
 
     @property
@@ -38,12 +38,12 @@ class Judged(Protocol):
         ...
 
 
-def deciding(one: Judged) -> float | None:
+def deciding(one: HasPsnr) -> float | None:
     """Return the PSNR by which splats are ranked and compared: the covered one, else that of all pixels."""
     return one.psnr if one.psnr_covered is None else one.psnr_covered
 
 
-def spell_figures(one: Judged) -> str:
+def spell_figures(one: HasPsnr) -> str:
     """Return both, the one that decides first: "36.04 dB on covered pixels, 33.53 on all"; empty without any."""
     if one.psnr_covered is None:
         return "" if one.psnr is None else f"{one.psnr:.2f} dB"
@@ -51,7 +51,7 @@ def spell_figures(one: Judged) -> str:
 
 
 @dataclass(frozen=True)
-class Figures(TypedRecord):
+class QualityFigures(TypedRecord):
     """How good a splat is, in the mean over held-out photographs."""
 
     psnr: float | None = field(default=None, metadata=reads(decibels))
@@ -120,7 +120,7 @@ class EarlierFigures(TypedRecord):
 
     sha256: str = ""
     """Of its file."""
-    final: Figures = Figures()
+    final: QualityFigures = QualityFigures()
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class HalfOfHoldout(TypedRecord):
 
 
 @dataclass(frozen=True)
-class EarlyStopping(TypedRecord):
+class EarlyStoppingRecord(TypedRecord):
     """What came of `evaluation.stop_after`; metrics.json also holds every check."""
 
     max_steps: int = 0
@@ -174,9 +174,9 @@ class EarlyStopping(TypedRecord):
 class Metrics(KeptRecord):
     """metrics.json, and what result.json repeats of it; also photograph by photograph, and notes, as written."""
 
-    initial: Figures = Figures()
+    initial: QualityFigures = QualityFigures()
     """Before the first step."""
-    final: Figures = Figures()
+    final: QualityFigures = QualityFigures()
     peak: MemoryPeaks = MemoryPeaks()
     measured_by: str = ""
     """Who has measured: "the program itself", or "splatbatch" where an external trainer's splat was; empty: ours."""
@@ -186,15 +186,15 @@ class Metrics(KeptRecord):
     covered: CoveredSet = CoveredSet()
     earlier: EarlierFigures = EarlierFigures()
     """The splat that was accepted before, where its own figures are of other pixels; else blank."""
-    early_stopping: EarlyStopping | None = None
+    early_stopping: EarlyStoppingRecord | None = None
     """None: the run was to make all its steps."""
     made_with: dict[str, str] = field(default_factory=dict)
     """Versions, and under "on" the name of the GPU, or CPU."""
 
-    def photos(self) -> dict[str, Figures]:
+    def photos(self) -> dict[str, QualityFigures]:
         """Return the figures of each held-out photograph at the end, by its name."""
         images = mapping(mapping(self.written.get("final")).get("images"))
-        return {name: Figures.from_record(one) for name, one in images.items()}
+        return {name: QualityFigures.from_record(one) for name, one in images.items()}
 
     @property
     def made_on(self) -> str:
@@ -203,7 +203,7 @@ class Metrics(KeptRecord):
 
 
 @dataclass(frozen=True)
-class View(Figures):
+class EvaluatedView(QualityFigures):
     """A held-out view that is pictured."""
 
     name: str = ""
@@ -212,21 +212,21 @@ class View(Figures):
 
 
 @dataclass(frozen=True)
-class Views(TypedRecord):
+class EvaluatedViews(TypedRecord):
     """renders/views.json: the held-out views that are pictured, by rank."""
 
-    worst: View | None = None
-    median: View | None = None
-    best: View | None = None
+    worst: EvaluatedView | None = None
+    median: EvaluatedView | None = None
+    best: EvaluatedView | None = None
 
-    def ranked(self) -> tuple[tuple[str, View], ...]:
+    def ranked(self) -> tuple[tuple[str, EvaluatedView], ...]:
         """Return those that there are, the worst first."""
         ranks = (("worst", self.worst), ("median", self.median), ("best", self.best))
         return tuple((rank, view) for rank, view in ranks if view)
 
 
 @dataclass(frozen=True)
-class Finding(KeptRecord):
+class MeasurementRecord(KeptRecord):
     """What a process of ours that measures a splat has found, whatever else it says: metrics.json of its attempt."""
 
     inputs: str = ""
@@ -260,7 +260,7 @@ class TrainingSettings(TypedRecord):
     """Folder of the model."""
     source: str = ""
     """Folder of the model that it was cut from, as far as the config names it."""
-    offset: Place = ORIGIN
+    offset: FilePlace = ORIGIN
     """Taken off its coordinates as it is read."""
     images: str = ""
     masks: str | None = None

@@ -13,7 +13,7 @@ FILE = "publish.json"
 
 
 @dataclass(frozen=True)
-class Tiled(TypedRecord):
+class TiledPatch(TypedRecord):
     """The tiles of a patch."""
 
     key: str = ""
@@ -48,13 +48,13 @@ class TilesRecord(TypedRecord):
     up: tuple[float, float, float] | None = None
     """Where the sky is, without a CRS."""
     sh_degree: int | None = None
-    patches: dict[str, Tiled] = field(default_factory=dict)
+    patches: dict[str, TiledPatch] = field(default_factory=dict)
     losses: dict[str, TilesLoss] = field(default_factory=dict)
     """Of splats, by name, that were read back and measured."""
 
 
 @dataclass(frozen=True)
-class Output(TypedRecord):
+class PublishedFile(TypedRecord):
     """A file, or a folder, that was published."""
 
     kind: str = ""
@@ -102,7 +102,7 @@ class Publication(TypedRecord):
     """All that was published into a folder."""
 
     splats: dict[str, SplatRecord] = field(default_factory=dict)
-    outputs: dict[str, Output] = field(default_factory=dict)
+    outputs: dict[str, PublishedFile] = field(default_factory=dict)
     """By the name of the file or folder."""
     version: str = ""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from splatbatch.files import read_record
-from splatbatch.output.records.fingerprint import ORIGIN, Place
+from splatbatch.output.records.fingerprint import ORIGIN, FilePlace
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.output.records.record import TypedRecord
 
@@ -63,7 +63,7 @@ class QualityFigure(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Dropped(TypedRecord):
+class LeaveOutResult(TypedRecord):
     """What two short trainings say of the photographs that figures name: one with them, one without."""
 
     told: ClassVar = ("gain_db",)
@@ -103,7 +103,7 @@ class Inspection(TypedRecord):
     """Of photographs that figures name: files in the folder of pictures."""
     attempt: str = ""
     """Whose folder has the pictures."""
-    dropped: Dropped | None = None
+    dropped: LeaveOutResult | None = None
     cells: tuple[dict[str, float], ...] = ()
     """Columns of the scene: x, y, z of the middle of the surface and size, the side of the square, in the splat's
     coordinates (without the offset); photos, angle in degrees between those that are furthest apart, resolution in
@@ -205,7 +205,7 @@ class Certificate(TypedRecord):
     """Of each photograph that it was not trained on: psnr in dB, psnr_covered, covered_share; x, y, z, where it was
     taken from, in the splat's coordinates; distance to the nearest trained one in baselines; piece: 1 where those
     around it are held out, too."""
-    offset: Place = ORIGIN
+    offset: FilePlace = ORIGIN
     """Was taken off the coordinates of the model."""
     made_with: dict[str, str] = field(default_factory=dict)
     seal: str = ""

@@ -18,10 +18,10 @@ from splatbatch.files import read_record
 
 ABSENT: Final = object()
 """What a reader returns for a value that is nothing of its kind: the field has its default."""
-Reader = Callable[[Any], Any]
+FieldReader = Callable[[Any], Any]
 
 
-def reads(reader: Reader) -> dict[str, Any]:
+def reads(reader: FieldReader) -> dict[str, Any]:
     """Return metadata of a dataclass's field of which its type alone does not tell what it may hold."""
     return {"reads": reader}
 
@@ -107,7 +107,7 @@ def object_of(facts: Any) -> dict[str, Any]:
 
 
 @cache
-def _readers(kind: Any) -> tuple[tuple[str, Reader], ...]:
+def _readers(kind: Any) -> tuple[tuple[str, FieldReader], ...]:
     return tuple((one.name, read) for one, read, _ in _typed_fields(kind))
 
 
@@ -118,7 +118,7 @@ def _blanks(kind: Any) -> dict[str, Any]:
     return {name: None if _is_optional(hint) else (get_origin(hint) or hint)() for name, hint in needed}
 
 
-def _typed_fields(kind: type[TypedRecord]) -> list[tuple[Any, Reader, Any]]:
+def _typed_fields(kind: type[TypedRecord]) -> list[tuple[Any, FieldReader, Any]]:
     hints = get_type_hints(kind)
     return [(one, one.metadata.get("reads") or _reader_of(hints[one.name]), hints[one.name]) for one in fields(kind)]
 
@@ -127,7 +127,7 @@ def _is_optional(hint: Any) -> bool:
     return get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
 
 
-def _reader_of(hint: Any) -> Reader:
+def _reader_of(hint: Any) -> FieldReader:
     """Return what reads a value of a type; of lists and objects, what is nothing of its kind is left out."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in _READERS:
@@ -149,7 +149,7 @@ def _reader_of(hint: Any) -> Reader:
     return lambda value: hint.from_record(value) if isinstance(value, dict) else ABSENT
 
 
-def _list_reader(origin: type, of_one: Reader) -> Reader:
+def _list_reader(origin: type, of_one: FieldReader) -> FieldReader:
     def read(value: Any) -> Any:
         if isinstance(value, str) and of_one is _text:
             return origin((value,))  # a lone text is a list of one
@@ -160,11 +160,11 @@ def _list_reader(origin: type, of_one: Reader) -> Reader:
     return read
 
 
-def _entries(value: dict[str, Any], of_value: Reader) -> dict[str, Any]:
+def _entries(value: dict[str, Any], of_value: FieldReader) -> dict[str, Any]:
     return {str(name): known for name, one in value.items() if (known := of_value(one)) is not ABSENT}
 
 
-def _exactly(value: Any, every: tuple[Reader, ...]) -> Any:
+def _exactly(value: Any, every: tuple[FieldReader, ...]) -> Any:
     if not isinstance(value, list | tuple) or len(value) != len(every):
         return ABSENT
     found = tuple(read(one) for read, one in zip(every, value, strict=True))
@@ -187,4 +187,4 @@ def _number(value: Any) -> Any:
     return ABSENT if (known := number(value)) is None else known
 
 
-_READERS: dict[Any, Reader] = {Any: lambda value: value, str: _text, bool: _flag, int: _whole, float: _number}
+_READERS: dict[Any, FieldReader] = {Any: lambda value: value, str: _text, bool: _flag, int: _whole, float: _number}

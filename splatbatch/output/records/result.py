@@ -36,7 +36,7 @@ def _splat(value: object) -> SplatFacts | None:
 
 
 @dataclass(frozen=True)
-class Photographs(TypedRecord):
+class UsedPhotographs(TypedRecord):
     """The photographs of a patch, by what the training of its splat did with them."""
 
     trained: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Photographs(TypedRecord):
     program does is not known."""
 
     @classmethod
-    def of(cls, names: Iterable[str], held_out: Collection[str], *, is_assumed: bool = False) -> Photographs:
+    def of(cls, names: Iterable[str], held_out: Collection[str], *, is_assumed: bool = False) -> UsedPhotographs:
         """Return all photographs of a patch as those that were held out, and the others."""
         every = sorted(names)
         trained = tuple(name for name in every if name not in held_out)
@@ -96,10 +96,10 @@ class Result(KeptRecord):
         return Metrics.from_record(self.written.get("metrics"))
 
     @cached_property
-    def photographs(self) -> Photographs | None:
+    def photographs(self) -> UsedPhotographs | None:
         """What it was trained on and what was held out; None: versions up to 0.2.0 did not write it down."""
         told = mapping(self.written.get("photographs"))
-        return Photographs.from_record(told) if told else None
+        return UsedPhotographs.from_record(told) if told else None
 
     @cached_property
     def trained_from(self) -> Fingerprint:

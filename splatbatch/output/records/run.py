@@ -92,7 +92,7 @@ class CancelRequest(TypedRecord):
 
 
 @dataclass(frozen=True)
-class MakingSettings(TypedRecord):
+class FollowUpSettings(TypedRecord):
     """settings.json where something is made of splats: a certificate, the merged scene, or a publication."""
 
     what: str = ""
@@ -126,7 +126,7 @@ class MakingSettings(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Making(TypedRecord):
+class FollowUpJob(TypedRecord):
     """metrics.json where a night makes something of its splats: what came of it."""
 
     inputs: str = ""
@@ -149,7 +149,7 @@ LEFT_OUT = "left out"
 
 
 @dataclass(frozen=True)
-class Afterwards(TypedRecord):
+class FollowUpResult(TypedRecord):
     """One thing that follows the training."""
 
     what: str = ""

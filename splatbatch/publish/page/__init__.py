@@ -19,12 +19,12 @@ from splatbatch import __version__
 from splatbatch.errors import MissingPartError, OutputError
 from splatbatch.files import write_text, write_whole
 from splatbatch.output.folders import BACKDROP
-from splatbatch.publish.convert import Job, Written, convert
-from splatbatch.publish.formats import FORMATS, Reader
-from splatbatch.publish.source import SCENE, Part, Published
-from splatbatch.publish.stage import Color, Stage, box_on, places_of, set_stage, sky_of
+from splatbatch.publish.convert import ConversionJob, ConvertedFile, convert
+from splatbatch.publish.formats import FORMATS, FormatReader
+from splatbatch.publish.source import SCENE, PublishedSplat, SourcePart
+from splatbatch.publish.stage import Color, UprightScene, box_on, places_of, set_stage, sky_of
 from splatbatch.publish.tiles.geodesy import on_globe
-from splatbatch.publish.tool import Tool
+from splatbatch.publish.tool import SplatTransform
 from splatbatch.report.page.html import Html, tag
 from splatbatch.report.viewer.viewer import HOW, Vector, viewer_gz, viewer_script
 from splatbatch.scene.colmap.types import Floats
@@ -68,11 +68,11 @@ class PhotoView:
 
 
 @dataclass(frozen=True)
-class Facts:
+class PageFacts:
     """What the page shows and says."""
 
-    splat: Published
-    stage: Stage
+    splat: PublishedSplat
+    stage: UprightScene
     boxes: Mapping[str, Floats]
     """Of the patches on the map, by name."""
     middles: Mapping[str, Floats]
@@ -89,17 +89,17 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Page:
+class ViewerPage:
     """A page that was written, aside."""
 
     aside: Path
     """A file, or a folder."""
-    splat: Written
+    splat: ConvertedFile
     """What is in it."""
     notes: tuple[str, ...]
 
 
-def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> Page:
+def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform) -> ViewerPage:
     """Write the page of a splat aside.
 
     Raises:
@@ -111,15 +111,15 @@ def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> Page:
         raise MissingPartError("html: the viewer is not built", HOW["viewer"])
     facts = facts_of(splat, crs, splat.parts)
     notes = () if facts.has_sky else (NO_SKY,)
-    whole = Part(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
+    whole = SourcePart(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)
     if splat.name != SCENE:
-        job, written = _packed(Job(whole, FORMATS["sog"], work / "sog"), facts, tool)
+        job, written = _packed(ConversionJob(whole, FORMATS["sog"], work / "sog"), facts, tool)
         if job.aside.stat().st_size <= MOST_BYTES:
             text = file_page(facts, "scene.sog", job.aside.read_bytes(), (viewer_gz(), viewer_script()))
             write_text(work / "page.html", text)
-            return Page(work / "page.html", written, (*notes, *written.notes))
+            return ViewerPage(work / "page.html", written, (*notes, *written.notes))
     pieces = splat.parts if splat.num_gaussians > MOST_AT_ONCE else ()
-    job, written = _packed(Job(whole, FORMATS["streamed"], work / "streamed", pieces), facts, tool)
+    job, written = _packed(ConversionJob(whole, FORMATS["streamed"], work / "streamed", pieces), facts, tool)
     folder = work / "page"
     folder.mkdir()
     job.aside.rename(folder / CONTENT)
@@ -127,7 +127,7 @@ def write_page(splat: Published, crs: str, work: Path, tool: Tool) -> Page:
     write_whole(folder / "viewer.js", lambda file: file.write(viewer_script().encode()))
     for name in ("page.css", "page.js"):
         write_text(folder / name, asset(name))
-    return Page(folder, written, (*notes, *written.notes))
+    return ViewerPage(folder, written, (*notes, *written.notes))
 
 
 def page_name(name: str, place: Path) -> str:
@@ -135,17 +135,17 @@ def page_name(name: str, place: Path) -> str:
     return f"{name}.html" if place.is_file() else f"{name}-page"
 
 
-def _packed(job: Job, facts: Facts, tool: Tool) -> tuple[Job, Written]:
+def _packed(job: ConversionJob, facts: PageFacts, tool: SplatTransform) -> tuple[ConversionJob, ConvertedFile]:
     """Write a splat for the viewer, turned so that its sky is above."""
     job.work.mkdir()
-    reader: Reader = "tool" if job.part.num_gaussians <= MOST_AT_ONCE else "nothing"
+    reader: FormatReader = "tool" if job.part.num_gaussians <= MOST_AT_ONCE else "nothing"
     stage = facts.stage
     form = replace(job.form, turn=stage.tool_turn, turn_back=stage.tool_turn_back, reader=reader)
     turned = replace(job, form=form)
     return turned, convert(turned, tool)
 
 
-def facts_of(splat: Published, crs: str, every: tuple[Part, ...]) -> Facts:
+def facts_of(splat: PublishedSplat, crs: str, every: tuple[SourcePart, ...]) -> PageFacts:
     """Return what the page shows of a splat, with these parts on its map.
 
     Raises:
@@ -163,10 +163,10 @@ def facts_of(splat: Published, crs: str, every: tuple[Part, ...]) -> Facts:
     if crs:
         scale = on_globe(crs, np.median([*middles.values()], axis=0) + np.array(splat.offset)).scale
     boxes = {name: box_on(stage.plan, found) for name, found in places.items()}
-    return Facts(splat, stage, boxes, middles, sky, crs, scale, has_sky=is_known)
+    return PageFacts(splat, stage, boxes, middles, sky, crs, scale, has_sky=is_known)
 
 
-def folder_page(facts: Facts, content: str) -> str:
+def folder_page(facts: PageFacts, content: str) -> str:
     """Return index.html of a folder with viewer.js, page.js and page.css beside it."""
     policy = (
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; connect-src 'self'"
@@ -177,7 +177,7 @@ def folder_page(facts: Facts, content: str) -> str:
     return _document(facts, content, policy, head, scripts)
 
 
-def file_page(facts: Facts, content: str, packed: bytes, viewer: tuple[bytes, str]) -> str:
+def file_page(facts: PageFacts, content: str, packed: bytes, viewer: tuple[bytes, str]) -> str:
     """Return a page that holds everything: the splat, and the viewer as it is packed and as its hash is taken."""
     style, script = asset("page.css"), asset("page.js")
     policy = (
@@ -203,7 +203,7 @@ def digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _document(facts: Facts, content: str, policy: str, head: list[Html], scripts: list[Html]) -> str:
+def _document(facts: PageFacts, content: str, policy: str, head: list[Html], scripts: list[Html]) -> str:
     first = [
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
@@ -224,7 +224,7 @@ def _document(facts: Facts, content: str, policy: str, head: list[Html], scripts
     return f"<!doctype html>\n{tag('html', tag('head', *first, *head), tag('body', *body), lang='en')}\n"
 
 
-def _scene(facts: Facts, content: str) -> dict[str, Any]:
+def _scene(facts: PageFacts, content: str) -> dict[str, Any]:
     """Return what the script is told: where things are in the viewer's axes."""
     stage = facts.stage
     middle = np.median([*facts.middles.values()], axis=0)
@@ -244,7 +244,7 @@ def _scene(facts: Facts, content: str) -> dict[str, Any]:
     }
 
 
-def _photo(stage: Stage, photo: PhotoView, middle: Floats) -> dict[str, Any]:
+def _photo(stage: UprightScene, photo: PhotoView, middle: Floats) -> dict[str, Any]:
     """Return where a photograph was taken: the eye, what it looks to, as far away as the scene's middle."""
     away = max(float((middle - photo.eye) @ photo.forward), 1e-3)
     view = stage.in_viewer(np.stack([photo.eye, photo.eye + away * photo.forward])).ravel().round(6).tolist()
@@ -257,12 +257,12 @@ def _half_turned(turn: Vector) -> list[float]:
     return [-y, x, w, -z]
 
 
-def _start(facts: Facts, middle: Floats) -> str:
+def _start(facts: PageFacts, middle: Floats) -> str:
     camera = facts.stage.camera
     return camera.looking_at(rotated(middle, facts.stage.turn)) if camera else ""
 
 
-def _above(stage: Stage, middle: Floats, box: Floats) -> list[float]:
+def _above(stage: UprightScene, middle: Floats, box: Floats) -> list[float]:
     """Return where one stands, and looks to, to see a patch as a whole: aslant from above, six numbers."""
     away = 1.1 * float(np.linalg.norm(box[1] - box[0]))
     eye = middle + away * (0.7 * stage.up - 0.7 * stage.plan[1])
@@ -270,7 +270,7 @@ def _above(stage: Stage, middle: Floats, box: Floats) -> list[float]:
     return found
 
 
-def _about(facts: Facts) -> Html:
+def _about(facts: PageFacts) -> Html:
     splat = facts.splat
     rows = {"Gaussians": f"{splat.num_gaussians:,}"}
     if len(facts.boxes) > 1:
@@ -296,7 +296,7 @@ def _about(facts: Facts) -> Html:
     )
 
 
-def _photos(facts: Facts) -> Html:
+def _photos(facts: PageFacts) -> Html:
     """Return the photographs to choose from; the chosen one is shown beside the splat."""
     choices = [tag("option", one.name, value=str(index)) for index, one in enumerate(facts.photos)]
     first = tag("option", "a photograph …", value="", selected=True)

@@ -38,7 +38,7 @@ _HINT = "Name the CRS of the model's coordinates: metres east, north and up, as 
 
 
 @dataclass(frozen=True)
-class Ground:
+class EnuFrame:
     """Where the coordinates of a model lie in a tileset."""
 
     rotation: Floats
@@ -52,16 +52,16 @@ class Ground:
     crs: str = ""
     """Empty: nobody knows where the scene lies."""
 
-    def around(self, middle: Floats) -> Frame:
+    def around(self, middle: Floats) -> TileFrame:
         """Return the frame of a patch around its middle, in coordinates of the model."""
-        return Frame(self, middle, self.convert(middle[None])[0])
+        return TileFrame(self, middle, self.convert(middle[None])[0])
 
 
 @dataclass(frozen=True)
-class Frame:
+class TileFrame:
     """The frame of a patch's tiles: the model's axes around the patch's middle."""
 
-    ground: Ground
+    ground: EnuFrame
     middle: Floats
     """In coordinates of the model."""
     origin: Floats
@@ -82,16 +82,16 @@ class Frame:
         return matrix
 
 
-def upright(up: Offset) -> Ground:
+def upright(up: Offset) -> EnuFrame:
     """Return a ground that is no place on Earth: the scene as it lies, with its sky above."""
     third = np.array(up) / max(float(np.linalg.norm(up)), 1e-12)
     first = np.cross(np.eye(3)[int(np.abs(third).argmin())], third)
     first /= np.linalg.norm(first)
     rotation = np.stack([first, np.cross(third, first), third])
-    return Ground(rotation, 1.0, lambda places: places @ rotation.T, lambda places: places @ rotation)
+    return EnuFrame(rotation, 1.0, lambda places: places @ rotation.T, lambda places: places @ rotation)
 
 
-def on_globe(crs: str, middle: Floats) -> Ground:
+def on_globe(crs: str, middle: Floats) -> EnuFrame:
     """Return where a scene with this middle lies, by the name of its CRS.
 
     Raises:
@@ -107,7 +107,7 @@ def on_globe(crs: str, middle: Floats) -> Ground:
     scale = float(lengths.mean())
     if np.ptp(lengths) > UNEVEN * scale or np.linalg.det(directions) < 0:
         raise ConfigError(f"scene.crs: {crs}: its axes are not east, north and up in one unit", _HINT)
-    return Ground(left @ right, scale, convert, invert, crs)
+    return EnuFrame(left @ right, scale, convert, invert, crs)
 
 
 def _system(crs: str) -> pyproj.CRS:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splatbatch import __version__
-from splatbatch.publish.tiles.geodesy import TO_CONTENT, Ground
+from splatbatch.publish.tiles.geodesy import TO_CONTENT, EnuFrame
 from splatbatch.splats.ply import FloatArray, Gaussians
 
 SPZ_MAGIC, SPZ_VERSION = 0x5053474E, 2
@@ -290,7 +290,7 @@ def half_turned(gaussians: Gaussians) -> Gaussians:
     )
 
 
-def leaves(tileset: Path, ground: Ground, offset: npt.NDArray[np.float64]) -> Iterator[Gaussians]:
+def leaves(tileset: Path, ground: EnuFrame, offset: npt.NDArray[np.float64]) -> Iterator[Gaussians]:
     """Yield what the finest tiles of a patch hold, where its splat has it.
 
     Args:

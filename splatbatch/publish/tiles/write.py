@@ -22,14 +22,14 @@ import numpy.typing as npt
 from splatbatch import __version__
 from splatbatch.errors import OutputError
 from splatbatch.files import fault_of_name, read_json, write_object
-from splatbatch.output.records.publication import Tiled
+from splatbatch.output.records.publication import TiledPatch
 from splatbatch.publish.rows import folder_bytes, put, read_part
-from splatbatch.publish.source import Part, Published
-from splatbatch.publish.tiles.geodesy import Frame, Ground
+from splatbatch.publish.source import PublishedSplat, SourcePart
+from splatbatch.publish.tiles.geodesy import EnuFrame, TileFrame
 from splatbatch.publish.tiles.glb import EXTENSIONS
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tile, Tiling
 from splatbatch.splats.ply import FloatArray, Gaussians
-from splatbatch.tasks.product import Damaged, Fresh, Product, hashes_in, key_of
+from splatbatch.tasks.product import Damaged, ProductComparison, UpToDate, hashes_in, key_of
 
 CONTENT_GLTF = "3DTILES_content_gltf"
 """Says which extensions contents need: CesiumJS draws splats only where the tileset names them."""
@@ -41,13 +41,15 @@ ROOT = "tileset.json"
 KEY = re.compile(r"[0-9a-f]{16}")
 
 
-def of_patch(tile: Tile, frame: Frame) -> dict[str, Any]:
+def of_patch(tile: Tile, frame: TileFrame) -> dict[str, Any]:
     """Return the tileset of a patch."""
     root = tile.to_record(frame.ground.scale)
     return _tileset(_unloaded(root), {"transform": frame.transform.T.ravel().tolist(), **root})
 
 
-def of_scene(patches: Mapping[str, tuple[str, Mapping[str, Any]]], counters: Mapping[str, Tiled]) -> dict[str, Any]:
+def of_scene(
+    patches: Mapping[str, tuple[str, Mapping[str, Any]]], counters: Mapping[str, TiledPatch]
+) -> dict[str, Any]:
     """Return the tileset that leads to those of patches: by name, where each lies and what is in it."""
     children = [
         {
@@ -118,15 +120,19 @@ class Tiles:
     folder: Path
     work: Path
     """On the same disk."""
-    ground: Ground
+    ground: EnuFrame
     done: Callable[[str, int, int], None] = lambda _name, _done, _total: None
     """Told how many Gaussians of which patch have been written, of how many."""
     say: Callable[[str], None] = lambda _: None
     """Told what was found damaged."""
 
     def write(
-        self, splats: Mapping[str, tuple[Published, Part]], known: Mapping[str, Tiled], *, keeps: bool = False
-    ) -> dict[str, Tiled]:
+        self,
+        splats: Mapping[str, tuple[PublishedSplat, SourcePart]],
+        known: Mapping[str, TiledPatch],
+        *,
+        keeps: bool = False,
+    ) -> dict[str, TiledPatch]:
         """Write the tiles of patches, by name, and the root that leads to them; return what lies there then.
 
         `keeps`: patches that are there and not named stay.
@@ -136,7 +142,7 @@ class Tiles:
             OSError: the disk does not take them.
         """
         tiled = {
-            name: self._patch(name, splat, part, known.get(name, Tiled()))
+            name: self._patch(name, splat, part, known.get(name, TiledPatch()))
             for name, (splat, part) in splats.items()
             if part.num_gaussians
         }
@@ -148,13 +154,13 @@ class Tiles:
         self._sweep(tiled, known)
         return tiled
 
-    def _patch(self, name: str, splat: Published, part: Part, known: Tiled) -> Tiled:
+    def _patch(self, name: str, splat: PublishedSplat, part: SourcePart, known: TiledPatch) -> TiledPatch:
         ground = [self.ground.crs, self.ground.rotation.tolist(), self.ground.scale]
         key = key_of(VERSION, part.key, splat.header.sh_degree, splat.offset, ground, MOST_PER_TILE)
         place = self.folder / name / key
         recorded = known.key if (place / ROOT).is_file() else None
-        match Product.of_files(key, recorded, place, known.sha256).state():
-            case Fresh():
+        match ProductComparison.of_files(key, recorded, place, known.sha256).state():
+            case UpToDate():
                 return known
             case Damaged(part=files):
                 self.say(f"tiles of {name}: damaged on disk: written anew ({files})")
@@ -164,9 +170,9 @@ class Tiles:
         num_tiles = self._written(name, splat, part, aside)
         place.parent.mkdir(parents=True, exist_ok=True)
         put(aside, place)
-        return Tiled(key, part.num_gaussians, num_tiles, folder_bytes(place), hashes_in(place))
+        return TiledPatch(key, part.num_gaussians, num_tiles, folder_bytes(place), hashes_in(place))
 
-    def _written(self, name: str, splat: Published, part: Part, aside: Path) -> int:
+    def _written(self, name: str, splat: PublishedSplat, part: SourcePart, aside: Path) -> int:
         """Write the tiles of a patch into a folder; return how many there are."""
         try:
             gaussians = read_part(part)
@@ -195,7 +201,7 @@ class Tiles:
             raise OutputError(f"{self.folder / name / key / ROOT}: cannot be read", "Publish again with --force.")
         return found
 
-    def _sweep(self, tiled: Mapping[str, Tiled], known: Mapping[str, Tiled]) -> None:
+    def _sweep(self, tiled: Mapping[str, TiledPatch], known: Mapping[str, TiledPatch]) -> None:
         """Remove folders of ours that nothing leads to any more."""
         for name in {one for one in (*tiled, *known) if not fault_of_name(one)}:
             place = self.folder / name
@@ -206,7 +212,7 @@ class Tiles:
                 place.rmdir()
 
 
-def _in_frame(gaussians: Gaussians, offset: FloatArray, frame: Frame) -> FloatArray:
+def _in_frame(gaussians: Gaussians, offset: FloatArray, frame: TileFrame) -> FloatArray:
     found: FloatArray = frame.places(gaussians.means.astype(np.float64) + offset).astype(np.float32)
     return found
 

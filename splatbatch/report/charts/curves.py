@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.attempt import GpuSample, Progress
+from splatbatch.output.records.attempt import GpuSample, ProgressLine
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.report.page.html import Html, join, tag
 from splatbatch.report.units import figure
@@ -26,7 +26,7 @@ MACHINE = (
     ("temperature_c", "GPU temperature", "°C"),
     ("utilisation_percent", "GPU utilisation", "%"),
 )
-Lines = Sequence[Progress] | Sequence[GpuSample]
+Lines = Sequence[ProgressLine] | Sequence[GpuSample]
 Points = tuple[tuple[float, float], ...]
 MOST_TICKS = 6
 MOST_LOG_TICKS = 7
@@ -75,7 +75,7 @@ def _chart(empty: Chart, key: str, records: Mapping[int, Lines]) -> Chart:
     return replace(empty, curves=tuple(curve for curve in curves if len(curve.points) > 1))
 
 
-def _measured(psnr: Chart, folders: Sequence[AttemptFolder], progress: Mapping[int, Sequence[Progress]]) -> Chart:
+def _measured(psnr: Chart, folders: Sequence[AttemptFolder], progress: Mapping[int, Sequence[ProgressLine]]) -> Chart:
     """Return the chart of PSNR with what was measured before the first step, and at the end."""
     curves = []
     for folder in folders:

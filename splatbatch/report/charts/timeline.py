@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from splatbatch.failures.causes import in_words, spelled
 from splatbatch.report.charts.curves import axis_label, time_ticks
-from splatbatch.report.facts import Attempt, Report, ReportedPatch
+from splatbatch.report.facts import Report, ReportedAttempt, ReportedPatch
 from splatbatch.report.page.html import Attribute, Html, tag
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.workers import starts_of
@@ -26,7 +26,7 @@ Lane = tuple[str, str, int]
 """Of the drawing: node, slot, and a number, for several workers may each call a slot of theirs the same."""
 
 
-class Seat(NamedTuple):
+class AttemptSeat(NamedTuple):
     """Where an attempt ran."""
 
     node: str
@@ -40,10 +40,10 @@ class Bar:
 
     patch: str
     link: str
-    place: Seat
+    place: AttemptSeat
     start: float
     end: float
-    attempt: Attempt
+    attempt: ReportedAttempt
 
 
 def timelines(report: Report, links: dict[str, str]) -> list[Html]:
@@ -67,7 +67,7 @@ def _bars(patch: ReportedPatch, link: str) -> list[Bar]:
     for attempt in patch.attempts:
         start, end = attempt.started_at, attempt.ended_at
         if start is not None:
-            place = Seat(attempt.node, attempt.slot or "?", attempt.worker)
+            place = AttemptSeat(attempt.node, attempt.slot or "?", attempt.worker)
             bars.append(Bar(patch.patch, link, place, start, max(start, end if end is not None else start), attempt))
     return bars
 
@@ -99,14 +99,14 @@ def _night(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) -> Ht
     return tag("details", tag("summary", words), frame, class_="run", open=is_latest)
 
 
-def _lanes(bars: Sequence[Bar]) -> dict[Seat, Lane]:
+def _lanes(bars: Sequence[Bar]) -> dict[AttemptSeat, Lane]:
     """Return where to draw what: workers that share a node and the name of a slot share a lane if never at once."""
-    spans: dict[Seat, tuple[float, float]] = {}
+    spans: dict[AttemptSeat, tuple[float, float]] = {}
     for bar in bars:
         start, end = spans.get(bar.place, (bar.start, bar.end))
         spans[bar.place] = (min(start, bar.start), max(end, bar.end))
     ends: dict[tuple[str, str], list[float]] = {}
-    lanes: dict[Seat, Lane] = {}
+    lanes: dict[AttemptSeat, Lane] = {}
     for place, (start, end) in sorted(spans.items(), key=lambda one: one[1]):
         taken = ends.setdefault(place[:2], [])
         number = next((number for number, until in enumerate(taken) if until <= start), len(taken))

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.files import fault_of_name
-from splatbatch.report.facts import ReportedColors, UnlikePhotograph
+from splatbatch.report.facts import OutlierPhotograph, ReportedColors
 from splatbatch.report.page.html import Html, join, tag
-from splatbatch.report.page.pictures import Budget, data_url
+from splatbatch.report.page.pictures import PictureBudget, data_url
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.colors.normalised_copies import evened
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
 from splatbatch.text import counted
@@ -35,13 +35,13 @@ Folders = Callable[[str], Sequence[Path]]
 Jpeg = tuple[bytes, tuple[int, int]]
 
 
-def color_strip(scenes: Sequence[ReportedColors], folders: Folders, budget: Budget) -> Html:
+def color_strip(scenes: Sequence[ReportedColors], folders: Folders, budget: PictureBudget) -> Html:
     """Return what is told of the colours of each scene; nothing where none were looked at."""
     ends_at = time.monotonic() + MOST_S
     return join(part for scene in scenes for part in _scene(scene, folders(scene.scene), budget, ends_at))
 
 
-def _scene(scene: ReportedColors, folders: Sequence[Path], budget: Budget, ends_at: float) -> Iterator[Html]:
+def _scene(scene: ReportedColors, folders: Sequence[Path], budget: PictureBudget, ends_at: float) -> Iterator[Html]:
     if scene.scene:
         yield tag("h3", scene.scene)
     yield tag("p", scene.words[0])
@@ -58,8 +58,8 @@ def _scene(scene: ReportedColors, folders: Sequence[Path], budget: Budget, ends_
         yield tag("p", words, class_="quiet")
 
 
-def _figure(photo: UnlikePhotograph, folders: Sequence[Path], budget: Budget) -> Html | None:
-    tone = Tone.of(photo.tone)
+def _figure(photo: OutlierPhotograph, folders: Sequence[Path], budget: PictureBudget) -> Html | None:
+    tone = ColorCorrection.of(photo.tone)
     pair = _pair(photo.name, tone, folders)
     if pair is None or not budget.take(sum(len(jpeg) * 4 // 3 for jpeg, _ in pair)):
         return None
@@ -79,7 +79,7 @@ def _figure(photo: UnlikePhotograph, folders: Sequence[Path], budget: Budget) ->
     return tag("figure", tag("div", *images), caption)
 
 
-def _pair(name: str, tone: Tone, folders: Sequence[Path]) -> tuple[Jpeg, Jpeg] | None:
+def _pair(name: str, tone: ColorCorrection, folders: Sequence[Path]) -> tuple[Jpeg, Jpeg] | None:
     """Return a photograph as it is and evened, small; None where it cannot be read, whatever is wrong with it."""
     if fault_of_name(PurePath(name).as_posix()):
         return None
@@ -94,7 +94,7 @@ def _pair(name: str, tone: Tone, folders: Sequence[Path]) -> tuple[Jpeg, Jpeg] |
     return None
 
 
-def _decoded(path: Path, tone: Tone) -> tuple[Jpeg, Jpeg] | None:
+def _decoded(path: Path, tone: ColorCorrection) -> tuple[Jpeg, Jpeg] | None:
     with opened_photograph(path) as file:
         if file.format != "JPEG" and file.width * file.height > MOST_PIXELS:
             return None

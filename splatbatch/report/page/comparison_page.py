@@ -11,7 +11,7 @@ from typing import Any
 
 from splatbatch.files import MIB
 from splatbatch.report.comparison import deciding_of, spelt
-from splatbatch.report.facts import Sweep, VariantRow
+from splatbatch.report.facts import SweepFacts, VariantRow
 from splatbatch.report.page.html import Html, join, table, tag
 from splatbatch.report.units import duration, figure
 
@@ -33,7 +33,7 @@ HEADINGS = {**_FIRST, "num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "
 
 
 @dataclass(frozen=True)
-class Line:
+class VariantSeries:
     """The variants that differ in one setting only."""
 
     others: str
@@ -42,7 +42,7 @@ class Line:
     """Value of the setting, figure, name of the variant."""
 
 
-def setting_charts(sweep: Sweep) -> Iterator[tuple[str, list[Html]]]:
+def setting_charts(sweep: SweepFacts) -> Iterator[tuple[str, list[Html]]]:
     """Yield every setting with at least two values, with a chart per figure that is known."""
     rows = [row for row in sweep.variants if row.is_comparable]
     for key in sweep.settings:
@@ -57,16 +57,16 @@ def setting_charts(sweep: Sweep) -> Iterator[tuple[str, list[Html]]]:
             yield key, drawn
 
 
-def _lines(rows: Sequence[VariantRow], key: str, name: str) -> list[Line]:
+def _lines(rows: Sequence[VariantRow], key: str, name: str) -> list[VariantSeries]:
     lines: dict[str, list[tuple[str, float, str]]] = {}
     for row in rows:
         others = ", ".join(f"{other}={spelt(value)}" for other, value in row.settings.items() if other != key)
         if (mean := row.mean.of(name)) is not None:
             lines.setdefault(others, []).append((spelt(row.settings[key]), mean, row.variant))
-    return [Line(others, tuple(points)) for others, points in lines.items()]
+    return [VariantSeries(others, tuple(points)) for others, points in lines.items()]
 
 
-def _chart(title: str, values: Sequence[str], lines: Sequence[Line]) -> Html:
+def _chart(title: str, values: Sequence[str], lines: Sequence[VariantSeries]) -> Html:
     figures = [value for line in lines for _, value, _ in line.points]
     low, high = min(figures), max(figures)
     drawn = [_draw(line, values, (low, high), f"s{number % COLOURS}") for number, line in enumerate(lines)]
@@ -88,7 +88,7 @@ def _frame(values: Sequence[str], low: float, high: float) -> Iterator[Html]:
         yield tag("text", label, class_="tick x", text_anchor="middle", x=f"{_x(index, len(values)):.1f}", y=HEIGHT - 6)
 
 
-def _draw(line: Line, values: Sequence[str], span: tuple[float, float], colour: str) -> Html:
+def _draw(line: VariantSeries, values: Sequence[str], span: tuple[float, float], colour: str) -> Html:
     placed = sorted((values.index(value), number, name) for value, number, name in line.points)
     places = [(_x(index, len(values)), _y(number, *span)) for index, number, _ in placed]
     path = tag("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in places))
@@ -109,7 +109,7 @@ def _y(value: float, low: float, high: float) -> float:
     return round(TOP + INNER_HEIGHT * (1 - MARGIN - (1 - 2 * MARGIN) * share), 1)
 
 
-def comparison(sweep: Sweep | None) -> Html:
+def comparison(sweep: SweepFacts | None) -> Html:
     """Return the comparison of a sweep; nothing without one."""
     if not sweep:
         return join([])
@@ -134,13 +134,13 @@ def shown(key: str, value: float | None) -> str:
             return f"{value:,.0f}"
 
 
-def headings_of(sweep: Sweep) -> dict[str, str]:
+def headings_of(sweep: SweepFacts) -> dict[str, str]:
     """Return the figures that are shown of variants, each with its heading; covered ones only where there are such."""
     has_covered = any(row.mean.psnr_covered is not None for row in sweep.variants)
     return {key: words for key, words in HEADINGS.items() if has_covered or key != "psnr_covered"}
 
 
-def is_best(sweep: Sweep, row: VariantRow, key: str) -> bool:
+def is_best(sweep: SweepFacts, row: VariantRow, key: str) -> bool:
     """Return whether a variant's mean is the best one, or reads like it: one of two equals is no better."""
     best = next((one.mean.of(key) for one in sweep.variants if one.variant == sweep.best[key]), None)
     return best is not None and row.is_comparable and shown(key, row.mean.of(key)) == shown(key, best)
@@ -151,12 +151,12 @@ def short(setting: str) -> str:
     return setting.rpartition(".")[2]
 
 
-def _is_best_of(sweep: Sweep, patch: str, psnr: float | None, by: str) -> bool:
+def _is_best_of(sweep: SweepFacts, patch: str, psnr: float | None, by: str) -> bool:
     best = next((one for one in sweep.variants if one.variant == sweep.best_of_patch[patch]), None)
     return best is not None and shown(by, psnr) == shown(by, best.patches[patch].of(by))
 
 
-def _means(sweep: Sweep) -> Html:
+def _means(sweep: SweepFacts) -> Html:
     heads = ["variant", *map(short, sweep.settings), "trained", *headings_of(sweep).values()]
     rows = []
     for row in sweep.variants:
@@ -169,7 +169,7 @@ def _means(sweep: Sweep) -> Html:
     return table(heads, rows, ("variant",), "table compared", name="Variants")
 
 
-def _notes(sweep: Sweep) -> Iterator[Html]:
+def _notes(sweep: SweepFacts) -> Iterator[Html]:
     words = "Means over the trained patches. Marked: the most of PSNR and SSIM, the least of the rest."
     yield tag("p", words, class_="quiet")
     if any(not row.is_comparable for row in sweep.variants):
@@ -186,7 +186,7 @@ def _notes(sweep: Sweep) -> Iterator[Html]:
         yield tag("p", words, class_="mark")
 
 
-def _by_patch(sweep: Sweep) -> Html:
+def _by_patch(sweep: SweepFacts) -> Html:
     rows = []
     for row in sweep.variants:
         cells = [tag("td", row.variant)]

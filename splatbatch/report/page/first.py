@@ -9,9 +9,9 @@ from splatbatch.failures.causes import in_words, spelled
 from splatbatch.files import MIB
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.metrics import deciding, spell_figures
-from splatbatch.report.facts import CutScene, Item, Overview, Report, ReportedPatch
+from splatbatch.report.facts import Overview, Report, ReportedPartition, ReportedPatch, TodoItem
 from splatbatch.report.page.html import Html, join, number, table, tag
-from splatbatch.report.page.pictures import Budget, attempt_folder, small_render
+from splatbatch.report.page.pictures import PictureBudget, attempt_folder, small_render
 from splatbatch.report.page.scene_section import draw_map
 from splatbatch.report.todo import verdict
 from splatbatch.report.units import SIGNS, duration, photographs
@@ -42,7 +42,7 @@ KINDS = {"do": "To do", "look": "Worth a look"}
 
 
 def contact_sheet(
-    output: OutputFolder, patches: Sequence[ReportedPatch], links: Mapping[str, str], budget: Budget
+    output: OutputFolder, patches: Sequence[ReportedPatch], links: Mapping[str, str], budget: PictureBudget
 ) -> Html:
     """Return the sheet; nothing where nobody has left a picture."""
     tiles = [_tile(output, patch, links[patch.patch], budget) for patch in worst_first(alone(patches))]
@@ -60,7 +60,7 @@ def worst_first(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
     return sorted(patches, key=lambda one: (one.is_made, deciding(one) is not None, deciding(one) or 0.0))
 
 
-def _tile(output: OutputFolder, patch: ReportedPatch, link: str, budget: Budget) -> Html:
+def _tile(output: OutputFolder, patch: ReportedPatch, link: str, budget: PictureBudget) -> Html:
     folder = attempt_folder(output, patch)
     source = small_render(folder, budget) if folder else ""
     words = f"rendering of {patch.patch}"
@@ -196,7 +196,7 @@ def _todo(report: Report, links: Mapping[str, str]) -> Iterator[Html]:
         yield tag("p", f"Nothing is odd; {how_many(left, noun)} still to be made." if left else whole, class_="fine")
 
 
-def _item(item: Item, links: Mapping[str, str]) -> Html:
+def _item(item: TodoItem, links: Mapping[str, str]) -> Html:
     names = item.patches
     linked = [
         (tag("a", name, href=f"#{links[name]}") if name in links else tag("b", name)) for name in names[:MOST_LINKED]
@@ -214,7 +214,7 @@ def _item(item: Item, links: Mapping[str, str]) -> Html:
 
 
 def _map(report: Report, links: Mapping[str, str]) -> list[Html]:
-    seen: Overview | CutScene | None = report.map or report.scene
+    seen: Overview | ReportedPartition | None = report.map or report.scene
     if not seen or not seen.cores:
         return []
     parts = [tag("h2", "From above"), draw_map(seen, report.patches, links)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from splatbatch.files import fault_of_name
 from splatbatch.output.records.quality import Certificate, grade_in_words
-from splatbatch.report.facts import Quality
+from splatbatch.report.facts import SplatQuality
 from splatbatch.report.page.html import Html, join, rows_of, table, tag
-from splatbatch.report.page.pictures import Budget, data_url, read_picture
+from splatbatch.report.page.pictures import PictureBudget, data_url, read_picture
 from splatbatch.report.quality import FIGURES, exceeded, figure_row, held_out_in_words
 from splatbatch.text import counted
 
@@ -25,7 +25,7 @@ MAP_PX = 240
 CELL_PX = 10
 
 
-def _pictures(quality: Quality, named: Mapping[str, str], budget: Budget) -> Iterator[Html]:
+def _pictures(quality: SplatQuality, named: Mapping[str, str], budget: PictureBudget) -> Iterator[Html]:
     """Yield pictures by the words below them, as far as the page has room; anybody may have changed their names."""
     for words, name in named.items():
         data = read_picture(Path(quality.pictures) / name, b"RIFF") if not fault_of_name(name) else b""
@@ -122,7 +122,7 @@ def _inputs(said: Certificate) -> Iterator[Html]:
     yield tag("details", tag("summary", f"{counted(len(said.inputs), 'file')} that it was made from"), files, *note)
 
 
-def quality_section(quality: Quality | None, budget: Budget) -> Iterator[Html]:
+def quality_section(quality: SplatQuality | None, budget: PictureBudget) -> Iterator[Html]:
     """Yield what there is to see; nothing where nobody has inspected the splat."""
     if quality is None:
         return
@@ -141,7 +141,7 @@ def quality_section(quality: Quality | None, budget: Budget) -> Iterator[Html]:
         yield certificate_page(Certificate.from_record(quality.certificate), quality.cameras)
 
 
-def _figures(quality: Quality) -> Iterator[Html]:
+def _figures(quality: SplatQuality) -> Iterator[Html]:
     yield table(FIGURES, rows_of(map(figure_row, quality.figures)), ("figure", "state", "what"))
     if words := held_out_in_words(quality):
         yield tag("p", words, class_="quiet")
@@ -150,7 +150,7 @@ def _figures(quality: Quality) -> Iterator[Html]:
     yield from _map(quality)
 
 
-def _map(quality: Quality) -> Iterator[Html]:
+def _map(quality: SplatQuality) -> Iterator[Html]:
     """Yield the cells of the scene from above: dark where many photographs see them, red where too few do."""
     cells = [cell for cell in quality.cells if {"x", "y", "photos", "weak"} <= cell.keys()]
     if not cells:

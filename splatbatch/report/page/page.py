@@ -19,7 +19,7 @@ from splatbatch.report.page.first import contact_sheet, first_screen, patch_tabl
 from splatbatch.report.page.html import Html, document, join, table, tag
 from splatbatch.report.page.inspection import quality_section
 from splatbatch.report.page.patch_section import patch_section, variants_side_by_side
-from splatbatch.report.page.pictures import Budget
+from splatbatch.report.page.pictures import PictureBudget
 from splatbatch.report.page.reconstruction import reconstruction_section
 from splatbatch.report.page.scene_section import merged_scene, scene_section, workers_section
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
@@ -40,7 +40,7 @@ MOST_PATCHES = 500
 
 def to_html(report: Report, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
     """Return the page of a report; curves and pictures come from the output folder, few from the photographs."""
-    previews = Previews(output, Budget(previews_mib * MIB))
+    previews = Previews(output, PictureBudget(previews_mib * MIB))
     main = tag("main", *_parts(report, previews, folders))
     title = f"{report.summary} - splatbatch"
     scripts = [_asset("page.js"), *([viewer_script()] if previews.num_shown else [])]
@@ -55,7 +55,7 @@ def to_live_html(report: Report, output: OutputFolder, version: str) -> str:
         output: where curves and pictures come from.
         version: by which the page knows that its report is no longer the latest.
     """
-    previews = Previews(output, Budget(0))
+    previews = Previews(output, PictureBudget(0))
     main = tag("main", _live_panel(version), *_parts(report, previews, lambda _: ()))
     scripts = [_asset("page.js") + _asset("live.js")]
     return document(f"{report.summary} - splatbatch", main, _asset("page.css"), scripts, follows=True)
@@ -70,7 +70,7 @@ def _parts(report: Report, previews: Previews, folders: Folders) -> Iterator[Htm
     """Yield the parts of the page: what one sees first, then what it rests on."""
     output, shown = previews.output, most_telling(report.patches)
     links = {patch.patch: f"patch-{index}" for index, patch in enumerate(shown)}
-    budget, small = Budget(PICTURE_BYTES), Budget(SMALL_BYTES)
+    budget, small = PictureBudget(PICTURE_BYTES), PictureBudget(SMALL_BYTES)
     # the poorest patch takes of the budget first
     by_psnr = sorted(shown, key=_psnr)
     sections = {patch.patch: patch_section(patch, links[patch.patch], budget, previews) for patch in by_psnr}
@@ -97,7 +97,7 @@ def _parts(report: Report, previews: Previews, folders: Folders) -> Iterator[Htm
     yield from _section(
         "Patch by patch", tag("div", *(sections[name] for name in links), class_=many) if links else Html("")
     )
-    yield from _section("Colours", color_strip(report.colors, folders, Budget(STRIP_BYTES)))
+    yield from _section("Colours", color_strip(report.colors, folders, PictureBudget(STRIP_BYTES)))
     yield from _section("Audit", join(_audit(report.audit)))
     yield from _section("Settings", join(_settings(report)))
 

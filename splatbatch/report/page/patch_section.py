@@ -11,10 +11,10 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.metrics import spell_figures
 from splatbatch.output.records.quality import grade_in_words
 from splatbatch.report.charts.curves import charts_of, draw
-from splatbatch.report.facts import Attempt, Next, ReportedPatch
+from splatbatch.report.facts import NextStep, ReportedAttempt, ReportedPatch
 from splatbatch.report.page.html import Html, number, table, tag
 from splatbatch.report.page.inspection import quality_section
-from splatbatch.report.page.pictures import Budget, attempt_folder, error_legend, small_picture, views_of
+from splatbatch.report.page.pictures import PictureBudget, attempt_folder, error_legend, small_picture, views_of
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
 from splatbatch.text import assignments, moment
@@ -39,7 +39,7 @@ def attempts_section(patch: ReportedPatch) -> Iterator[Html]:
         yield tag("p", f"The latest choice: {chosen}.", class_="quiet")
 
 
-def _row(attempt: Attempt) -> Html:
+def _row(attempt: ReportedAttempt) -> Html:
     outcome = attempt.outcome or "running"
     said = f" {outcome}: {spelled(attempt.cause)}" if attempt.cause else f" {outcome}"
     changed = assignments(attempt.changes) or "nothing"
@@ -57,7 +57,7 @@ def _row(attempt: Attempt) -> Html:
     return tag("tr", *cells, class_="kept" if attempt.is_kept else None)
 
 
-def _splat(attempt: Attempt) -> str:
+def _splat(attempt: ReportedAttempt) -> str:
     if attempt.is_kept:
         return "kept: it is the product"
     if attempt.has_splat:
@@ -65,7 +65,7 @@ def _splat(attempt: Attempt) -> str:
     return "removed" if attempt.outcome == "trained" else ""
 
 
-def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: Budget) -> Iterator[Html]:
+def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> Iterator[Html]:
     """Yield the same view of each attempt at a patch that has left pictures; nothing of fewer than two."""
     shown = [
         (f"attempt {one.number}{', kept' if one.is_kept else ''}", _folder(output, patch, one.number))
@@ -75,7 +75,9 @@ def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: Bu
     yield from side_by_side(shown, budget, "The same view of each attempt")
 
 
-def variants_side_by_side(output: OutputFolder, patches: Sequence[ReportedPatch], budget: Budget) -> Iterator[Html]:
+def variants_side_by_side(
+    output: OutputFolder, patches: Sequence[ReportedPatch], budget: PictureBudget
+) -> Iterator[Html]:
     """Yield for each patch of a sweep the same view under each variant."""
     for name in dict.fromkeys(one.of_patch for one in patches):
         of_patch = [one for one in patches if one.of_patch == name and one.variant]
@@ -85,7 +87,7 @@ def variants_side_by_side(output: OutputFolder, patches: Sequence[ReportedPatch]
         )
 
 
-def side_by_side(shown: Sequence[Shown], budget: Budget, heading: str) -> Iterator[Html]:
+def side_by_side(shown: Sequence[Shown], budget: PictureBudget, heading: str) -> Iterator[Html]:
     """Yield one view as all of these show it, with its photograph and the PSNR of each, as far as the budget goes."""
     views = [(words, folder, dict(_views(folder))) for words, folder in shown[-MOST_SHOWN:]]
     names = Counter(name for _, _, known in views for name in known)
@@ -118,7 +120,7 @@ def _folder(output: OutputFolder, patch: ReportedPatch, number: int) -> AttemptF
     return AttemptFolder(output.patch(patch.patch).path / f"{ATTEMPT_PREFIX}{number:02d}")
 
 
-def patch_section(patch: ReportedPatch, link: str, budget: Budget, previews: Previews) -> Html:
+def patch_section(patch: ReportedPatch, link: str, budget: PictureBudget, previews: Previews) -> Html:
     """Return what there is to see of a patch; folded in, unless something is odd about it."""
     state = patch.state
     heading = [
@@ -185,7 +187,7 @@ def _history(patch: ReportedPatch) -> Html:
     return tag("ol", *items, class_="history") if items else tag("p", "No attempt was made.", class_="quiet")
 
 
-def _attempt(attempt: Attempt) -> Iterator[Html]:
+def _attempt(attempt: ReportedAttempt) -> Iterator[Html]:
     outcome = attempt.outcome or "no end known"
     changed = f" with {assignments(attempt.changes)}" if attempt.changes else ""
     yield tag("b", f"Attempt {attempt.number}: {outcome}")
@@ -201,14 +203,14 @@ def _attempt(attempt: Attempt) -> Iterator[Html]:
         yield tag("p", _next(attempt.next), class_="next")
 
 
-def _circumstances(attempt: Attempt) -> list[str]:
+def _circumstances(attempt: ReportedAttempt) -> list[str]:
     phase = f"phase {attempt.phase}, step {attempt.step or 0}" if attempt.phase not in ("", "done") else ""
     gate = f"waited {duration(attempt.gate_s)} at the gate: {attempt.gate}" if attempt.gate_s else ""
     adopted = "adopted by a later run" if attempt.adopted else ""
     return [moment(attempt.started_at), _length(attempt), gate, phase, _peaks(attempt), adopted]
 
 
-def _peaks(attempt: Attempt) -> str:
+def _peaks(attempt: ReportedAttempt) -> str:
     """Return the peaks of memory that are known: of the card, of the attempt on it, of torch in the attempt."""
     peaks = (
         (attempt.gpu_peak_mib, "on the GPU"),
@@ -219,12 +221,12 @@ def _peaks(attempt: Attempt) -> str:
     return f"peak {', '.join(known)}" if known else ""
 
 
-def _length(attempt: Attempt) -> str:
+def _length(attempt: ReportedAttempt) -> str:
     start, end = attempt.started_at, attempt.ended_at
     return duration(end - start) if start is not None and end is not None and end >= start else ""
 
 
-def _next(decision: Next) -> str:
+def _next(decision: NextStep) -> str:
     names = decision.trained_in_between
     witnesses = f" ({', '.join(names)} trained in between: the GPU is not to blame)" if names else ""
     if decision.decision == "gave_up":

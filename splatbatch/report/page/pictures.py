@@ -10,7 +10,7 @@ from pathlib import Path
 from splatbatch.files import read_regular
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.metrics import View
+from splatbatch.output.records.metrics import EvaluatedView
 from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import Html, tag
 
@@ -27,7 +27,7 @@ FULL_ERROR = 0.25
 """Of error maps, as the training draws them: colours from no difference to this one, of 1, and more."""
 
 
-class Budget:
+class PictureBudget:
     """How many bytes of pictures a page may still take: a page of 200 patches must open, too."""
 
     def __init__(self, num_bytes: int) -> None:
@@ -41,7 +41,7 @@ class Budget:
         return True
 
 
-def views_of(folder: AttemptFolder | None, budget: Budget) -> Iterator[Html]:
+def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[Html]:
     """Yield the held-out views that an attempt has pictured, the worst first, as far as the budget goes."""
     for rank, view in folder.read_views().ranked() if folder else ():
         pictures = [read_picture(folder.picture(rank, kind)) for kind in KINDS] if folder else []
@@ -53,14 +53,14 @@ def views_of(folder: AttemptFolder | None, budget: Budget) -> Iterator[Html]:
         yield _view(rank, view, [data_url(jpeg) for jpeg in pictures])
 
 
-def small_render(folder: AttemptFolder, budget: Budget) -> str:
+def small_render(folder: AttemptFolder, budget: PictureBudget) -> str:
     """Return the rendering that stands for a patch, small, as a data URL; empty without one, or without room."""
     names = {rank: view.name for rank, view in folder.read_views().ranked()}
     chosen = next((names[rank] for rank in RANKS_OF_A_PATCH if rank in names), None)
     return "" if chosen is None else small_picture(folder, chosen, "render", budget)
 
 
-def small_picture(folder: AttemptFolder, name: str, kind: str, budget: Budget) -> str:
+def small_picture(folder: AttemptFolder, name: str, kind: str, budget: PictureBudget) -> str:
     """Return a picture of the view of a photograph, small, as a data URL; empty without one, or without room."""
     rank = next((rank for rank, view in folder.read_views().ranked() if view.name == name), "")
     small = _shrunk(read_picture(folder.picture(rank, kind))) if rank else b""
@@ -96,7 +96,7 @@ def attempt_folder(output: OutputFolder, patch: ReportedPatch) -> AttemptFolder 
     return AttemptFolder(output.patch(patch.patch).path / name)
 
 
-def _view(rank: str, view: View, sources: list[str]) -> Html:
+def _view(rank: str, view: EvaluatedView, sources: list[str]) -> Html:
     photo, render, error = sources
     size = {"width": view.width, "height": view.height}
     name = view.name

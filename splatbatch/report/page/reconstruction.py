@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from splatbatch.reconstruction.facts import PlacedCamera, Reconstructed
+from splatbatch.reconstruction.facts import ReconstructionRecord, RegisteredImage
 from splatbatch.report.page.html import Html, join, rows_of, table, tag
 from splatbatch.report.page.scene_section import LEAST_HEIGHT_PX, MARGIN_PX, MOST_HEIGHT_PX, WIDTH_PX
 from splatbatch.text import counted
@@ -17,7 +17,7 @@ COLORS = ("#2c7bb6", "#5aa3c4", "#c9b25b", "#e0823d", "#d7191c")
 """From the fifth that fits best to the fifth that fits worst."""
 
 
-def reconstruction_section(told: Reconstructed | None) -> Html:
+def reconstruction_section(told: ReconstructionRecord | None) -> Html:
     """Return the section; nothing of a batch that reconstructs nothing."""
     if told is None:
         return join(())
@@ -25,7 +25,7 @@ def reconstruction_section(told: Reconstructed | None) -> Html:
     return join([*lines, *camera_map(told), *_missing(told)])
 
 
-def camera_map(told: Reconstructed) -> Iterator[Html]:
+def camera_map(told: ReconstructionRecord) -> Iterator[Html]:
     """Yield the map: from above where GPS tells what that is, else in the plane in which the cameras lie."""
     cameras = told.placed[:: max(1, -(-len(told.placed) // MOST_DOTS))]
     if len(cameras) < 2:
@@ -54,16 +54,16 @@ def camera_map(told: Reconstructed) -> Iterator[Html]:
     yield tag("figure", drawing, tag("figcaption", legend), class_="map")
 
 
-def _residual(one: PlacedCamera) -> float:
+def _residual(one: RegisteredImage) -> float:
     return (one.error_px if one.gps_m is None else one.gps_m) or 0.0
 
 
-def _in_words(one: PlacedCamera) -> str:
+def _in_words(one: RegisteredImage) -> str:
     gps = "" if one.gps_m is None else f"{one.gps_m:g} m from GPS, "
     return f"{gps}{one.error_px or 0:g} px"
 
 
-def _missing(told: Reconstructed) -> Iterator[Html]:
+def _missing(told: ReconstructionRecord) -> Iterator[Html]:
     if told.missing:
         rows = rows_of([*told.missing.items()][:MOST_MISSING])
         yield table(("photograph", "why it did not register"), rows, ("photograph", "why it did not register"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from splatbatch.output.records.metrics import deciding
 from splatbatch.report import facts
 from splatbatch.report.page.html import Attribute, Html, join, number, table, tag
-from splatbatch.report.page.pictures import Budget, views_of
+from splatbatch.report.page.pictures import PictureBudget, views_of
 from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
@@ -40,7 +40,7 @@ MOST_WORKERS = 200
 
 
 @dataclass(frozen=True)
-class Scale:
+class MapScale:
     """From the partition's axes to the drawing, which has its origin at the top."""
 
     low: Point
@@ -96,7 +96,7 @@ def _of_places(patches: Sequence[facts.ReportedPatch]) -> dict[str, facts.Report
     return found
 
 
-def _scale(scene: facts.SceneMap) -> Scale:
+def _scale(scene: facts.SceneMap) -> MapScale:
     """Return what shows all cores, and cameras as far as they stand no farther out than half of that."""
     lower, upper = [core.lower for core in scene.cores], [core.upper for core in scene.cores]
     low, high = ([pick(one[axis] for one in ends) for axis in range(2)] for pick, ends in ((min, lower), (max, upper)))
@@ -105,7 +105,7 @@ def _scale(scene: facts.SceneMap) -> Scale:
         seen = [one.at[axis] for one in scene.cameras]
         low[axis] = max(low[axis] - room, min([low[axis], *seen]))
         high[axis] = min(high[axis] + room, max([high[axis], *seen]))
-    return Scale((low[0], low[1]), (high[0], high[1]))
+    return MapScale((low[0], low[1]), (high[0], high[1]))
 
 
 def _shades(psnrs: Sequence[float | None]) -> tuple[float, float]:
@@ -117,7 +117,7 @@ def _core(
     core: facts.CoreBox,
     patch: facts.ReportedPatch | None,
     links: Mapping[str, str],
-    scale: Scale,
+    scale: MapScale,
     shades: tuple[float, float],
 ) -> tuple[Html, Html]:
     """Return the area of a patch, a link to it, and what is written on it, which is said of the link in words."""
@@ -145,7 +145,7 @@ def _opacity(psnr: float | None, shades: tuple[float, float]) -> float:
     return round(FAINTEST + share * (STRONGEST - FAINTEST), 3)
 
 
-def _cameras(cameras: Sequence[facts.CameraPlace], scale: Scale) -> list[Html]:
+def _cameras(cameras: Sequence[facts.CameraPosition], scale: MapScale) -> list[Html]:
     """Return a stroke for all cameras that are trained on, and a dot for each that is held out."""
     training = [scale.of(one.at) for one in cameras if not one.name]
     held_out = [one for one in cameras if one.name]
@@ -155,7 +155,7 @@ def _cameras(cameras: Sequence[facts.CameraPlace], scale: Scale) -> list[Html]:
     return [tag("path", class_="cameras", d=path, aria_hidden="true"), *(_dot(one, scale, shades) for one in chosen)]
 
 
-def _dot(camera: facts.CameraPlace, scale: Scale, shades: tuple[float, float]) -> Html:
+def _dot(camera: facts.CameraPosition, scale: MapScale, shades: tuple[float, float]) -> Html:
     (x, y), psnr = scale.of(camera.at), camera.psnr
     words = f"{camera.name}, held out" + (f": {psnr:.2f} dB" if psnr is not None else "")
     low, high = shades
@@ -163,7 +163,7 @@ def _dot(camera: facts.CameraPlace, scale: Scale, shades: tuple[float, float]) -
     return tag("circle", tag("title", words), class_="test", cx=x, cy=y, r=round(radius, 1))
 
 
-def _seam(seam: facts.ReportedSeam, line: tuple[Point, Point], scale: Scale) -> Html:
+def _seam(seam: facts.ReportedSeam, line: tuple[Point, Point], scale: MapScale) -> Html:
     (x0, y0), (x1, y1) = map(scale.of, line)
     words = _seam_words(seam)
     drawn = tag("line", tag("title", words), class_=f"seam {seam.grade}", x1=x0, y1=y0, x2=x1, y2=y1)
@@ -200,7 +200,7 @@ def _legend(scene: facts.SceneMap) -> list[str]:
     return [words, *samples] if samples else [words.removesuffix("Seams: ")]
 
 
-def merged_scene(report: facts.Report, previews: Previews, budget: Budget) -> Html:
+def merged_scene(report: facts.Report, previews: Previews, budget: PictureBudget) -> Html:
     """Return the merged splat: what it is worth, where it lies, how it looks, how its patches meet."""
     scene = report.scene
     if not scene:
@@ -234,7 +234,7 @@ def scene_section(report: facts.Report) -> Html:
     return join(parts)
 
 
-def _lacking(scene: facts.CutScene) -> list[str]:
+def _lacking(scene: facts.ReportedPartition) -> list[str]:
     lacking = scene.evaluation.lacking if scene.evaluation else {}
     return [f"{name}: {why}: its seams were not measured" for name, why in lacking.items()]
 
@@ -245,7 +245,7 @@ def _row(seam: facts.ReportedSeam) -> Html:
     return tag("tr", tag("td", seam.name), tag("td", meets), *figures, tag("td", seam.problem))
 
 
-def workers_section(workers: Sequence[facts.Worker]) -> Html:
+def workers_section(workers: Sequence[facts.ReportedWorker]) -> Html:
     """Return the workers as a table that sorts; nothing where one has done all."""
     if len(workers) < 2:
         return Html("")
@@ -255,7 +255,7 @@ def workers_section(workers: Sequence[facts.Worker]) -> Html:
     return tag("div", rows, tag("p", f"{left:,} more are in report.json.", class_="quiet") if left else Html(""))
 
 
-def _worker_row(one: facts.Worker) -> Html:
+def _worker_row(one: facts.ReportedWorker) -> Html:
     seconds = tag("td", duration(one.seconds), class_="number", data_value=one.seconds)
     figures = [number(count, "d") for count in (one.attempts, one.trained)]
     words = [tag("td", word) for word in (one.worker, one.node, one.job, one.since)]

@@ -27,7 +27,7 @@ from splatbatch.output.folders import PREVIEW
 from splatbatch.output.layout import OutputFolder
 from splatbatch.report.facts import ReportedPatch
 from splatbatch.report.page.html import Html, tag
-from splatbatch.report.page.pictures import Budget, attempt_folder
+from splatbatch.report.page.pictures import PictureBudget, attempt_folder
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.frame import shifted_image
@@ -145,7 +145,7 @@ class Previews:
     """The splats of a page that open in 3D, as far as the budget goes; `splatbatch view` shows the others."""
 
     output: OutputFolder
-    budget: Budget
+    budget: PictureBudget
     num_shown: int = 0
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.isolated import fault_of
 from splatbatch.scene.audit import photographs
-from splatbatch.scene.audit.findings import Finding, Sink, TrainerRules
+from splatbatch.scene.audit.findings import AuditFinding, FindingWriter, TrainerRules
 from splatbatch.scene.audit.geometry import check_geometry, find_misfits, is_contradicted, measure, note_misfit
 from splatbatch.scene.audit.image_match import look_at
 from splatbatch.scene.audit.model import (
@@ -32,23 +32,23 @@ from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.formats import seen_at
-from splatbatch.scene.frame import Span, span_of
+from splatbatch.scene.frame import ModelExtent, span_of
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import Survey
+from splatbatch.scene.geometry.survey import GeometrySurvey
 from splatbatch.scene.holdout import choose_holdout
-from splatbatch.scene.image_match.match_context import Compared, Pictures
-from splatbatch.scene.image_match.pairs import GROUPS, Pair, pairs_of
+from splatbatch.scene.image_match.match_context import GreyPhotographs, MatchContext
+from splatbatch.scene.image_match.pairs import GROUPS, ImagePair, pairs_of
 from splatbatch.scene.patches import Patch, model_folder
 from splatbatch.scene.photos.folders import (
-    Folders,
-    Found,
+    FolderListings,
+    FoundPhotograph,
     Location,
     find_masks,
     find_photographs,
     is_folder,
     stored_photographs,
 )
-from splatbatch.scene.photos.headers import Headers, Photo, unreadable
+from splatbatch.scene.photos.headers import Headers, ImageHeader, unreadable
 from splatbatch.scene.photos.pixels import undecodable
 from splatbatch.scene.photos.sizes import Size
 from splatbatch.terminal import Advance, unheard
@@ -69,18 +69,18 @@ class Audit:
 
     patches: tuple[str, ...]
     rows: tuple[photographs.CameraRow, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     trainer: str
-    spans: Mapping[str, Span] = field(default_factory=dict)
+    spans: Mapping[str, ModelExtent] = field(default_factory=dict)
     """Where the patches lie, by name, as far as their models can be read."""
     num_photographs: int = 0
     """Each counted once, however many patches share it."""
 
-    def errors(self) -> tuple[Finding, ...]:
+    def errors(self) -> tuple[AuditFinding, ...]:
         """Return the findings that keep a patch from being trained."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
-    def warnings(self) -> tuple[Finding, ...]:
+    def warnings(self) -> tuple[AuditFinding, ...]:
         """Return the findings that only want to be known."""
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
@@ -102,8 +102,8 @@ class Audit:
     @classmethod
     def of_verdict(cls, record: Record) -> Audit:
         """Return what `verdict` wrote."""
-        spans = {name: Span(tuple(low), tuple(high), gap) for name, (low, high, gap) in record["spans"].items()}
-        findings = tuple(Finding(**finding) for finding in record["findings"])
+        spans = {name: ModelExtent(tuple(low), tuple(high), gap) for name, (low, high, gap) in record["spans"].items()}
+        findings = tuple(AuditFinding(**finding) for finding in record["findings"])
         return cls(tuple(record["patches"]), (), findings, record["trainer"], spans)
 
     def joined(self, other: Audit) -> Audit:
@@ -111,9 +111,9 @@ class Audit:
         names, findings = (*self.patches, *other.patches), (*self.findings, *other.findings)
         return replace(self, patches=names, findings=findings, spans={**self.spans, **other.spans})
 
-    def facts(self) -> Audited:
+    def facts(self) -> AuditResult:
         """Return what to tell of it."""
-        return Audited(
+        return AuditResult(
             self.trainer,
             self.patches,
             self.bad_patches(),
@@ -125,7 +125,7 @@ class Audit:
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditResult:
     """What an audit of patches has found."""
 
     trainer: str
@@ -134,32 +134,32 @@ class Audited:
     num_errors: int
     num_warnings: int
     cameras: tuple[photographs.CameraRow, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
 
 
 @dataclass(frozen=True)
-class _AuditedPatch:
+class _PatchAudit:
     """A patch while it is audited; its points are checked already, and of its keypoints a sample is left."""
 
     patch: Patch
-    scribe: Sink
-    findings: tuple[Finding, ...]
+    scribe: FindingWriter
+    findings: tuple[AuditFinding, ...]
     images: tuple[Image, ...] = ()
     cameras: Mapping[int, Camera] = field(default_factory=dict)
-    span: Span | None = None
+    span: ModelExtent | None = None
     """Where its cameras and points lie."""
     divisor: int = 1
     """How much smaller its photographs are meant to be than its cameras say: they lie in images_4 alone."""
     masks: Mapping[str, Path] = field(default_factory=dict)
     """The mask of each photograph that has one."""
-    survey: Survey | None = None
+    survey: GeometrySurvey | None = None
     """None where its model is too broken for geometry."""
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[ImagePair, ...] = ()
     """Of photographs that are looked at."""
 
 
 @dataclass(frozen=True)
-class Extent:
+class AuditExtent:
     """How far an audit goes."""
 
     groups: int | None = GROUPS
@@ -170,14 +170,14 @@ class Extent:
     """What each patch holds out, by name; the usual of others."""
 
 
-USUAL = Extent()
+USUAL = AuditExtent()
 
 
 def audit_patches(
     patches: Sequence[Patch],
     source: Path | None,
     rules: TrainerRules,
-    extent: Extent = USUAL,
+    extent: AuditExtent = USUAL,
     advance: Advance = unheard,
 ) -> Audit:
     """Audit the patches, and the source reconstruction if there is one; nothing that a file holds raises.
@@ -194,8 +194,8 @@ def audit_patches(
     sharing = Counter(patch.images for patch in patches)
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
     rows: list[photographs.CameraRow] = []
-    findings: list[Finding] = []
-    spans: dict[str, Span] = {}
+    findings: list[AuditFinding] = []
+    spans: dict[str, ModelExtent] = {}
     paired: set[Path] = set()
     audited = (
         _audited(
@@ -232,7 +232,7 @@ def audit_patches(
 
 
 @contextlib.contextmanager
-def _wall(scribe: Sink, findings: list[Finding]) -> Iterator[None]:
+def _wall(scribe: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]:
     """Let whatever goes wrong over one patch be a finding of it: the others are audited all the same."""
     try:
         yield
@@ -240,7 +240,7 @@ def _wall(scribe: Sink, findings: list[Finding]) -> Iterator[None]:
         findings.append(_fault(error, scribe))
 
 
-def _fault(error: Exception, scribe: Sink) -> Finding:
+def _fault(error: Exception, scribe: FindingWriter) -> AuditFinding:
     fault = fault_of(error)
     remedy = "The other patches are not affected. Please report it, with this line."
     found = scribe.note("internal_fault", "the audit", f"failed: {fault.words}", remedy)
@@ -265,15 +265,15 @@ def _model_of(source: Path) -> Path:
         return source / "sparse/0"
 
 
-def _audited(patch: Patch, rules: TrainerRules, evaluation: Evaluation, groups: int | None) -> _AuditedPatch:
-    scribe = Sink(patch.name, rules)
+def _audited(patch: Patch, rules: TrainerRules, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
+    scribe = FindingWriter(patch.name, rules)
     try:
         return _opened(patch, scribe, evaluation, groups)
     except Exception as error:  # noqa: BLE001 - see `_wall`
-        return _AuditedPatch(patch, scribe, (_fault(error, scribe),))
+        return _PatchAudit(patch, scribe, (_fault(error, scribe),))
 
 
-def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation, groups: int | None) -> _AuditedPatch:
+def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups: int | None) -> _PatchAudit:
     try:
         model = read_reconstruction(patch.sparse, tracks=True)
         found = measure(model, limits.IMAGES_OF_SOURCE if patch.name == SOURCE else None)
@@ -281,7 +281,7 @@ def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation, groups: int | No
         kind = "missing_model" if isinstance(error, MissingModel) else "corrupt_model"
         seen = None if is_folder(patch.sparse) else seen_at(patch.sparse.parent.parent)
         finding = scribe.note(kind, shown(str(error.path)), shown(error.what), seen.in_words() if seen else error.hint)
-        return _AuditedPatch(patch, scribe, (finding,))
+        return _PatchAudit(patch, scribe, (finding,))
     held_out: tuple[str, ...] = ()
     with contextlib.suppress(SceneError):  # the scene that it was cut from cannot be read: a finding of that
         held_out = choose_holdout(patch, evaluation, model.images)
@@ -298,25 +298,31 @@ def _opened(patch: Patch, scribe: Sink, evaluation: Evaluation, groups: int | No
     there, span = replace(patch, images=folder), span_of(model)
     pairs = tuple(pairs_of(model, groups)) if found and not is_contradicted(findings) else ()
     known = (model.images, model.cameras, span, divisor, masks, kept, pairs)
-    return _AuditedPatch(there, scribe, tuple(findings), *known)
+    return _PatchAudit(there, scribe, tuple(findings), *known)
 
 
 def _paths(patch: Patch, images: Sequence[Image]) -> dict[int, str]:
     """Return the photographs that are there, by row."""
-    folders, (folder, _) = Folders(), stored_photographs(patch.images)
+    folders, (folder, _) = FolderListings(), stored_photographs(patch.images)
     places = {row: folders.locate(folder, image.name) for row, image in enumerate(images)}
-    return {row: place.path for row, place in places.items() if isinstance(place, Found) and Path(place.path).is_file()}
+    return {
+        row: place.path
+        for row, place in places.items()
+        if isinstance(place, FoundPhotograph) and Path(place.path).is_file()
+    }
 
 
 def _photographed(
-    audited: Iterator[_AuditedPatch], cache: Path | None, *, every: bool
-) -> Iterator[tuple[_AuditedPatch, list[photographs.AuditedImage]]]:
+    audited: Iterator[_PatchAudit], cache: Path | None, *, every: bool
+) -> Iterator[tuple[_PatchAudit, list[photographs.AuditedImage]]]:
     """Yield patches with their photographs, some models in memory at a time; a shared photograph is read once."""
-    folders, headers = Folders(), Headers(cache)
+    folders, headers = FolderListings(), Headers(cache)
     while some := tuple(islice(audited, AT_ONCE)):
         places = [[folders.locate(each.patch.images, image.name) for image in each.images] for each in some]
         masks = (str(path) for each in some for path in each.masks.values())
-        headers.read(chain((place.path for group in places for place in group if isinstance(place, Found)), masks))
+        headers.read(
+            chain((place.path for group in places for place in group if isinstance(place, FoundPhotograph)), masks)
+        )
         for each, group in zip(some, places, strict=True):
             shots = [_shot(each, *pair, headers) for pair in zip(each.images, group, strict=True)]
             of_masks = photographs.check_masks(each.masks, shots, headers, each.scribe, every=every)
@@ -324,14 +330,14 @@ def _photographed(
     headers.keep()
 
 
-def _shot(one: _AuditedPatch, image: Image, place: Location, headers: Headers) -> photographs.AuditedImage:
-    header = headers.of(place.path) if isinstance(place, Found) else None
+def _shot(one: _PatchAudit, image: Image, place: Location, headers: Headers) -> photographs.AuditedImage:
+    header = headers.of(place.path) if isinstance(place, FoundPhotograph) else None
     return photographs.AuditedImage(image, one.cameras[image.camera_id], place, header)
 
 
 def _check_photographs(
-    one: _AuditedPatch, shots: list[photographs.AuditedImage], rows: tuple[photographs.CameraRow, ...]
-) -> Iterator[Finding]:
+    one: _PatchAudit, shots: list[photographs.AuditedImage], rows: tuple[photographs.CameraRow, ...]
+) -> Iterator[AuditFinding]:
     has_other_lens = any(finding.kind in _OF_LENS for finding in one.findings)
     for row in rows:
         found = check_camera(one.cameras[row.camera_id], one.scribe)
@@ -347,22 +353,22 @@ def _check_photographs(
     yield from _check_files(one, shots)
 
 
-def _compared(one: _AuditedPatch, shots: list[photographs.AuditedImage], without: Collection[int]) -> Compared:
+def _compared(one: _PatchAudit, shots: list[photographs.AuditedImage], without: Collection[int]) -> MatchContext:
     """Return the photographs that are looked at, as far as they can be opened; not those of some cameras."""
     paths, sizes = dict[int, str](), dict[int, Size]()
     for row, shot in enumerate(shots):
         if (
-            isinstance(shot.place, Found)
-            and isinstance(shot.header, Photo)
+            isinstance(shot.place, FoundPhotograph)
+            and isinstance(shot.header, ImageHeader)
             and min(shot.camera.width, shot.camera.height) > 0
         ):
             paths[row], sizes[row] = shot.place.path, shot.header.size
     rows = {row for row, shot in enumerate(shots) if shot.camera.id in without}
-    return Compared(one.images, one.cameras, paths, sizes, one.pairs, Pictures()).without(rows)
+    return MatchContext(one.images, one.cameras, paths, sizes, one.pairs, GreyPhotographs()).without(rows)
 
 
-def _check_files(one: _AuditedPatch, shots: list[photographs.AuditedImage]) -> Iterator[Finding]:
-    is_hopeless = shots and not any(isinstance(shot.header, Photo) for shot in shots)
+def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Iterator[AuditFinding]:
+    is_hopeless = shots and not any(isinstance(shot.header, ImageHeader) for shot in shots)
     folder, names = one.patch.images, [shot.image.name for shot in shots]
     problem = _folder_problem(folder) if is_hopeless else ""
     held = find_photographs(one.patch.sparse, names) if is_hopeless else None
@@ -396,9 +402,9 @@ def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> 
     files = {patch.name: _files(patch) for patch in patches}
     faults = {fault.path: fault.what for fault in undecodable(path for group in files.values() for path in group)}
     known = {(finding.patch, finding.subject) for finding in audit.findings if finding.kind in _KNOWN}
-    found: list[Finding] = []
+    found: list[AuditFinding] = []
     for name, group in files.items():
-        scribe = Sink(name, rules)
+        scribe = FindingWriter(name, rules)
         for path, subject in group.items():
             if path in faults and (name, subject) not in known:
                 remedy = "Copy the file again; the original may be whole."
@@ -419,8 +425,8 @@ def _files(patch: Patch) -> dict[str, str]:
 
 
 def _photographs(patch: Patch, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    folders, (images, _) = Folders(), stored_photographs(patch.images)
+    folders, (images, _) = FolderListings(), stored_photographs(patch.images)
     for name in names:
         place = folders.locate(images, name)
-        if isinstance(place, Found):
+        if isinstance(place, FoundPhotograph):
             yield place.path, shown(name)

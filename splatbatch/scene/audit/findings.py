@@ -33,7 +33,7 @@ class TrainerRules:
 
 
 @dataclass(frozen=True)
-class Kind:
+class FindingKind:
     """A class of finding; `absorbed` says why a trainer that works from the field of view may go on, if it may."""
 
     severity: Severity
@@ -42,7 +42,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """One thing that is wrong, where, how it is mended, and why it is an error or only a warning."""
 
     patch: str
@@ -72,104 +72,116 @@ OF_GEOMETRY = (
     "half_applied", "turned", "mirrored", "distortion_dropped", "distortion_kept", "wrong_lens", "reprojection",
 )  # fmt: skip
 
-KINDS: dict[str, Kind] = {
-    "internal_fault": Kind("error", "splatbatch itself failed over the patch: nothing is known of the rest of it"),
+KINDS: dict[str, FindingKind] = {
+    "internal_fault": FindingKind(
+        "error", "splatbatch itself failed over the patch: nothing is known of the rest of it"
+    ),
     # the model
-    "missing_model": Kind("error", "there is nothing to train from"),
-    "corrupt_model": Kind("error", "there is nothing to train from"),
-    "no_images": Kind("error", "there is nothing to train from"),
-    "few_images": Kind("warning", "it trains, but its quality is measured on too few photographs to mean anything"),
-    "too_few_images": Kind("error", "a splat needs at least two photographs besides those held out"),
-    "no_points": Kind("error", "the first Gaussians are placed on the points"),
-    "bad_points": Kind("error", "a Gaussian at a place that is no number poisons the whole training"),
-    "unseen_points": Kind("warning", "Gaussians start there that no photograph of the patch corrects"),
-    "no_pose": Kind("error", _NO_RAYS),
-    "bad_pose": Kind("error", _NO_RAYS),
-    "duplicate_name": Kind("error", "one photograph would be trained with two poses"),
-    "several_models": Kind("warning", "COLMAP could not join them; each is a scene of its own"),
-    "formats_differ": Kind("warning", "programs differ in which of the two they read"),
-    "unregistered": Kind("warning", "what only those photographs show will be missing from the splat"),
-    "rigs_differ": Kind("warning", "programs differ in which poses they take: those of images, or of frames and rigs"),
-    "broken_rigs": Kind("warning", "poses are read from images; but COLMAP and programs built on it refuse the model"),
-    "far_apart": Kind("error", "float32 would move its Gaussians onto steps larger than a millimetre"),
+    "missing_model": FindingKind("error", "there is nothing to train from"),
+    "corrupt_model": FindingKind("error", "there is nothing to train from"),
+    "no_images": FindingKind("error", "there is nothing to train from"),
+    "few_images": FindingKind(
+        "warning", "it trains, but its quality is measured on too few photographs to mean anything"
+    ),
+    "too_few_images": FindingKind("error", "a splat needs at least two photographs besides those held out"),
+    "no_points": FindingKind("error", "the first Gaussians are placed on the points"),
+    "bad_points": FindingKind("error", "a Gaussian at a place that is no number poisons the whole training"),
+    "unseen_points": FindingKind("warning", "Gaussians start there that no photograph of the patch corrects"),
+    "no_pose": FindingKind("error", _NO_RAYS),
+    "bad_pose": FindingKind("error", _NO_RAYS),
+    "duplicate_name": FindingKind("error", "one photograph would be trained with two poses"),
+    "several_models": FindingKind("warning", "COLMAP could not join them; each is a scene of its own"),
+    "formats_differ": FindingKind("warning", "programs differ in which of the two they read"),
+    "unregistered": FindingKind("warning", "what only those photographs show will be missing from the splat"),
+    "rigs_differ": FindingKind(
+        "warning", "programs differ in which poses they take: those of images, or of frames and rigs"
+    ),
+    "broken_rigs": FindingKind(
+        "warning", "poses are read from images; but COLMAP and programs built on it refuse the model"
+    ),
+    "far_apart": FindingKind("error", "float32 would move its Gaussians onto steps larger than a millimetre"),
     # cameras
-    "bad_params": Kind("error", _NO_RAYS),
-    "params_count": Kind("error", _NO_RAYS),
-    "bad_camera_size": Kind("error", _NO_RAYS),
-    "unsupported_model": Kind("error", "the trainer does not take this camera model"),
-    "distorted": Kind("info", "its photographs are undistorted while they are loaded, and cut where nothing is seen"),
-    "principal_point_outside": Kind("error", "K belongs to a photograph of another size"),
-    "principal_point_far": Kind("warning", _UNUSUAL),
-    "impossible_focal": Kind("error", "no lens has it at this image size; K belongs to another photograph"),
-    "unusual_focal": Kind("warning", _UNUSUAL),
+    "bad_params": FindingKind("error", _NO_RAYS),
+    "params_count": FindingKind("error", _NO_RAYS),
+    "bad_camera_size": FindingKind("error", _NO_RAYS),
+    "unsupported_model": FindingKind("error", "the trainer does not take this camera model"),
+    "distorted": FindingKind(
+        "info", "its photographs are undistorted while they are loaded, and cut where nothing is seen"
+    ),
+    "principal_point_outside": FindingKind("error", "K belongs to a photograph of another size"),
+    "principal_point_far": FindingKind("warning", _UNUSUAL),
+    "impossible_focal": FindingKind("error", "no lens has it at this image size; K belongs to another photograph"),
+    "unusual_focal": FindingKind("warning", _UNUSUAL),
     # geometry: what keypoints, K, poses and points say about each other
-    **dict.fromkeys(OF_GEOMETRY, Kind("error", _CONTRADICTS)),
-    "k_left_behind": Kind("error", _WRONG_K),
-    "size_alone": Kind("error", _WRONG_K),
-    "keypoints_left": Kind("warning", "trainers do not look at keypoints, but what does will be misled by them"),
-    "stray_points": Kind("error", "Gaussians start at places that the photographs contradict"),
-    "flat_angles": Kind("warning", "Gaussians start at depths that are a guess"),
-    "out_of_view": Kind("error", _CONTRADICTS),
-    "pairs_disagree": Kind("error", _CONTRADICTS),
+    **dict.fromkeys(OF_GEOMETRY, FindingKind("error", _CONTRADICTS)),
+    "k_left_behind": FindingKind("error", _WRONG_K),
+    "size_alone": FindingKind("error", _WRONG_K),
+    "keypoints_left": FindingKind("warning", "trainers do not look at keypoints, but what does will be misled by them"),
+    "stray_points": FindingKind("error", "Gaussians start at places that the photographs contradict"),
+    "flat_angles": FindingKind("warning", "Gaussians start at depths that are a guess"),
+    "out_of_view": FindingKind("error", _CONTRADICTS),
+    "pairs_disagree": FindingKind("error", _CONTRADICTS),
     # sizes
-    "scaled": Kind("error", _WRONG_K, _FIELD_OF_VIEW),
-    "few_pixels_off": Kind("error", _WRONG_K, _NEARLY),
-    "transposed": Kind("error", _WRONG_K),
-    "other_size": Kind("error", _WRONG_K),
-    "mixed_sizes": Kind("error", "one K cannot be right for several sizes", _FIELD_OF_VIEW),
-    "unlike_ratios": Kind(
+    "scaled": FindingKind("error", _WRONG_K, _FIELD_OF_VIEW),
+    "few_pixels_off": FindingKind("error", _WRONG_K, _NEARLY),
+    "transposed": FindingKind("error", _WRONG_K),
+    "other_size": FindingKind("error", _WRONG_K),
+    "mixed_sizes": FindingKind("error", "one K cannot be right for several sizes", _FIELD_OF_VIEW),
+    "unlike_ratios": FindingKind(
         "error", "trainers rescale every camera by the ratio of the first photograph", _FIELD_OF_VIEW
     ),
     # files
-    "no_image_folder": Kind("error", _DIES),
-    "missing_image": Kind("error", _DIES),
-    "photos_exchanged": Kind("error", "photographs are trained with the poses of others"),
-    "other_pictures": Kind("error", "photographs are trained with the poses of others, or upside down"),
-    "other_content": Kind("warning", "what a photograph does not show cannot be learnt from it"),
-    "displaced": Kind("error", "every ray of these photographs is bent, and the splat blurs silently"),
-    "lens_mix": Kind("error", "every ray of these photographs is bent, and the splat blurs silently"),
-    "blank": Kind("warning", "what a photograph does not show cannot be learnt from it"),
-    "blurred": Kind("info", "what it alone shows will be blurred in the splat"),
-    "undecodable": Kind("error", _DIES),
-    "unicode_form": Kind("error", "file systems compare the bytes of names, and do not find it"),
-    "unreadable_mask": Kind("error", _DIES),
-    "mask_size": Kind(
+    "no_image_folder": FindingKind("error", _DIES),
+    "missing_image": FindingKind("error", _DIES),
+    "photos_exchanged": FindingKind("error", "photographs are trained with the poses of others"),
+    "other_pictures": FindingKind("error", "photographs are trained with the poses of others, or upside down"),
+    "other_content": FindingKind("warning", "what a photograph does not show cannot be learnt from it"),
+    "displaced": FindingKind("error", "every ray of these photographs is bent, and the splat blurs silently"),
+    "lens_mix": FindingKind("error", "every ray of these photographs is bent, and the splat blurs silently"),
+    "blank": FindingKind("warning", "what a photograph does not show cannot be learnt from it"),
+    "blurred": FindingKind("info", "what it alone shows will be blurred in the splat"),
+    "undecodable": FindingKind("error", _DIES),
+    "unicode_form": FindingKind("error", "file systems compare the bytes of names, and do not find it"),
+    "unreadable_mask": FindingKind("error", _DIES),
+    "mask_size": FindingKind(
         "warning", "the mask is stretched over the photograph and hides other parts of it than it was made for"
     ),
-    "mask_values": Kind("error", "what is darker than 128 is ignored: nothing of these photographs is trained"),
-    "mask_names": Kind("warning", "a mask that no photograph finds hides nothing"),
-    "mask_share": Kind("warning", "a photograph of which next to nothing counts teaches next to nothing"),
-    "black_mask": Kind("warning", "a photograph of which nothing counts teaches nothing"),
-    "wrong_case": Kind("error", "file systems that tell upper from lower case do not find it"),
-    "empty_image": Kind("error", _DIES),
-    "truncated_image": Kind("error", _DIES),
-    "unreadable_image": Kind("error", _DIES),
-    "cmyk": Kind("error", "its four channels are ink, not light; loaders that take three see wrong colours"),
-    "sixteen_bit": Kind("warning", _LOADERS_DIFFER),
-    "alpha": Kind("warning", _LOADERS_DIFFER),
-    "animated": Kind("warning", "only its first frame is used"),
-    "exif_orientation": Kind("warning", "the pixels fit the camera as stored; a program that obeys EXIF turns them"),
-    "name_clash": Kind("warning", "programs that know photographs by their stem take one for the other"),
-    "shifted_pairing": Kind(
+    "mask_values": FindingKind("error", "what is darker than 128 is ignored: nothing of these photographs is trained"),
+    "mask_names": FindingKind("warning", "a mask that no photograph finds hides nothing"),
+    "mask_share": FindingKind("warning", "a photograph of which next to nothing counts teaches next to nothing"),
+    "black_mask": FindingKind("warning", "a photograph of which nothing counts teaches nothing"),
+    "wrong_case": FindingKind("error", "file systems that tell upper from lower case do not find it"),
+    "empty_image": FindingKind("error", _DIES),
+    "truncated_image": FindingKind("error", _DIES),
+    "unreadable_image": FindingKind("error", _DIES),
+    "cmyk": FindingKind("error", "its four channels are ink, not light; loaders that take three see wrong colours"),
+    "sixteen_bit": FindingKind("warning", _LOADERS_DIFFER),
+    "alpha": FindingKind("warning", _LOADERS_DIFFER),
+    "animated": FindingKind("warning", "only its first frame is used"),
+    "exif_orientation": FindingKind(
+        "warning", "the pixels fit the camera as stored; a program that obeys EXIF turns them"
+    ),
+    "name_clash": FindingKind("warning", "programs that know photographs by their stem take one for the other"),
+    "shifted_pairing": FindingKind(
         "warning", "programs that pair the folders by position train photographs with a neighbour's pose"
     ),
     # against the source
-    "camera_drift": Kind("warning", _IN_ITSELF),
-    "pose_drift": Kind("warning", _IN_ITSELF),
-    "not_in_source": Kind("warning", _IN_ITSELF),
+    "camera_drift": FindingKind("warning", _IN_ITSELF),
+    "pose_drift": FindingKind("warning", _IN_ITSELF),
+    "not_in_source": FindingKind("warning", _IN_ITSELF),
 }
 
 
 @dataclass(frozen=True)
-class Sink:
+class FindingWriter:
     """Writes findings about one patch with the severity that the trainer's rules give them."""
 
     patch: str
     rules: TrainerRules
 
-    def note(self, kind: str, subject: str, message: str, remedy: str) -> Finding:
+    def note(self, kind: str, subject: str, message: str, remedy: str) -> AuditFinding:
         """Return a finding; its severity and its reason come from `KINDS`."""
         known = KINDS[kind]
         if known.absorbed and self.rules.absorbs_resize:
-            return Finding(self.patch, "warning", kind, subject, message, remedy, known.absorbed)
-        return Finding(self.patch, known.severity, kind, subject, message, remedy, known.why)
+            return AuditFinding(self.patch, "warning", kind, subject, message, remedy, known.absorbed)
+        return AuditFinding(self.patch, known.severity, kind, subject, message, remedy, known.why)

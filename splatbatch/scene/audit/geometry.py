@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from splatbatch.scene.audit.findings import OF_GEOMETRY, Finding, Sink
+from splatbatch.scene.audit.findings import OF_GEOMETRY, AuditFinding, FindingWriter
 from splatbatch.scene.audit.photographs import FIX, CameraRow
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
@@ -15,13 +15,13 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.causes import Cause, find_causes
 from splatbatch.scene.geometry.hypotheses import stray_share, widest_angle_degrees
-from splatbatch.scene.geometry.survey import Misfit, Survey, by_camera, find_misfit, survey
+from splatbatch.scene.geometry.survey import GeometrySurvey, Misfit, by_camera, find_misfit, survey
 from splatbatch.text import spell_some
 
 _NAMED = 3  # images named in a finding
 
 
-def measure(model: Reconstruction, most_images: int | None) -> Survey | None:
+def measure(model: Reconstruction, most_images: int | None) -> GeometrySurvey | None:
     """Return the survey of a model whose poses and cameras are sound; None where they are not.
 
     Raises:
@@ -40,7 +40,7 @@ def measure(model: Reconstruction, most_images: int | None) -> Survey | None:
     return found if is_sane else None
 
 
-def check_geometry(found: Survey, scribe: Sink) -> Iterator[Finding]:
+def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield what is wrong with poses, K, lenses and points, with the cause that explains most."""
     causes = find_causes(found)
     for cause in causes:
@@ -62,13 +62,13 @@ def check_geometry(found: Survey, scribe: Sink) -> Iterator[Finding]:
         yield scribe.note("flat_angles", "points3D", message, remedy)
 
 
-def is_contradicted(findings: Iterable[Finding]) -> bool:
+def is_contradicted(findings: Iterable[AuditFinding]) -> bool:
     """Return whether points do not fall where keypoints say: photographs then show them elsewhere, too."""
     return any(finding.severity == "error" and finding.kind in OF_GEOMETRY for finding in findings)
 
 
 def find_misfits(
-    found: Survey, rows: Iterable[CameraRow], cameras: Mapping[int, Camera], blamed: Iterable[Finding]
+    found: GeometrySurvey, rows: Iterable[CameraRow], cameras: Mapping[int, Camera], blamed: Iterable[AuditFinding]
 ) -> dict[int, Misfit]:
     """Return the cameras whose K does not belong to their width and height, by id; none where K itself is to blame."""
     faults = {finding.kind for finding in blamed}
@@ -85,7 +85,7 @@ def find_misfits(
     return misfits
 
 
-def note_misfit(number: int, misfit: Misfit, scribe: Sink) -> Finding:
+def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFinding:
     """Return the finding about a K that belongs to another size."""
     if misfit.kind == "size_alone":
         remedy = f"Set width and height alone: {FIX.format('scale')} does."
@@ -107,7 +107,7 @@ def _is_sound(camera: Camera) -> bool:
     return min(values[:2]) > 0 and max(map(abs, values)) < limits.LONGEST_PX
 
 
-def _subject(cause: Cause, found: Survey) -> str:
+def _subject(cause: Cause, found: GeometrySurvey) -> str:
     if cause.camera_id is None:
         return "all images" if cause.kind in {"inverted_poses", "flipped_axes", "quaternion_order"} else "points3D"
     total = sum(image.camera_id == cause.camera_id for image in found.views.images)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from splatbatch.scene.audit.findings import Finding, Sink
+from splatbatch.scene.audit.findings import AuditFinding, FindingWriter
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.image_match import relabelings
-from splatbatch.scene.image_match.displacement_field import Field
-from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, UNLIKE, Compared, Reading
-from splatbatch.scene.image_match.ncc_patches import View, sharpness
-from splatbatch.scene.photos.sizes import Equal, Scaled, relate
+from splatbatch.scene.image_match.displacement_field import DisplacementField
+from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, UNLIKE, MatchContext, Relabeling
+from splatbatch.scene.image_match.ncc_patches import MatchView, sharpness
+from splatbatch.scene.photos.sizes import SameSize, ScaledSize, relate
 from splatbatch.text import counted, spell_some
 
 DISPLACED, DISPLACED_PX = 0.0012, 0.4
@@ -34,16 +34,16 @@ _OTHER = "Copy the photographs again that COLMAP saw, or make the model from the
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class ImageMatchFindings:
     """The photographs of a model that are looked at, and where others may lie that fit better."""
 
-    compared: Compared
+    compared: MatchContext
     folder: Path
     """Of the photographs."""
     sparse: Path
-    scribe: Sink
+    scribe: FindingWriter
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[AuditFinding]:
         """Yield what is wrong with the photographs."""
         compared = self.compared
         compared.pictures.read(compared.paths[row] for row in compared.rows if row in compared.paths)
@@ -92,10 +92,10 @@ class Looked:
         compared, odd = self.compared, 0
         for row, size in compared.sizes.items():
             camera = compared.cameras[compared.images[row].camera_id]
-            odd += not isinstance(relate((camera.width, camera.height), size), Equal | Scaled)
+            odd += not isinstance(relate((camera.width, camera.height), size), SameSize | ScaledSize)
         return odd >= limits.HALF * max(1, len(compared.sizes))
 
-    def _blank_ones(self) -> Iterator[Finding]:
+    def _blank_ones(self) -> Iterator[AuditFinding]:
         total, remedy = len(self.compared.rows), "Copy them again; a photograph that shows nothing teaches nothing."
         if self._blank and len(self._blank) >= limits.HALF * total:
             message = f"{len(self._blank)} of {total} photographs looked at are {next(iter(self._blank.values()))}"
@@ -104,7 +104,7 @@ class Looked:
         for row, what in self._blank.items():
             yield self.scribe.note("blank", self._name(row), f"is {what}", remedy)
 
-    def _of_another_shape(self) -> Iterator[Finding]:
+    def _of_another_shape(self) -> Iterator[AuditFinding]:
         """Yield what photographs are that are neither resized nor cropped about the centre: their sizes are told."""
         rows = set(self._values)
         means = [self.compared.mean(dict.fromkeys(rows, reading)) for reading in (AS_IS, relabelings.cropped())]
@@ -135,7 +135,7 @@ class Looked:
             groups.setdefault(self._camera_id(row), set()).add(row)
         return [groups[number] for number in sorted(groups)]
 
-    def _of_set(self, rows: set[int]) -> Finding:
+    def _of_set(self, rows: set[int]) -> AuditFinding:
         """Return what photographs are that are wrong together: all, or those of one camera, whose partners they are."""
         chosen, subject = self._best(rows, self._hypotheses()), rows
         for part in self._by_camera(rows) if len(self._by_camera(self._values)) > 1 else ():
@@ -154,16 +154,16 @@ class Looked:
         message = f"{seen}; they are {reading.words} (correlation {value:.2f} if read so)"
         return self.scribe.note("other_pictures", self._subject(subject), message, reading.remedy)
 
-    def _hypotheses(self) -> Iterator[Reading]:
+    def _hypotheses(self) -> Iterator[Relabeling]:
         yield from relabelings.turned()
         yield from relabelings.of_names(self.compared)
         yield from relabelings.of_folders(self.compared, self.folder)
 
     def _best(
-        self, rows: Collection[int], candidates: Iterable[Reading], part: Collection[int] | None = None
-    ) -> tuple[Reading, float] | None:
+        self, rows: Collection[int], candidates: Iterable[Relabeling], part: Collection[int] | None = None
+    ) -> tuple[Relabeling, float] | None:
         """Return the reading, of all or a part, under which most photographs show their points, and how alike then."""
-        found: list[tuple[float, Reading]] = []
+        found: list[tuple[float, Relabeling]] = []
         for reading in candidates:
             values = self.compared.values(dict.fromkeys(rows if part is None else part, reading), rows)
             known = np.nan_to_num([values[row] for row in rows], nan=-1.0)
@@ -174,7 +174,7 @@ class Looked:
         value, reading = max(found, key=lambda pair: pair[0])
         return reading, value
 
-    def _of_one(self, row: int) -> Finding:
+    def _of_one(self, row: int) -> AuditFinding:
         """Return what a photograph is that shows nothing of its points where others do."""
         name, seen = self._name(row), f"shows nothing of its points (correlation {self._values[row]:.2f}), others do"
         partners = sorted((self._bad | self._beside(row)) - {row})
@@ -197,13 +197,13 @@ class Looked:
     def _beside(self, row: int) -> set[int]:
         return {row + step for step in (-2, -1, 1, 2) if row + step in self.compared.paths}
 
-    def _field_of(self, rows: set[int]) -> Field | None:
+    def _field_of(self, rows: set[int]) -> DisplacementField | None:
         """Return by what photographs are displaced that show their points then."""
         everyone = self._of_cameras(rows) if len(rows) > 1 else rows
         field = self.compared.field(everyone, levels=_COARSE_TO_FINE)
-        return field if field and self._best(everyone, [Reading("", field=field)]) else None
+        return field if field and self._best(everyone, [Relabeling("", field=field)]) else None
 
-    def _displaced(self, wrong: set[int]) -> Iterator[tuple[set[int], Finding]]:
+    def _displaced(self, wrong: set[int]) -> Iterator[tuple[set[int], AuditFinding]]:
         """Yield the photographs of cameras that show all points elsewhere, if only by pixels."""
         for everyone in self._by_camera(set(self._values) - wrong):
             rows = everyone - self._bad
@@ -211,7 +211,7 @@ class Looked:
             if field and field.size(self._view(rows)) >= self._limit(rows, DISPLACED) and self._rises(rows, field):
                 yield everyone, self._note_field(everyone, self.compared.field(rows, levels=(2, 1)) or field)
 
-    def _displaced_ones(self, without: set[int]) -> Iterator[Finding]:
+    def _displaced_ones(self, without: set[int]) -> Iterator[AuditFinding]:
         """Yield single photographs that show all points elsewhere, farther than others do."""
         rows = sorted(set(self._values) - without)
         left, sizes = self.compared.without(without), dict[int, float]()
@@ -231,16 +231,16 @@ class Looked:
                 changed = {each for pair in left.of({row}).pairs for each in (pair.one, pair.other)}
                 left = left.without({row})
 
-    def _rises(self, rows: set[int], field: Field) -> bool:
+    def _rises(self, rows: set[int], field: DisplacementField) -> bool:
         """Return whether photographs are more alike when they are read as displaced."""
-        reading = Reading("", field=field)
+        reading = Relabeling("", field=field)
         before = self.compared.of(rows).mean()
         return self.compared.of(rows).mean(dict.fromkeys(rows, reading)) >= before + _RISE
 
     def _limit(self, rows: set[int], share: float) -> float:
         return max(share, DISPLACED_PX / max(self._view(rows).picture.shape))
 
-    def _note_field(self, rows: set[int], field: Field) -> Finding:
+    def _note_field(self, rows: set[int], field: DisplacementField) -> AuditFinding:
         """Return the finding about photographs that show their points elsewhere, after what moves them farthest."""
         view = self._view(rows)
         parts = field.parts(view)
@@ -254,7 +254,7 @@ class Looked:
         found = self.scribe.note("displaced", self._subject(rows), message, remedy)
         return found if len(rows) > 2 else replace(found, severity="warning")
 
-    def _mixed(self, rows: set[int], alike: float | None = None) -> Finding | None:
+    def _mixed(self, rows: set[int], alike: float | None = None) -> AuditFinding | None:
         """Return the finding about undistorted photographs with the distorted model, or the reverse; None if neither.
 
         Args:
@@ -281,20 +281,20 @@ class Looked:
             remedy = f"Train with the model in {folder}."
         return self.scribe.note("lens_mix", self._subject(rows), message, remedy)
 
-    def _is_unbent(self, part: Compared, rows: set[int], enough: float) -> bool:
+    def _is_unbent(self, part: MatchContext, rows: set[int], enough: float) -> bool:
         """Return whether photographs of a distorted camera were undistorted."""
         values = [part.mean(dict.fromkeys(rows, reading)) for reading in relabelings.undistorted()]
         return bool(np.nanmax([*values, -1.0]) >= enough)
 
-    def _is_bent(self, part: Compared, rows: set[int], enough: float) -> bool:
+    def _is_bent(self, part: MatchContext, rows: set[int], enough: float) -> bool:
         """Return whether photographs of a pinhole are bent more than they are displaced otherwise."""
         field = part.field(rows, levels=_COARSE_TO_FINE)
         parts = field.parts(self._view(rows)) if field else {"lens": 0.0}
         if field is None or parts["lens"] < max(parts.values()):
             return False
-        return part.mean(dict.fromkeys(rows, Reading("", field=field))) >= enough
+        return part.mean(dict.fromkeys(rows, Relabeling("", field=field))) >= enough
 
-    def _blurred(self, wrong: set[int]) -> Iterator[Finding]:
+    def _blurred(self, wrong: set[int]) -> Iterator[AuditFinding]:
         finer: dict[int, list[float]] = {}
         for pair in self.compared.pairs:
             one, other = self.compared.view(pair.one), self.compared.view(pair.other)
@@ -313,12 +313,12 @@ class Looked:
     def _camera(self, row: int) -> Camera:
         return self.compared.cameras[self._camera_id(row)]
 
-    def _view(self, rows: Collection[int]) -> View:
+    def _view(self, rows: Collection[int]) -> MatchView:
         view = self.compared.view(min(rows))
         assert view is not None  # noqa: S101 - it was compared
         return view
 
-    def _px(self, rows: set[int], field: Field) -> float:
+    def _px(self, rows: set[int], field: DisplacementField) -> float:
         return field.size(self._view(rows)) * max(self.compared.sizes[min(rows)])
 
     def _median(self, rows: Collection[int]) -> float:
@@ -337,7 +337,7 @@ class Looked:
         return "photographs" if len(rows) > 3 else spell_some(map(self._name, sorted(rows)))
 
 
-def spell(field: Field, view: View) -> str:
+def spell(field: DisplacementField, view: MatchView) -> str:
     """Return what a field does to photographs, what moves them farthest first."""
     height, width = view.picture.shape
     parts, zoom, stretch, turn = field.parts(view), 100 * field.zoom, 200 * field.stretch, np.degrees(field.turn)
@@ -356,6 +356,6 @@ def spell(field: Field, view: View) -> str:
     )
 
 
-def look_at(compared: Compared, folder: Path, sparse: Path, scribe: Sink) -> Iterator[Finding]:
+def look_at(compared: MatchContext, folder: Path, sparse: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield what is wrong with the photographs that are compared."""
-    return Looked(compared, folder, sparse, scribe).findings() if compared.pairs else iter(())
+    return ImageMatchFindings(compared, folder, sparse, scribe).findings() if compared.pairs else iter(())

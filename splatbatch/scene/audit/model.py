@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
-from splatbatch.scene.audit.findings import Finding, Sink
+from splatbatch.scene.audit.findings import AuditFinding, FindingWriter
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import PARTS, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
@@ -53,8 +53,8 @@ _SAME_IN_TEXT = 1e-6  # relative: text may hold six digits only
 
 
 def check_model(
-    model: Reconstruction, scribe: Sink, evaluation: Evaluation = NOTHING, num_held_out: int = 0
-) -> Iterator[Finding]:
+    model: Reconstruction, scribe: FindingWriter, evaluation: Evaluation = NOTHING, num_held_out: int = 0
+) -> Iterator[AuditFinding]:
     """Yield what is wrong with the images and points of a model that was read with its tracks.
 
     Args:
@@ -70,7 +70,9 @@ def check_model(
         yield from _check_points(model.points, {image.id for image in model.images}, scribe)
 
 
-def _check_counts(count: int, scribe: Sink, evaluation: Evaluation, num_held_out: int) -> Iterator[Finding]:
+def _check_counts(
+    count: int, scribe: FindingWriter, evaluation: Evaluation, num_held_out: int
+) -> Iterator[AuditFinding]:
     if count == 0:
         yield scribe.note("no_images", "images", "0 images: the patch is empty", f"{_RECUT} Or remove the patch.")
     elif (left := count - num_held_out) < _LEAST_TRAINED:
@@ -83,7 +85,7 @@ def _check_counts(count: int, scribe: Sink, evaluation: Evaluation, num_held_out
         yield scribe.note("few_images", "images", message, remedy)
 
 
-def _check_names(images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
+def _check_names(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
     for name, count in Counter(image.name for image in images).items():
         if count > 1:
             ids = ", ".join(str(image.id) for image in images if image.name == name)
@@ -91,7 +93,7 @@ def _check_names(images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
             yield scribe.note("duplicate_name", shown(name), f"{count} images have this name (ids {ids})", remedy)
 
 
-def _check_poses(images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
+def _check_poses(images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
     remedy = "Export the model again, or make one anew: splatbatch reconstruct IMAGES."
     for image in images:
         pose = (*image.quat, *image.translation)
@@ -105,7 +107,7 @@ def _check_poses(images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
             yield scribe.note("bad_pose", shown(image.name), message, remedy)
 
 
-def _check_points(points: Points, image_ids: set[int], scribe: Sink) -> Iterator[Finding]:
+def _check_points(points: Points, image_ids: set[int], scribe: FindingWriter) -> Iterator[AuditFinding]:
     total = len(points)
     if total == 0:
         yield scribe.note("no_points", "points3D", "the model has no points", f"{_RECUT} Or triangulate it again.")
@@ -137,7 +139,7 @@ def _spell(numbers: tuple[float, ...]) -> str:
     return ", ".join(f"{number:.4g}" for number in numbers)
 
 
-def check_camera(camera: Camera, scribe: Sink) -> Iterator[Finding]:
+def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield what is wrong with a camera; the graver faults hide the lesser ones that follow from them."""
     subject = f"camera {camera.id}"
     model = CAMERA_MODELS.get(camera.model)
@@ -160,7 +162,7 @@ def check_camera(camera: Camera, scribe: Sink) -> Iterator[Finding]:
             yield _check_distortion(camera, scribe)
 
 
-def _unsupported(camera: Camera, scribe: Sink) -> Finding:
+def _unsupported(camera: Camera, scribe: FindingWriter) -> AuditFinding:
     if known := misspelt(camera.model):
         message = f"camera model {shown(camera.model)}, which COLMAP spells {known}"
         return scribe.note("unsupported_model", f"camera {camera.id}", message, f"Write {known} in cameras.txt.")
@@ -170,7 +172,7 @@ def _unsupported(camera: Camera, scribe: Sink) -> Finding:
     return scribe.note("unsupported_model", f"camera {camera.id}", message, remedy)
 
 
-def _check_distortion(camera: Camera, scribe: Sink) -> Finding:
+def _check_distortion(camera: Camera, scribe: FindingWriter) -> AuditFinding:
     subject, remedy = f"camera {camera.id}", f"Undistort photographs and model together: {UNDISTORT}"
     try:
         straight = straighten(camera)
@@ -182,7 +184,7 @@ def _check_distortion(camera: Camera, scribe: Sink) -> Finding:
     return scribe.note("distorted", subject, message, f"None is needed; for COLMAP's own resampling: {UNDISTORT}")
 
 
-def _check_focal(camera: Camera, scribe: Sink) -> Iterator[Finding]:
+def _check_focal(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
     subject, side = f"camera {camera.id}", max(camera.width, camera.height)
     ratios = (camera.fx / side, camera.fy / side)
     value = f"fx {camera.fx:.6g}, fy {camera.fy:.6g} px at {camera.width}x{camera.height}"
@@ -196,7 +198,7 @@ def _check_focal(camera: Camera, scribe: Sink) -> Iterator[Finding]:
         yield scribe.note("unusual_focal", subject, message, f"Unless the image was stretched: {_REPAIR}")
 
 
-def _check_principal_point(camera: Camera, scribe: Sink) -> Iterator[Finding]:
+def _check_principal_point(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
     subject = f"camera {camera.id}"
     shares = (camera.cx / camera.width, camera.cy / camera.height)
     where = f"principal point ({camera.cx:.6g}, {camera.cy:.6g}) in an image of {camera.width}x{camera.height} px"
@@ -208,7 +210,7 @@ def _check_principal_point(camera: Camera, scribe: Sink) -> Iterator[Finding]:
         )
 
 
-def check_rigs(model: Reconstruction, scribe: Sink) -> Iterator[Finding]:
+def check_rigs(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield what keeps COLMAP from reading rigs and frames, and poses of theirs that the images contradict."""
     try:
         rigs = read_rigs(model.folder)
@@ -262,7 +264,7 @@ def _angle(one: Floats, other: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceModel:
     """The source reconstruction, ready to be compared with."""
 
     images: dict[str, Image]
@@ -271,17 +273,17 @@ class Source:
     """Diagonal of the box around the camera centres, in units of the model."""
 
 
-def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> Source:
+def as_source(images: tuple[Image, ...], cameras: Mapping[int, Camera]) -> SourceModel:
     """Return the images and cameras of the source, ready for comparing patches with them."""
     centers = centers_of(images)
     centers = centers[np.isfinite(centers).all(axis=1)]
     extent = float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0
-    return Source({image.name: image for image in images}, cameras, extent)
+    return SourceModel({image.name: image for image in images}, cameras, extent)
 
 
 def check_drift(
-    images: tuple[Image, ...], cameras: Mapping[int, Camera], source: Source, scribe: Sink
-) -> Iterator[Finding]:
+    images: tuple[Image, ...], cameras: Mapping[int, Camera], source: SourceModel, scribe: FindingWriter
+) -> Iterator[AuditFinding]:
     """Yield cameras and poses that differ from the source's, and images that it does not have."""
     seen: set[tuple[int, int]] = set()
     for image in images:
@@ -298,7 +300,7 @@ def check_drift(
             yield from _check_camera(cameras[pair[0]], source.cameras[pair[1]], scribe)
 
 
-def _check_camera(camera: Camera, original: Camera, scribe: Sink) -> Iterator[Finding]:
+def _check_camera(camera: Camera, original: Camera, scribe: FindingWriter) -> Iterator[AuditFinding]:
     if (camera.model, camera.width, camera.height) != (original.model, original.width, original.height):
         message = f"{_spell_size(camera)} in the patch, {_spell_size(original)} in the source"
     elif any(
@@ -312,7 +314,7 @@ def _check_camera(camera: Camera, original: Camera, scribe: Sink) -> Iterator[Fi
     yield scribe.note("camera_drift", f"camera {camera.id}", message, _RECUT_TODAY)
 
 
-def _check_pose(image: Image, original: Image, extent: float, scribe: Sink) -> Iterator[Finding]:
+def _check_pose(image: Image, original: Image, extent: float, scribe: FindingWriter) -> Iterator[AuditFinding]:
     if (image.quat, image.translation) == (original.quat, original.translation):
         return
     with np.errstate(all="ignore"):
@@ -328,7 +330,7 @@ def _spell_size(camera: Camera) -> str:
     return f"{camera.model} {camera.width}x{camera.height}"
 
 
-def check_beside(patch: Patch, images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
+def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield other models that are not trained, text that differs from binary, and photographs without a pose."""
     yield from _check_models(patch, scribe)
     yield from _check_formats(patch.sparse, scribe)
@@ -336,7 +338,7 @@ def check_beside(patch: Patch, images: tuple[Image, ...], scribe: Sink) -> Itera
         yield from _check_registered(patch.images, images, scribe)
 
 
-def _check_models(patch: Patch, scribe: Sink) -> Iterator[Finding]:
+def _check_models(patch: Patch, scribe: FindingWriter) -> Iterator[AuditFinding]:
     counts = models_beside(patch.sparse)
     if len(counts) > 1:
         others = ", ".join(f"{path.name} ({counted(count, 'image')})" for path, count in counts if path != patch.sparse)
@@ -346,7 +348,7 @@ def _check_models(patch: Patch, scribe: Sink) -> Iterator[Finding]:
         yield scribe.note("several_models", shown(str(patch.sparse.parent)), message, remedy)
 
 
-def _check_formats(sparse: Path, scribe: Sink) -> Iterator[Finding]:
+def _check_formats(sparse: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
     if not all((sparse / f"{part}.{suffix}").is_file() for part in PARTS for suffix in ("bin", "txt")):
         return
     try:
@@ -391,7 +393,7 @@ def _spell_camera(camera: Camera) -> str:
     return f"{camera.model} {camera.width}x{camera.height} ({', '.join(f'{value:.7g}' for value in camera.params)})"
 
 
-def _check_registered(folder: Path, images: tuple[Image, ...], scribe: Sink) -> Iterator[Finding]:
+def _check_registered(folder: Path, images: tuple[Image, ...], scribe: FindingWriter) -> Iterator[AuditFinding]:
     there = photographs_below(folder)
     known = {image.name for image in images} & set(there)
     if known and len(known) < limits.REGISTERED * len(there):

@@ -8,20 +8,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from splatbatch.scene.audit.findings import Finding, Sink
+from splatbatch.scene.audit.findings import AuditFinding, FindingWriter
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Image
-from splatbatch.scene.photos.folders import MASK_COUNTS, Absent, Found, Location, Misspelt, is_folder, photographs_below
-from splatbatch.scene.photos.headers import Header, Headers, Photo, Trait, Unreadable
+from splatbatch.scene.photos.folders import (
+    MASK_COUNTS,
+    FoundPhotograph,
+    Location,
+    MissingPhotograph,
+    MisspeltName,
+    is_folder,
+    photographs_below,
+)
+from splatbatch.scene.photos.headers import Header, Headers, ImageHeader, Trait, Unreadable
 from splatbatch.scene.photos.pixels import mask_values
 from splatbatch.scene.photos.sizes import (
-    Equal,
-    FewPixels,
+    NearSize,
     Relation,
-    Scaled,
+    SameSize,
+    ScaledSize,
+    ShapeMismatch,
     Size,
-    Transposed,
-    Unlike,
+    TransposedSize,
     relate,
     spell,
     spell_factor,
@@ -65,7 +73,7 @@ class AuditedImage:
     """None where there is no file."""
 
 
-def check_photos(shots: list[AuditedImage], images: Path, scribe: Sink) -> Iterator[Finding]:
+def check_photos(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield one finding for every oddity of every photograph, sizes apart; renamed ones are told once.
 
     Args:
@@ -77,34 +85,36 @@ def check_photos(shots: list[AuditedImage], images: Path, scribe: Sink) -> Itera
     yield from renamed
     for shot in shots:
         match shot.place, shot.header:
-            case Found(), Photo() as photo:
+            case FoundPhotograph(), ImageHeader() as photo:
                 yield from _check_photo(shot, photo, scribe)
-            case Found(), Unreadable() as fault:
+            case FoundPhotograph(), Unreadable() as fault:
                 kind, remedy = _FAULTS[fault.fault]
                 yield scribe.note(kind, shown(shot.image.name), f"cannot be read: {shown(fault.what)}", remedy)
-            case Misspelt(actual, "NFC" | "NFD" as form), _:
+            case MisspeltName(actual, "NFC" | "NFD" as form), _:
                 message = f"lies there under the same name with its accents encoded otherwise; the model has {form}"
                 remedy = (
                     f"Rename the files to the model's form: convmv -f utf8 -t utf8 --{form.lower()} -r --notest IMAGES."
                 )
                 yield scribe.note("unicode_form", shown(shot.image.name), message, remedy)
-            case Misspelt(actual), _:
+            case MisspeltName(actual), _:
                 message = f"is called {shown(actual)} on disk"
                 remedy = "Rename the file, or the image in the model, so that both are spelt alike."
                 yield scribe.note("wrong_case", shown(shot.image.name), message, remedy)
-            case Absent(_, elsewhere), _ if elsewhere:
+            case MissingPhotograph(_, elsewhere), _ if elsewhere:
                 message = f"no such file; {shown(elsewhere)} is there"
                 remedy = "Lay the files out as the names in the model say, or rename its images."
                 yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
-            case Absent(similar), _ if not renamed:
+            case MissingPhotograph(similar), _ if not renamed:
                 message = "no such file" + (f"; there is {shown(similar)}" if similar else "")
                 remedy = "Copy the photograph there, or make a model without it: splatbatch reconstruct IMAGES."
                 yield scribe.note("missing_image", shown(shot.image.name), message, remedy)
 
 
-def _renamed(shots: list[AuditedImage], images: Path, scribe: Sink) -> Iterator[Finding]:
+def _renamed(shots: list[AuditedImage], images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield one finding where most photographs are missing, and as many lie there that the model does not name."""
-    absent = [shot.image.name for shot in shots if isinstance(shot.place, Absent) and not shot.place.elsewhere]
+    absent = [
+        shot.image.name for shot in shots if isinstance(shot.place, MissingPhotograph) and not shot.place.elsewhere
+    ]
     if len(absent) < 2 or 2 * len(absent) <= len(shots):
         return
     known = {shot.image.name for shot in shots}
@@ -119,7 +129,7 @@ def _renamed(shots: list[AuditedImage], images: Path, scribe: Sink) -> Iterator[
     yield scribe.note("missing_image", shown(str(images)), message, remedy)
 
 
-def _check_photo(shot: AuditedImage, photo: Photo, scribe: Sink) -> Iterator[Finding]:
+def _check_photo(shot: AuditedImage, photo: ImageHeader, scribe: FindingWriter) -> Iterator[AuditFinding]:
     subject = shown(shot.image.name)
     for trait in photo.traits:
         kind, message = _TRAITS[trait]
@@ -129,7 +139,7 @@ def _check_photo(shot: AuditedImage, photo: Photo, scribe: Sink) -> Iterator[Fin
         yield scribe.note("exif_orientation", subject, message, "Reset the tag: exiftool -Orientation=1 -n FILE")
 
 
-def check_pairing(images: Path, scribe: Sink) -> Iterator[Finding]:
+def check_pairing(images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield clashes and shifts between a folder of photographs and its downscaled siblings."""
     siblings = [path for path in (images.with_name(images.name + end) for end in _SIBLINGS) if is_folder(path)]
     if not siblings:
@@ -142,7 +152,7 @@ def check_pairing(images: Path, scribe: Sink) -> Iterator[Finding]:
         yield from _check_shift((images, originals), (sibling, copies), scribe)
 
 
-def _check_clashes(folder: Path, names: list[str], scribe: Sink) -> Iterator[Finding]:
+def _check_clashes(folder: Path, names: list[str], scribe: FindingWriter) -> Iterator[AuditFinding]:
     stems = Counter(map(_stem, names))
     for stem in sorted(stem for stem, count in stems.items() if count > 1):
         alike = ", ".join(shown(name) for name in names if _stem(name) == stem)
@@ -150,7 +160,9 @@ def _check_clashes(folder: Path, names: list[str], scribe: Sink) -> Iterator[Fin
         yield scribe.note("name_clash", subject, f"several files share this stem: {alike}", "Rename all but one.")
 
 
-def _check_shift(ours: tuple[Path, list[str]], theirs: tuple[Path, list[str]], scribe: Sink) -> Iterator[Finding]:
+def _check_shift(
+    ours: tuple[Path, list[str]], theirs: tuple[Path, list[str]], scribe: FindingWriter
+) -> Iterator[AuditFinding]:
     (images, originals), (sibling, copies) = ours, theirs
     stems, copied = set(map(_stem, originals)), set(map(_stem, copies))
     if stems == copied:
@@ -186,8 +198,8 @@ def _stem(name: str) -> str:
 
 
 def check_masks(
-    masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, scribe: Sink, *, every: bool
-) -> Iterator[Finding]:
+    masks: Mapping[str, Path], shots: list[AuditedImage], headers: Headers, scribe: FindingWriter, *, every: bool
+) -> Iterator[AuditFinding]:
     """Yield masks that cannot be read, have another shape than their photograph, or values that ignore (nearly) all.
 
     Args:
@@ -205,7 +217,7 @@ def check_masks(
             remedy = "Copy the mask again, or remove it: a photograph without one counts as a whole."
             message = f"the mask of {shown(shot.image.name)} cannot be read: {shown(mask.what)}"
             yield scribe.note("unreadable_mask", _named(path), message, remedy)
-        elif isinstance(mask, Photo):
+        elif isinstance(mask, ImageHeader):
             yield from _check_shape(shot, mask, path, scribe)
             is_odd = num_decoded < _MOST_DECODED and _may_be_black(path, mask)
             if every or is_odd or not at % step:
@@ -213,7 +225,7 @@ def check_masks(
                 yield from _check_values(shot, path, scribe)
 
 
-def _check_values(shot: AuditedImage, path: Path, scribe: Sink) -> Iterator[Finding]:
+def _check_values(shot: AuditedImage, path: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
     values, name = mask_values(path), shown(shot.image.name)
     if values is None or values.ignored < _MOST_IGNORED:
         return
@@ -231,7 +243,7 @@ def _check_values(shot: AuditedImage, path: Path, scribe: Sink) -> Iterator[Find
         yield scribe.note("mask_share", _named(path), message, remedy)
 
 
-def check_mask_names(masks: Path, images: Path, scribe: Sink) -> Iterator[Finding]:
+def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield that masks have names that no photograph looks for: it looks for photo.jpg.png, then photo.png."""
     names = photographs_below(masks)
     photographs = photographs_below(images)
@@ -243,14 +255,16 @@ def check_mask_names(masks: Path, images: Path, scribe: Sink) -> Iterator[Findin
         yield scribe.note("mask_names", shown(str(masks)), message, remedy)
 
 
-def _check_shape(shot: AuditedImage, mask: Photo, path: Path, scribe: Sink) -> Iterator[Finding]:
-    if isinstance(shot.header, Photo) and not isinstance(relate(shot.header.size, mask.size), Equal | Scaled):
+def _check_shape(shot: AuditedImage, mask: ImageHeader, path: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
+    if isinstance(shot.header, ImageHeader) and not isinstance(
+        relate(shot.header.size, mask.size), SameSize | ScaledSize
+    ):
         message = f"{spell(mask.size)}, its photograph {shown(shot.image.name)} is {spell(shot.header.size)}"
         remedy = "Make the mask anew from this photograph; it is stretched over it as it is."
         yield scribe.note("mask_size", _named(path), message, remedy)
 
 
-def _may_be_black(path: Path, mask: Photo) -> bool:
+def _may_be_black(path: Path, mask: ImageHeader) -> bool:
     num_bytes = os.stat(path).st_size  # noqa: PTH116 - as thousands of headers are read
     return num_bytes < mask.width * mask.height / _PIXELS_PER_BYTE + _HEAD
 
@@ -283,8 +297,8 @@ def camera_rows(patch: str, shots: list[AuditedImage]) -> tuple[CameraRow, ...]:
 
 
 def check_sizes(
-    shots: list[AuditedImage], rows: tuple[CameraRow, ...], scribe: Sink, divisor: int = 1
-) -> Iterator[Finding]:
+    shots: list[AuditedImage], rows: tuple[CameraRow, ...], scribe: FindingWriter, divisor: int = 1
+) -> Iterator[AuditFinding]:
     """Yield the cameras with mixed sizes or unlike ratios, then every photograph that deviates from its camera.
 
     Args:
@@ -293,7 +307,7 @@ def check_sizes(
         scribe: writes the findings.
         divisor: how much smaller the photographs are meant to be: 4 in images_4.
     """
-    as_meant = Scaled(1 / divisor)
+    as_meant = ScaledSize(1 / divisor)
     sound = [row for row in rows if min(row.size) > 0]
     for row in sound:
         yield from _check_mixed(row, scribe)
@@ -301,24 +315,24 @@ def check_sizes(
     relations: dict[tuple[Size, Size], Relation] = {}
     for shot in shots:
         camera = (shot.camera.width, shot.camera.height)
-        if isinstance(shot.header, Photo) and min(camera) > 0:
+        if isinstance(shot.header, ImageHeader) and min(camera) > 0:
             pair = (camera, shot.header.size)
             if pair not in relations:
                 relations[pair] = relate(*pair)
-            if relations[pair] not in {Equal(), as_meant}:
+            if relations[pair] not in {SameSize(), as_meant}:
                 yield _deviation(shot, shot.header, relations[pair], scribe)
 
 
 def _row(patch: str, shots: list[AuditedImage]) -> CameraRow:
     camera = shots[0].camera
-    sizes = Counter(shot.header.size for shot in shots if isinstance(shot.header, Photo))
+    sizes = Counter(shot.header.size for shot in shots if isinstance(shot.header, ImageHeader))
     prefixes = sorted({shot.image.name.rpartition("/")[0] for shot in shots})
     ordered = tuple(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
     size = (camera.width, camera.height)
     return CameraRow(patch, camera.id, tuple(prefixes), camera.model, size, len(shots), ordered)
 
 
-def _check_mixed(row: CameraRow, scribe: Sink) -> Iterator[Finding]:
+def _check_mixed(row: CameraRow, scribe: FindingWriter) -> Iterator[AuditFinding]:
     if len(row.sizes) > 1:
         seen = ", ".join(f"{count} of {spell(size)}" for size, count in row.sizes)
         message = f"its photographs have {len(row.sizes)} sizes: {seen}; the camera says {spell(row.size)}"
@@ -326,7 +340,7 @@ def _check_mixed(row: CameraRow, scribe: Sink) -> Iterator[Finding]:
         yield scribe.note("mixed_sizes", _camera_named(row), message, remedy)
 
 
-def _check_ratios(rows: list[CameraRow], scribe: Sink) -> Iterator[Finding]:
+def _check_ratios(rows: list[CameraRow], scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Compare every camera with the first: a pixel of rounding is no difference."""
     for row in rows[1:]:
         first = rows[0]
@@ -351,28 +365,28 @@ def _camera_named(row: CameraRow) -> str:
     return f"camera {row.camera_id}" + (f" ({folders})" if folders else "")
 
 
-def _deviation(shot: AuditedImage, photo: Photo, relation: Relation, scribe: Sink) -> Finding:
+def _deviation(shot: AuditedImage, photo: ImageHeader, relation: Relation, scribe: FindingWriter) -> AuditFinding:
     camera = shot.camera
     kind, what, remedy = _describe(relation, photo)
     message = f"{spell(photo.size)}, but camera {camera.id} says {spell((camera.width, camera.height))}: {what}"
     return scribe.note(kind, shown(shot.image.name), message, remedy)
 
 
-def _describe(relation: Relation, photo: Photo) -> tuple[str, str, str]:
+def _describe(relation: Relation, photo: ImageHeader) -> tuple[str, str, str]:
     """Return kind, explanation and remedy."""
     match relation:
-        case Scaled(factor):
+        case ScaledSize(factor):
             use = f"Bring K to this size: {FIX.format('scale')}. Or use the photographs that the model was made from."
             return "scaled", f"resized ({spell_factor(factor)})", use
-        case FewPixels(factor, off):
+        case NearSize(factor, off):
             scaled = "" if factor == 1 else f"resized ({spell_factor(factor)}) and "
             what = f"{scaled}{_spell_off(off)}, rounding or a crop (ambiguous)"
             return "few_pixels_off", what, f"{_SCALE} {_CROP}"
-        case Transposed():
+        case TransposedSize():
             why = f"; its EXIF orientation {photo.orientation} was applied when the model was made"
             what = f"width and height are exchanged{why if photo.orientation > 4 else ': it was turned since'}"
             return "transposed", what, "Turn the photographs back as COLMAP saw them; no change of K can mend this."
-        case Unlike() | Equal():
+        case ShapeMismatch() | SameSize():
             return "other_size", "another shape (cropped, padded or another camera's)", f"{_CROP} {_SCALE}"
 
 

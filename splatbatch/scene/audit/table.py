@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splatbatch.scene.audit.audit import Audit
-from splatbatch.scene.audit.findings import Finding
+from splatbatch.scene.audit.findings import AuditFinding
 from splatbatch.scene.audit.photographs import CameraRow
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.photos.sizes import spell
@@ -53,8 +53,8 @@ def _sizes(row: CameraRow) -> str:
     return f"[green]all {spell(row.size)}[/]" if is_equal else ", ".join(parts)
 
 
-def _details(findings: Iterable[Finding]) -> Iterable[RenderableType]:
-    groups: dict[tuple[str, str, str], list[Finding]] = defaultdict(list)
+def _details(findings: Iterable[AuditFinding]) -> Iterable[RenderableType]:
+    groups: dict[tuple[str, str, str], list[AuditFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.patch, finding.severity, finding.kind].append(finding)
     for (patch, severity, kind), group in groups.items():
@@ -69,7 +69,7 @@ def _details(findings: Iterable[Finding]) -> Iterable[RenderableType]:
         yield from (Text.from_markup(f"  [cyan]→[/] {escape(one_line(remedy))}") for remedy in _remedies(group))
 
 
-def _remedies(group: list[Finding]) -> list[str]:
+def _remedies(group: list[AuditFinding]) -> list[str]:
     return [remedy for remedy in dict.fromkeys(finding.remedy for finding in group) if remedy]
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from splatbatch.scene.audit.findings import Finding, Sink
+from splatbatch.scene.audit.findings import AuditFinding, FindingWriter
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Camera, Floats, rotations_of
 from splatbatch.scene.geometry import hypotheses
-from splatbatch.scene.imports.agreement import CONTRADICTS, Unmatched, depth_ratio, judge, matched_few
-from splatbatch.scene.imports.capture import Cloud, PosedPhoto
+from splatbatch.scene.imports.agreement import CONTRADICTS, MatchingSkipped, depth_ratio, judge, matched_few
+from splatbatch.scene.imports.capture import PointCloud, PosedPhoto
 from splatbatch.scene.reprojection import project
 
 _PROJECTIONS, _LEAST_POINTS = 4_000_000, 200  # in all; points sampled at least
@@ -30,7 +30,7 @@ def has_tracks(model: Reconstruction) -> bool:
     return bool(model.points.track_lengths.any())
 
 
-def check_in_view(model: Reconstruction, scribe: Sink) -> Iterator[Finding]:
+def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield that points lie behind or beside the cameras: poses, or K, are not those of the points."""
     images, points = model.images, model.points.xyz[np.isfinite(model.points.xyz).all(axis=1)]
     if len(images) < 2 or not len(points):
@@ -69,7 +69,7 @@ def _in_view(points: Floats, cameras: Sequence[Camera], poses: hypotheses.Poses)
     return float((counts > 1).mean()), float(np.mean(behind))
 
 
-def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Sink) -> Iterator[Finding]:
+def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: FindingWriter) -> Iterator[AuditFinding]:
     """Yield that what pairs of photographs show contradicts their poses, or the depth of the points.
 
     Args:
@@ -89,7 +89,7 @@ def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Sink) -
     try:
         with tempfile.TemporaryDirectory(prefix="splatbatch-pairs-") as folder:
             matched = matched_few(shots, Path(folder))
-    except Unmatched:
+    except MatchingSkipped:
         return
     verdict, remedy = (
         judge(shots, matched),
@@ -103,7 +103,7 @@ def check_pairs(model: Reconstruction, paths: Mapping[int, str], scribe: Sink) -
             "pairs_disagree", "poses", share + (f"; more if {verdict.cause}" if verdict.cause else ""), remedy
         )
         return
-    ratio = depth_ratio(shots, Cloud(model.points.xyz, model.points.rgb, "points3D"), matched)
+    ratio = depth_ratio(shots, PointCloud(model.points.xyz, model.points.rgb, "points3D"), matched)
     if ratio is not None and not _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]:
         message = f"points lie {ratio:.3g} times as far away as pairs of photographs show: K, or a scale, is wrong"
         yield scribe.note("pairs_disagree", "points3D", message, remedy)

@@ -34,7 +34,7 @@ from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.binary import ELEMENT, KEYPOINT, POINT, walk_images
 from splatbatch.scene.colmap.files import choose_format, opened
-from splatbatch.scene.colmap.indexed_model import NONE, Mask, Sightings
+from splatbatch.scene.colmap.indexed_model import NONE, IndexedModel, Mask
 from splatbatch.scene.colmap.rigs import Rigs, frames_bytes, rigs_bytes
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Floats, Image
 
@@ -53,7 +53,7 @@ _TRANSLATION = struct.Struct("<3d")
 class Subset:
     """Some photographs of a model, with the points that they see."""
 
-    sightings: Sightings
+    sightings: IndexedModel
     photos: Mask  # [I]
     points: Mask  # [P]
     rigs: Rigs | None = None
@@ -178,7 +178,7 @@ def _hash_of(files: Iterable[tuple[str, Pieces]]) -> str:
 
 
 @dataclass(frozen=True)
-class Change:
+class CameraFix:
     """The new camera, and where a pixel of the old one comes to lie: xy * scale + shift."""
 
     before: Camera
@@ -210,7 +210,7 @@ class Change:
         return f"camera {self.before.id}{own}: {old} → {new}, {' and '.join(parts)}"
 
 
-def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[int, Change], out: Path) -> None:
+def write_changed(sparse: Path, cameras: Mapping[int, Camera], changes: Mapping[int, CameraFix], out: Path) -> None:
     """Write the model of `sparse` into the folder `out` (made here) with the changes of its images, by image id.
 
     Where a change gives images a camera of their own, rigs and frames are left out: they name the old one, and COLMAP
@@ -265,7 +265,7 @@ def _binary_images(path: Path, edit: Callable[[Image, bytearray, int], None]) ->
             before = end
 
 
-def _changed(changes: Mapping[int, Change], image: Image, record: bytearray, keypoints_at: int) -> None:
+def _changed(changes: Mapping[int, CameraFix], image: Image, record: bytearray, keypoints_at: int) -> None:
     if change := changes.get(image.id):
         struct.pack_into("<I", record, keypoints_at - _BEFORE_KEYPOINTS - len(image.name.encode()), change.after.id)
         if change.has_keypoints:
@@ -273,7 +273,7 @@ def _changed(changes: Mapping[int, Change], image: Image, record: bytearray, key
             keypoints["xy"] = keypoints["xy"] * change.scale + change.shift
 
 
-def _text_images(path: Path, changes: Mapping[int, Change]) -> Iterator[bytes]:
+def _text_images(path: Path, changes: Mapping[int, CameraFix]) -> Iterator[bytes]:
     for image, keypoints, line in text.walk_lines(path):
         if not (change := changes.get(image.id)):
             yield line + keypoints
@@ -284,7 +284,7 @@ def _text_images(path: Path, changes: Mapping[int, Change]) -> Iterator[bytes]:
         yield _moved(keypoints, change) if change.has_keypoints and keypoints.strip() else keypoints
 
 
-def _moved(line: bytes, change: Change) -> bytes:
+def _moved(line: bytes, change: CameraFix) -> bytes:
     fields = line.decode().split()
     for axis in (0, 1):
         scale, shift = change.scale[axis], change.shift[axis]

@@ -23,7 +23,7 @@ Ids = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
-class Sightings:
+class IndexedModel:
     """A model in which photographs and points go by their places in two lists; n sightings, in the order of points."""
 
     folder: Path
@@ -70,7 +70,7 @@ class Sightings:
         """Return where the photographs were taken, [I, 3]; NaN where a pose is none."""
         return _centers(self.images)
 
-    def some(self, most: int) -> Sightings:
+    def some(self, most: int) -> IndexedModel:
         """Return the sightings of at most so many points, evenly taken; keypoints are those of these alone."""
         if len(self.points) <= most:
             return self
@@ -84,10 +84,10 @@ class Sightings:
         first = np.concatenate([[0], np.cumsum(np.bincount(photo, minlength=len(self.images)))]).astype(np.int64)
         points = Points(*(getattr(self.points, key)[kept] for key in ("xyz", "rgb", "errors", "track_lengths", "ids")))
         rest = (photo, self.keypoint[at], first, np.zeros((0, 2)), row)
-        return Sightings(self.folder, self.cameras, self.images, points, starts, *rest)
+        return IndexedModel(self.folder, self.cameras, self.images, points, starts, *rest)
 
 
-def read_sightings(sparse: Path) -> Sightings:
+def read_sightings(sparse: Path) -> IndexedModel:
     """Read a model with all its keypoints and tracks.
 
     A loose end is none: an element of a track that names no image or keypoint, or one that another point has; and
@@ -123,7 +123,7 @@ def _placed(points: Points, tracks: Tracks) -> Points:
     return Points(**arrays, tracks=left)
 
 
-def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> Sightings:
+def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> IndexedModel:
     photo = _places(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
     lengths = np.diff(tracks.starts)
     point = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
@@ -137,7 +137,7 @@ def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> 
     is_sound[chosen] = seen[row[chosen]] == chosen  # two points at one keypoint: the later has it
     counted = np.concatenate([[0], np.cumsum(is_sound)]).astype(np.int64)
     of_point = np.append(point, NONE)[seen] if len(seen) else np.zeros(0, np.int32)
-    return Sightings(
+    return IndexedModel(
         model.folder,
         model.cameras,
         model.images,
@@ -167,7 +167,7 @@ def _places(known: Ints, asked: NDArray[np.uint32]) -> Indices:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class KeypointSample:
     """Keypoints of one image: some that have a 3D point, and some of all."""
 
     image_id: int
@@ -177,14 +177,16 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SampleSizes:
     """How many keypoints of each image are taken."""
 
     observed: int
     reach: int
 
 
-def sample_keypoints(sparse: Path, sizes: Sizes, wanted: Collection[int] | None = None) -> Iterator[Sample]:
+def sample_keypoints(
+    sparse: Path, sizes: SampleSizes, wanted: Collection[int] | None = None
+) -> Iterator[KeypointSample]:
     """Yield a sample of the keypoints of each image, or of the wanted ones.
 
     Raises:
@@ -192,7 +194,7 @@ def sample_keypoints(sparse: Path, sizes: Sizes, wanted: Collection[int] | None 
     """
     for image_id, xy, ids in walk_keypoints(sparse, wanted):
         observed = _some(np.flatnonzero(ids != np.uint64(NO_POINT3D)), sizes.observed)
-        yield Sample(image_id, xy[observed], ids[observed], xy[:: len(xy) // sizes.reach or 1].copy())
+        yield KeypointSample(image_id, xy[observed], ids[observed], xy[:: len(xy) // sizes.reach or 1].copy())
 
 
 def walk_keypoints(sparse: Path, wanted: Collection[int] | None = None) -> Iterator[tuple[int, Floats, Ids]]:

@@ -31,7 +31,7 @@ class Rig:
 
 
 @dataclass(frozen=True)
-class Frame:
+class RigFrame:
     """What the sensors of a rig took at one moment."""
 
     id: int
@@ -50,7 +50,7 @@ class Rigs:
     """The rigs of a model and their frames."""
 
     rigs: tuple[Rig, ...]
-    frames: tuple[Frame, ...]
+    frames: tuple[RigFrame, ...]
 
     def of(self, image_ids: Collection[int]) -> Rigs:
         """Return those of some images: a frame keeps the images that are among them, a rig all of its sensors."""
@@ -58,7 +58,7 @@ class Rigs:
         for frame in self.frames:
             data = tuple(one for one in frame.data if one[0] != CAMERA or one[2] in image_ids)
             if any(one[0] == CAMERA for one in data):
-                kept.append(Frame(frame.id, frame.rig_id, frame.pose, data))
+                kept.append(RigFrame(frame.id, frame.rig_id, frame.pose, data))
         used = {frame.rig_id for frame in kept}
         return Rigs(tuple(rig for rig in self.rigs if rig.id in used), tuple(kept))
 
@@ -166,13 +166,13 @@ def _binary_rigs(path: Path) -> Iterator[Rig]:
     file.end()
 
 
-def _binary_frames(path: Path) -> Iterator[Frame]:
+def _binary_frames(path: Path) -> Iterator[RigFrame]:
     file = _Bytes(path)
     for _ in range(file.one("<Q")):
         number, rig = file.take(_PAIR)
         pose = tuple(file.take(_POSE))
         data = tuple(file.take(_DATUM) for _ in range(file.one("<I")))
-        yield Frame(number, rig, pose, tuple((kind, sensor, datum) for kind, sensor, datum in data))
+        yield RigFrame(number, rig, pose, tuple((kind, sensor, datum) for kind, sensor, datum in data))
     file.end()
 
 
@@ -194,12 +194,12 @@ def _text_rigs(path: Path) -> Iterator[Rig]:
         yield Rig(number, tuple(sensors))
 
 
-def _text_frames(path: Path) -> Iterator[Frame]:
+def _text_frames(path: Path) -> Iterator[RigFrame]:
     for words in _lines(path):
         number, rig = int(next(words, "")), int(next(words, ""))
         pose = _pose(words)
         data = [(_TYPES[next(words, "")], int(next(words, "")), int(next(words, ""))) for _ in range(int(next(words)))]
-        yield Frame(number, rig, pose, tuple(data))
+        yield RigFrame(number, rig, pose, tuple(data))
 
 
 def _pose(words: Iterator[str]) -> Pose:

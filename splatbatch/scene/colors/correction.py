@@ -11,7 +11,7 @@ _GAIN, _VIGNETTING, _TILT, _TINT = 3, 2, 2, 3
 
 
 @dataclass(frozen=True)
-class Tone:
+class ColorCorrection:
     """How a photograph renders colours: photograph = scene x gain x falloff(r) x shading, per channel.
 
     In the encoded values of the file, 0 to 1.
@@ -49,7 +49,7 @@ class Tone:
         return [*self.gain, *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING], *self.tilt]
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Tone:
+    def of(cls, values: Sequence[float]) -> ColorCorrection:
         """Return the tone that `values` wrote."""
         (red, green, blue), others = values[:_GAIN], values[_GAIN:]
         if len(others) < _VIGNETTING + _TILT:
@@ -62,11 +62,11 @@ class Tone:
         return cls(tone.gain, tone.vignetting, tone.tilt, tuple(field), (r, g, b))
 
 
-NEUTRAL = Tone()
-ToneOf = Callable[[str], Tone]
+NEUTRAL = ColorCorrection()
+ToneOf = Callable[[str], ColorCorrection]
 """Returns the tone of a photograph, by its name."""
 
 
-def neutral(_: str) -> Tone:
+def neutral(_: str) -> ColorCorrection:
     """Return the tone of a photograph that is as it should be."""
     return NEUTRAL

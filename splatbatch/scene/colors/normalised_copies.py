@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera
-from splatbatch.scene.colors.correction import NEUTRAL, NODES, Tone
+from splatbatch.scene.colors.correction import NEUTRAL, NODES, ColorCorrection
 from splatbatch.scene.colors.shading_grid import shares_along
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import see_name, stored_photographs
@@ -51,7 +51,7 @@ def write_evened(patch: Patch, target: Path) -> None:
             pass
 
 
-def _write(source: Path, copy: Path, tone: Tone, camera: Camera) -> None:
+def _write(source: Path, copy: Path, tone: ColorCorrection, camera: Camera) -> None:
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -68,14 +68,14 @@ def _write(source: Path, copy: Path, tone: Tone, camera: Camera) -> None:
     picture.save(copy, form, **kept, **options)
 
 
-def evened(pixels: NDArray[np.uint8], tone: Tone, camera: Camera) -> NDArray[np.uint8]:
+def evened(pixels: NDArray[np.uint8], tone: ColorCorrection, camera: Camera) -> NDArray[np.uint8]:
     """Return a photograph [H, W, 3] divided by its tone; what was white stays white, whatever its gain."""
     divisor = np.asarray(tone.gain, np.float32) * _falloff(pixels.shape[:2], tone, camera)
     divided = np.rint(pixels / divisor).clip(0, 255).astype(np.uint8)
     return np.where((pixels == WHITE).all(axis=2, keepdims=True), np.uint8(WHITE), divided)
 
 
-def _falloff(shape: tuple[int, ...], tone: Tone, camera: Camera) -> NDArray[np.float32]:
+def _falloff(shape: tuple[int, ...], tone: ColorCorrection, camera: Camera) -> NDArray[np.float32]:
     """Return how much of the light of its centre reaches each pixel, [H, W, 1], or [H, W, 3] in light of its own."""
     height, width = shape
     if not tone.vignetting and not any(tone.tilt) and not tone.field:

@@ -24,7 +24,7 @@ from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.indexed_model import Ids, walk_keypoints
 from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Ints
-from splatbatch.scene.colors.solve import Observations
+from splatbatch.scene.colors.solve import ColorObservations
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import MASK_COUNTS, find_masks, stored_photographs
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
@@ -73,7 +73,7 @@ class TrackedPhoto:
 
 
 @dataclass(frozen=True)
-class Model:
+class PatchCameras:
     """Cameras and photographs of a patch."""
 
     patch: Patch
@@ -91,10 +91,10 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     """
     found: dict[str, TrackedPhoto] = {}
     num_points = 0
-    patches, models, errors = tuple(patches), list[Model](), list[ModelError]()
+    patches, models, errors = tuple(patches), list[PatchCameras](), list[ModelError]()
     for patch in patches:
         try:
-            models.append(Model(patch, read_cameras(patch.sparse), read_images(patch.sparse)))
+            models.append(PatchCameras(patch, read_cameras(patch.sparse), read_images(patch.sparse)))
         except ModelError as error:  # the audit's to report: the others are solved without it
             errors.append(error)
     names = [image.name for model in models for image in model.images]
@@ -117,7 +117,7 @@ def shots_of(patches: Iterable[Patch]) -> dict[str, TrackedPhoto]:
     return {name: _only(shot, counts[shot.points] > 1) for name, shot in found.items()}
 
 
-def _shots_of(model: Model, most: int) -> list[TrackedPhoto]:
+def _shots_of(model: PatchCameras, most: int) -> list[TrackedPhoto]:
     patch, cameras, images = model.patch, model.cameras, model.images
     keypoints = _keypoints(patch.sparse, most)
     folder, _ = stored_photographs(patch.images)
@@ -181,15 +181,15 @@ def _only(shot: TrackedPhoto, which: object) -> TrackedPhoto:
 
 
 @dataclass(frozen=True, eq=False)
-class Linked:
+class LinkedObservations:
     """Observations that hang together, and what was left out for that."""
 
-    seen: Observations
+    seen: ColorObservations
     group: Ints  # [num_photos], -1 for a photograph that is left alone
     shared: Any  # [num_photos, num_photos], sparse: points that two of them share
 
 
-def link(seen: Observations) -> Linked:
+def link(seen: ColorObservations) -> LinkedObservations:
     """Return observations of photographs with enough of them, whose tracks stay within a group."""
     from scipy.sparse.csgraph import connected_components
 
@@ -201,24 +201,24 @@ def link(seen: Observations) -> Linked:
         groups = connected_components(shared >= LEAST_SHARED, directed=False)[1].astype(np.int64)
         kept = _seen_by_two(_split(seen.only(enough[seen.photo]), groups))
         if len(kept.photo) == len(seen.photo):
-            return Linked(kept, _renumbered(groups, enough), shared)
+            return LinkedObservations(kept, _renumbered(groups, enough), shared)
         seen = kept
 
 
-def _split(seen: Observations, groups: Ints) -> Observations:
+def _split(seen: ColorObservations, groups: Ints) -> ColorObservations:
     """Return observations in which a point that two groups see has become two points."""
     pairs = seen.point * (int(groups.max()) + 1) + groups[seen.photo]
     return replace(seen, point=np.unique(pairs, return_inverse=True)[1].astype(np.int64))
 
 
-def _seen_by_two(seen: Observations) -> Observations:
+def _seen_by_two(seen: ColorObservations) -> ColorObservations:
     """Return the observations of points that two photographs see."""
     photos = _incidence(seen)
     counts = np.asarray(photos.sum(axis=0)).ravel()
     return seen.only(counts[seen.point] > 1)
 
 
-def _incidence(seen: Observations) -> Any:
+def _incidence(seen: ColorObservations) -> Any:
     """Return which photograph sees which point, once for each pair, [photos, points]."""
     from scipy.sparse import csr_matrix
 
@@ -280,7 +280,7 @@ class SampleCache:
                 samples = sample(shot)
         except FileNotFoundError:
             return "missing"
-        except Unlike as error:
+        except IncomparablePhotograph as error:
             return str(error)
         except Exception as error:  # noqa: BLE001 - Pillow's plug-ins raise whatever the bytes lead them to
             return f"cannot be decoded ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
@@ -301,7 +301,7 @@ class SampleCache:
                 write_whole(self._path, lambda file: np.savez(file, **arrays))
 
 
-class Unlike(Exception):
+class IncomparablePhotograph(Exception):
     """A photograph cannot be held against its keypoints, and why."""
 
 
@@ -332,7 +332,7 @@ def _decode(shot: TrackedPhoto) -> NDArray[np.uint8]:
     with opened_photograph(shot.path) as file:
         ratio = (file.size[0] / shot.camera.width, file.size[1] / shot.camera.height)
         if abs(ratio[0] / ratio[1] - 1) > STRETCH and max(abs(file.size[0] / ratio[1] - shot.camera.width), 0) > 1:
-            raise Unlike(f"{file.size[0]}x{file.size[1]} pixels, another shape than its camera's")
+            raise IncomparablePhotograph(f"{file.size[0]}x{file.size[1]} pixels, another shape than its camera's")
         share = LONG_SIDE_PX / max(file.size)
         if share < 1:
             file.draft("RGB", (int(file.size[0] * share), int(file.size[1] * share)))

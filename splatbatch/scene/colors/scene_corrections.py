@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.types import Floats, Ints
-from splatbatch.scene.colors.correction import Tone
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.colors.normalised_copies import middle
 from splatbatch.scene.colors.observations import (
     LEAST,
     SCALE,
-    Linked,
+    LinkedObservations,
     SampleCache,
     Samples,
     TrackedPhoto,
@@ -26,7 +26,7 @@ from splatbatch.scene.colors.observations import (
     neighbours_mean,
     shots_of,
 )
-from splatbatch.scene.colors.solve import Observations, Solution, settle_later, solve
+from splatbatch.scene.colors.solve import ColorObservations, Solution, settle_later, solve
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.exposure import Exposure, read_exposure
 from splatbatch.text import counted
@@ -44,10 +44,10 @@ OUTLIER = 1.2
 
 
 @dataclass(frozen=True)
-class SceneTones:
+class SceneCorrections:
     """What was found for the photographs of a scene; empty, with a problem, where nothing could be."""
 
-    tones: Mapping[str, Tone] = field(default_factory=dict)
+    tones: Mapping[str, ColorCorrection] = field(default_factory=dict)
     vignetting: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """By camera, and by aperture where it has several; where there is any."""
     before: float = 0.0
@@ -67,7 +67,9 @@ class SceneTones:
         return bool(self.tones) and self.before > LEAST_BEFORE and self.after <= (1 - PAYS) * self.before
 
 
-def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: Collection[str] = ()) -> SceneTones:
+def solve_tones(
+    patches: Iterable[Patch], cache: Path | None = None, held_out: Collection[str] = ()
+) -> SceneCorrections:
     """Return the tones of the photographs of patches that belong to one scene; nothing that a file holds raises.
 
     Args:
@@ -78,7 +80,7 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: C
     try:
         shots = shots_of(patches)
     except SceneError as error:
-        return SceneTones(problem=error.message)
+        return SceneCorrections(problem=error.message)
     few = {
         name: shot.problem or _too_few(len(shot.points), "tracks")
         for name, shot in shots.items()
@@ -86,18 +88,20 @@ def solve_tones(patches: Iterable[Patch], cache: Path | None = None, held_out: C
     }
     usable = [shot for name, shot in shots.items() if name not in few]
     if len(usable) < 2:
-        return SceneTones(left_alone=few, problem=_why_none(shots))
+        return SceneCorrections(left_alone=few, problem=_why_none(shots))
     samples = SampleCache(cache)
     colors, unread = samples.read(usable)
     samples.keep()
     usable = [shot for shot in usable if shot.name in colors]
     alone = few | unread
     if len(usable) < 2:
-        return SceneTones(left_alone=alone, problem=f"{next(iter(unread.items()))[0]}: {next(iter(unread.values()))}")
+        return SceneCorrections(
+            left_alone=alone, problem=f"{next(iter(unread.items()))[0]}: {next(iter(unread.values()))}"
+        )
     try:
         return _solved(usable, colors, held_out, alone)
     except (ArithmeticError, ValueError, MemoryError) as error:  # numpy's LinAlgError is a ValueError
-        return SceneTones(left_alone=alone, problem=f"the system of equations cannot be solved ({error})")
+        return SceneCorrections(left_alone=alone, problem=f"the system of equations cannot be solved ({error})")
 
 
 def _too_few(number: int, of_what: str) -> str:
@@ -113,7 +117,7 @@ def _why_none(shots: Mapping[str, TrackedPhoto]) -> str:
 
 def _solved(
     shots: list[TrackedPhoto], colors: Mapping[str, Samples], held_out: Collection[str], alone: dict[str, str]
-) -> SceneTones:
+) -> SceneCorrections:
     with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
         exposures = list(pool.map(read_exposure, [shot.path for shot in shots]))
     lenses, lens_names = _lenses(shots, exposures)
@@ -122,7 +126,9 @@ def _solved(
     linked = link(everything.only(~is_held[everything.photo]))
     is_in = linked.group >= 0
     if is_in.sum() < 2:
-        return SceneTones(left_alone=alone | _unusable(shots, everything, is_in), problem=_why_unusable(everything))
+        return SceneCorrections(
+            left_alone=alone | _unusable(shots, everything, is_in), problem=_why_unusable(everything)
+        )
     found = _by_group(linked)
     if is_held.any():
         found, is_in = settle_later(everything, found, is_in, LEAST)
@@ -131,7 +137,7 @@ def _solved(
     tones = {
         name: _tone(found, number, everything.camera[number]) for number, name in enumerate(names) if is_in[number]
     }
-    return SceneTones(
+    return SceneCorrections(
         tones=tones,
         vignetting={
             name: _coefficients(found.vignetting[lens])
@@ -149,13 +155,13 @@ def _solved(
 
 def _observations(
     shots: list[TrackedPhoto], colors: Mapping[str, Samples], lenses: Ints, exposures: Floats
-) -> Observations:
+) -> ColorObservations:
     """Return what is seen in photographs, by their number."""
     parts = [_part(number, shot, colors[shot.name]) for number, shot in enumerate(shots)]
     photo, point, color, place = (np.concatenate(column) for column in zip(*parts, strict=True))
     point = np.unique(point, return_inverse=True)[1].astype(np.int64)
     radius, (axes, slopes) = (place**2).sum(axis=1), _directions(shots)
-    return Observations(photo, point, color, place, radius, lenses, axes, slopes, exposures)
+    return ColorObservations(photo, point, color, place, radius, lenses, axes, slopes, exposures)
 
 
 def _directions(shots: list[TrackedPhoto]) -> tuple[Floats, Floats]:
@@ -194,7 +200,7 @@ def _part(number: int, shot: TrackedPhoto, samples: Samples) -> tuple[Ints, Ints
     return np.full(int(counts.sum()), number), shot.points[counts], color, (shot.xy[counts] - center) / half
 
 
-def _by_group(linked: Linked) -> Solution:
+def _by_group(linked: LinkedObservations) -> Solution:
     """Solve all groups at once, and give each its own gauge."""
     found = solve(linked.seen, linked.group)
     gains = np.where((linked.group >= 0)[:, None], found.gains, 0.0)
@@ -204,10 +210,10 @@ def _by_group(linked: Linked) -> Solution:
     return replace(found, gains=gains)
 
 
-def _tone(found: Solution, number: int, camera: int) -> Tone:
+def _tone(found: Solution, number: int, camera: int) -> ColorCorrection:
     red, green, blue = (float(one) for one in np.exp(found.gains[number]))
     right, down = (float(one) for one in found.tilts[number]) if len(found.tilts) else (0.0, 0.0)
-    tone = Tone((red, green, blue), _coefficients(found.vignetting[camera]), (right, down))
+    tone = ColorCorrection((red, green, blue), _coefficients(found.vignetting[camera]), (right, down))
     if not (found.fields.any() and found.fields[number].any()):
         return tone
     tint = found.tints[number] if len(found.tints) else np.ones(3)
@@ -220,7 +226,7 @@ def _coefficients(values: Floats) -> tuple[float, ...]:
     return tuple(float(one) for one in values) if values.any() else ()
 
 
-def _unusable(shots: list[TrackedPhoto], seen: Observations, is_in: NDArray[np.bool_]) -> dict[str, str]:
+def _unusable(shots: list[TrackedPhoto], seen: ColorObservations, is_in: NDArray[np.bool_]) -> dict[str, str]:
     counts = np.bincount(seen.photo, minlength=len(shots))
     told = "tracks that are neither dark, clipped nor masked"
     why = "shares too few points with the others"
@@ -231,25 +237,27 @@ def _unusable(shots: list[TrackedPhoto], seen: Observations, is_in: NDArray[np.b
     }
 
 
-def _why_unusable(seen: Observations) -> str:
+def _why_unusable(seen: ColorObservations) -> str:
     most = int(np.bincount(seen.photo).max(initial=0))
     return f"no two photographs have {LEAST} observations in tracks that are neither dark, clipped nor masked ({most})"
 
 
-def _outliers(names: list[str], brightness: Floats, linked: Linked, is_in: NDArray[np.bool_]) -> dict[str, float]:
+def _outliers(
+    names: list[str], brightness: Floats, linked: LinkedObservations, is_in: NDArray[np.bool_]
+) -> dict[str, float]:
     differs = brightness - neighbours_mean(brightness, linked.shared, is_in)
     worst = np.argsort(-np.abs(np.nan_to_num(differs)))
     return {names[one]: float(np.exp(differs[one])) for one in worst if abs(differs[one]) >= np.log(OUTLIER)}
 
 
-def _groups(linked: Linked) -> Iterable[str]:
+def _groups(linked: LinkedObservations) -> Iterable[str]:
     sizes = np.bincount(linked.group[linked.group >= 0])
     if len(sizes) > 1:
         told = ", ".join(map(str, sorted(sizes.tolist(), reverse=True)))
         yield f"the photographs form {len(sizes)} groups that share no points ({told}): each is evened by itself"
 
 
-def _own_light(names: list[str], tones: Mapping[str, Tone]) -> Iterable[str]:
+def _own_light(names: list[str], tones: Mapping[str, ColorCorrection]) -> Iterable[str]:
     """Say into how many photographs light falls that the others do not have."""
     lit = [name for name in names if name in tones and tones[name].field]
     if lit:

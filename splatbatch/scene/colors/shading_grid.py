@@ -62,7 +62,7 @@ def shares_along(places: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True, eq=False)
-class Unexplained:
+class ShadingResidual:
     """What is left of observations once the colours of their points and all else that is known are taken off."""
 
     point: Ints  # [N]; those of odd numbers are one half of the tracks
@@ -70,9 +70,9 @@ class Unexplained:
     rest: Floats  # [N], logarithms
     weights: Floats  # [N]
 
-    def only(self, which: NDArray[Any]) -> Unexplained:
+    def only(self, which: NDArray[Any]) -> ShadingResidual:
         """Return some of them."""
-        return Unexplained(self.point[which], self.place[which], self.rest[which], self.weights[which])
+        return ShadingResidual(self.point[which], self.place[which], self.rest[which], self.weights[which])
 
     def fitted(self) -> Floats:
         """Return the grid [NODES^2] that fits them best: least squares, smooth."""
@@ -101,7 +101,7 @@ class Unexplained:
         return 1 - bent / max(flat, 1e-12)
 
 
-def paying_fields(photo: Ints, seen: Unexplained, which: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def paying_fields(photo: Ints, seen: ShadingResidual, which: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Return the fields of photographs that pay, 0 for the others, and how far each lowers the residual, [num_photos].
 
     Args:

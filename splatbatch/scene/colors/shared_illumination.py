@@ -37,7 +37,7 @@ SOFT, LEAST_SPREAD, ROUNDS = 1.5, 0.002, 20
 
 
 @dataclass(frozen=True, eq=False)
-class SunSide:
+class SharedIllumination:
     """A drift of the gains over the scene, and the light that explains it."""
 
     light: Floats  # [3], a
@@ -47,7 +47,7 @@ class SunSide:
     """Whether EXIF told the exposures of all photographs."""
 
 
-def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints) -> SunSide | None:
+def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints) -> SharedIllumination | None:
     """Return the light whose absence from the tracks makes gains drift; None where no drift is sure.
 
     Args:
@@ -72,7 +72,7 @@ def find_sun_side(gains: Floats, feigned: Floats, exposures: Floats, kinds: Ints
     sure = (without @ without - rest @ rest) / PLANE / max(float(rest @ rest) / freedom, LEAST_SPREAD**2)
     if sure < LEAST_SURE or drift < LEAST_DRIFT:
         return None
-    return SunSide(light @ plane, drift, has_exposures)
+    return SharedIllumination(light @ plane, drift, has_exposures)
 
 
 def _rest(gains: Floats, offsets: Floats, feigned: Floats, exposures: Floats | None) -> tuple[Floats, Floats]:

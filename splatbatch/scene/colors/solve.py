@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.types import Floats, Ints
 from splatbatch.scene.colors.shading_grid import LEAST_FALL as LEAST_FIELD_FALL
-from splatbatch.scene.colors.shading_grid import Unexplained, field_at_each, paying_fields, tint_of
-from splatbatch.scene.colors.shared_illumination import SunSide, find_sun_side
+from splatbatch.scene.colors.shading_grid import ShadingResidual, field_at_each, paying_fields, tint_of
+from splatbatch.scene.colors.shared_illumination import SharedIllumination, find_sun_side
 
 SOFT = 1.5
 """Times the median residual: there an observation counts half (Cauchy's weights)."""
@@ -41,7 +41,7 @@ LEAST_FALL = 0.003
 
 
 @dataclass(frozen=True, eq=False)
-class Observations:
+class ColorObservations:
     """What is seen: one row for each keypoint that counts."""
 
     photo: Ints  # [O], 0 to num_photos - 1
@@ -59,12 +59,12 @@ class Observations:
         right, down = (self.place[:, one, None] * self.slopes[self.photo, one] for one in (0, 1))
         return right + down
 
-    def only(self, which: NDArray[np.bool_]) -> Observations:
+    def only(self, which: NDArray[np.bool_]) -> ColorObservations:
         """Return some of them."""
         parts = {name: getattr(self, name)[which] for name in ("photo", "point", "color", "place", "radius")}
         return replace(self, **parts)
 
-    def grey(self) -> Observations:
+    def grey(self) -> ColorObservations:
         """Return them with the mean of the channels alone."""
         return replace(self, color=self.color.mean(axis=1, keepdims=True))
 
@@ -79,14 +79,14 @@ class Solution:
     tilts: Floats = field(default_factory=lambda: NONE)  # [num_photos, 2], of light that all share; or none at all
     fields: Floats = field(default_factory=lambda: NONE)  # [num_photos, NODES^2], 0 for most; or none at all
     tints: Floats = field(default_factory=lambda: NONE)  # [num_photos, 3], of the fields; none: 1
-    drift: SunSide | None = None
+    drift: SharedIllumination | None = None
     """How gains drift over the scene, where they do."""
     before: float = 0.0
     """Residual without gains, standard deviation in logarithms; outliers weigh as little as in the end."""
     after: float = 0.0
 
 
-def falloff_of(seen: Observations, vignetting: Floats) -> Floats:
+def falloff_of(seen: ColorObservations, vignetting: Floats) -> Floats:
     """Return the logarithm of the falloff at each observation."""
     if not vignetting.any():
         return np.zeros(len(seen.photo))
@@ -94,14 +94,14 @@ def falloff_of(seen: Observations, vignetting: Floats) -> Floats:
     return seen.radius * (one[:, 0] + seen.radius * one[:, 1])
 
 
-def shading_of(seen: Observations, tilts: Floats) -> Floats:
+def shading_of(seen: ColorObservations, tilts: Floats) -> Floats:
     """Return the logarithm of what a photograph's tilt makes of each observation."""
     if not tilts.any():
         return np.zeros(len(seen.photo))
     return (seen.place * tilts[seen.photo]).sum(axis=1)
 
 
-def own_light(seen: Observations, found: Solution) -> Floats:
+def own_light(seen: ColorObservations, found: Solution) -> Floats:
     """Return the logarithm of what the photographs' own fields make of each observation, [O], without their tints."""
     light = np.zeros(len(seen.photo))
     if found.fields.any():
@@ -111,19 +111,19 @@ def own_light(seen: Observations, found: Solution) -> Floats:
     return light
 
 
-def light_of(seen: Observations, found: Solution) -> Floats:
+def light_of(seen: ColorObservations, found: Solution) -> Floats:
     """Return the logarithm of what tilts and fields make of each observation, [O, 1], or [O, 3] with tints."""
     own = own_light(seen, found)[:, None]
     tinted = own * found.tints[seen.photo] if len(found.tints) and seen.color.shape[1] > 1 else own
     return shading_of(seen, found.tilts)[:, None] + tinted
 
 
-def evened_of(seen: Observations, found: Solution) -> Floats:
+def evened_of(seen: ColorObservations, found: Solution) -> Floats:
     """Return the colours divided by the tones of their photographs, in logarithms."""
     return seen.color - found.gains[seen.photo] - falloff_of(seen, found.vignetting)[:, None] - light_of(seen, found)
 
 
-def point_colors(seen: Observations, found: Solution, weights: Floats, num_points: int) -> Floats:
+def point_colors(seen: ColorObservations, found: Solution, weights: Floats, num_points: int) -> Floats:
     """Return the colours of the points, [num_points, 3] or [num_points, 1]; NaN where nobody sees one."""
     total = np.bincount(seen.point, weights, num_points)
     evened = evened_of(seen, found)
@@ -133,18 +133,18 @@ def point_colors(seen: Observations, found: Solution, weights: Floats, num_point
     return colors
 
 
-def residuals_of(seen: Observations, found: Solution, weights: Floats) -> Floats:
+def residuals_of(seen: ColorObservations, found: Solution, weights: Floats) -> Floats:
     """Return how far each colour is from that of its point, [O, 3], once all are divided by their tones."""
     colors = point_colors(seen, found, weights, int(seen.point.max()) + 1)
     return evened_of(seen, found) - colors[seen.point]
 
 
-def rest_of(seen: Observations, found: Solution, colors: Floats) -> Floats:
+def rest_of(seen: ColorObservations, found: Solution, colors: Floats) -> Floats:
     """Return what is left of each observation [O] without the colour of its point and the falloff of its lens."""
     return (seen.color - colors[seen.point]).mean(axis=1) - falloff_of(seen, found.vignetting)
 
 
-def own_weights(seen: Observations, found: Solution, colors: Floats) -> Floats:
+def own_weights(seen: ColorObservations, found: Solution, colors: Floats) -> Floats:
     """Return weights [O] by what is usual in each photograph: where half of one is in the sun, that half counts."""
     num = len(seen.camera)
     level = found.gains.mean(axis=1)[seen.photo] + shading_of(seen, found.tilts) + own_light(seen, found)
@@ -164,10 +164,10 @@ def cauchy(size: Floats) -> Floats:
     return 1 / (1 + (size / soft) ** 2)
 
 
-class Design:
+class DesignMatrix:
     """Which unknown each observation knows of; made once, weighted many times."""
 
-    def __init__(self, seen: Observations, bends: NDArray[np.bool_]) -> None:
+    def __init__(self, seen: ColorObservations, bends: NDArray[np.bool_]) -> None:
         from scipy.sparse import csr_matrix
 
         self._bends = bends
@@ -185,7 +185,7 @@ class Design:
         ones = np.ones(len(seen.photo))
         self._tracks = csr_matrix((ones, (seen.point, np.arange(len(ones)))))  # [points, O]
 
-    def fit(self, seen: Observations, weights: Floats, light: Floats) -> tuple[Floats, Floats]:
+    def fit(self, seen: ColorObservations, weights: Floats, light: Floats) -> tuple[Floats, Floats]:
         """Return gains and vignetting of what is seen, grey or not, at these weights and in this light (`light_of`).
 
         Vignetting is the same in all channels, so that only their mean tells of it, and it can be solved with that
@@ -240,27 +240,27 @@ def _solved(matrix: Any, right: Floats) -> Floats:
 
 
 def fields_given(
-    seen: Observations, found: Solution, colors: Floats, which: NDArray[np.bool_]
+    seen: ColorObservations, found: Solution, colors: Floats, which: NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
     """Return fields [num_photos, NODES^2] of photographs, given the colours of the points, and what each explains."""
     rest = rest_of(seen, found, colors) - shading_of(seen, found.tilts)
-    unexplained = Unexplained(seen.point, seen.place, rest, own_weights(seen, found, colors))
+    unexplained = ShadingResidual(seen.point, seen.place, rest, own_weights(seen, found, colors))
     return paying_fields(seen.photo, unexplained, which)
 
 
-def solve(seen: Observations, group: Ints) -> Solution:
+def solve(seen: ColorObservations, group: Ints) -> Solution:
     """Return gains, vignetting and tilts of photographs that are linked with others of their group [num_photos].
 
     The mean of the channels tells of nearly all that is wrong with an observation, in a third of the time; in the last
     rounds all channels do.
     """
     grey, num_cameras = seen.grey(), int(seen.camera.max()) + 1
-    all_bend = Design(grey, np.ones(num_cameras, bool))
+    all_bend = DesignMatrix(grey, np.ones(num_cameras, bool))
     unknown = Solution(np.zeros((len(seen.camera), 1)), np.zeros((num_cameras, 2)), np.ones(len(seen.photo)))
-    plain = _reweighted(grey, Design(grey, np.zeros(num_cameras, bool)), unknown)
+    plain = _reweighted(grey, DesignMatrix(grey, np.zeros(num_cameras, bool)), unknown)
     bent = _reweighted(grey, all_bend, plain, ROUNDS // 2)
     bends = _pays(grey, plain, bent)
-    design = all_bend if bends.all() else Design(grey, bends)
+    design = all_bend if bends.all() else DesignMatrix(grey, bends)
     lit = _in_own_light(grey, _lit(grey, bent if bends.any() else plain, design, group), design)
     found = _tinted(seen, _reweighted(seen, design, lit, LAST_ROUNDS))
     found = _reweighted(seen, design, found, LAST_ROUNDS) if len(found.tints) else found
@@ -268,7 +268,7 @@ def solve(seen: Observations, group: Ints) -> Solution:
     return replace(found, before=spread(residuals_of(seen, as_is, found.weights), found.weights))
 
 
-def _lit(grey: Observations, found: Solution, design: Design, group: Ints) -> Solution:
+def _lit(grey: ColorObservations, found: Solution, design: DesignMatrix, group: Ints) -> Solution:
     """Return the solution in the light that all photographs share, where gains drift without it and tracks bear it."""
     gains, vignetting = design.feigned(found.weights, grey.bearings())
     kinds = np.where(group < 0, -1, group * len(found.vignetting) + grey.camera)
@@ -287,7 +287,7 @@ def _lit(grey: Observations, found: Solution, design: Design, group: Ints) -> So
     return replace(lit, drift=drift)
 
 
-def _in_own_light(grey: Observations, found: Solution, design: Design) -> Solution:
+def _in_own_light(grey: ColorObservations, found: Solution, design: DesignMatrix) -> Solution:
     """Let photographs have fields that pay, and solve again with them, in turn."""
     which = np.ones(len(grey.camera), bool)
     for _ in range(ROUNDS):
@@ -300,7 +300,7 @@ def _in_own_light(grey: Observations, found: Solution, design: Design) -> Soluti
     return found
 
 
-def _tinted(seen: Observations, found: Solution) -> Solution:
+def _tinted(seen: ColorObservations, found: Solution) -> Solution:
     """Return the solution with the tints of the fields."""
     if not found.fields.any():
         return found
@@ -312,7 +312,7 @@ def _tinted(seen: Observations, found: Solution) -> Solution:
     return replace(found, tints=tints)
 
 
-def _reweighted(seen: Observations, design: Design, found: Solution, rounds: int = ROUNDS) -> Solution:
+def _reweighted(seen: ColorObservations, design: DesignMatrix, found: Solution, rounds: int = ROUNDS) -> Solution:
     """Solve again and again in the light that was found; what fits badly counts less each time."""
     for _ in range(rounds):
         gains, vignetting = design.fit(seen, found.weights, light_of(seen, found))
@@ -322,7 +322,7 @@ def _reweighted(seen: Observations, design: Design, found: Solution, rounds: int
     return replace(found, after=spread(residuals_of(seen, found, found.weights), found.weights))
 
 
-def _pays(seen: Observations, plain: Solution, bent: Solution) -> NDArray[np.bool_]:
+def _pays(seen: ColorObservations, plain: Solution, bent: Solution) -> NDArray[np.bool_]:
     """Return for which cameras vignetting explains so much that it is believed."""
     camera, num = seen.camera[seen.photo], len(bent.vignetting)
     sizes = []
@@ -338,7 +338,7 @@ def _pays(seen: Observations, plain: Solution, bent: Solution) -> NDArray[np.boo
 
 
 def settle_later(
-    every: Observations, found: Solution, is_in: NDArray[np.bool_], least: int
+    every: ColorObservations, found: Solution, is_in: NDArray[np.bool_], least: int
 ) -> tuple[Solution, NDArray[np.bool_]]:
     """Return the solution with gains and fields of photographs that had no part in it, and which have one now.
 
@@ -367,7 +367,7 @@ def settle_later(
     return flat, is_in | is_later
 
 
-def _with_gains(later: Observations, found: Solution, colors: Floats, which: NDArray[np.bool_]) -> Solution:
+def _with_gains(later: ColorObservations, found: Solution, colors: Floats, which: NDArray[np.bool_]) -> Solution:
     """Return the solution with gains of these photographs, given the colours of the points."""
     gains = found.gains.copy()
     rest = evened_of(later, replace(found, gains=np.zeros_like(gains))) - colors[later.point]

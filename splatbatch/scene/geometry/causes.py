@@ -13,7 +13,7 @@ import numpy as np
 
 from splatbatch.scene.colmap.types import Ints
 from splatbatch.scene.geometry import hypotheses, limits
-from splatbatch.scene.geometry.survey import Chosen, Survey, Views, best, best_of_small, typical
+from splatbatch.scene.geometry.survey import BestCause, GeometrySurvey, TrackObservations, best, best_of_small, typical
 
 _LENSES = frozenset({"wrong_lens", "distortion_dropped", "distortion_kept"})
 _MOST_CAMERAS = 16  # tried in place of another: there may be one for each image
@@ -42,7 +42,7 @@ class Cause:
 
 
 @np.errstate(all="ignore")  # files hold what they like: what overflows is infinite, and no cause explains it
-def find_causes(survey: Survey) -> tuple[Cause, ...]:
+def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
     """Return what is wrong with a model; empty for an intact one."""
     views = survey.views
     seen = views.seen()
@@ -54,7 +54,7 @@ def find_causes(survey: Survey) -> tuple[Cause, ...]:
     return (*faint, *_of_cameras(survey, seen, bad[~np.isin(views.camera_ids[bad], blamed)]))
 
 
-def _of_scene(survey: Survey, seen: Ints) -> tuple[Cause, ...]:
+def _of_scene(survey: GeometrySurvey, seen: Ints) -> tuple[Cause, ...]:
     """Return the one cause that explains all images, or one for each camera, whichever is simpler."""
     views = survey.views.only(seen)
     if chosen := best(views, hypotheses.conventions(views)):
@@ -69,7 +69,7 @@ def _of_scene(survey: Survey, seen: Ints) -> tuple[Cause, ...]:
     return ()
 
 
-def _is_simpler(moved: Chosen, cameras: Sequence[Chosen | None]) -> bool:
+def _is_simpler(moved: BestCause, cameras: Sequence[BestCause | None]) -> bool:
     """Return whether moved points explain a scene better than its cameras do: K is simpler, a made-up lens is not."""
     if not cameras or not all(cameras):
         return True
@@ -78,7 +78,7 @@ def _is_simpler(moved: Chosen, cameras: Sequence[Chosen | None]) -> bool:
     return moved.after_px < (limits.AS_GOOD * worst if lensed else worst / limits.AS_GOOD - 0.02)
 
 
-def _of_camera(survey: Survey, number: int, rows: Ints, share: float = 1.0) -> Chosen | None:
+def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1.0) -> BestCause | None:
     """Return what explains images of one camera by its K, its lens or its being another."""
     group = _group(survey, number, rows, share)
     # a whole camera was exchanged only if the other is wrong, too; else its K is
@@ -95,7 +95,7 @@ def _of_camera(survey: Survey, number: int, rows: Ints, share: float = 1.0) -> C
     return best(group.views, candidates)
 
 
-def _of_cameras(survey: Survey, seen: Ints, bad: Ints) -> Iterator[Cause]:
+def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause]:
     """Yield causes camera by camera, for all of its images or its bad ones; then the bad ones that nothing explains."""
     everyone, left = dict(_by_camera(survey.views, seen)), []
     for number, rows in _by_camera(survey.views, bad):
@@ -109,7 +109,7 @@ def _of_cameras(survey: Survey, seen: Ints, bad: Ints) -> Iterator[Cause]:
     yield from _unexplained(survey, seen, np.concatenate([np.zeros(0, np.int64), *left]))
 
 
-def _explained(survey: Survey, number: int, everyone: Ints, bad: Ints) -> tuple[Ints, Chosen | None]:
+def _explained(survey: GeometrySurvey, number: int, everyone: Ints, bad: Ints) -> tuple[Ints, BestCause | None]:
     """Return the images that a cause explains: all of a camera, if most are bad, else the bad ones."""
     if len(bad) >= limits.MOST * len(everyone) and (chosen := _of_group(survey, number, everyone, 1.0)):
         return everyone, chosen
@@ -117,7 +117,7 @@ def _explained(survey: Survey, number: int, everyone: Ints, bad: Ints) -> tuple[
     return bad, _of_group(survey, number, bad, share)
 
 
-def _of_group(survey: Survey, number: int, rows: Ints, share: float) -> Chosen | None:
+def _of_group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> BestCause | None:
     """Return what explains images of a camera: their poses, if it is fine for the others, else the camera."""
     camera = _of_camera(survey, number, rows, share)
     if camera and share == 1:
@@ -129,7 +129,7 @@ def _of_group(survey: Survey, number: int, rows: Ints, share: float) -> Chosen |
     return pose or camera
 
 
-def _of_poses(survey: Survey, rows: Ints) -> Chosen | None:
+def _of_poses(survey: GeometrySurvey, rows: Ints) -> BestCause | None:
     views = survey.views.only(rows)
     if chosen := best(views, chain(hypotheses.conventions(views), hypotheses.other_poses(views))):
         return chosen
@@ -139,7 +139,7 @@ def _of_poses(survey: Survey, rows: Ints) -> Chosen | None:
     return best(few, hypotheses.resected(few))
 
 
-def _unexplained(survey: Survey, seen: Ints, rows: Ints) -> Iterator[Cause]:
+def _unexplained(survey: GeometrySurvey, seen: Ints, rows: Ints) -> Iterator[Cause]:
     """Yield the images whose error is beyond doubt although nothing explains it: as one if they are nearly all."""
     if not len(rows):
         return
@@ -147,28 +147,28 @@ def _unexplained(survey: Survey, seen: Ints, rows: Ints) -> Iterator[Cause]:
     if len(rows) >= limits.MOST * len(seen):
         what = "no pose, K or shift explains it: points and keypoints do not belong together"
         remedy = "Take points3D, images and cameras of one model; all three are written together."
-        yield _cause(survey, rows, None, Chosen("points_mismatch", what, remedy, before, float("nan")))
+        yield _cause(survey, rows, None, BestCause("points_mismatch", what, remedy, before, float("nan")))
         return
     remedy = "Look at these images in COLMAP's viewer; register them again or remove them from the model."
     for number, some in _by_camera(survey.views, rows):
         before = typical(survey.views.only(some))
-        chosen = Chosen("reprojection", "nothing that is known explains it", remedy, before, float("nan"))
+        chosen = BestCause("reprojection", "nothing that is known explains it", remedy, before, float("nan"))
         yield _cause(survey, some, number, chosen)
 
 
-def _faint(survey: Survey, seen: Ints, bad: Ints) -> Iterator[Cause]:
+def _faint(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause]:
     """Yield faults of K or of a lens that are small but systematic: of cameras most of whose images are trusted."""
     for number, rows in _by_camera(survey.views, seen):
         if np.isin(rows, bad).mean() < limits.HALF and (chosen := _systematic(survey, number, rows)):
             yield _cause(survey, rows, number, chosen)
 
 
-def _systematic(survey: Survey, number: int, rows: Ints) -> Chosen | None:
+def _systematic(survey: GeometrySurvey, number: int, rows: Ints) -> BestCause | None:
     group = _group(survey, number, rows, 1.0)
     return best_of_small(group.views, group.camera, chain(hypotheses.refitted(group), hypotheses.other_lenses(group)))
 
 
-def _cause(survey: Survey, rows: Ints, number: int | None, chosen: Chosen) -> Cause:
+def _cause(survey: GeometrySurvey, rows: Ints, number: int | None, chosen: BestCause) -> Cause:
     views = survey.views
     ids = np.isin(views.rows, rows)
     behind = float((views.in_camera[ids, 2] <= 0).mean()) if ids.any() else 0.0
@@ -179,21 +179,21 @@ def _cause(survey: Survey, rows: Ints, number: int | None, chosen: Chosen) -> Ca
     return Cause(chosen.kind, names, number, chosen.what, chosen.remedy, chosen.before_px, after, behind, is_grave)
 
 
-def _group(survey: Survey, number: int, rows: Ints, share: float) -> hypotheses.Group:
+def _group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> hypotheses.ViewGroup:
     camera = survey.views.cameras[number]
     reach = survey.reach_of(camera, [survey.views.images[row].id for row in rows])
-    return hypotheses.Group(survey.views.only(rows), camera, reach, share)
+    return hypotheses.ViewGroup(survey.views.only(rows), camera, reach, share)
 
 
-def _by_camera(views: Views, rows: Ints) -> list[tuple[int, Ints]]:
+def _by_camera(views: TrackObservations, rows: Ints) -> list[tuple[int, Ints]]:
     ids = views.camera_ids[rows]
     return [(int(number), rows[ids == number]) for number in np.unique(ids)]
 
 
-def _is_bad(views: Views, rows: Ints) -> bool:
+def _is_bad(views: TrackObservations, rows: Ints) -> bool:
     return bool((views.medians[rows] > views.trusted[rows]).mean() >= limits.HALF)
 
 
-def _alarm(survey: Survey, number: int) -> float:
+def _alarm(survey: GeometrySurvey, number: int) -> float:
     medians = survey.views.medians[survey.views.seen()]
     return limits.alarm_px(survey.views.cameras[number], float(np.median(medians)) if len(medians) else float("inf"))

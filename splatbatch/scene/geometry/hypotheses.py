@@ -19,7 +19,7 @@ import numpy as np
 from splatbatch.scene.colmap.files import load_pycolmap, shown
 from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats, Image, from_quats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import Candidate, Reach, Views
+from splatbatch.scene.geometry.survey import CauseCandidate, KeypointReach, TrackObservations
 from splatbatch.scene.reprojection import in_pycolmap, project
 
 _ROUNDS = 4
@@ -97,17 +97,17 @@ def _solve(columns: Floats, wanted: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class ViewGroup:
     """The views of one camera, or of some of its images, and how far their keypoints reach."""
 
-    views: Views
+    views: TrackObservations
     camera: Camera
-    reach: Reach
+    reach: KeypointReach
     share: float
     """Of the camera's images: 1 for all."""
 
 
-def refitted(group: Group) -> Iterator[Candidate]:
+def refitted(group: ViewGroup) -> Iterator[CauseCandidate]:
     """Yield the K that fits the keypoints with the camera's own lens; then one that also turns or mirrors."""
     camera, views = group.camera, group.views
     if "cx" not in CAMERA_MODELS[camera.model].params:
@@ -117,15 +117,15 @@ def refitted(group: Group) -> Iterator[Candidate]:
     if fitted is not None:
         (fx, cx), (fy, cy), errors = fitted
         kind, what, remedy = name_change(group, (float(fx), float(fy), float(cx), float(cy)))
-        yield Candidate(kind, what, remedy, errors)
+        yield CauseCandidate(kind, what, remedy, errors)
     turned = fit([[rays[:, 1:]], [rays[:, :1]]], views.xy)
     if turned is not None:
         what = "the keypoints fit when x and y are exchanged: photographs or keypoints were turned by 90 degrees"
         remedy = "Use photographs and keypoints as COLMAP saw them, upright or not."
-        yield Candidate("turned", what, remedy, turned[2])
+        yield CauseCandidate("turned", what, remedy, turned[2])
 
 
-def name_change(group: Group, fitted: tuple[float, float, float, float]) -> tuple[str, str, str]:
+def name_change(group: ViewGroup, fitted: tuple[float, float, float, float]) -> tuple[str, str, str]:
     """Return kind, words and remedy of a K that is `fitted` and not what the camera says."""
     camera = group.camera
     fx, fy, cx, cy = fitted
@@ -167,7 +167,7 @@ def _name_focal(camera: Camera, scale: tuple[float, float], focal: tuple[float, 
     return "focal_off", f"{what}; the principal point fits", _RECOVER
 
 
-def _name_shift(group: Group, moved: tuple[float, float], fitted: tuple[float, float]) -> tuple[str, str, str]:
+def _name_shift(group: ViewGroup, moved: tuple[float, float], fitted: tuple[float, float]) -> tuple[str, str, str]:
     camera, reach = group.camera, group.reach
     size = (camera.width, camera.height)
     values = f"({fitted[0]:.6g}, {fitted[1]:.6g})"
@@ -190,7 +190,7 @@ def _name_shift(group: Group, moved: tuple[float, float], fitted: tuple[float, f
     return "principal_point_off", what, _RECOVER
 
 
-def _name_rescale(group: Group, scale: tuple[float, float]) -> tuple[str, str, str]:
+def _name_rescale(group: ViewGroup, scale: tuple[float, float]) -> tuple[str, str, str]:
     camera, factor = group.camera, f"{scale[0]:.4g}"
     if abs(scale[0] - scale[1]) > 2 * limits.SAME * max(scale):
         factor = f"{scale[0]:.4g} in x and {scale[1]:.4g} in y"
@@ -215,7 +215,7 @@ def _slack(scale: tuple[float, float]) -> float:
     return limits.SAME * max(1.0, *(abs(each) for each in scale)) + 0.02 * min(1.0, abs(abs(scale[0]) - 1))
 
 
-def _part(group: Group) -> str:
+def _part(group: ViewGroup) -> str:
     return f"{len(np.unique(group.views.rows))} of its images"
 
 
@@ -223,7 +223,7 @@ def _spell_k(camera: Camera) -> str:
     return f"fx {camera.fx:.6g}, fy {camera.fy:.6g}, cx {camera.cx:.6g}, cy {camera.cy:.6g}"
 
 
-def other_lenses(group: Group) -> Iterator[Candidate]:
+def other_lenses(group: ViewGroup) -> Iterator[CauseCandidate]:
     """Yield lenses: none, the opposite one, one that was dropped, a fisheye's."""
     camera, views = group.camera, group.views
     if "cx" not in CAMERA_MODELS[camera.model].params:
@@ -233,18 +233,18 @@ def other_lenses(group: Group) -> Iterator[Candidate]:
         straight = views.errors_with({**views.cameras, camera.id: pinhole})
         what = "the keypoints fit without the distortion: they are undistorted already"
         remedy = "Use the PINHOLE cameras that came with the undistorted photographs."
-        yield Candidate("distortion_kept", what, remedy, straight)
+        yield CauseCandidate("distortion_kept", what, remedy, straight)
         opposite = replace(camera, params=_opposite(camera))
         what = "the keypoints fit with the opposite distortion: its coefficients have the wrong sign"
         errors = views.errors_with({**views.cameras, camera.id: opposite})
-        yield Candidate("wrong_lens", what, "Negate them; another program's model inverts COLMAP's.", errors)
+        yield CauseCandidate("wrong_lens", what, "Negate them; another program's model inverts COLMAP's.", errors)
         fitted = fit(axes(project(unit(pinhole), views.in_camera)), views.xy)
         if fitted is not None:
-            yield Candidate("distortion_kept", _without(fitted), remedy, fitted[2])
+            yield CauseCandidate("distortion_kept", _without(fitted), remedy, fitted[2])
     yield from _bent(group, pinhole)
 
 
-def _bent(group: Group, pinhole: Camera) -> Iterator[Candidate]:
+def _bent(group: ViewGroup, pinhole: Camera) -> Iterator[CauseCandidate]:
     """Yield a radial lens, then a fisheye, where the model has another lens or none."""
     camera, views = group.camera, group.views
     flat = project(unit(pinhole), views.in_camera)
@@ -255,11 +255,11 @@ def _bent(group: Group, pinhole: Camera) -> Iterator[Candidate]:
     if radial is not None:
         k1 = radial[0][1] / (radial[0][0] or 1.0)
         what = f"the keypoints fit a lens with k1 = {k1:.3g}, the camera has {had}"
-        yield Candidate(kind, what, remedy, radial[2])
+        yield CauseCandidate(kind, what, remedy, radial[2])
     angles = project(unit(replace(pinhole, model="FISHEYE")), views.in_camera)
     fisheye = fit(polynomial(angles), views.xy)
     if fisheye is not None and "FISHEYE" not in camera.model:
-        yield Candidate(
+        yield CauseCandidate(
             "wrong_lens", f"the keypoints fit a fisheye lens, the camera is {camera.model}", remedy, fisheye[2]
         )
 
@@ -288,7 +288,7 @@ class _Similarity:
         return self.scale * xyz @ self.turn.T + self.move
 
 
-def moved_points(views: Views) -> Iterator[Candidate]:
+def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the similarity, mirrored or not, that brings the points onto the rays of their keypoints."""
     rays = _rays(views)
     usable = np.flatnonzero(np.isfinite(rays).all(axis=1) & np.isfinite(views.xyz).all(axis=1))
@@ -302,10 +302,10 @@ def moved_points(views: Views) -> Iterator[Candidate]:
         similarity = _umeyama(part.xyz, target, is_mirrored=is_mirrored)
         what = _spell_similarity(similarity, views)
         errors = replace(views, xyz=similarity.of(views.xyz)).errors
-        yield Candidate("points_moved", what, _MOVE_BOTH, errors)
+        yield CauseCandidate("points_moved", what, _MOVE_BOTH, errors)
 
 
-def _rays(views: Views) -> Floats:
+def _rays(views: TrackObservations) -> Floats:
     """Return where keypoints lie on the plane z = 1 of their camera, [O, 2]."""
     rays = np.full((len(views.rows), 2), np.nan)
     of_camera = views.camera_ids[views.rows]
@@ -316,7 +316,7 @@ def _rays(views: Views) -> Floats:
     return rays
 
 
-def _affine(views: Views, rays: Floats) -> Floats | None:
+def _affine(views: TrackObservations, rays: Floats) -> Floats | None:
     """Return the points [O, 3] after the affine map that brings them nearest to their rays.
 
     Each observation says x = u z and y = v z of its point in camera coordinates, linear in the twelve numbers of the
@@ -352,7 +352,7 @@ def _umeyama(source: Floats, target: Floats, *, is_mirrored: bool) -> _Similarit
     return _Similarity(scale, turn, target.mean(axis=0) - scale * turn @ source.mean(axis=0))
 
 
-def _spell_similarity(similarity: _Similarity, views: Views) -> str:
+def _spell_similarity(similarity: _Similarity, views: TrackObservations) -> str:
     """Say what has to be done to the points."""
     parts, turn = [], similarity.turn
     angle = np.degrees(np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)))
@@ -375,13 +375,13 @@ def _axis(row: Floats) -> str:
     return ("-" if row[index] < 0 else "") + "xyz"[index]
 
 
-def stray_share(views: Views) -> float:
+def stray_share(views: TrackObservations) -> float:
     """Return the share of observations that are off by what no intact image shows."""
     alarms = np.array([limits.alarm_px(views.cameras[image.camera_id]) for image in views.images])
     return float((views.errors > alarms[views.rows]).mean()) if len(views.rows) else 0.0
 
 
-def widest_angle_degrees(views: Views) -> float | None:
+def widest_angle_degrees(views: TrackObservations) -> float | None:
     """Return the median over sampled points of the widest angle to their first ray; None where too few are sampled.
 
     The widest angle from one ray is at least half of the widest between any two, which is enough to tell 0.1 from 3.
@@ -415,10 +415,10 @@ Poses = tuple[Floats, Floats]
 """Rotations [I, 3, 3] and translations [I, 3], world to camera."""
 
 
-def conventions(views: Views) -> Iterator[Candidate]:
+def conventions(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield poses as other programs would have written them, the plainest first."""
     for kind, what, remedy, (rotations, translations) in _conventions(views.images, views.translations):
-        yield Candidate(kind, what, remedy, replace(views, rotations=rotations, translations=translations).errors)
+        yield CauseCandidate(kind, what, remedy, replace(views, rotations=rotations, translations=translations).errors)
 
 
 def other_conventions(images: Sequence[Image], poses: Poses) -> Iterator[tuple[str, str, Poses]]:
@@ -453,7 +453,7 @@ def _times(turn: Floats, move: Floats) -> Floats:
     return np.einsum("iab,ib->ia", turn, move)
 
 
-def resected(views: Views) -> Iterator[Candidate]:
+def resected(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield poses that pycolmap finds for each image from its keypoints and points."""
     rotations, translations = views.rotations.copy(), views.translations.copy()
     turned, moved = [], []
@@ -471,12 +471,12 @@ def resected(views: Views) -> Iterator[Candidate]:
             " points and K fit the keypoints"
         )
         remedy = "Register these images again (colmap image_registrator), or remove them from the model."
-        yield Candidate(
+        yield CauseCandidate(
             "wrong_pose", what, remedy, replace(views, rotations=rotations, translations=translations).errors
         )
 
 
-def _resect(views: Views, row: int) -> tuple[Floats, Floats] | None:
+def _resect(views: TrackObservations, row: int) -> tuple[Floats, Floats] | None:
     pycolmap, chosen = load_pycolmap(), views.rows == row
     camera = in_pycolmap(views.cameras[views.images[row].camera_id])
     if chosen.sum() < limits.LEAST_OBSERVATIONS or camera is None:
@@ -498,7 +498,7 @@ def _difference(old: tuple[Floats, Floats], new: tuple[Floats, Floats]) -> tuple
     return float(np.degrees(np.arccos(np.clip(cosine, -1, 1)))), float(np.linalg.norm(centers[0] - centers[1]))
 
 
-def other_cameras(views: Views, camera_id: int, others: Collection[int]) -> Iterator[Candidate]:
+def other_cameras(views: TrackObservations, camera_id: int, others: Collection[int]) -> Iterator[CauseCandidate]:
     """Yield other cameras of the model in place of this one."""
     own = views.cameras[camera_id]
     for number, camera in sorted(views.cameras.items()):
@@ -506,10 +506,10 @@ def other_cameras(views: Views, camera_id: int, others: Collection[int]) -> Iter
             continue
         what = f"the keypoints fit camera {number} and not camera {camera_id}: cameras are exchanged"
         remedy = f"Exchange cameras {camera_id} and {number} in cameras.bin, or the camera ids of the images."
-        yield Candidate("cameras_exchanged", what, remedy, views.errors_with({**views.cameras, camera_id: camera}))
+        yield CauseCandidate("cameras_exchanged", what, remedy, views.errors_with({**views.cameras, camera_id: camera}))
 
 
-def other_poses(views: Views) -> Iterator[Candidate]:
+def other_poses(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield for some images the pose of whichever other image fits their keypoints best."""
     rows = np.unique(views.rows)[:_SEARCHED_IMAGES]
     rotations, translations, partners = views.rotations.copy(), views.translations.copy(), {}
@@ -522,10 +522,10 @@ def other_poses(views: Views) -> Iterator[Candidate]:
         errors = replace(views, rotations=rotations, translations=translations).errors
         missing = np.isin(views.rows, rows)
         errors[~missing] = np.median(errors[missing])  # images that were not searched are taken to be like the others
-        yield Candidate("poses_exchanged", _spell_exchange(views, partners), _REORDER, errors)
+        yield CauseCandidate("poses_exchanged", _spell_exchange(views, partners), _REORDER, errors)
 
 
-def _fitting_pose(views: Views, row: int) -> int:
+def _fitting_pose(views: TrackObservations, row: int) -> int:
     """Return the image whose pose fits the keypoints of an image best, by the median over some of them."""
     own = np.flatnonzero(views.rows == row)
     own = own[:: max(1, len(own) // limits.LEAST_OBSERVATIONS)]
@@ -535,16 +535,16 @@ def _fitting_pose(views: Views, row: int) -> int:
     return int(np.argmin(np.median(np.where(np.isfinite(errors), errors, 1e9), axis=1)))
 
 
-def shifted_points(views: Views) -> Iterator[Candidate]:
+def shifted_points(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield points whose numbers are off by one."""
     for shift in (1, -1):
         places = np.clip(views.places + shift, 0, len(views.points) - 1)
         what = f"the keypoints fit the points whose numbers are {'one higher' if shift > 0 else 'one lower'}"
         remedy = "Number points as the keypoints do (point ids are no positions), where the model is made."
-        yield Candidate("points_mismatch", what, remedy, replace(views, xyz=views.points[places]).errors)
+        yield CauseCandidate("points_mismatch", what, remedy, replace(views, xyz=views.points[places]).errors)
 
 
-def _spell_exchange(views: Views, partners: dict[int, int]) -> str:
+def _spell_exchange(views: TrackObservations, partners: dict[int, int]) -> str:
     shifts = Counter(partner - row for row, partner in partners.items())
     shift, count = shifts.most_common(1)[0]
     if count >= limits.MOST * len(partners) and len(partners) > 2:

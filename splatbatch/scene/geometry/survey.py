@@ -15,19 +15,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from splatbatch.scene.colmap.indexed_model import Ids, Sample, Sizes, sample_keypoints
+from splatbatch.scene.colmap.indexed_model import Ids, KeypointSample, SampleSizes, sample_keypoints
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, Image, Ints, rotations_of
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.photos.sizes import Equal, FewPixels, Scaled, Size, relate, spell
+from splatbatch.scene.photos.sizes import NearSize, SameSize, ScaledSize, Size, relate, spell
 from splatbatch.scene.reprojection import project
 
 Mask = NDArray[np.bool_]
-_SIZES = Sizes(limits.OBSERVATIONS_PER_IMAGE, limits.EXTENT_PER_IMAGE)
+_SIZES = SampleSizes(limits.OBSERVATIONS_PER_IMAGE, limits.EXTENT_PER_IMAGE)
 
 
 @dataclass(frozen=True, eq=False)
-class Views:
+class TrackObservations:
     """Images with poses, and observations of points in them. A hypothesis is a copy with something exchanged."""
 
     images: tuple[Image, ...]
@@ -78,7 +78,7 @@ class Views:
         """Up to which median error each image is beyond suspicion, [I]."""
         return np.array([limits.trusted_px(self.cameras[image.camera_id]) for image in self.images])
 
-    def only(self, rows: Sequence[int] | Ints) -> Views:
+    def only(self, rows: Sequence[int] | Ints) -> TrackObservations:
         """Return the views with the observations of these images alone, thinned to what a search needs."""
         chosen = np.flatnonzero(np.isin(self.rows, rows))
         step = -(-len(chosen) // limits.SEARCHED) or 1
@@ -92,7 +92,7 @@ class Views:
             chosen = chosen[::step]
         return self.observed(chosen)
 
-    def observed(self, chosen: Ints | Mask) -> Views:
+    def observed(self, chosen: Ints | Mask) -> TrackObservations:
         """Return the views with some of the observations."""
         return replace(
             self, rows=self.rows[chosen], xyz=self.xyz[chosen], xy=self.xy[chosen], places=self.places[chosen]
@@ -115,7 +115,7 @@ def medians(errors: Floats, rows: Ints, count: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class CauseCandidate:
     """What would explain the errors of some views."""
 
     kind: str
@@ -127,7 +127,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class BestCause:
     """The best candidate, and the median error before and after in pixels."""
 
     kind: str
@@ -137,14 +137,14 @@ class Chosen:
     after_px: float
 
 
-def best(views: Views, candidates: Iterable[Candidate]) -> Chosen | None:
+def best(views: TrackObservations, candidates: Iterable[CauseCandidate]) -> BestCause | None:
     """Return the simplest candidate that explains the views about as well as any; they come in order of simplicity."""
     found = [(each, float(np.median(each.errors))) for each in candidates if explains(views, each)]
     limit = limits.AS_GOOD * min((after for _, after in found), default=0.0) + 0.02
     return next((_chosen(views, each) for each, after in found if after <= limit), None)
 
 
-def best_of_small(views: Views, camera: Camera, candidates: Iterable[Candidate]) -> Chosen | None:
+def best_of_small(views: TrackObservations, camera: Camera, candidates: Iterable[CauseCandidate]) -> BestCause | None:
     """Return the simplest candidate that explains a small but systematic part of the error about as well as any."""
     before, least_gain = square_error(views.errors), limits.systematic_px(camera) ** 2
     if before < least_gain:
@@ -160,12 +160,12 @@ def best_of_small(views: Views, camera: Camera, candidates: Iterable[Candidate])
     return next((_chosen(views, each) for each, after in found if after <= limit), None)
 
 
-def _chosen(views: Views, candidate: Candidate) -> Chosen:
+def _chosen(views: TrackObservations, candidate: CauseCandidate) -> BestCause:
     after = float(np.median(candidate.errors))
-    return Chosen(candidate.kind, candidate.what, candidate.remedy, typical(views), after)
+    return BestCause(candidate.kind, candidate.what, candidate.remedy, typical(views), after)
 
 
-def explains(views: Views, candidate: Candidate) -> bool:
+def explains(views: TrackObservations, candidate: CauseCandidate) -> bool:
     """Return whether nearly all images would be as they should be."""
     after = medians(candidate.errors, views.rows, len(views.images))
     judged = np.isfinite(after) | np.isinf(after)
@@ -181,14 +181,14 @@ def square_error(errors: Floats) -> float:
     return float(np.mean(kept**2))
 
 
-def typical(views: Views) -> float:
+def typical(views: TrackObservations) -> float:
     """Return the median error in pixels of what lies before its camera; infinite if nothing does."""
     errors = views.errors[np.isfinite(views.errors)]
     return float(np.median(errors)) if len(errors) else float("inf")
 
 
 @dataclass(frozen=True)
-class Reach:
+class KeypointReach:
     """How far the keypoints of some images reach, in pixels, and how many lie beyond the edges of their camera."""
 
     num_keypoints: int
@@ -202,27 +202,27 @@ class Reach:
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class GeometrySurvey:
     """What the geometry is judged by; small enough to be kept until the photographs are known."""
 
-    views: Views
+    views: TrackObservations
     reach: dict[int, Floats]
     """Sampled keypoints of each image by its id, [m, 2]."""
 
-    def without_points(self) -> Survey:
+    def without_points(self) -> GeometrySurvey:
         """Return the survey with its reach alone: many patches are kept at a time."""
         none = np.zeros(0, np.int64)
         views = self.views.observed(none)
         return replace(self, views=replace(views, points=np.zeros((0, 3))))
 
-    def reach_of(self, camera: Camera, image_ids: Sequence[int]) -> Reach:
+    def reach_of(self, camera: Camera, image_ids: Sequence[int]) -> KeypointReach:
         """Return how far the keypoints of some images of a camera reach."""
         return reach_of(
             np.concatenate([np.zeros((0, 2)), *(self.reach[i] for i in image_ids if i in self.reach)]), camera
         )
 
 
-def survey(model: Reconstruction, most_images: int | None = None) -> Survey:
+def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySurvey:
     """Return sampled observations of a model, of `most_images` evenly spaced images at most.
 
     Raises:
@@ -236,22 +236,24 @@ def survey(model: Reconstruction, most_images: int | None = None) -> Survey:
     places, rows, xy = _placed(samples, model.points.ids[order], of_id)
     points = model.points.xyz[order]
     translations = np.array([image.translation for image in images], dtype=np.float64).reshape(-1, 3)
-    views = Views(images, model.cameras, rotations_of(images), translations, rows, points[places], xy, places, points)
-    return Survey(views, {sample.image_id: sample.reach for sample in samples})
+    views = TrackObservations(
+        images, model.cameras, rotations_of(images), translations, rows, points[places], xy, places, points
+    )
+    return GeometrySurvey(views, {sample.image_id: sample.reach for sample in samples})
 
 
-def reach_of(keypoints: Floats, camera: Camera) -> Reach:
+def reach_of(keypoints: Floats, camera: Camera) -> KeypointReach:
     """Return how far keypoints [N, 2] reach over a camera's image."""
     keypoints = keypoints[(np.abs(keypoints) < limits.LONGEST_PX).all(axis=1)]
     if not len(keypoints):
-        return Reach(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)
+        return KeypointReach(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)
     (left, top), (right, bottom) = np.quantile(keypoints, [0.001, 0.999], axis=0)
     far = float((keypoints > (camera.width + 0.5, camera.height + 0.5)).any(axis=1).mean())
     near = float((keypoints < -0.5).any(axis=1).mean())
-    return Reach(len(keypoints), (float(left), float(top)), (float(right), float(bottom)), far, near)
+    return KeypointReach(len(keypoints), (float(left), float(top)), (float(right), float(bottom)), far, near)
 
 
-def _placed(samples: list[Sample], ids: Ids, of_id: dict[int, int]) -> tuple[Ints, Ints, Floats]:
+def _placed(samples: list[KeypointSample], ids: Ids, of_id: dict[int, int]) -> tuple[Ints, Ints, Floats]:
     """Return the point, the image and the keypoint of every observation whose point is in the model."""
     seen = np.concatenate([np.zeros(0, np.uint64), *(sample.point3d_ids for sample in samples)])
     xy = np.concatenate([np.zeros((0, 2)), *(sample.xy for sample in samples)])
@@ -265,7 +267,7 @@ def _placed(samples: list[Sample], ids: Ids, of_id: dict[int, int]) -> tuple[Int
     return places[is_known], rows[is_known], xy[is_known]
 
 
-def _is_spread(sample: Sample) -> bool:
+def _is_spread(sample: KeypointSample) -> bool:
     return len(sample.reach) > 1 and bool((sample.reach != sample.reach[0]).any())
 
 
@@ -293,7 +295,7 @@ class Misfit:
     """The size that K belongs to, where it is known to the pixel."""
 
 
-def find_misfit(camera: Camera, photo: Size, reach: Reach) -> Misfit | None:
+def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | None:
     """Return why a camera's K does not belong to its width and height; None if it does.
 
     Args:
@@ -319,7 +321,7 @@ def find_misfit(camera: Camera, photo: Size, reach: Reach) -> Misfit | None:
     return None
 
 
-def belongs(camera: Camera, size: Size, reach: Reach) -> bool:
+def belongs(camera: Camera, size: Size, reach: KeypointReach) -> bool:
     """Return whether K has its principal point in the middle of a size, and the keypoints reach over it alone."""
     near = all(abs(c / s - 0.5) < limits.CENTRED for c, s in zip((camera.cx, camera.cy), size, strict=True))
     within = all(reach.high[axis] <= 1.02 * size[axis] for axis in (0, 1))
@@ -332,7 +334,7 @@ def common_share(camera: Camera) -> float:
     return sum(shares) / 2 if abs(shares[0] - shares[1]) < limits.SAME_SHARE else 1.0
 
 
-def is_small(camera: Camera, reach: Reach) -> bool:
+def is_small(camera: Camera, reach: KeypointReach) -> bool:
     """Return whether K and keypoints belong to a photograph that is smaller, by the same factor in both sides."""
     shares = (2 * camera.cx / camera.width, 2 * camera.cy / camera.height)
     reached = (reach.high[0] / camera.width, reach.high[1] / camera.height)
@@ -340,12 +342,12 @@ def is_small(camera: Camera, reach: Reach) -> bool:
     return is_alike and max(reached) < limits.REACH and all(r <= 1.02 * s for r, s in zip(reached, shares, strict=True))
 
 
-def _left_behind(camera: Camera, reach: Reach, why: str) -> Misfit:
+def _left_behind(camera: Camera, reach: KeypointReach, why: str) -> Misfit:
     size, middle = (camera.width, camera.height), (2 * camera.cx, 2 * camera.cy)
     meant = (round(middle[0]), round(middle[1]))
     shares = [size[axis] / middle[axis] for axis in (0, 1)]
     is_exact = max(abs(middle[axis] - meant[axis]) for axis in (0, 1)) < 0.01 and isinstance(
-        relate(meant, size), Scaled | FewPixels | Equal
+        relate(meant, size), ScaledSize | NearSize | SameSize
     )
     if abs(shares[0] - shares[1]) < limits.CENTRED:
         how = f"resized by {sum(shares) / 2:.4g} or cropped alike on all sides"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.scene.image_match.ncc_patches import Places, View, shifts
-from splatbatch.scene.image_match.pairs import Pair
+from splatbatch.scene.image_match.ncc_patches import MatchView, Places, shifts
+from splatbatch.scene.image_match.pairs import ImagePair
 
 _FOUND = 0.6  # correlation of a square that was found again
 _PRIOR = np.array([0.1, 0.05, 0.05, 0.05, 0.05, 0.3])  # how large each number usually is at most
@@ -25,7 +25,7 @@ LEAST_SQUARES = 12
 
 
 @dataclass(frozen=True)
-class Field:
+class DisplacementField:
     """Where a photograph shows things, as seen from where a model puts them; from its middle, by the focal length."""
 
     zoom: float = 0.0
@@ -45,10 +45,10 @@ class Field:
         """All six, in this order."""
         return np.array([self.zoom, self.stretch, self.right, self.down, self.turn, self.lens])
 
-    def __add__(self, other: Field) -> Field:
-        return Field(*(float(value) for value in self.numbers + other.numbers))
+    def __add__(self, other: DisplacementField) -> DisplacementField:
+        return DisplacementField(*(float(value) for value in self.numbers + other.numbers))
 
-    def place(self, view: View) -> Places:
+    def place(self, view: MatchView) -> Places:
         """Return where places in shares of the sides lie in the photograph, after those of the view."""
         height, width = view.picture.shape
         focal, size, before = view.focal, np.array([width, height]), view.place
@@ -60,17 +60,17 @@ class Field:
 
         return placed
 
-    def parts(self, view: View) -> dict[str, float]:
+    def parts(self, view: MatchView) -> dict[str, float]:
         """Return how far each number moves places of the photograph, root mean square, as shares of the side."""
         moved = np.sqrt(((_terms_over(view) * self.numbers) ** 2).sum(axis=1).mean(axis=0))
         return dict(zip(("zoom", "stretch", "right", "down", "turn", "lens"), map(float, moved), strict=True))
 
-    def size(self, view: View) -> float:
+    def size(self, view: MatchView) -> float:
         """Return how far it moves places of the photograph, root mean square, as a share of the longer side."""
         return float(np.sqrt(((_terms_over(view) @ self.numbers) ** 2).sum(axis=1).mean()))
 
 
-def _terms_over(view: View) -> Floats:
+def _terms_over(view: MatchView) -> Floats:
     """Return by how much each number moves places all over a photograph, as shares of its longer side, [81, 2, 6]."""
     steps = (np.arange(9) + 0.5) / 9
     places = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
@@ -86,7 +86,7 @@ def _terms(away: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Equations:
+class DisplacementEquations:
     """What the shifts of a pair say about the fields of its two pictures: steps = other @ its - one @ its."""
 
     one: Floats  # [m, 2, 6]
@@ -94,7 +94,7 @@ class Equations:
     steps: Floats  # [m, 2]
 
 
-def equations(pair: Pair, one: View, other: View) -> Equations:
+def equations(pair: ImagePair, one: MatchView, other: MatchView) -> DisplacementEquations:
     """Return what the shifts of a pair say; nothing of squares that were not found again."""
     found = shifts(pair, one, other)
     slopes = [found.squares.slopes(view) for view in (one, other)]
@@ -106,10 +106,10 @@ def equations(pair: Pair, one: View, other: View) -> Equations:
     for view, slope, places in zip((one, other), slopes, pixels, strict=True):
         away = (places[usable] - np.array(view.picture.shape[::-1]) / 2) / view.focal
         sides.append(np.asarray(np.linalg.solve(slope[usable], _terms(away) * view.focal), np.float64))
-    return Equations(sides[0], sides[1], found.steps[usable])
+    return DisplacementEquations(sides[0], sides[1], found.steps[usable])
 
 
-def solved(parts: Sequence[tuple[Floats, Floats]], *, is_common: bool = False) -> Field | None:
+def solved(parts: Sequence[tuple[Floats, Floats]], *, is_common: bool = False) -> DisplacementField | None:
     """Return the field by least squares; None where too few squares say. What misses by more than most counts less.
 
     Args:
@@ -126,10 +126,10 @@ def solved(parts: Sequence[tuple[Floats, Floats]], *, is_common: bool = False) -
         numbers = np.linalg.solve(square, (left * weights[:, None]).T @ right)
         missed = np.abs(right - left @ numbers)
         weights = 1 / np.maximum(1.0, missed / max(0.1, 1.5 * float(np.median(missed)))) ** 2
-    return Field(*map(float, numbers))
+    return DisplacementField(*map(float, numbers))
 
 
-def shrunk(view: View, times: int) -> View:
+def shrunk(view: MatchView, times: int) -> MatchView:
     """Return the view with a smaller picture: each pixel the mean of `times` x `times`."""
     if times == 1:
         return view

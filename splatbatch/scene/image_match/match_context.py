@@ -11,9 +11,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from splatbatch.scene.colmap.types import Camera, Floats, Image
-from splatbatch.scene.image_match.displacement_field import Equations, Field, equations, shrunk, solved
-from splatbatch.scene.image_match.ncc_patches import Places, View, likeness
-from splatbatch.scene.image_match.pairs import LEAST_POINTS, Pair
+from splatbatch.scene.image_match.displacement_field import (
+    DisplacementEquations,
+    DisplacementField,
+    equations,
+    shrunk,
+    solved,
+)
+from splatbatch.scene.image_match.ncc_patches import MatchView, Places, likeness
+from splatbatch.scene.image_match.pairs import LEAST_POINTS, ImagePair
 from splatbatch.scene.photos.pixels import Greys, decode_grey
 from splatbatch.scene.photos.sizes import Size
 
@@ -26,7 +32,7 @@ _KEPT = 256  # pictures in memory
 _LEAST_PICTURE = 48  # px: smaller ones show no squares
 
 
-class Pictures:
+class GreyPhotographs:
     """Photographs in grey, smaller where that is quicker; decoded when asked for, the latest are kept."""
 
     def __init__(self, least_side: int = LEAST_SIDE) -> None:
@@ -50,7 +56,7 @@ class Pictures:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class Relabeling:
     """How photographs may be meant: a hypothesis."""
 
     words: str
@@ -62,14 +68,14 @@ class Reading:
     """Another camera in place of an image's."""
     path: Callable[[int], str | None] | None = None
     """Another file in place of an image's, by its row."""
-    field: Field | None = None
+    field: DisplacementField | None = None
 
 
-AS_IS = Reading("as they are")
+AS_IS = Relabeling("as they are")
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class MatchContext:
     """Images of a model, the files of their photographs, and which pairs of them are compared."""
 
     images: Sequence[Image]
@@ -78,9 +84,9 @@ class Compared:
     """By row; images without a photograph that can be used have none."""
     sizes: Mapping[int, Size]
     """Of these photographs."""
-    pairs: Sequence[Pair]
-    pictures: Pictures
-    said: dict[tuple[int, int], Equations | None] = field(default_factory=dict)
+    pairs: Sequence[ImagePair]
+    pictures: GreyPhotographs
+    said: dict[tuple[int, int], DisplacementEquations | None] = field(default_factory=dict)
     """What the shifts of pairs say of photographs as they are."""
 
     @property
@@ -88,16 +94,16 @@ class Compared:
         """The images that are compared, in order."""
         return sorted({row for pair in self.pairs for row in (pair.one, pair.other)})
 
-    def without(self, rows: Collection[int]) -> Compared:
+    def without(self, rows: Collection[int]) -> MatchContext:
         """Return the pairs that have none of some images."""
         return replace(self, pairs=[pair for pair in self.pairs if pair.one not in rows and pair.other not in rows])
 
-    def of(self, rows: Collection[int]) -> Compared:
+    def of(self, rows: Collection[int]) -> MatchContext:
         """Return the pairs of two of some images; where there are none, those that have one of them."""
         both = [pair for pair in self.pairs if pair.one in rows and pair.other in rows]
         return replace(self, pairs=both or [pair for pair in self.pairs if pair.one in rows or pair.other in rows])
 
-    def view(self, row: int, reading: Reading = AS_IS) -> View | None:
+    def view(self, row: int, reading: Relabeling = AS_IS) -> MatchView | None:
         """Return the picture of an image with its camera under a reading; None where there is none."""
         image, path = self.images[row], reading.path(row) if reading.path else self.paths.get(row)
         camera = self.cameras[image.camera_id]
@@ -106,10 +112,10 @@ class Compared:
         if picture is None or meant is None:
             return None
         place = reading.place((camera.width, camera.height), self.sizes[row]) if reading.place else None
-        view = View(picture, meant, image.rotation(), np.array(image.translation), place)
+        view = MatchView(picture, meant, image.rotation(), np.array(image.translation), place)
         return replace(view, place=reading.field.place(view)) if reading.field else view
 
-    def value(self, pair: Pair, one: Reading, other: Reading) -> float:
+    def value(self, pair: ImagePair, one: Relabeling, other: Relabeling) -> float:
         """Return how alike two photographs are; NaN where too little of them can be compared."""
         a, b = self.view(pair.one, one), self.view(pair.other, other)
         if a is None or b is None:
@@ -118,7 +124,7 @@ class Compared:
         found = found[np.isfinite(found)]
         return float(found.mean()) if len(found) >= LEAST_POINTS else float("nan")
 
-    def values(self, readings: Mapping[int, Reading] = {}, only: Collection[int] | None = None) -> dict[int, float]:
+    def values(self, readings: Mapping[int, Relabeling] = {}, only: Collection[int] | None = None) -> dict[int, float]:
         """Return for each image its likeness to the photograph that it is most like; NaN where that is not known.
 
         Args:
@@ -134,13 +140,15 @@ class Compared:
                         found[row] = float(np.fmax(found[row], value))
         return found
 
-    def mean(self, readings: Mapping[int, Reading] = {}) -> float:
+    def mean(self, readings: Mapping[int, Relabeling] = {}) -> float:
         """Return the likeness of all pairs; NaN where nothing can be compared."""
         found = [self.value(pair, *(readings.get(r, AS_IS) for r in (pair.one, pair.other))) for pair in self.pairs]
         known = [value for value in found if np.isfinite(value)]
         return float(np.mean(known)) if known else float("nan")
 
-    def field(self, rows: Collection[int], base: Reading = AS_IS, levels: Sequence[int] = (1,)) -> Field | None:
+    def field(
+        self, rows: Collection[int], base: Relabeling = AS_IS, levels: Sequence[int] = (1,)
+    ) -> DisplacementField | None:
         """Return the field that the photographs of some images have in common, the others having none.
 
         Args:
@@ -149,7 +157,7 @@ class Compared:
             levels: how much smaller pictures are made, from coarse to fine: zooms of many percent are found so.
         """
         pairs = self.of(rows).pairs
-        found: Field | None = None
+        found: DisplacementField | None = None
         for times in levels:
             reading = replace(base, field=found) if found else base
             more = self._more(pairs, rows, reading, times)
@@ -157,7 +165,9 @@ class Compared:
                 found = found + more if found else more
         return found
 
-    def _more(self, pairs: Sequence[Pair], rows: Collection[int], reading: Reading, times: int) -> Field | None:
+    def _more(
+        self, pairs: Sequence[ImagePair], rows: Collection[int], reading: Relabeling, times: int
+    ) -> DisplacementField | None:
         both: list[tuple[Floats, Floats]] = []
         for pair in pairs:
             sides = [row in rows for row in (pair.one, pair.other)]
@@ -166,7 +176,7 @@ class Compared:
                 both.append((said.other * sides[1] - said.one * sides[0], said.steps))
         return solved(both, is_common=len(rows) > 1)
 
-    def _said(self, pair: Pair, read_as: Sequence[Reading], times: int) -> Equations | None:
+    def _said(self, pair: ImagePair, read_as: Sequence[Relabeling], times: int) -> DisplacementEquations | None:
         """Return what the shifts of a pair say, in pictures that are made smaller."""
         is_plain = times == 1 and all(reading is AS_IS for reading in read_as)
         if is_plain and (pair.one, pair.other) in self.said:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from splatbatch.scene.colmap.types import Camera, Floats, Ints
-from splatbatch.scene.image_match.pairs import Pair
+from splatbatch.scene.image_match.pairs import ImagePair
 from splatbatch.scene.photos.pixels import Greys
 from splatbatch.scene.reprojection import project
 
@@ -27,7 +27,7 @@ Places = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class MatchView:
     """A picture as a camera is said to have taken it."""
 
     picture: Greys  # [H, W]
@@ -69,14 +69,14 @@ def _names(camera: Camera) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Squares:
+class NccPatches:
     """Squares in space about points."""
 
     xyz: Floats  # [n, 3]
     right: Floats  # [n, 3], one step
     down: Floats  # [n, 3]
 
-    def seen(self, view: View, half: int) -> Floats:
+    def seen(self, view: MatchView, half: int) -> Floats:
         """Return the greys of the squares, [n, 2 half + 1, 2 half + 1]; NaN outside the picture."""
         steps = np.arange(-half, half + 1)
         with np.errstate(all="ignore"):
@@ -87,13 +87,13 @@ class Squares:
             local = middle + down * steps[:, None] + right * steps
         return _sampled(view.picture, view.shown(local.reshape(3, -1).T)).reshape(local.shape[1:])
 
-    def slopes(self, view: View) -> Floats:
+    def slopes(self, view: MatchView) -> Floats:
         """Return by how many pixels of the picture a step moves, [n, 2 (x, y), 2 (right, down)]."""
         moved = [(view.pixels(self.xyz + step) - view.pixels(self.xyz - step)) / 2 for step in (self.right, self.down)]
         return np.stack(moved, axis=2)
 
 
-def squares(pair: Pair, one: View, other: View) -> Squares:
+def squares(pair: ImagePair, one: MatchView, other: MatchView) -> NccPatches:
     """Return squares about the points of a pair that face both cameras, with steps of a pixel of the coarser one."""
     with np.errstate(all="ignore"):
         toward = [view.center - pair.xyz for view in (one, other)]
@@ -103,7 +103,7 @@ def squares(pair: Pair, one: View, other: View) -> Squares:
         step = np.maximum(far[0] / one.focal, far[1] / other.focal)
         right = one.rotation[0] - (normal @ one.rotation[0])[:, None] * normal
         right /= np.linalg.norm(right, axis=1, keepdims=True)
-    return Squares(pair.xyz, right * step, np.cross(-normal, right) * step)
+    return NccPatches(pair.xyz, right * step, np.cross(-normal, right) * step)
 
 
 def _sampled(picture: Greys, pixels: Floats) -> Floats:
@@ -130,22 +130,22 @@ def correlated(one: Floats, other: Floats) -> Floats:
         return np.where(np.minimum(*spreads) >= _LEAST_STD, found, np.nan)
 
 
-def likeness(pair: Pair, one: View, other: View) -> Floats:
+def likeness(pair: ImagePair, one: MatchView, other: MatchView) -> Floats:
     """Return how alike the squares of a pair are where the model puts them, [n]: 1 alike, 0 unrelated, NaN unknown."""
     found = squares(pair, one, other)
     return correlated(found.seen(one, HALF), found.seen(other, HALF))
 
 
 @dataclass(frozen=True, eq=False)
-class Shifts:
+class PatchShifts:
     """Where the squares of one picture are found in another."""
 
-    squares: Squares
+    squares: NccPatches
     peak: Floats  # [n], their correlation there; NaN where they are found nowhere
     steps: Floats  # [n, 2], how far to the right and down, in steps of the squares
 
 
-def shifts(pair: Pair, one: View, other: View) -> Shifts:
+def shifts(pair: ImagePair, one: MatchView, other: MatchView) -> PatchShifts:
     """Return where the squares of a pair in one picture are found in the other, to a part of a step."""
     found = squares(pair, one, other)
     small, large = found.seen(one, HALF), found.seen(other, HALF + REACH)
@@ -162,7 +162,7 @@ def shifts(pair: Pair, one: View, other: View) -> Shifts:
     i, j = best // count, best % count
     inner = (np.minimum(i, j) > 0) & (np.maximum(i, j) < count - 1) & (table[n, i, j] > -2)
     steps = np.stack([_summit(table, n, i, j, (0, 1)), _summit(table, n, i, j, (1, 0))], axis=1)
-    return Shifts(found, np.where(inner, table[n, i, j], np.nan), np.where(inner[:, None], steps, np.nan))
+    return PatchShifts(found, np.where(inner, table[n, i, j], np.nan), np.where(inner[:, None], steps, np.nan))
 
 
 def _means(tables: Floats, side: int) -> Floats:
@@ -182,7 +182,7 @@ def _summit(table: Floats, n: Ints, i: Ints, j: Ints, along: tuple[int, int]) ->
     return (i * along[0] + j * along[1]) - last / 2 + np.clip(off, -0.5, 0.5)
 
 
-def sharpness(pair: Pair, one: View, other: View) -> float:
+def sharpness(pair: ImagePair, one: MatchView, other: MatchView) -> float:
     """Return how much finer one picture shows its squares than the other: 1 alike, below 1 blurred; NaN if unknown."""
     found = squares(pair, one, other)
     fine = []

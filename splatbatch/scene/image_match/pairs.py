@@ -24,7 +24,7 @@ _INDEXED_FROM = 64  # images asked for: sorting all sightings once is quicker th
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ImagePair:
     """Two images, by their rows in a model, and points that both see."""
 
     one: int
@@ -33,7 +33,7 @@ class Pair:
     greys: Floats  # [n], 0 to 255, as the model has them
 
 
-def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | None = None) -> list[Pair]:
+def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | None = None) -> list[ImagePair]:
     """Return pairs of neighbours, in groups of three that are evenly taken over all cameras.
 
     Neighbours share many tracks, show them at other places of the photograph, and lie in two directions: photographs
@@ -47,7 +47,7 @@ def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | N
     tracks = model.points.tracks
     if tracks is None or not len(tracks.image_ids) or groups == 0:
         return []
-    finder, found = _Finder(model), dict[tuple[int, int], Pair]()
+    finder, found = _PartnerFinder(model), dict[tuple[int, int], ImagePair]()
     for row in _spread(model.images, range(len(model.images)) if about is None else about, groups):
         near = finder.partners(row)
         group = [(row, other) for other in near]
@@ -56,7 +56,7 @@ def pairs_of(model: Reconstruction, groups: int | None, about: Sequence[int] | N
         for a, b in group:
             key = (min(a, b), max(a, b))
             if key not in found and len(points := finder.shared(*key)) >= LEAST_POINTS:
-                found[key] = Pair(*key, model.points.xyz[points], model.points.rgb[points] @ _TO_GREY)
+                found[key] = ImagePair(*key, model.points.xyz[points], model.points.rgb[points] @ _TO_GREY)
     return [found[key] for key in sorted(found)]
 
 
@@ -71,7 +71,7 @@ def _spread(images: Sequence[Image], rows: Sequence[int], most: int | None) -> l
     return [order[(2 * step + 1) * len(order) // (2 * most)] for step in range(most)]
 
 
-class _Finder:
+class _PartnerFinder:
     """Finds partners of images by the tracks of a model; what an image sees is looked up once."""
 
     def __init__(self, model: Reconstruction) -> None:

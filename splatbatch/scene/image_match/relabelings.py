@@ -13,7 +13,7 @@ from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.files import ModelError, shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
-from splatbatch.scene.image_match.match_context import Compared, Reading
+from splatbatch.scene.image_match.match_context import MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import Places
 from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
 from splatbatch.scene.photos.sizes import Size
@@ -36,10 +36,10 @@ _TURNS: tuple[tuple[str, str, Places], ...] = (
 )
 
 
-def turned() -> Iterator[Reading]:
+def turned() -> Iterator[Relabeling]:
     """Yield photographs turned by 180 and by 90 degrees, and mirrored."""
     for words, option, change in _TURNS:
-        yield Reading(words, _TURN.format(option), place=_Fixed(change))
+        yield Relabeling(words, _TURN.format(option), place=_Fixed(change))
 
 
 class _Fixed:
@@ -52,17 +52,17 @@ class _Fixed:
         return self._change
 
 
-def cropped() -> Reading:
+def cropped() -> Relabeling:
     """Return photographs that were cropped about the centre, or padded: a pixel is as large as it was."""
 
     def place(camera: Size, photo: Size) -> Places:
         ratio = np.array(camera) / np.array(photo)
         return lambda shares: (shares - 0.5) * ratio + 0.5
 
-    return Reading("cropped about the centre", place=place)
+    return Relabeling("cropped about the centre", place=place)
 
 
-def of_names(compared: Compared) -> Iterator[Reading]:
+def of_names(compared: MatchContext) -> Iterator[Relabeling]:
     """Yield photographs under the names of others: the next, the previous, or those of another folder."""
     by_folder: dict[str, list[int]] = {}
     for row, image in enumerate(compared.images):
@@ -70,7 +70,7 @@ def of_names(compared: Compared) -> Iterator[Reading]:
     for groups in (by_folder.values(), [list(range(len(compared.images)))] if len(by_folder) > 1 else []):
         for step, word in ((1, "next"), (-1, "previous")):
             other = {row: group[(at + step) % len(group)] for group in groups for at, row in enumerate(group)}
-            yield Reading(
+            yield Relabeling(
                 f"those of the {word} image by name: names are shifted by one", _NAMES, path=_Of(compared, other)
             )
     rows = {image.name: row for row, image in enumerate(compared.images)}
@@ -82,7 +82,7 @@ def of_names(compared: Compared) -> Iterator[Reading]:
             if name in rows
         }
         words = f"those of {shown(one)}/ and {shown(other_folder)}/ exchanged"
-        yield Reading(words, "Exchange the two folders.", path=_Of(compared, swap))
+        yield Relabeling(words, "Exchange the two folders.", path=_Of(compared, swap))
 
 
 def _exchanged(folders: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -98,19 +98,19 @@ def _moved(name: str, one: str, other: str) -> str:
 class _Of:
     """The photograph of another image."""
 
-    def __init__(self, compared: Compared, rows: dict[int, int]) -> None:
+    def __init__(self, compared: MatchContext, rows: dict[int, int]) -> None:
         self._paths, self._rows = compared.paths, rows
 
     def __call__(self, row: int) -> str | None:
         return self._paths.get(self._rows.get(row, -1))
 
 
-def of_image(compared: Compared, row: int) -> Reading:
+def of_image(compared: MatchContext, row: int) -> Relabeling:
     """Return the photograph of one image, for whichever is asked."""
-    return Reading(f"that of {shown(compared.images[row].name)}", _NAMES, path=lambda _: compared.paths.get(row))
+    return Relabeling(f"that of {shown(compared.images[row].name)}", _NAMES, path=lambda _: compared.paths.get(row))
 
 
-def of_folders(compared: Compared, images: Path) -> Iterator[Reading]:
+def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
     """Yield photographs of the same names in other folders beside that of the photographs."""
     names = [compared.images[row].name for row in compared.rows]
     try:
@@ -124,7 +124,7 @@ def of_folders(compared: Compared, images: Path) -> Iterator[Reading]:
         for place in places:
             if names and all((place / name).is_file() for name in names):
                 remedy = f"Set scene.images to {place}."
-                yield Reading(
+                yield Relabeling(
                     f"not those of {shown(str(place))}, which fit", remedy, path=_Below(compared.images, place)
                 )
 
@@ -139,11 +139,11 @@ class _Below:
         return str(self._folder / self._images[row].name)
 
 
-def undistorted() -> Iterator[Reading]:
+def undistorted() -> Iterator[Relabeling]:
     """Yield photographs that were undistorted already: as COLMAP does it, and with K as it was."""
     words = "undistorted already, and the camera has the distortion still"
-    yield Reading(words, camera=_straight)
-    yield Reading(words, camera=_unbent)
+    yield Relabeling(words, camera=_straight)
+    yield Relabeling(words, camera=_unbent)
 
 
 def _straight(camera: Camera) -> Camera | None:
@@ -159,7 +159,7 @@ def _unbent(camera: Camera) -> Camera | None:
     return replace(camera, model="PINHOLE", params=(camera.fx, camera.fy, camera.cx, camera.cy))
 
 
-def models_near(sparse: Path, compared: Compared) -> Iterator[tuple[Path, Compared]]:
+def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, MatchContext]]:
     """Yield other models near one, of the same photographs and with other cameras, ready to be compared."""
     paths = {image.name: compared.paths[row] for row, image in enumerate(compared.images) if row in compared.paths}
     sizes = {image.name: compared.sizes[row] for row, image in enumerate(compared.images) if row in compared.sizes}

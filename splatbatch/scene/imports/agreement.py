@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
-from splatbatch.scene.imports.capture import OPENGL, Capture, Cloud, ImportOptions, Mistakes, Notes, PosedPhoto, some
+from splatbatch.scene.imports.capture import (
+    OPENGL,
+    ImportMessages,
+    ImportMistakes,
+    ImportOptions,
+    PointCloud,
+    PosedPhoto,
+    SourceCapture,
+    some,
+)
 from splatbatch.scene.imports.write import posed_model
 from splatbatch.scene.photos.numbers import link_numbers
 from splatbatch.scene.reprojection import in_pycolmap, project
@@ -44,12 +53,12 @@ _CHECKED, _NEIGHBOURS, _EACH = 6, 3, 12
 _CHECK_S = 300.0
 
 
-class Unmatched(Exception):
+class MatchingSkipped(Exception):
     """Matching was not done; the message says why."""
 
 
 @dataclass(frozen=True)
-class Effort:
+class MatchEffort:
     """How closely a photograph is looked at."""
 
     longest_px: int = 1600
@@ -59,19 +68,19 @@ class Effort:
     """Photographs with shorter sides are doubled first, which finds finer features in four times the time."""
 
 
-GLANCE = Effort(1000, 2048, 800)
+GLANCE = MatchEffort(1000, 2048, 800)
 """Enough to see whether poses are right."""
 
 
 @dataclass(frozen=True, eq=False)
-class Workplace:
+class MatchFolder:
     """A folder where matching works: images/ with the photographs of shots under their names, and a database."""
 
     work: Path
     shots: Sequence[PosedPhoto]
     until: float
     """Time of time.monotonic() at which it gives up."""
-    effort: Effort = Effort()
+    effort: MatchEffort = MatchEffort()
 
     @property
     def images(self) -> Path:
@@ -85,7 +94,7 @@ class Workplace:
 
 
 @dataclass(frozen=True, eq=False)
-class Matched:
+class PhotographMatch:
     """Two shots, by their indices, and where they show the same: pixels [N, 2] in each."""
 
     first: int
@@ -108,7 +117,7 @@ def near_pairs(shots: Sequence[PosedPhoto], each: int) -> list[tuple[int, int]]:
     return list(pairs)
 
 
-def match(model: Any, pairs: Sequence[tuple[int, int]], place: Workplace) -> list[Matched]:
+def match(model: Any, pairs: Sequence[tuple[int, int]], place: MatchFolder) -> list[PhotographMatch]:
     """Return what pairs of photographs have in common; features and matches stay in the database of the place.
 
     Args:
@@ -147,7 +156,7 @@ def match(model: Any, pairs: Sequence[tuple[int, int]], place: Workplace) -> lis
     return list(_found(place))
 
 
-def _begin(model: Any, used: Sequence[int], place: Workplace) -> None:
+def _begin(model: Any, used: Sequence[int], place: MatchFolder) -> None:
     """Write cameras and images into a database, so that it knows the lenses and keeps the ids of the model."""
     pycolmap = load_pycolmap()
     place.database.unlink(missing_ok=True)
@@ -161,7 +170,7 @@ def _begin(model: Any, used: Sequence[int], place: Workplace) -> None:
             database.write_image(image, use_image_id=True)
 
 
-def _found(place: Workplace) -> Iterator[Matched]:
+def _found(place: MatchFolder) -> Iterator[PhotographMatch]:
     with load_pycolmap().Database.open(place.database) as database:
         known: dict[int, Floats] = {}
         for image in database.read_all_images():
@@ -171,7 +180,7 @@ def _found(place: Workplace) -> Iterator[Matched]:
             one, other = _ids(pair)
             indices: NDArray[np.uint32] = np.asarray(geometry.inlier_matches).reshape(-1, 2)
             if len(indices):
-                yield Matched(one - 1, other - 1, known[one][indices[:, 0]], known[other][indices[:, 1]])
+                yield PhotographMatch(one - 1, other - 1, known[one][indices[:, 0]], known[other][indices[:, 1]])
 
 
 def _pixels(keypoints: Any) -> Floats:
@@ -203,16 +212,16 @@ def _until(moment: float) -> Iterator[Any]:
         pycolmap.logging.minloglevel = before
 
 
-def _see_time(place: Workplace) -> None:
+def _see_time(place: MatchFolder) -> None:
     if time.monotonic() >= place.until:
         raise _unmatched(TimeoutError(), is_cancelled=True)
 
 
-def _unmatched(error: Exception, *, is_cancelled: bool) -> Unmatched:
-    return Unmatched("not done in time" if is_cancelled else f"pycolmap cannot: {error}")
+def _unmatched(error: Exception, *, is_cancelled: bool) -> MatchingSkipped:
+    return MatchingSkipped("not done in time" if is_cancelled else f"pycolmap cannot: {error}")
 
 
-def triangulate(model: Any, place: Workplace) -> Any:
+def triangulate(model: Any, place: MatchFolder) -> Any:
     """Return the model with points triangulated from what was matched; poses and cameras stay as they are.
 
     Raises:
@@ -253,7 +262,7 @@ def in_view(shot: PosedPhoto, points: Floats) -> tuple[np.ndarray[tuple[int], np
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PoseVerdict:
     """What matches say of the poses."""
 
     num_pairs: int
@@ -263,7 +272,7 @@ class Verdict:
     """What would make them fit, where they do not."""
 
 
-def judge(shots: Sequence[PosedPhoto], matched: Sequence[Matched]) -> Verdict | None:
+def judge(shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch]) -> PoseVerdict | None:
     """Return what the matches of photographs say of their poses; None where there are too few to say anything."""
     telling = [one for one in matched if _is_telling(one, shots)]
     shares = [share for one in telling if (share := _share(one, shots)) is not None]
@@ -271,16 +280,16 @@ def judge(shots: Sequence[PosedPhoto], matched: Sequence[Matched]) -> Verdict | 
         return None
     agreement = float(np.median(shares))
     if agreement >= AGREES:
-        return Verdict(len(shares), agreement)
+        return PoseVerdict(len(shares), agreement)
     for words, change in _CAUSES.items():
         changed = {index: change(shots[index]) for one in telling for index in (one.first, one.second)}
         tried = [share for one in telling if (share := _share(one, changed)) is not None]
         if tried and float(np.median(tried)) >= AGREES:
-            return Verdict(len(shares), agreement, words)
-    return Verdict(len(shares), agreement)
+            return PoseVerdict(len(shares), agreement, words)
+    return PoseVerdict(len(shares), agreement)
 
 
-def _is_telling(one: Matched, shots: Sequence[PosedPhoto]) -> bool:
+def _is_telling(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> bool:
     """Return whether there are enough matches, of cameras that have a focal length: panoramas have rays all round."""
     models = (shots[index].camera.model for index in (one.first, one.second))
     return len(one.here) >= LEAST_MATCHES and all("cx" in CAMERA_MODELS[model].params for model in models)
@@ -319,7 +328,7 @@ _CAUSES: dict[str, Posed] = {
 }
 
 
-def _share(one: Matched, shots: Sequence[PosedPhoto] | dict[int, PosedPhoto]) -> float | None:
+def _share(one: PhotographMatch, shots: Sequence[PosedPhoto] | dict[int, PosedPhoto]) -> float | None:
     """Return the share of the matches of a pair that fits its poses; None for a pair without a baseline."""
     first, second = shots[one.first], shots[one.second]
     here, there = rays(first, one.here), rays(second, one.there)
@@ -362,7 +371,7 @@ def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
     return np.nan_to_num(np.stack([first, second], axis=1), nan=-1.0)
 
 
-def depth_ratio(shots: Sequence[PosedPhoto], cloud: Cloud, matched: Sequence[Matched]) -> float | None:
+def depth_ratio(shots: Sequence[PosedPhoto], cloud: PointCloud, matched: Sequence[PhotographMatch]) -> float | None:
     """Return how much farther the points are than what the photographs show there; None where that cannot be told."""
     ratios: list[NDArray[np.float64]] = []
     for one in matched:
@@ -394,12 +403,12 @@ def is_same_depth(ratio: float) -> bool:
     return _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]
 
 
-def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> None:
+def see_poses(capture: SourceCapture, folder: Path, told: tuple[ImportMessages, ImportMistakes]) -> None:
     """Match a few pairs of photographs and see that they fit poses and points."""
     notes, mistakes = told
     try:
         matched = matched_few(capture.shots, folder)
-    except Unmatched as error:
+    except MatchingSkipped as error:
         notes.leave_out(f"a look at the poses by matching photographs: {error}")
         return
     _judge(capture.shots, matched, notes, mistakes)
@@ -411,7 +420,7 @@ def see_poses(capture: Capture, folder: Path, told: tuple[Notes, Mistakes]) -> N
         mistakes.add(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
 
 
-def matched_few(shots: Sequence[PosedPhoto], folder: Path) -> list[Matched]:
+def matched_few(shots: Sequence[PosedPhoto], folder: Path) -> list[PhotographMatch]:
     """Return what a few pairs of photographs have in common.
 
     Raises:
@@ -428,7 +437,9 @@ def _few_pairs(shots: Sequence[PosedPhoto]) -> list[tuple[int, int]]:
     return pairs[: _CHECKED * _NEIGHBOURS]
 
 
-def _judge(shots: Sequence[PosedPhoto], matched: Sequence[Matched], notes: Notes, mistakes: Mistakes) -> None:
+def _judge(
+    shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch], notes: ImportMessages, mistakes: ImportMistakes
+) -> None:
     verdict = judge(shots, matched)
     if verdict is None:
         notes.leave_out("a look at the poses: too few of the photographs' features match to say anything of them")
@@ -444,7 +455,9 @@ def _judge(shots: Sequence[PosedPhoto], matched: Sequence[Matched], notes: Notes
         notes.convert(f"poses were held against the photographs: {told} fits")
 
 
-def triangulated(capture: Capture, folder: Path, told: tuple[ImportOptions, Notes, Mistakes]) -> Any:
+def triangulated(
+    capture: SourceCapture, folder: Path, told: tuple[ImportOptions, ImportMessages, ImportMistakes]
+) -> Any:
     """Return pycolmap's model with points that the photographs show; without, where that is not done in time."""
     options, notes, mistakes = told
     shots = capture.shots
@@ -455,7 +468,7 @@ def triangulated(capture: Capture, folder: Path, told: tuple[ImportOptions, Note
             # poses that are wrong are known before all photographs are matched
             if not len(mistakes) and match(model, near_pairs(shots, _EACH), place):
                 model = triangulate(model, place)
-        except Unmatched as error:
+        except MatchingSkipped as error:
             notes.leave_out(
                 f"points: the source has none; triangulating in {options.within_s:.0f} s (--within-s): {error}"
             )
@@ -471,12 +484,12 @@ def triangulated(capture: Capture, folder: Path, told: tuple[ImportOptions, Note
 
 
 @contextmanager
-def _workplace(folder: Path, within_s: float, shots: Sequence[PosedPhoto]) -> Iterator[Workplace]:
+def _workplace(folder: Path, within_s: float, shots: Sequence[PosedPhoto]) -> Iterator[MatchFolder]:
     """Give a folder for features and matches that is gone afterwards; photographs have numbers there."""
     work = folder / ".matching"
     try:
         numbers = link_numbers([shot.photo for shot in shots], work / "images")
         plain = [replace(shot, name=number, keypoints=None) for shot, number in zip(shots, numbers, strict=True)]
-        yield Workplace(work, plain, time.monotonic() + within_s)
+        yield MatchFolder(work, plain, time.monotonic() + within_s)
     finally:
         shutil.rmtree(work, ignore_errors=True)

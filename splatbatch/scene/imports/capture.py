@@ -135,7 +135,7 @@ class PosedPhoto:
 
 
 @dataclass(frozen=True, eq=False)
-class Cloud:
+class PointCloud:
     """The points of a source, in its world."""
 
     xyz: Floats  # [P, 3]
@@ -147,7 +147,7 @@ class Cloud:
 
 
 @dataclass(frozen=True)
-class Notes:
+class ImportMessages:
     """What is told of an import."""
 
     converted: list[str] = field(default_factory=list)
@@ -167,13 +167,13 @@ class Notes:
 
 
 @dataclass(frozen=True, eq=False)
-class Capture:
+class SourceCapture:
     """A source that was read: everything a model is made of."""
 
     kind: str
     """In words: "nerfstudio transforms.json"."""
     shots: tuple[PosedPhoto, ...]
-    cloud: Cloud | None
+    cloud: PointCloud | None
     world: str
     """What its coordinates are, in words."""
     crs: str = ""
@@ -211,7 +211,7 @@ def split_names(shots: tuple[PosedPhoto, ...]) -> Mapping[str, list[str]]:
     return found
 
 
-class Mistakes:
+class ImportMistakes:
     """What is wrong with a source; collected, then raised together."""
 
     def __init__(self, source: Path) -> None:

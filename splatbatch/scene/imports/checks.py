@@ -12,10 +12,19 @@ import numpy as np
 from splatbatch.files import fault_of_name
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Points2D
 from splatbatch.scene.imports.agreement import share_that_see
-from splatbatch.scene.imports.capture import Cloud, Mistakes, Notes, PosedPhoto
+from splatbatch.scene.imports.capture import ImportMessages, ImportMistakes, PointCloud, PosedPhoto
 from splatbatch.scene.imports.lens import resized
-from splatbatch.scene.photos.headers import Header, Headers, Photo
-from splatbatch.scene.photos.sizes import Equal, FewPixels, Scaled, Size, Transposed, relate, spell, spell_factor
+from splatbatch.scene.photos.headers import Header, Headers, ImageHeader
+from splatbatch.scene.photos.sizes import (
+    NearSize,
+    SameSize,
+    ScaledSize,
+    Size,
+    TransposedSize,
+    relate,
+    spell,
+    spell_factor,
+)
 from splatbatch.text import counted, spell_place
 
 _NONE = 1
@@ -33,7 +42,7 @@ _LEAST_SEEING = 0.25
 def sizes_of(photos: Sequence[Path]) -> Mapping[Path, Size]:
     """Return width and height of the photographs whose headers can be read."""
     found = headers_of(photos)
-    return {path: header.size for path, header in found.items() if isinstance(header, Photo)}
+    return {path: header.size for path, header in found.items() if isinstance(header, ImageHeader)}
 
 
 def headers_of(photos: Sequence[Path]) -> Mapping[Path, Header]:
@@ -43,7 +52,9 @@ def headers_of(photos: Sequence[Path]) -> Mapping[Path, Header]:
     return {path: headers.of(str(path)) for path in photos}
 
 
-def fit_to_photographs(shots: Sequence[PosedPhoto], notes: Notes, mistakes: Mistakes) -> tuple[PosedPhoto, ...]:
+def fit_to_photographs(
+    shots: Sequence[PosedPhoto], notes: ImportMessages, mistakes: ImportMistakes
+) -> tuple[PosedPhoto, ...]:
     """Return the shots with cameras of the size of their photographs; what cannot be is a mistake."""
     headers = headers_of([shot.photo for shot in shots])
     fitted, told = [], Counter[str]()
@@ -52,7 +63,7 @@ def fit_to_photographs(shots: Sequence[PosedPhoto], notes: Notes, mistakes: Mist
         if shot.camera.model == "EQUIRECTANGULAR" and shot.camera.width != 2 * shot.camera.height:
             what = f"a panorama of {spell((shot.camera.width, shot.camera.height))}: it is not twice as wide as high"
             mistakes.add(shot.where, what, "Export whole panoramas, or the camera model that the photographs have.")
-        if isinstance(header, Photo):
+        if isinstance(header, ImageHeader):
             one, what = _fitted(shot, header.size, mistakes)
             fitted.append(one)
             told[what] += 1
@@ -65,25 +76,25 @@ def fit_to_photographs(shots: Sequence[PosedPhoto], notes: Notes, mistakes: Mist
     return tuple(fitted)
 
 
-def _fitted(shot: PosedPhoto, size: Size, mistakes: Mistakes) -> tuple[PosedPhoto, str]:
+def _fitted(shot: PosedPhoto, size: Size, mistakes: ImportMistakes) -> tuple[PosedPhoto, str]:
     """Return the shot with a camera of the photograph's size, and what was done for it."""
     camera, own = shot.camera, (shot.camera.width, shot.camera.height)
     if min(own) <= _NONE:
         return _sized(shot, size, mistakes)
     relation = relate(own, size)
-    if isinstance(relation, Equal):
+    if isinstance(relation, SameSize):
         return shot, ""
-    if isinstance(relation, FewPixels) and relation.factor == 1 and max(map(abs, relation.off)) <= 2:
+    if isinstance(relation, NearSize) and relation.factor == 1 and max(map(abs, relation.off)) <= 2:
         # rounding: K stays as it is, so that the middle of the photograph stays where it was
         fitted = replace(camera, width=size[0], height=size[1])
         return replace(
             shot, camera=fitted
         ), "the size was a pixel or two off and is now the photograph's; K is as it was"
-    if isinstance(relation, Scaled):
+    if isinstance(relation, ScaledSize):
         ratio = np.array(size) / own
         what = f"photographs are {spell_factor(relation.factor)} of what the cameras say: K follows"
         return replace(shot, camera=resized(camera, size), keypoints=_moved(shot.keypoints, ratio)), what
-    is_turned = isinstance(relation, Transposed)
+    is_turned = isinstance(relation, TransposedSize)
     why = "width and height are exchanged" if is_turned else "another shape: cropped, padded or another photograph"
     remedy = (
         "Turn the photographs as their EXIF orientation says, or write width and height as the pixels are stored."
@@ -94,7 +105,7 @@ def _fitted(shot: PosedPhoto, size: Size, mistakes: Mistakes) -> tuple[PosedPhot
     return shot, ""
 
 
-def _sized(shot: PosedPhoto, size: Size, mistakes: Mistakes) -> tuple[PosedPhoto, str]:
+def _sized(shot: PosedPhoto, size: Size, mistakes: ImportMistakes) -> tuple[PosedPhoto, str]:
     """Return the shot with the photograph's size where none was written, if K is in its pixels."""
     camera = shot.camera
     shares = [value / side for value, side in zip(_principal_point(camera), size, strict=True)]
@@ -119,7 +130,7 @@ def _moved(keypoints: Points2D | None, ratio: np.ndarray[tuple[int], np.dtype[np
     return replace(keypoints, xy=keypoints.xy * ratio) if keypoints else None
 
 
-def check_world(shots: Sequence[PosedPhoto], cloud: Cloud | None, mistakes: Mistakes) -> None:
+def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, mistakes: ImportMistakes) -> None:
     """Note what poses and points say against themselves."""
     _check_names(shots, mistakes)
     _check_places(shots, mistakes)
@@ -135,7 +146,7 @@ def check_world(shots: Sequence[PosedPhoto], cloud: Cloud | None, mistakes: Mist
         mistakes.add(cloud.origin, what, remedy)
 
 
-def _check_names(shots: Sequence[PosedPhoto], mistakes: Mistakes) -> None:
+def _check_names(shots: Sequence[PosedPhoto], mistakes: ImportMistakes) -> None:
     counts = Counter(shot.name for shot in shots)
     for shot in shots:
         if counts[shot.name] > 1:
@@ -146,7 +157,7 @@ def _check_names(shots: Sequence[PosedPhoto], mistakes: Mistakes) -> None:
 
 
 @np.errstate(all="ignore")  # what overflows is no place
-def _check_places(shots: Sequence[PosedPhoto], mistakes: Mistakes) -> None:
+def _check_places(shots: Sequence[PosedPhoto], mistakes: ImportMistakes) -> None:
     """Note cameras that stand so far from the others that their unit must be another, or nowhere."""
     centers = np.array([shot.center for shot in shots]).reshape(-1, 3)
     sound = (np.abs(centers) < _NOWHERE).all(axis=1)

@@ -14,14 +14,22 @@ from splatbatch.files import Record, read_json, read_tail
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D, misspelt
-from splatbatch.scene.imports.capture import Capture, Cloud, ImportOptions, Mistakes, Notes, PosedPhoto, some
+from splatbatch.scene.imports.capture import (
+    ImportMessages,
+    ImportMistakes,
+    ImportOptions,
+    PointCloud,
+    PosedPhoto,
+    SourceCapture,
+    some,
+)
 from splatbatch.scene.imports.lens import simplified
 from splatbatch.scene.photos.folders import (
-    Absent,
-    Folders,
-    Found,
+    FolderListings,
+    FoundPhotograph,
     Location,
-    Misspelt,
+    MissingPhotograph,
+    MisspeltName,
     find_photographs,
     photographs_below,
 )
@@ -52,7 +60,7 @@ def suffix_of(folder: Path) -> str | None:
     return None
 
 
-def read_export(folder: Path, notes: Notes, mistakes: Mistakes) -> Export | None:
+def read_export(folder: Path, notes: ImportMessages, mistakes: ImportMistakes) -> Export | None:
     """Return the model in a folder; what its files hold wrongly is a mistake."""
     suffix = suffix_of(folder)
     if suffix is None:
@@ -72,7 +80,7 @@ def read_export(folder: Path, notes: Notes, mistakes: Mistakes) -> Export | None
     return Export(known, images, keypoints, points)
 
 
-def _images(path: Path, notes: Notes) -> tuple[list[Image], dict[int, Points2D]]:
+def _images(path: Path, notes: ImportMessages) -> tuple[list[Image], dict[int, Points2D]]:
     """Return images and keypoints; text that lacks the lines of keypoints is read as one line for each image."""
     if path.suffix == ".bin":
         return binary.read_images(path), binary.read_points2d(path)
@@ -113,7 +121,7 @@ def _one_line_each(path: Path) -> list[Image]:
     return [text.read_image(path, number, line) for number, line in text.entries(path)]
 
 
-def _points(path: Path, notes: Notes, mistakes: Mistakes) -> Points | None:
+def _points(path: Path, notes: ImportMessages, mistakes: ImportMistakes) -> Points | None:
     """Return the points with what their tracks say; None where there are none."""
     if not path.exists() or not path.stat().st_size:
         notes.convert(f"{path.name} is {'empty' if path.exists() else 'missing'}: the source has no points")
@@ -130,7 +138,7 @@ def _points(path: Path, notes: Notes, mistakes: Mistakes) -> Points | None:
     return points
 
 
-def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], mistakes: Mistakes, suffix: str) -> None:
+def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], mistakes: ImportMistakes, suffix: str) -> None:
     known = {camera.id for camera in cameras}
     if len(known) < len(cameras):
         mistakes.add(f"cameras.{suffix}", f"{len(cameras)} cameras share {len(known)} ids", _REMEDY)
@@ -143,7 +151,7 @@ def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], mistakes: Mis
             mistakes.add(f'images.{suffix}: image {image.id} "{image.name}"', what, _REMEDY)
 
 
-def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, notes: Notes) -> None:
+def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, notes: ImportMessages) -> None:
     """Say which tracks count: those of the keypoints; points whose own track says otherwise lose it.
 
     OpenSfM writes the keypoints that have a point alone, but numbers them in the tracks as if all were there.
@@ -168,7 +176,7 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, not
         notes.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
 
 
-def read(folder: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
+def read(folder: Path, options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes) -> SourceCapture | None:
     """Return what the model says; None where mistakes leave nothing to go on with."""
     export = read_export(folder, notes, mistakes)
     if export is None:
@@ -188,10 +196,10 @@ def read(folder: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes)
         notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(others)}")
     reference, crs = _georeference(folder, notes)
     world = "the world of the export"
-    return Capture("COLMAP export", shots, _cloud(export, folder, notes), world, crs, reference)
+    return SourceCapture("COLMAP export", shots, _cloud(export, folder, notes), world, crs, reference)
 
 
-def _sound(camera: Camera, notes: Notes, mistakes: Mistakes) -> Camera | None:
+def _sound(camera: Camera, notes: ImportMessages, mistakes: ImportMistakes) -> Camera | None:
     """Return a camera as the simplest model that is the same lens; None where it is none."""
     model, where = CAMERA_MODELS.get(camera.model), f"camera {camera.id}"
     if model is None:
@@ -225,10 +233,13 @@ def _plain(name: str) -> str:
 
 
 def _shots(
-    export: Export, cameras: dict[int, Camera | None], folder: Path, told: tuple[ImportOptions, Notes, Mistakes]
+    export: Export,
+    cameras: dict[int, Camera | None],
+    folder: Path,
+    told: tuple[ImportOptions, ImportMessages, ImportMistakes],
 ) -> tuple[PosedPhoto, ...]:
     options, notes, mistakes = told
-    folders, found, missing = Folders(), [], []
+    folders, found, missing = FolderListings(), [], []
     alike = Counter(image.name for image in export.images)
     for image in export.images:
         where, name = f'image {image.id} "{image.name}"', _plain(image.name)
@@ -264,20 +275,20 @@ def _shot(image: Image, photo: Path, name: str, camera: Camera | None, export: E
 def _own_name(place: Location, name: str) -> str:
     """Return the name below the folder that a photograph was found under; empty if it was not."""
     match place:
-        case Found():
+        case FoundPhotograph():
             return name
-        case Misspelt():
+        case MisspeltName():
             return place.actual
-        case Absent():  # a name without suffix is what it begins with
+        case MissingPhotograph():  # a name without suffix is what it begins with
             return place.elsewhere or (place.similar if not PurePosixPath(name).suffix else "")
 
 
 def _lack(place: Location, folder: Path) -> str:
-    similar = f"; there is {place.similar}" if isinstance(place, Absent) and place.similar else ""
+    similar = f"; there is {place.similar}" if isinstance(place, MissingPhotograph) and place.similar else ""
     return f"no such photograph below {folder}{similar}"
 
 
-def _cloud(export: Export, folder: Path, notes: Notes) -> Cloud | None:
+def _cloud(export: Export, folder: Path, notes: ImportMessages) -> PointCloud | None:
     points = export.points
     if points is None:
         return None
@@ -286,10 +297,10 @@ def _cloud(export: Export, folder: Path, notes: Notes) -> Cloud | None:
         notes.leave_out(f"{counted(int((~finite).sum()), 'point')} without a finite place")
     has_names = any((one.point3d_ids != np.uint64(NO_POINT3D)).any() for one in export.keypoints.values())
     ids = points.ids[finite] if has_names else None
-    return Cloud(points.xyz[finite], points.rgb[finite], str(folder), ids)
+    return PointCloud(points.xyz[finite], points.rgb[finite], str(folder), ids)
 
 
-def _georeference(folder: Path, notes: Notes) -> tuple[Record, str]:
+def _georeference(folder: Path, notes: ImportMessages) -> tuple[Record, str]:
     """Return what ODM and OpenSfM leave beside of where on Earth the model lies."""
     found: Record = {}
     crs = ""

@@ -23,13 +23,13 @@ from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.colmap.types import Camera, Floats
 from splatbatch.scene.imports.capture import (
     IDENTITY,
-    Capture,
+    ImportMessages,
+    ImportMistakes,
     ImportOptions,
-    Mistakes,
     NoPose,
-    Notes,
     PosedPhoto,
     Similarity,
+    SourceCapture,
     similarity_of,
     some,
     spelt,
@@ -69,7 +69,7 @@ _OPTIMISE = "Optimise the cameras in Metashape and export them again, as Agisoft
 
 
 @dataclass(frozen=True, eq=False)
-class Document:
+class XmlDocument:
     """An XML file: its root, and the line that each element begins in."""
 
     path: Path
@@ -81,7 +81,7 @@ class Document:
         return f"line {self.lines.get(element, 0)}: {name or element.tag}"
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> XmlDocument:
     """Return an XML file.
 
     Raises:
@@ -99,7 +99,7 @@ def read_document(path: Path) -> Document:
             what = expat.errors.messages[error.code]
             place = f"line {error.lineno}, column {error.offset + 1}"
             raise SceneError(f"{path}: {place}: {what}: no whole XML", _REMEDY) from error
-    return Document(path, builder.tree.close(), builder.lines)
+    return XmlDocument(path, builder.tree.close(), builder.lines)
 
 
 class _Builder:
@@ -173,7 +173,7 @@ def cameras_below(element: Element | None) -> Iterator[tuple[Element, str]]:
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class ModelFrame:
     """Where a chunk's coordinates lead."""
 
     placed: Similarity
@@ -182,7 +182,7 @@ class World:
     crs: str
 
 
-def chosen_chunk(document: Document, label: str, notes: Notes, mistakes: Mistakes) -> Element | None:
+def chosen_chunk(document: XmlDocument, label: str, notes: ImportMessages, mistakes: ImportMistakes) -> Element | None:
     """Return the chunk that is meant; None, with a mistake, where that is not clear."""
     chunks = [chunk for chunk in document.root.iter("chunk") if chunk.find("cameras") is not None]
     if not chunks:
@@ -213,7 +213,7 @@ def _in_words(chunk: Element) -> str:
     return f'"{chunk.get("label", "")}" ({counted(_num_posed(chunk), "camera")} with a pose{state})'
 
 
-def world_of(document: Document, chunk: Element, component: str | None, mistakes: Mistakes) -> World:
+def world_of(document: XmlDocument, chunk: Element, component: str | None, mistakes: ImportMistakes) -> ModelFrame:
     """Return where the poses of a chunk lead, given the id of the component that its cameras belong to."""
     crs = next((text for name in ("reference", "crs", "projection") if (text := _text(chunk.find(name)))), "")
     element = chunk.find("transform")
@@ -226,15 +226,15 @@ def world_of(document: Document, chunk: Element, component: str | None, mistakes
         what = f"cameras name the component {component or '(none)'}; transforms are there for {known}"
         mistakes.add(document.where(chunk, "components"), what, _AGAIN)
     if element is None:
-        return World(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is nobody's", crs)
+        return ModelFrame(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is nobody's", crs)
     placed = _similarity(document, element, mistakes)
     is_local = not crs or crs.upper().startswith(("LOCAL_CS", "ENGCRS", "LOCAL"))
     is_geocentric = _ECEF[0] < float(np.linalg.norm(placed.translation)) < _ECEF[1]
     where = "geocentric coordinates (ECEF) in metres" if is_geocentric and not is_local else "local coordinates"
-    return World(placed, f"{where}, after the chunk's transform", crs)
+    return ModelFrame(placed, f"{where}, after the chunk's transform", crs)
 
 
-def _similarity(document: Document, element: Element, mistakes: Mistakes) -> Similarity:
+def _similarity(document: XmlDocument, element: Element, mistakes: ImportMistakes) -> Similarity:
     """Return the transform of a chunk: rotation, translation and scale, or one matrix of 16 numbers."""
     where = document.where(element, "transform of the chunk")
     try:
@@ -255,7 +255,7 @@ def _text(element: Element | None) -> str:
     return " ".join((element.text or "").split()) if element is not None else ""
 
 
-class Photographs:
+class PhotographIndex:
     """The photographs below a folder, by name and by stem."""
 
     def __init__(self, folder: Path) -> None:
@@ -299,7 +299,7 @@ def _photographs(folder: Path) -> Iterator[str]:
                 yield (Path(parent) / file).relative_to(folder).as_posix()
 
 
-class Trouble(NamedTuple):
+class SensorProblem(NamedTuple):
     """Why a sensor has no usable camera, and what to do about it."""
 
     what: str
@@ -311,13 +311,15 @@ class Sensor:
     """A sensor of a chunk: its camera, and its place on the master of its rig."""
 
     label: str
-    camera: Camera | Trouble
+    camera: Camera | SensorProblem
     """Trouble is a mistake if one of its photographs has a pose."""
     on_master: Similarity | None = None
     """From the axes of this sensor to those of its master; None where it has none, or is its own master."""
 
 
-def read_sensors(document: Document, chunk: Element, notes: Notes, mistakes: Mistakes) -> Mapping[str, Sensor]:
+def read_sensors(
+    document: XmlDocument, chunk: Element, notes: ImportMessages, mistakes: ImportMistakes
+) -> Mapping[str, Sensor]:
     """Return the sensors of a chunk by id."""
     found: dict[str, Sensor] = {}
     for element in chunk.findall("sensors/sensor"):
@@ -330,7 +332,7 @@ def read_sensors(document: Document, chunk: Element, notes: Notes, mistakes: Mis
     return found
 
 
-def _camera(element: Element, name: str, notes: Notes) -> Camera | Trouble:
+def _camera(element: Element, name: str, notes: ImportMessages) -> Camera | SensorProblem:
     """Return the COLMAP camera of a sensor, or why there is none."""
     calibrations = element.findall("calibration")
     adjusted = [one for one in calibrations if one.get("class") == "adjusted"]
@@ -338,34 +340,38 @@ def _camera(element: Element, name: str, notes: Notes) -> Camera | Trouble:
     kind = (calibration.get("type") if calibration is not None else None) or element.get("type", "frame")
     size = _size(calibration) or _size(element)
     if size is None:
-        return Trouble("its resolution is missing or no number of pixels")
+        return SensorProblem("its resolution is missing or no number of pixels")
     if kind in _PANORAMAS:
         return Camera(0, "EQUIRECTANGULAR", *size, (float(size[0]), float(size[1])))
     if kind not in _BENDS:
-        return Trouble(f"its type {spelt(kind)} is no lens that COLMAP knows ({', '.join([*_BENDS, *_PANORAMAS])})")
+        return SensorProblem(
+            f"its type {spelt(kind)} is no lens that COLMAP knows ({', '.join([*_BENDS, *_PANORAMAS])})"
+        )
     if calibration is None:
-        return Trouble("it has no calibration")
+        return SensorProblem("it has no calibration")
     if not adjusted:
         notes.convert(f"{name}: its calibration was never adjusted; the initial one was taken")
     if (own := _size(element)) not in (None, size):
-        return Trouble(f"its resolution is {own}, that of its calibration {size}")
+        return SensorProblem(f"its resolution is {own}, that of its calibration {size}")
     terms, broken = _terms(calibration)
     if broken:
-        return Trouble(f"{', '.join(broken)} of its calibration is no number")
+        return SensorProblem(f"{', '.join(broken)} of its calibration is no number")
     return _fitted(terms, _BENDS[kind], size, name, notes)
 
 
-def _fitted(terms: Mapping[str, float], bend: str, size: Size, name: str, notes: Notes) -> Camera | Trouble:
+def _fitted(
+    terms: Mapping[str, float], bend: str, size: Size, name: str, notes: ImportMessages
+) -> Camera | SensorProblem:
     lens = _lens(terms, bend, size)
     if lens is None:
-        return Trouble("its calibration has no focal length f above 0")
+        return SensorProblem("its calibration has no focal length f above 0")
     camera, off = camera_of(lens, size)
     lacking = [key for key in ("b2", "skew", "k4", "p3", "p4") if terms[key]]
     extras = [f"{key.upper()} {terms[key]:.3g}" for key in lacking]
     extras += [f"type {bend}"] if bend == "equisolid" else []
     if off > MOST_OFF_PX:
         keys = ", ".join(lacking).upper() or f"a lens of the type {bend}"
-        return Trouble(f"{', '.join(extras)}: {spell_misfit(off)}", _REFIT.format(keys=keys))
+        return SensorProblem(f"{', '.join(extras)}: {spell_misfit(off)}", _REFIT.format(keys=keys))
     if off:
         notes.convert(f"{name}: {', '.join(extras)}: fitted as {camera.model}, {off:.2g} px off at most")
     notes.convert(f"{name}: {camera.model}, {size[0]}x{size[1]}")
@@ -414,7 +420,7 @@ def _side(text: str) -> int | None:
     return int(side) if 0 < side < _LONGEST_PX and side == int(side) else None
 
 
-def _on_master(element: Element, where: str, mistakes: Mistakes) -> Similarity | None:
+def _on_master(element: Element, where: str, mistakes: ImportMistakes) -> Similarity | None:
     """Return the place of a slave on its master: rotation, and location in units of the chunk."""
     if element.get("master_id") in (None, element.get("id")):
         return None
@@ -446,11 +452,11 @@ class _AlignedCamera:
     pose: Similarity
 
 
-def read(path: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
+def read(path: Path, options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes) -> SourceCapture | None:
     """Return what the file says; None where mistakes leave nothing to go on with."""
     try:
         document = read_document(path)
-        photographs = Photographs(options.images or folder_beside(path))
+        photographs = PhotographIndex(options.images or folder_beside(path))
     except SceneError as error:
         mistakes.add(path.name, error.message.removeprefix(f"{path}: "), error.hint)
         return None
@@ -460,7 +466,7 @@ def read(path: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -
     aligned, component = _stations(document, chunk, (notes, mistakes))
     world = world_of(document, chunk, component, mistakes)
     sensors = read_sensors(document, chunk, notes, mistakes)
-    finder = _Finder(photographs, sensors, world, mistakes, options.skips_missing)
+    finder = _PoseFinder(photographs, sensors, world, mistakes, options.skips_missing)
     shots = tuple(shot for camera in aligned if (shot := finder.shot(camera)))
     finder.tell(notes)
     if not shots:
@@ -468,11 +474,11 @@ def read(path: Path, options: ImportOptions, notes: Notes, mistakes: Mistakes) -
         return None
     reference = {"from_chunk_to_model": world.placed.matrix(), "chunk": chunk.get("label", "")}
     kind = f"Metashape XML {document.root.get('version', '')}".strip()
-    return Capture(kind, shots, None, world.words, world.crs, reference)
+    return SourceCapture(kind, shots, None, world.words, world.crs, reference)
 
 
 def _stations(
-    document: Document, chunk: Element, told: tuple[Notes, Mistakes]
+    document: XmlDocument, chunk: Element, told: tuple[ImportMessages, ImportMistakes]
 ) -> tuple[list[_AlignedCamera], str | None]:
     """Return the cameras that count, and the component that they belong to."""
     notes, mistakes = told
@@ -502,7 +508,7 @@ def _stations(
 
 
 def _poses(
-    document: Document, chunk: Element, cameras: list[Element], told: tuple[Notes, Mistakes]
+    document: XmlDocument, chunk: Element, cameras: list[Element], told: tuple[ImportMessages, ImportMistakes]
 ) -> Mapping[str | None, Similarity]:
     """Return the poses of the cameras by id: their own, and for slaves of a rig those of their masters."""
     notes, mistakes = told
@@ -531,10 +537,10 @@ def _poses(
 
 
 def _slave_poses(
-    document: Document, chunk: Element, cameras: list[Element], poses: Mapping[str | None, Similarity],
-    mistakes: Mistakes,
+    document: XmlDocument, chunk: Element, cameras: list[Element], poses: Mapping[str | None, Similarity],
+    mistakes: ImportMistakes,
 ) -> dict[str | None, Similarity]:  # fmt: skip
-    sensors = read_sensors(document, chunk, Notes(), mistakes)
+    sensors = read_sensors(document, chunk, ImportMessages(), mistakes)
     found: dict[str | None, Similarity] = {}
     for camera in cameras:
         master = poses.get(camera.get("master_id"))
@@ -555,11 +561,16 @@ def _label(camera: Element) -> str:
     return camera.get("label", "")
 
 
-class _Finder:
+class _PoseFinder:
     """Makes photographs with poses of aligned cameras; what lacks a photograph or a lens is noted."""
 
     def __init__(
-        self, photographs: Photographs, sensors: Mapping[str, Sensor], world: World, mistakes: Mistakes, skips: bool
+        self,
+        photographs: PhotographIndex,
+        sensors: Mapping[str, Sensor],
+        world: ModelFrame,
+        mistakes: ImportMistakes,
+        skips: bool,
     ) -> None:
         self._photographs, self._sensors, self._world = photographs, sensors, world
         self._mistakes, self._skips = mistakes, skips
@@ -570,8 +581,8 @@ class _Finder:
         """Return the shot of a camera; None where its photograph or its lens is missing."""
         sensor = self._sensors.get(camera.sensor)
         name = self._photo(camera)
-        lens = sensor.camera if sensor else Trouble(f"sensor {camera.sensor or '?'} is not there")
-        if isinstance(lens, Trouble):
+        lens = sensor.camera if sensor else SensorProblem(f"sensor {camera.sensor or '?'} is not there")
+        if isinstance(lens, SensorProblem):
             what = f"{sensor.label}: {lens.what}" if sensor else lens.what
             self._mistakes.add(f"camera of sensor {camera.sensor or '?'}", what, lens.remedy)
             return None
@@ -599,7 +610,7 @@ class _Finder:
             self._mistakes.add(camera.where, f"no photograph of this name below {folder}", remedy)
         return None
 
-    def tell(self, notes: Notes) -> None:
+    def tell(self, notes: ImportMessages) -> None:
         """Say which photographs have no pose, and which poses no photograph."""
         if self._missing:
             notes.leave_out(f"{counted(len(self._missing), 'pose')} without photograph: {some(self._missing)}")

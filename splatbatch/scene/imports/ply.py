@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.files import opened
-from splatbatch.scene.imports.capture import Cloud
+from splatbatch.scene.imports.capture import PointCloud
 
 MOST_POINTS = 2_000_000
 """Of more, evenly spread ones are taken: no training starts from more."""
@@ -36,7 +36,7 @@ class _Header:
     size: int  # bytes
 
 
-def read_cloud(path: Path) -> tuple[Cloud, list[str]]:
+def read_cloud(path: Path) -> tuple[PointCloud, list[str]]:
     """Return the points of a PLY file, and what is to be told of them.
 
     Raises:
@@ -58,7 +58,7 @@ def read_cloud(path: Path) -> tuple[Cloud, list[str]]:
         told.append(f"{path.name}: of {len(xyz):,} points {MOST_POINTS:,}, evenly spread over the file, were taken")
         taken = np.arange(MOST_POINTS) * len(xyz) // MOST_POINTS
         xyz, rgb = xyz[taken], rgb[taken]
-    return Cloud(xyz, rgb, str(path)), told
+    return PointCloud(xyz, rgb, str(path)), told
 
 
 def _header(path: Path, file: BinaryIO) -> _Header:

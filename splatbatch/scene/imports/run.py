@@ -17,14 +17,14 @@ from splatbatch.scene.formats import seen_at
 from splatbatch.scene.imports import colmap_export as exports
 from splatbatch.scene.imports import metashape, transforms, write
 from splatbatch.scene.imports.agreement import see_poses, triangulated
-from splatbatch.scene.imports.capture import Capture, ImportOptions, Mistakes, Notes
+from splatbatch.scene.imports.capture import ImportMessages, ImportMistakes, ImportOptions, SourceCapture
 from splatbatch.scene.imports.checks import check_world, fit_to_photographs
 from splatbatch.scene.imports.colmap_export import suffix_of
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.imports.transforms import find_documents
 from splatbatch.text import counted
 
-Kind = Literal["transforms", "metashape", "colmap"]
+ImportFormat = Literal["transforms", "metashape", "colmap"]
 _HEAD = 4096  # bytes of an XML file that are looked at
 _EXPORTS = (".", "colmap_export", "opensfm/colmap_export", "colmap", "colmap/sparse/0", "sparse/0", "sparse",
             "dense/sparse", "undistorted/sparse")  # fmt: skip
@@ -32,10 +32,10 @@ _LINKS = "Name a new folder on a disk that has room and knows symbolic links: ph
 
 
 @dataclass(frozen=True)
-class Source:
+class ImportSource:
     """Something that can be imported."""
 
-    kind: Kind
+    kind: ImportFormat
     paths: tuple[Path, ...]
     """The JSON files, the XML file, or the folder of the model."""
 
@@ -51,21 +51,21 @@ class Source:
                 return f"a COLMAP model outside of sparse/0 ({self.paths[0]})"
 
 
-def find_sources(path: Path) -> list[Source]:
+def find_sources(path: Path) -> list[ImportSource]:
     """Return what a file or a folder holds that can be imported; the first is what it is taken for."""
     if path.is_file() and path.suffix.lower() in (".json", ".xml") and seen_at(path):  # of another program
         return []
     found = []
     if documents := find_documents(path):
-        found.append(Source("transforms", tuple(documents)))
-    found += [Source("metashape", (file,)) for file in _metashape_files(path)]
+        found.append(ImportSource("transforms", tuple(documents)))
+    found += [ImportSource("metashape", (file,)) for file in _metashape_files(path)]
     folder = path if path.is_dir() else path.parent
     is_model_file = (
         path.is_file() and path.stem in ("cameras", "images", "points3D") and path.suffix in (".txt", ".bin")
     )
     if path.is_dir() or is_model_file:
         exports = (folder / name for name in (_EXPORTS if path.is_dir() else (".",)))
-        found += [Source("colmap", (export,)) for export in exports if suffix_of(export)][:1]
+        found += [ImportSource("colmap", (export,)) for export in exports if suffix_of(export)][:1]
     return found
 
 
@@ -86,17 +86,17 @@ def _is_metashape(file: Path) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Imported:
+class ImportResult:
     """What an import has written."""
 
-    capture: Capture
-    notes: Notes
+    capture: SourceCapture
+    notes: ImportMessages
     num_points: int
     offset: Offset
     holdout: list[str]
 
 
-def bring_in(path: Path, target: Path, options: ImportOptions) -> Imported:
+def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
     """Write the model of a source into a new folder `target`: whole, or not at all.
 
     Raises:
@@ -104,7 +104,7 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> Imported:
         ConfigError: the target is no new folder, or the source none that is known.
         OutputError: the target cannot be written.
     """
-    notes, mistakes = Notes(), Mistakes(path)
+    notes, mistakes = ImportMessages(), ImportMistakes(path)
     source = _chosen(path, notes)
     _see_target(target)
     capture = _read(source, options, notes, mistakes)
@@ -139,7 +139,7 @@ def _see_target(target: Path) -> None:
         raise ConfigError(f"{target}: its folder does not exist", f"Make it first: mkdir -p {target.parent}")
 
 
-def _chosen(path: Path, notes: Notes) -> Source:
+def _chosen(path: Path, notes: ImportMessages) -> ImportSource:
     if not path.exists():
         raise SceneError(f"{path}: no such file or folder", near(path))
     found = find_sources(path)
@@ -156,7 +156,9 @@ def _chosen(path: Path, notes: Notes) -> Source:
     return found[0]
 
 
-def _read(source: Source, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
+def _read(
+    source: ImportSource, options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes
+) -> SourceCapture | None:
     if options.chunk and source.kind != "metashape":
         raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
     if options.images and not options.images.is_dir():
@@ -170,7 +172,9 @@ def _read(source: Source, options: ImportOptions, notes: Notes, mistakes: Mistak
             return exports.read(source.paths[0], options, notes, mistakes)
 
 
-def _checked(capture: Capture, options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture:
+def _checked(
+    capture: SourceCapture, options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes
+) -> SourceCapture:
     """Return the capture with cameras of its photographs' sizes and the points that are wished for."""
     shots = fit_to_photographs(capture.shots, notes, mistakes)
     if options.points:
@@ -188,7 +192,9 @@ def _checked(capture: Capture, options: ImportOptions, notes: Notes, mistakes: M
     return replace(capture, shots=shots)
 
 
-def _written(source: Path, capture: Capture, folder: Path, told: tuple[ImportOptions, Notes, Mistakes]) -> Imported:
+def _written(
+    source: Path, capture: SourceCapture, folder: Path, told: tuple[ImportOptions, ImportMessages, ImportMistakes]
+) -> ImportResult:
     """Write all files of an import into a folder of its own.
 
     Raises:
@@ -214,4 +220,4 @@ def _written(source: Path, capture: Capture, folder: Path, told: tuple[ImportOpt
     points = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
     offset = write.offset_of(capture.shots, points)
     write.write_record(source, capture, notes, offset, folder)
-    return Imported(capture, notes, len(points), offset, write.held_out(capture.shots))
+    return ImportResult(capture, notes, len(points), offset, write.held_out(capture.shots))

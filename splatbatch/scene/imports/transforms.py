@@ -27,14 +27,14 @@ from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import (
     IDENTITY,
     OPENGL,
-    Capture,
-    Cloud,
+    ImportMessages,
+    ImportMistakes,
     ImportOptions,
-    Mistakes,
     NoPose,
-    Notes,
+    PointCloud,
     PosedPhoto,
     Similarity,
+    SourceCapture,
     as_matrix,
     similarity_of,
     some,
@@ -45,7 +45,7 @@ from splatbatch.scene.imports.capture import (
 from splatbatch.scene.imports.checks import sizes_of
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.imports.ply import read_cloud
-from splatbatch.scene.photos.folders import PHOTOGRAPHS, Folders, photographs_below
+from splatbatch.scene.photos.folders import PHOTOGRAPHS, FolderListings, photographs_below
 from splatbatch.scene.photos.sizes import Size
 from splatbatch.text import counted
 
@@ -109,7 +109,7 @@ _SAYS_NOTHING = {
 class Intrinsics:
     """The keys of one frame over those at the top."""
 
-    def __init__(self, frame: Mapping[str, Any], top: Mapping[str, Any], where: str, mistakes: Mistakes) -> None:
+    def __init__(self, frame: Mapping[str, Any], top: Mapping[str, Any], where: str, mistakes: ImportMistakes) -> None:
         self._frame, self._top, self._where, self._mistakes = frame, top, where, mistakes
         self.is_sound = True
 
@@ -144,7 +144,7 @@ class Intrinsics:
         return wide, high
 
 
-def read_camera(keys: Intrinsics, photo: Size | None, notes: Notes) -> Camera | None:
+def read_camera(keys: Intrinsics, photo: Size | None, notes: ImportMessages) -> Camera | None:
     """Return the COLMAP camera of a frame, given the size of its photograph; None where its keys are mistaken."""
     size = keys.size(photo)
     model = _model(keys, notes)
@@ -163,7 +163,7 @@ def read_camera(keys: Intrinsics, photo: Size | None, notes: Notes) -> Camera | 
     return _camera(keys, model, Lens(*focal, cx, cy), size, notes)
 
 
-def _model(keys: Intrinsics, notes: Notes) -> str | None:
+def _model(keys: Intrinsics, notes: ImportMessages) -> str | None:
     written = keys.get("camera_model")
     if written is None:
         if keys.get("is_fisheye") is True:
@@ -178,7 +178,9 @@ def _model(keys: Intrinsics, notes: Notes) -> str | None:
     return name
 
 
-def _focal_lengths(keys: Intrinsics, size: Size, *, is_fisheye: bool, notes: Notes) -> tuple[float, float] | None:
+def _focal_lengths(
+    keys: Intrinsics, size: Size, *, is_fisheye: bool, notes: ImportMessages
+) -> tuple[float, float] | None:
     """Return focal lengths in pixels; those of the angle of view where none are written."""
     fl_x, fl_y = keys.number("fl_x"), keys.number("fl_y")
     of_angle = [_of_angle(keys, axis, side) for axis, side in zip("xy", size, strict=True)]
@@ -222,7 +224,7 @@ def _of_angle(keys: Intrinsics, axis: str, side: int) -> float | None:
     return side / 2 / math.tan(angle / 2)
 
 
-def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size, notes: Notes) -> Camera | None:
+def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size, notes: ImportMessages) -> Camera | None:
     terms = {name: keys.number(name) or 0.0 for name in DISTORTION}
     given = [name for name in DISTORTION if terms[name]]
     if not keys.is_sound:
@@ -247,7 +249,7 @@ def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size, notes: Note
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class SharedPhotograph:
     """A shot and the image of the COLMAP model that is the same photograph."""
 
     shot: PosedPhoto
@@ -255,8 +257,8 @@ class Pair:
 
 
 def cloud_beside(
-    document: Document, ids: Mapping[str, int], shots: Sequence[PosedPhoto], notes: Notes
-) -> tuple[Cloud, tuple[PosedPhoto, ...]] | None:
+    document: TransformsFile, ids: Mapping[str, int], shots: Sequence[PosedPhoto], notes: ImportMessages
+) -> tuple[PointCloud, tuple[PosedPhoto, ...]] | None:
     """Return the points of the COLMAP model beside a file, and the shots with its keypoints; None where none fits.
 
     Args:
@@ -288,7 +290,7 @@ def _is_model(folder: Path) -> bool:
     return any((folder / f"points3D.{suffix}").is_file() for suffix in ("bin", "txt"))
 
 
-def _pairs(shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[str, int]) -> list[Pair]:
+def _pairs(shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[str, int]) -> list[SharedPhotograph]:
     by_id, by_name = {image.id: image for image in images}, {image.name: image for image in images}
     bases = [PurePosixPath(image.name).name for image in images]
     by_base = {base: image for base, image in zip(bases, images, strict=True) if bases.count(base) == 1}
@@ -296,11 +298,11 @@ def _pairs(shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[st
     for shot in shots:
         own = by_id.get(ids.get(shot.name, -1))
         image = by_name.get(shot.name) or by_base.get(PurePosixPath(shot.name).name) or own
-        pairs += [Pair(shot, image)] if image else []
+        pairs += [SharedPhotograph(shot, image)] if image else []
     return pairs
 
 
-def _same_world(pairs: Sequence[Pair]) -> Similarity | None:
+def _same_world(pairs: Sequence[SharedPhotograph]) -> Similarity | None:
     """Return what leads from the model's world to that of the shots; None where the poses are not the same."""
     if len(pairs) < _LEAST_COMMON:
         return None
@@ -330,13 +332,13 @@ def _in_words(moved: Similarity) -> str:
     return f", brought into this world by what the poses of both say (scale {moved.scale:.6g})"
 
 
-def _cloud(model: Reconstruction, moved: Similarity, folder: Path) -> Cloud:
+def _cloud(model: Reconstruction, moved: Similarity, folder: Path) -> PointCloud:
     points = model.points
-    return Cloud(moved.of_points(points.xyz), points.rgb, str(folder), points.ids)
+    return PointCloud(moved.of_points(points.xyz), points.rgb, str(folder), points.ids)
 
 
 def _with_keypoints(
-    shots: Sequence[PosedPhoto], pairs: Sequence[Pair], model: Reconstruction
+    shots: Sequence[PosedPhoto], pairs: Sequence[SharedPhotograph], model: Reconstruction
 ) -> tuple[PosedPhoto, ...]:
     """Return the shots with the model's keypoints, in pixels of their own cameras."""
     keypoints = read_points2d(model.folder)
@@ -350,8 +352,12 @@ def _with_keypoints(
 
 
 def cloud_named(
-    document: Document, undone: Similarity, shots: Sequence[PosedPhoto], notes: Notes, mistakes: Mistakes
-) -> Cloud | None:
+    document: TransformsFile,
+    undone: Similarity,
+    shots: Sequence[PosedPhoto],
+    notes: ImportMessages,
+    mistakes: ImportMistakes,
+) -> PointCloud | None:
     """Return the points of ply_file_path in the world of the shots; None where none is named.
 
     `undone` leads from the world of the file to that of the shots.
@@ -374,7 +380,9 @@ def cloud_named(
     return _placed(cloud, undone, shots, notes, written)
 
 
-def _placed(cloud: Cloud, undone: Similarity, shots: Sequence[PosedPhoto], notes: Notes, name: str) -> Cloud:
+def _placed(
+    cloud: PointCloud, undone: Similarity, shots: Sequence[PosedPhoto], notes: ImportMessages, name: str
+) -> PointCloud:
     """Return the points moved as the poses were; some programs have left them where they were, which views tell."""
     moved = undone.of_points(cloud.xyz)
     if undone is not IDENTITY and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
@@ -384,7 +392,7 @@ def _placed(cloud: Cloud, undone: Similarity, shots: Sequence[PosedPhoto], notes
     return replace(cloud, xyz=moved)
 
 
-def read_applied(document: Document, matrix: Floats | None, scale: float | None) -> Similarity:
+def read_applied(document: TransformsFile, matrix: Floats | None, scale: float | None) -> Similarity:
     """Return what leads from the world of a file back to the one before applied_transform and applied_scale."""
     from splatbatch.scene.imports.capture import similarity_of
 
@@ -396,7 +404,7 @@ def read_applied(document: Document, matrix: Floats | None, scale: float | None)
 
 
 @dataclass(frozen=True)
-class Document:
+class TransformsFile:
     """One JSON file with frames."""
 
     path: Path
@@ -419,7 +427,7 @@ def find_documents(source: Path) -> list[Path]:
     return [path for split in SPLITS if (path := source / f"transforms_{split}.json").is_file()]
 
 
-def read_documents(paths: list[Path], mistakes: Mistakes) -> list[Document]:
+def read_documents(paths: list[Path], mistakes: ImportMistakes) -> list[TransformsFile]:
     """Return the files with their frames; what is no JSON, or has none, is a mistake."""
     found = []
     for path in paths:
@@ -435,7 +443,7 @@ def read_documents(paths: list[Path], mistakes: Mistakes) -> list[Document]:
             mistakes.add(path.name, "frames is empty", "Export it again with the photographs that have a pose.")
         else:
             split = path.stem.removeprefix("transforms_")
-            found.append(Document(path, split if split in SPLITS else "", top))
+            found.append(TransformsFile(path, split if split in SPLITS else "", top))
     return found
 
 
@@ -453,11 +461,11 @@ def _read(path: Path) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class TransformsFrame:
     """A frame whose photograph was found and whose pose is one; its lens is not looked at yet."""
 
     where: str
-    document: Document
+    document: TransformsFile
     keys: Mapping[str, Any]
     written: str
     """The file_path, without a leading ./ and with the suffix of the file."""
@@ -471,12 +479,14 @@ class Frame:
 class FrameReader:
     """Reads the frames of all documents of a source; photographs that are missing are counted or mistakes."""
 
-    def __init__(self, images: Path | None, notes: Notes, mistakes: Mistakes, *, skips_missing: bool) -> None:
+    def __init__(
+        self, images: Path | None, notes: ImportMessages, mistakes: ImportMistakes, *, skips_missing: bool
+    ) -> None:
         self._images, self._notes, self._mistakes, self._skips = images, notes, mistakes, skips_missing
-        self._folders, self._scaled = Folders(), 0
+        self._folders, self._scaled = FolderListings(), 0
         self.missing: list[str] = []
 
-    def read(self, document: Document) -> list[Frame]:
+    def read(self, document: TransformsFile) -> list[TransformsFrame]:
         """Return the frames of a document."""
         found = []
         for index, keys in enumerate(document.top["frames"]):
@@ -489,7 +499,7 @@ class FrameReader:
             self._notes.convert(f"{self._scaled} of the poses carry a scale: it was taken out of their rotations")
         return found
 
-    def _frame(self, document: Document, keys: Mapping[str, Any], where: str) -> Frame | None:
+    def _frame(self, document: TransformsFile, keys: Mapping[str, Any], where: str) -> TransformsFrame | None:
         written = keys.get("file_path")
         if not isinstance(written, str) or not written.strip():
             self._mistakes.add(where, f"file_path {spelt(written)}", "Name the photograph in file_path.")
@@ -502,7 +512,7 @@ class FrameReader:
             return None
         name = _plain(written)
         name = name if PurePosixPath(name).suffix == photo.suffix else f"{name}{photo.suffix}"
-        return Frame(place, document, keys, name, photo, OPENGL @ pose.rotation.T, pose.translation, *extras)
+        return TransformsFrame(place, document, keys, name, photo, OPENGL @ pose.rotation.T, pose.translation, *extras)
 
     def _pose(self, keys: Mapping[str, Any], place: str) -> Similarity | None:
         if any(key in keys for key in _ROLLING) and "transform_matrix" not in keys:
@@ -522,7 +532,7 @@ class FrameReader:
         self._scaled += abs(pose.scale - 1) > 1e-3
         return pose
 
-    def _photo(self, document: Document, written: str, place: str) -> Path | None:
+    def _photo(self, document: TransformsFile, written: str, place: str) -> Path | None:
         candidates = self._candidates(document, _plain(written))
         if len(candidates) == 1:
             return candidates[0]
@@ -541,7 +551,7 @@ class FrameReader:
             self._mistakes.add(place, what, remedy)
         return None
 
-    def _candidates(self, document: Document, written: str) -> list[Path]:
+    def _candidates(self, document: TransformsFile, written: str) -> list[Path]:
         """Return the files that a file_path may mean: there, or below the folder of --images."""
         roots = [document.folder / written]
         if self._images:
@@ -564,7 +574,7 @@ class FrameReader:
         names = self._folders.names(str(path.parent)) or frozenset()
         return next((name for name in sorted(names) if PurePosixPath(name).stem == path.stem), "")
 
-    def _beside(self, document: Document, keys: Mapping[str, Any], key: str, place: str) -> Path | None:
+    def _beside(self, document: TransformsFile, keys: Mapping[str, Any], key: str, place: str) -> Path | None:
         written = keys.get(key)
         if written is None:
             return None
@@ -581,7 +591,7 @@ def _plain(written: str) -> str:
     return os.path.normpath(path)
 
 
-def common_names(frames: Sequence[Frame]) -> list[str]:
+def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
     """Return what the photographs are called below one folder: as written, less the images/ that all begin with.
 
     Paths that are absolute, or leave the folder of the file, lose what they all have in common.
@@ -598,7 +608,9 @@ def common_names(frames: Sequence[Frame]) -> list[str]:
     return written
 
 
-def read(paths: list[Path], options: ImportOptions, notes: Notes, mistakes: Mistakes) -> Capture | None:
+def read(
+    paths: list[Path], options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes
+) -> SourceCapture | None:
     """Return what the files say; None where mistakes leave nothing to go on with."""
     found = read_documents(paths, mistakes)
     reader = FrameReader(options.images, notes, mistakes, skips_missing=options.skips_missing)
@@ -617,12 +629,12 @@ def read(paths: list[Path], options: ImportOptions, notes: Notes, mistakes: Mist
 
 
 def _capture(
-    first: Document,
+    first: TransformsFile,
     undone: Similarity,
-    frames: Sequence[Frame],
+    frames: Sequence[TransformsFrame],
     shots: tuple[PosedPhoto, ...],
-    told: tuple[Notes, Mistakes],
-) -> Capture:
+    told: tuple[ImportMessages, ImportMistakes],
+) -> SourceCapture:
     notes, mistakes = told
     ids = {shot.name: number(frame.keys.get("colmap_im_id")) for shot, frame in zip(shots, frames, strict=False)}
     beside = cloud_beside(first, {name: int(value) for name, value in ids.items() if value is not None}, shots, notes)
@@ -631,10 +643,10 @@ def _capture(
     world = "the world before applied_transform: that of the reconstruction" if is_moved else "the world of the file"
     reference = {"from_file_to_model": undone.matrix()} if is_moved else {}
     kind = "transforms.json" if first.path.name == MAIN else f"{first.path.name} and its like"
-    return Capture(kind, beside[1] if beside else shots, cloud, world, reference=reference, of_points=undone)
+    return SourceCapture(kind, beside[1] if beside else shots, cloud, world, reference=reference, of_points=undone)
 
 
-def _undone(document: Document, notes: Notes, mistakes: Mistakes) -> Similarity:
+def _undone(document: TransformsFile, notes: ImportMessages, mistakes: ImportMistakes) -> Similarity:
     """Return what leads back from what was applied to the poses of a file."""
     where, given = document.path.name, document.top.get("applied_transform")
     scale = number(document.top.get("applied_scale"))
@@ -655,7 +667,7 @@ def _undone(document: Document, notes: Notes, mistakes: Mistakes) -> Similarity:
 
 
 def _shots(
-    frames: Sequence[Frame], undone: dict[int, Similarity], notes: Notes, mistakes: Mistakes
+    frames: Sequence[TransformsFrame], undone: dict[int, Similarity], notes: ImportMessages, mistakes: ImportMistakes
 ) -> tuple[PosedPhoto, ...]:
     if not frames:
         return ()
@@ -673,7 +685,7 @@ def _shots(
     return tuple(found)
 
 
-def _tell_own_lenses(frames: Sequence[Frame], notes: Notes) -> None:
+def _tell_own_lenses(frames: Sequence[TransformsFrame], notes: ImportMessages) -> None:
     """Say where frames contradict the top: programs differ in which of the two they take."""
     top = frames[0].document.top
     keys = [
@@ -685,7 +697,7 @@ def _tell_own_lenses(frames: Sequence[Frame], notes: Notes) -> None:
         notes.convert(f"{', '.join(keys)}: frames have values of their own, which count; those at the top count not")
 
 
-def _splits(frames: Sequence[Frame], mistakes: Mistakes) -> dict[Path, str]:
+def _splits(frames: Sequence[TransformsFrame], mistakes: ImportMistakes) -> dict[Path, str]:
     """Return the split of each photograph that train_filenames, val_filenames or test_filenames names."""
     found: dict[Path, str] = {}
     known = {str(frame.photo.resolve()): frame.photo for frame in frames}
@@ -702,7 +714,7 @@ def _splits(frames: Sequence[Frame], mistakes: Mistakes) -> dict[Path, str]:
     return found
 
 
-def _tell_keys(document: Document, notes: Notes) -> None:
+def _tell_keys(document: TransformsFile, notes: ImportMessages) -> None:
     for key, why in _SAYS_NOTHING.items():
         if key in document.top:
             notes.leave_out(f"{key}: {why}")
@@ -720,7 +732,7 @@ def _tell_keys(document: Document, notes: Notes) -> None:
         notes.leave_out(f"{some(ply)} beside it: no ply_file_path names it (--points FILE takes it)")
 
 
-def _tell_unposed(found: Sequence[Document], frames: Sequence[Frame], notes: Notes) -> None:
+def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFrame], notes: ImportMessages) -> None:
     """Say how many photographs beside those with a pose have none."""
     folders = {frame.photo.parent for frame in frames}
     posed = {frame.photo.absolute() for frame in frames}

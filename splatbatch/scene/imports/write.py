@@ -14,7 +14,7 @@ from splatbatch.files import write_json, write_text
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats
 from splatbatch.scene.frame import offset_for, span_between
-from splatbatch.scene.imports.capture import Capture, Cloud, Notes, PosedPhoto, split_names
+from splatbatch.scene.imports.capture import ImportMessages, PointCloud, PosedPhoto, SourceCapture, split_names
 from splatbatch.scene.photos.folders import see_name
 
 MODEL, RECORD, HOLDOUT = "sparse/0", "import.json", "holdout.txt"
@@ -69,7 +69,7 @@ def _bare(camera: Camera) -> Camera:
     return Camera(0, camera.model, camera.width, camera.height, camera.params)
 
 
-def add_points(model: Any, shots: Sequence[PosedPhoto], cloud: Cloud) -> None:
+def add_points(model: Any, shots: Sequence[PosedPhoto], cloud: PointCloud) -> None:
     """Add points to a model, with the tracks that keypoints of the shots name."""
     pycolmap = load_pycolmap()
     images, places, starts = _tracks(shots, cloud)
@@ -81,7 +81,7 @@ def add_points(model: Any, shots: Sequence[PosedPhoto], cloud: Cloud) -> None:
         model.update_point_3d_errors()
 
 
-def _tracks(shots: Sequence[PosedPhoto], cloud: Cloud) -> tuple[list[int], list[int], list[int]]:
+def _tracks(shots: Sequence[PosedPhoto], cloud: PointCloud) -> tuple[list[int], list[int], list[int]]:
     """Return image ids and keypoints of all tracks in the order of the points, and where each point's begin."""
     none = np.zeros(0, np.int64)
     seen: list[tuple[Any, Any, Any]] = [(none, none, none)]
@@ -120,7 +120,7 @@ def held_out(shots: Sequence[PosedPhoto]) -> list[str]:
     return sorted([*splits.get("test", []), *splits.get("val", [])])
 
 
-def write_record(source: Path, capture: Capture, notes: Notes, offset: Offset, folder: Path) -> None:
+def write_record(source: Path, capture: SourceCapture, notes: ImportMessages, offset: Offset, folder: Path) -> None:
     """Write import.json, and the hold-out list where the source has one."""
     names = held_out(capture.shots)
     if names:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError
-from splatbatch.scene.colmap.indexed_model import Indices, Mask, Sightings
+from splatbatch.scene.colmap.indexed_model import IndexedModel, Indices, Mask
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
 from splatbatch.scene.partition.record import Axes
@@ -59,7 +59,7 @@ AXIS_DIGITS = 9
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class CutRegion:
     """What a patch is made of, and what that costs."""
 
     photos: Mask  # [I]
@@ -75,10 +75,10 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class PartObservations:
     """The sightings of a scene, with where its points lie in the axes of the boxes."""
 
-    sightings: Sightings
+    sightings: IndexedModel
     places: Floats  # [P, 3]
     point: Indices  # [n]
     totals: Floats  # [I], sightings of each photograph
@@ -118,14 +118,14 @@ class Seen:
         return mean
 
 
-def seen_along(sightings: Sightings, axes: Floats) -> Seen:
+def seen_along(sightings: IndexedModel, axes: Floats) -> PartObservations:
     """Return the sightings of a scene in the axes of boxes."""
     totals = np.bincount(sightings.photo, minlength=len(sightings.images)).astype(np.float64)
     places, centers = sightings.points.xyz @ axes.T, sightings.centers() @ axes.T
-    return Seen(sightings, places, sightings.point, totals, centers, sightings.pixels())
+    return PartObservations(sightings, places, sightings.point, totals, centers, sightings.pixels())
 
 
-def parts_of(seen: Seen, cores: Sequence[Box], grown: Sequence[Box]) -> list[Part]:
+def parts_of(seen: PartObservations, cores: Sequence[Box], grown: Sequence[Box]) -> list[CutRegion]:
     """Return what belongs to each core.
 
     A photograph that belongs nowhere by its shares goes where it sees most.
@@ -138,7 +138,7 @@ def parts_of(seen: Seen, cores: Sequence[Box], grown: Sequence[Box]) -> list[Par
     return [_part(seen, photos | (lost & (most == index)), owner == index) for index, photos in enumerate(belongs)]
 
 
-def _by_sight(seen: Seen, share: Floats, in_grown: Mask) -> Mask:
+def _by_sight(seen: PartObservations, share: Floats, in_grown: Mask) -> Mask:
     """Return which photographs see enough of a core, or of it and its overlap from near enough."""
     belongs = share >= SHARE
     also = seen.counted(in_grown) / np.maximum(seen.totals, 1) >= GROWN_SHARE
@@ -148,7 +148,7 @@ def _by_sight(seen: Seen, share: Floats, in_grown: Mask) -> Mask:
     return belongs | (also & (away <= NEAR * np.nanmedian(away[belongs])))
 
 
-def _part(seen: Seen, photos: Mask, in_core: Mask) -> Part:
+def _part(seen: PartObservations, photos: Mask, in_core: Mask) -> CutRegion:
     """Return a part, its photographs completed: by those, most useful first, that give more of its core depth."""
     photos = photos.copy()
     wanted = in_core & (np.diff(seen.sightings.starts) >= 2)
@@ -161,10 +161,10 @@ def _part(seen: Seen, photos: Mask, in_core: Mask) -> Part:
         photos[gains >= max(1.0, 0.5 * gains.max())] = True
         points = seen.sightings.seen_by(photos)
     pixels = seen.pixels[photos].sum() / max(seen.pixels.sum(), 1)
-    return Part(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
+    return CutRegion(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
 
 
-class NoRoom(Exception):
+class UncuttableBox(Exception):
     """A box cannot be cut any more: its points lie in one place."""
 
 
@@ -172,7 +172,7 @@ def halves(places: Floats, weights: Floats, num_parts: int, box: Box = EVERYWHER
     """Return a box cut into so many parts of even weight, from one end to the other.
 
     Raises:
-        NoRoom: there are too few places for so many parts.
+        UncuttableBox: there are too few places for so many parts.
     """
     if num_parts == 1:
         return [box]
@@ -192,7 +192,7 @@ def grid(places: Floats, weights: Floats, shape: tuple[int, int]) -> list[Box]:
     """Return all space as rows of boxes: so many of even weight along the first axis, each cut so often across.
 
     Raises:
-        NoRoom: there are too few places for so many parts.
+        UncuttableBox: there are too few places for so many parts.
     """
     cells = []
     for row in slices(places, weights, EVERYWHERE, (0, shape[0])):
@@ -205,7 +205,7 @@ def slices(places: Floats, weights: Floats, box: Box, cut: tuple[int, int]) -> l
     """Return a box in slices of even weight: across which axis, and how many.
 
     Raises:
-        NoRoom: there are too few places for so many.
+        UncuttableBox: there are too few places for so many.
     """
     axis, count = cut
     found = []
@@ -223,7 +223,7 @@ def _place_at(values: Floats, weights: Floats, share: float) -> float:
     order = np.argsort(values, kind="stable")
     ranked, summed = values[order], np.cumsum(weights[order])
     if not len(ranked) or ranked[0] == ranked[-1]:
-        raise NoRoom
+        raise UncuttableBox
     index = int(np.searchsorted(summed, share * summed[-1]))
     index = min(max(index, 1), len(ranked) - 1)
     at = _rounded((ranked[index - 1] + ranked[index]) / 2, float(ranked[-1] - ranked[0]))
@@ -240,13 +240,13 @@ def evenness(costs: Sequence[float] | Floats) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class CutLayout:
     """Cores, with what belongs to them."""
 
     cores: list[Box]
     grown: list[Box]
     bounds: list[Box]
-    parts: list[Part]
+    parts: list[CutRegion]
 
     def most(self) -> int:
         """Return the photographs of the part that has most."""
@@ -258,24 +258,24 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class CutContext:
     """What cuts are tried on."""
 
-    seen: Seen
+    seen: PartObservations
     is_test: Mask  # [I]
     overlap: float
 
-    def lay_out(self, cores: Sequence[Box]) -> Layout:
+    def lay_out(self, cores: Sequence[Box]) -> CutLayout:
         """Return what belongs to cores."""
         bounds = [_bounds(core, self.seen.places[core.holds(self.seen.places)]) for core in cores]
         grown = [core.grown(_steps(bound, self.overlap)) for core, bound in zip(cores, bounds, strict=True)]
-        return Layout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
+        return CutLayout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
 
-    def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> Layout:
+    def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> CutLayout:
         """Return the most even of some layouts of a box, with others beside it: dear parts weigh more each time.
 
         Raises:
-            NoRoom: a box cannot be cut any more.
+            UncuttableBox: a box cannot be cut any more.
         """
         inside, best, least = box.holds(self.seen.places), None, math.inf
         places, weights = self.seen.places[inside], self.seen.weights()[inside]
@@ -289,10 +289,10 @@ class Ground:
                 break
             weights = weights * ((costs / costs.mean()) ** PULL)[owners(cores, places)]
         if best is None:
-            raise NoRoom
+            raise UncuttableBox
         return best
 
-    def lacks(self, layout: Layout) -> int | None:
+    def lacks(self, layout: CutLayout) -> int | None:
         """Return the first part that cannot be trained: too few photographs, or points; None if all can."""
         for index, part in enumerate(layout.parts):
             if (part.photos & ~self.is_test).sum() < LEAST_PHOTOS or part.in_core.sum() < LEAST_POINTS:
@@ -300,7 +300,7 @@ class Ground:
         return None
 
 
-def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
+def by_size(tried: CutContext, ground: CutContext, most: int) -> CutLayout:
     """Return as few even parts as have at most so many photographs each.
 
     Args:
@@ -329,7 +329,7 @@ def by_size(tried: Ground, ground: Ground, most: int) -> Layout:
     return _nearest(list(_every_size(tried, ground)), most)
 
 
-def _every_size(tried: Ground, ground: Ground) -> Iterator[Layout]:
+def _every_size(tried: CutContext, ground: CutContext) -> Iterator[CutLayout]:
     """Yield a scene in one even part, in two, … in more, by a quarter at a time, for as long as parts get smaller."""
     count, least, at = 1, math.inf, 1
     while count <= STEADY * at and (found := _tried(tried, partial(halves, num_parts=count), may_lack=count == 1)):
@@ -339,7 +339,7 @@ def _every_size(tried: Ground, ground: Ground) -> Iterator[Layout]:
         count += max(1, count // 4)
 
 
-def _nearest(layouts: Sequence[Layout], most: int) -> Layout:
+def _nearest(layouts: Sequence[CutLayout], most: int) -> CutLayout:
     """Return the layout of fewest parts that have at most so many photographs each.
 
     The same layouts whatever was asked for: so what is named as possible is found when it is asked for.
@@ -351,7 +351,7 @@ def _nearest(layouts: Sequence[Layout], most: int) -> Layout:
     if not layouts:
         raise ConfigError(asked, "Nearest possible: leave --max-images out.")
 
-    def first(limit: float) -> Layout | None:
+    def first(limit: float) -> CutLayout | None:
         return next((one for one in layouts if one.most() <= limit), None)
 
     if found := first(most):
@@ -362,7 +362,7 @@ def _nearest(layouts: Sequence[Layout], most: int) -> Layout:
     )
 
 
-def by_grid(tried: Ground, ground: Ground, shape: tuple[int, int]) -> Layout:
+def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> CutLayout:
     """Return a scene in so many rows of so many parts each.
 
     Raises:
@@ -382,11 +382,11 @@ def by_grid(tried: Ground, ground: Ground, shape: tuple[int, int]) -> Layout:
     )
 
 
-def _tried(ground: Ground, cut: CutInto, *, may_lack: bool = False) -> Layout | None:
+def _tried(ground: CutContext, cut: CutInto, *, may_lack: bool = False) -> CutLayout | None:
     """Return a scene in parts that are as even as can be; None if some of them could not be trained."""
     try:
         found = ground.balanced(cut)
-    except NoRoom:
+    except UncuttableBox:
         return None
     return found if may_lack or ground.lacks(found) is None else None
 

@@ -16,7 +16,7 @@ from splatbatch.errors import ConfigError
 from splatbatch.files import open_regular, write_text
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box
-from splatbatch.scene.partition.plan import Plan
+from splatbatch.scene.partition.plan import PartitionPlan
 from splatbatch.text import counted
 
 WIDTH_PX, MOST_HEIGHT_PX, EDGE_PX, HEAD_PX = 1400, 2400, 40, 80
@@ -84,7 +84,7 @@ def check_picture(path: Path) -> None:
         raise ConfigError(f"--picture {path}: something else lies there", "Choose another name.")
 
 
-def draw(plan: Plan, path: Path) -> None:
+def draw(plan: PartitionPlan, path: Path) -> None:
     """Write a picture of a plan.
 
     Raises:
@@ -98,7 +98,7 @@ def _is_ours(path: Path) -> bool:
         return MARK.encode() in file.read(1024)
 
 
-def _shapes(plan: Plan) -> _Shapes:
+def _shapes(plan: PartitionPlan) -> _Shapes:
     partition, some = plan.partition, plan.sightings.some(POINTS_ASKED)
     places = partition.in_axes(some.points.xyz)
     sound = np.isfinite(places).all(axis=1)
@@ -139,7 +139,7 @@ def _sheet(bounds: Sequence[Box], cameras: Floats) -> _Sheet:
     return _Sheet(low, high, min((WIDTH_PX - 2 * EDGE_PX) / wide, (MOST_HEIGHT_PX - 2 * EDGE_PX - HEAD_PX) / tall))
 
 
-def _homes(plan: Plan, places: Floats) -> list[int]:
+def _homes(plan: PartitionPlan, places: Floats) -> list[int]:
     """Return in which core each photograph sees most; -1 where it sees nothing."""
     some, count = plan.sightings.some(POINTS_ASKED), len(plan.partition.cores)
     owner = plan.partition.owner(places)[some.point]
@@ -150,7 +150,7 @@ def _homes(plan: Plan, places: Floats) -> list[int]:
     return [int(home) for home in homes]
 
 
-def _words(plan: Plan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:
+def _words(plan: PartitionPlan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:
     partition = plan.partition
     total = sum(core.cost for core in partition.cores)
     patches = counted(len(partition.cores), "patch", "es")

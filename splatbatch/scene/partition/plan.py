@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import MOST_JSON_BYTES, read_regular
-from splatbatch.scene.colmap.indexed_model import Sightings, read_sightings
+from splatbatch.scene.colmap.indexed_model import IndexedModel, read_sightings
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.holdout import hold_out
 from splatbatch.scene.partition import cuts, record
@@ -37,7 +37,7 @@ UNEVEN = 1.6
 
 
 @dataclass(frozen=True)
-class Boxes:
+class DrawnBoxes:
     """Boxes that somebody has drawn."""
 
     axes: record.Axes
@@ -55,7 +55,7 @@ class SplitOptions:
     """How far patches reach over their core, as a share of its width."""
     grid: tuple[int, int] | None = None
     """Along the cameras' longest way, and across."""
-    boxes: Boxes | None = None
+    boxes: DrawnBoxes | None = None
     up: tuple[float, float, float] | None = None
     """Direction that is not cut; None: where the cameras vary least."""
     block: float = 0.0
@@ -117,7 +117,7 @@ class _Drawing(BaseModel):
     boxes: Annotated[tuple[_DrawnBox, ...], Field(min_length=1)]
 
 
-def read_boxes(path: Path) -> Boxes:
+def read_boxes(path: Path) -> DrawnBoxes:
     """Return the boxes of a file: of a partition.json, or drawn by hand; outer sides become infinite.
 
     Raises:
@@ -138,7 +138,7 @@ def read_boxes(path: Path) -> Boxes:
     return _checked(path, form)
 
 
-def _checked(path: Path, form: Any) -> Boxes:
+def _checked(path: Path, form: Any) -> DrawnBoxes:
     names = [one.name for one in form.boxes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"--boxes {path}: {twice[0]}: two boxes have this name")
@@ -150,7 +150,7 @@ def _checked(path: Path, form: Any) -> Boxes:
     if not tile(boxes):
         hint = "Let neighbours have the same sides; null is infinitely far."
         raise ConfigError(f"--boxes {path}: the boxes leave space between them, which would be no patch's", hint)
-    return Boxes(form.axes, dict(zip(names, boxes, strict=True)))
+    return DrawnBoxes(form.axes, dict(zip(names, boxes, strict=True)))
 
 
 def _opened(boxes: list[Box]) -> list[Box]:
@@ -171,12 +171,12 @@ def _opened(boxes: list[Box]) -> list[Box]:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class PartitionPlan:
     """A scene with its cuts."""
 
-    sightings: Sightings
+    sightings: IndexedModel
     partition: record.Partition
-    parts: Mapping[str, cuts.Part]
+    parts: Mapping[str, cuts.CutRegion]
     """By the name of the patch."""
     before: record.Partition | None
     """What an earlier split has left where this one goes."""
@@ -186,7 +186,7 @@ class Plan:
     """How many frames are held out, in words; empty where each photograph was taken alone."""
 
 
-def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
+def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
     """Return how a scene would be cut into patches in the folder `out`.
 
     An earlier partition there is kept to as far as the options allow: axes, offset, hold-out, and cores.
@@ -204,7 +204,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
     held = hold_out(sightings, options.block, options.seed, before)
     axes = _axes(sightings, options, before)
     tried, ground = (
-        cuts.Ground(cuts.seen_along(one, np.array(axes)), held.is_test(one), options.overlap)
+        cuts.CutContext(cuts.seen_along(one, np.array(axes)), held.is_test(one), options.overlap)
         for one in (sightings.some(POINTS_TRIED), sightings)
     )
     named, layout = _laid_out(tried, ground, options, before)
@@ -224,10 +224,12 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> Plan:
         _grid(options, before, len(cores)),
     )
     parts = dict(zip(named, layout.parts, strict=True))
-    return Plan(sightings, partition, parts, before, tuple(_notes(sightings, layout, parts, before)), held.words)
+    return PartitionPlan(
+        sightings, partition, parts, before, tuple(_notes(sightings, layout, parts, before)), held.words
+    )
 
 
-def _axes(sightings: Sightings, options: SplitOptions, before: record.Partition | None) -> record.Axes:
+def _axes(sightings: IndexedModel, options: SplitOptions, before: record.Partition | None) -> record.Axes:
     if options.boxes:
         return options.boxes.axes
     if before and _keeps_up(options, before):
@@ -239,8 +241,8 @@ def _axes(sightings: Sightings, options: SplitOptions, before: record.Partition 
 
 
 def _laid_out(
-    tried: cuts.Ground, ground: cuts.Ground, options: SplitOptions, before: record.Partition | None
-) -> tuple[list[str], cuts.Layout]:
+    tried: cuts.CutContext, ground: cuts.CutContext, options: SplitOptions, before: record.Partition | None
+) -> tuple[list[str], cuts.CutLayout]:
     """Return the names of the patches, and where they lie."""
     if options.boxes:
         names, layout = list(options.boxes.cores), ground.lay_out(list(options.boxes.cores.values()))
@@ -274,7 +276,9 @@ def _keeps(options: SplitOptions, before: record.Partition) -> bool:
     return options.boxes is None and options.grid in (None, before.grid) and _keeps_up(options, before)
 
 
-def _asked_for(ground: cuts.Ground, names: list[str], layout: cuts.Layout, options: SplitOptions) -> cuts.Layout:
+def _asked_for(
+    ground: cuts.CutContext, names: list[str], layout: cuts.CutLayout, options: SplitOptions
+) -> cuts.CutLayout:
     """Return a layout that can be trained and keeps to --max-images.
 
     Raises:
@@ -294,7 +298,7 @@ def _asked_for(ground: cuts.Ground, names: list[str], layout: cuts.Layout, optio
     return layout
 
 
-def _kept(tried: cuts.Ground, ground: cuts.Ground, cores: dict[str, Box], most: int) -> dict[str, Box]:
+def _kept(tried: cuts.CutContext, ground: cuts.CutContext, cores: dict[str, Box], most: int) -> dict[str, Box]:
     """Return the cores of an earlier split; one that has become too large is cut, and keeps its name for one half.
 
     Raises:
@@ -308,7 +312,7 @@ def _kept(tried: cuts.Ground, ground: cuts.Ground, cores: dict[str, Box], most: 
         box, others = cores[large[0]], [core for name, core in cores.items() if name != large[0]]
         try:
             below, above, *_ = tried.balanced(partial(cuts.halves, num_parts=2, box=box), box, others).cores
-        except cuts.NoRoom as error:
+        except cuts.UncuttableBox as error:
             raise ConfigError(f"--max-images {most}: {large[0]} cannot be cut any more") from error
         trial = cores | {large[0]: below, _next_name(cores): above}
         halved = ground.lay_out(list(trial.values()))
@@ -324,21 +328,24 @@ def _next_name(names: Mapping[str, Box]) -> str:
     return next(name for index in range(len(names) + 1) if (name := f"p{index}") not in names)
 
 
-def _core(name: str, index: int, layout: cuts.Layout) -> record.Core:
+def _core(name: str, index: int, layout: cuts.CutLayout) -> record.Core:
     part = layout.parts[index]
     num_core_points = int((part.points & part.in_core).sum())
     counts = (part.num_photos, int(part.points.sum()), num_core_points, round(part.cost, 6))
     return record.Core(name, layout.cores[index], layout.grown[index], layout.bounds[index], *counts)
 
 
-def _offset(sightings: Sightings) -> tuple[float, float, float]:
+def _offset(sightings: IndexedModel) -> tuple[float, float, float]:
     points, centers = sightings.points.xyz, sightings.centers()
     span = span_between(*(one[np.isfinite(one).all(axis=1)] for one in (points, centers)))
     return offset_for([span] if span else [])
 
 
 def _notes(
-    sightings: Sightings, layout: cuts.Layout, parts: Mapping[str, cuts.Part], before: record.Partition | None
+    sightings: IndexedModel,
+    layout: cuts.CutLayout,
+    parts: Mapping[str, cuts.CutRegion],
+    before: record.Partition | None,
 ) -> list[str]:
     notes = []
     blind = np.sum([part.photos for part in parts.values()], axis=0) == 0

@@ -24,7 +24,7 @@ from splatbatch.files import MOST_JSON_BYTES, path_beside, read_regular, sync_fo
 from splatbatch.processes import abandoned
 from splatbatch.scene.colmap.copies import Subset, hash_of_files
 from splatbatch.scene.colmap.files import ModelError, shown
-from splatbatch.scene.colmap.indexed_model import Sightings
+from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.rigs import Rigs, read_rigs
 from splatbatch.scene.colmap.types import CAMERA_MODELS, misspelt
@@ -32,7 +32,7 @@ from splatbatch.scene.finder import why_no_scene
 from splatbatch.scene.partition.cuts import evenness
 from splatbatch.scene.partition.files import PARTITION, PATCH, SPLIT_READY, is_of_split
 from splatbatch.scene.partition.picture import draw
-from splatbatch.scene.partition.plan import Plan, SplitOptions, plan_split
+from splatbatch.scene.partition.plan import PartitionPlan, SplitOptions, plan_split
 from splatbatch.scene.partition.record import Core, Partition, patch_record, read_partition, relative, write_partition
 from splatbatch.scene.patches import has_model, model_folder, natural_key, spell
 from splatbatch.scene.photos.folders import DIVISORS, find_photographs, is_folder
@@ -89,7 +89,7 @@ def _photographs_of(source: Path) -> Path:
     )
 
 
-def missing_photographs(shared: Shared, sightings: Sightings) -> str:
+def missing_photographs(shared: Shared, sightings: IndexedModel) -> str:
     """Return, in words, how many photographs lie nowhere; empty if all are there.
 
     Raises:
@@ -106,7 +106,7 @@ def missing_photographs(shared: Shared, sightings: Sightings) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Content:
+class PatchContents:
     """What the folder of a patch holds."""
 
     subset: Subset
@@ -140,11 +140,11 @@ class Content:
         return there == sorted(names) and links == self.links and _with(found, record) == cut_from
 
 
-def content_of(partition: Partition, name: str, subset: Subset, shared: Shared) -> Content:
+def content_of(partition: Partition, name: str, subset: Subset, shared: Shared) -> PatchContents:
     """Return what the folder of a patch is to hold."""
     chosen = {image.name for image, is_in in zip(subset.sightings.images, subset.photos, strict=True) if is_in}
     record = json.dumps(patch_record(partition, name, chosen), indent=1) + "\n"
-    return Content(subset, record, links_of(shared, partition.path.parent / name))
+    return PatchContents(subset, record, links_of(shared, partition.path.parent / name))
 
 
 def check_out(out: Path) -> None:
@@ -266,7 +266,7 @@ class SplitRequest:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class SplitBounds:
     """A core as far as the scene reaches, in the axes of partition.json."""
 
     lower: Offset
@@ -274,7 +274,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutPatch:
     """A patch that was cut."""
 
     name: str
@@ -285,7 +285,7 @@ class Cut:
     num_core_points: int
     cost: float
     """Its share of the scene's work."""
-    bounds: Bounds
+    bounds: SplitBounds
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ class SplitFacts:
     num_contiguous: int
     offset: Offset
     evenness: float
-    patches: tuple[Cut, ...]
+    patches: tuple[CutPatch, ...]
     gone: tuple[str, ...]
     """Patches of an earlier split that are no more."""
     notes: tuple[str, ...]
@@ -308,10 +308,10 @@ class SplitFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class SplitFiles:
     """A plan with the files that it comes to."""
 
-    plan: Plan
+    plan: PartitionPlan
     states: dict[str, State]
     """By the name of the patch: whether it is new, or changes an earlier one."""
     gone: tuple[str, ...]
@@ -335,10 +335,12 @@ class Split:
             self.plan.hold_out,
         )
 
-    def _cut(self, core: Core) -> Cut:
+    def _cut(self, core: Core) -> CutPatch:
         num_test = sum(name in self.plan.partition.test for name in self.photographs(core.name))
         counts = (core.num_images, num_test, core.num_points, core.num_core_points)
-        return Cut(core.name, self.states[core.name], *counts, core.cost, Bounds(core.bounds.lower, core.bounds.upper))
+        return CutPatch(
+            core.name, self.states[core.name], *counts, core.cost, SplitBounds(core.bounds.lower, core.bounds.upper)
+        )
 
     def photographs(self, patch: str) -> tuple[str, ...]:
         """Return the names of a patch's photographs, sorted."""
@@ -346,7 +348,7 @@ class Split:
         return tuple(images[index].name for index in np.flatnonzero(chosen))
 
 
-def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = unheard) -> Split:
+def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = unheard) -> SplitFiles:
     """Cut a scene into patches; write nothing if only asked how it would be.
 
     `advance` hears how many patches of how many are written.
@@ -377,7 +379,7 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
     return _written(plan, contents, notes, advance)
 
 
-def _see_none_lost(request: SplitRequest, plan: Plan) -> None:
+def _see_none_lost(request: SplitRequest, plan: PartitionPlan) -> None:
     """See that no patch is lost that is trained.
 
     Raises:
@@ -389,7 +391,9 @@ def _see_none_lost(request: SplitRequest, plan: Plan) -> None:
         raise SceneError(message, hint)
 
 
-def _written(plan: Plan, contents: dict[str, Content], notes: tuple[str, ...], advance: Advance) -> Split:
+def _written(
+    plan: PartitionPlan, contents: dict[str, PatchContents], notes: tuple[str, ...], advance: Advance
+) -> SplitFiles:
     out, total = plan.partition.path.parent, len(plan.partition.cores)
 
     def put(core: Core) -> tuple[Core, State]:
@@ -411,12 +415,12 @@ def _written(plan: Plan, contents: dict[str, Content], notes: tuple[str, ...], a
     return found
 
 
-def _described(plan: Plan, states: dict[str, State], notes: tuple[str, ...]) -> Split:
+def _described(plan: PartitionPlan, states: dict[str, State], notes: tuple[str, ...]) -> SplitFiles:
     known = {core.name for core in plan.before.cores} if plan.before else set()
-    return Split(plan, states, tuple(sorted(known - states.keys())), notes)
+    return SplitFiles(plan, states, tuple(sorted(known - states.keys())), notes)
 
 
-def _state(plan: Plan, name: str, content: Content) -> State:
+def _state(plan: PartitionPlan, name: str, content: PatchContents) -> State:
     before = _cut_from(plan, name)
     if before is None:
         return "new"
@@ -424,12 +428,12 @@ def _state(plan: Plan, name: str, content: Content) -> State:
     return "stays" if is_same else "changes"
 
 
-def _cut_from(plan: Plan, name: str) -> str | None:
+def _cut_from(plan: PartitionPlan, name: str) -> str | None:
     core = plan.before.core(name) if plan.before else None
     return core.cut_from if core else None
 
 
-def _check_cameras(sightings: Sightings) -> None:
+def _check_cameras(sightings: IndexedModel) -> None:
     for camera in sightings.cameras.values():
         if camera.model not in CAMERA_MODELS:
             message = f"{sightings.folder}: camera {camera.id} is of the unknown camera model {shown(camera.model)}"
@@ -437,7 +441,7 @@ def _check_cameras(sightings: Sightings) -> None:
             raise SceneError(message, f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else hint)
 
 
-def _rigs(sightings: Sightings) -> tuple[Rigs | None, str]:
+def _rigs(sightings: IndexedModel) -> tuple[Rigs | None, str]:
     """Return rigs and frames of the source; why there are none that can be used, in words."""
     try:
         rigs = read_rigs(sightings.folder)

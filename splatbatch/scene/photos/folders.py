@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from splatbatch.errors import SceneError
 from splatbatch.files import fault_of_name
-from splatbatch.scene.photos.headers import Headers, Photo
+from splatbatch.scene.photos.headers import Headers, ImageHeader
 from splatbatch.scene.photos.sizes import Size, spell
 
 if TYPE_CHECKING:  # numpy, which `status` does without
@@ -44,14 +44,14 @@ def see_name(name: str, where: object, named_in: str = "model") -> None:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPhotograph:
     """The file is there."""
 
     path: str
 
 
 @dataclass(frozen=True)
-class Misspelt:
+class MisspeltName:
     """A file is there whose name differs in the case of letters, or in how accents are encoded."""
 
     actual: str
@@ -62,7 +62,7 @@ class Misspelt:
 
 
 @dataclass(frozen=True)
-class Absent:
+class MissingPhotograph:
     """There is no such file."""
 
     similar: str = ""
@@ -71,10 +71,10 @@ class Absent:
     """Where it lies if its folders are spelt otherwise: left_01.jpg or 01.jpg for left/01.jpg; empty if nowhere."""
 
 
-Location = Found | Misspelt | Absent
+Location = FoundPhotograph | MisspeltName | MissingPhotograph
 
 
-class Folders:
+class FolderListings:
     """Listings of folders, each read once."""
 
     def __init__(self) -> None:
@@ -87,11 +87,11 @@ class Folders:
         folder = str(root / parent) if parent else str(root)
         names = self.names(folder)
         if names is None or base in names:  # a folder that may not be listed may still be entered
-            return Found(f"{folder}/{base}")
+            return FoundPhotograph(f"{folder}/{base}")
         actual = self._misspelt(str(root), name)
         if actual:
-            return Misspelt(actual, _form(name, actual))
-        return Absent(self._similar(names, name), self._elsewhere(str(root), name))
+            return MisspeltName(actual, _form(name, actual))
+        return MissingPhotograph(self._similar(names, name), self._elsewhere(str(root), name))
 
     def names(self, folder: str) -> frozenset[str] | None:
         """Return the names in a folder; none if it does not exist, None if it may not be listed."""
@@ -137,7 +137,7 @@ def is_folder(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Held:
+class FolderContents:
     """A folder that holds photographs of a model."""
 
     folder: Path
@@ -145,22 +145,22 @@ class Held:
     """How many of the names that were looked for lie there."""
 
 
-def find_photographs(beside: Path, names: Sequence[str]) -> Held | None:
+def find_photographs(beside: Path, names: Sequence[str]) -> FolderContents | None:
     """Return the folder beside a model, or up to three above it, that holds most of some photographs; None: none does.
 
     It is called images, photos, input or the like, or lies in such a folder, or is the folder of the model itself.
     """
-    folders, best = Folders(), None
+    folders, best = FolderListings(), None
     for folder in _may_hold(beside, folders):
-        num = sum(not isinstance(folders.locate(folder, name), Absent) for name in names)
+        num = sum(not isinstance(folders.locate(folder, name), MissingPhotograph) for name in names)
         if num > (best.num if best else 0):
-            best = Held(folder, num)
+            best = FolderContents(folder, num)
         if num == len(names):
             break
     return best
 
 
-def _may_hold(beside: Path, folders: Folders) -> Iterator[Path]:
+def _may_hold(beside: Path, folders: FolderListings) -> Iterator[Path]:
     for top in (beside, *beside.absolute().parents[:3]):
         known = {name.casefold(): name for name in sorted(folders.names(str(top)) or ())}
         named = [top / known[name] for name in PHOTO_FOLDERS if name in known]
@@ -196,11 +196,11 @@ def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
     """Return the mask of every photograph that has one: photo.jpg.png as COLMAP names it, else photo.png."""
     if folder is None:
         return {}
-    folders, masks = Folders(), {}
+    folders, masks = FolderListings(), {}
     for name in names:
         for candidate in (f"{name}.png", str(PurePosixPath(name).with_suffix(".png"))):
             place = folders.locate(folder, candidate)
-            if isinstance(place, Found):
+            if isinstance(place, FoundPhotograph):
                 masks[name] = Path(place.path)
                 break
     return masks
@@ -228,7 +228,7 @@ def stored_photographs(images: Path) -> tuple[Path, int]:
 
 
 @dataclass(frozen=True)
-class Photographs:
+class PhotographSource:
     """Where they are loaded from, and what is done to them."""
 
     folder: Path
@@ -247,7 +247,7 @@ class Photographs:
 
 def choose_photographs(
     folder: Path, images: Sequence[Image], cameras: Mapping[int, Camera], resolution: str
-) -> Photographs:
+) -> PhotographSource:
     """Return how to load the photographs in `folder` at a resolution of the config.
 
     images_2, images_4 or images_8 beside it is used if it holds every photograph at the size that its name says. If
@@ -258,13 +258,13 @@ def choose_photographs(
     copies = _beside(folder, divisor)
     problem = _problem(copies, used, divisor) if divisor > 1 and is_folder(copies) else ""
     if divisor > 1 and is_folder(copies) and not problem:
-        return Photographs(copies, divisor, 1)
+        return PhotographSource(copies, divisor, 1)
     note = f"{copies.name} was not used ({problem}): photographs were shrunk while loading" if problem else ""
-    wanted = Photographs(folder, 1, divisor, note)
+    wanted = PhotographSource(folder, 1, divisor, note)
     return wanted if is_folder(folder) else _nearest(wanted, used)
 
 
-def _nearest(wanted: Photographs, used: Mapping[str, Size]) -> Photographs:
+def _nearest(wanted: PhotographSource, used: Mapping[str, Size]) -> PhotographSource:
     """Return the largest whole copies that can be shrunk to what is wanted, else the smallest there are."""
     whole = [
         each
@@ -286,7 +286,7 @@ def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
     unusable, wrong = [], []
     for name, camera in used.items():
         header = headers.of(str(folder / name))
-        if not isinstance(header, Photo):
+        if not isinstance(header, ImageHeader):
             unusable.append(f"{name}: {header.what}")
         elif any(abs(header.size[axis] - camera[axis] / divisor) >= 1 for axis in (0, 1)):
             wrong.append(f"{name} is {spell(header.size)}, its camera {spell(camera)}")

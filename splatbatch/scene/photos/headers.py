@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 Trait = Literal["cmyk", "deep", "alpha", "animated"]
-Fault = Literal["missing", "empty", "truncated", "unreadable"]
+HeaderFault = Literal["missing", "empty", "truncated", "unreadable"]
 MOST_PHOTO_BYTES = 8192 * MIB
 """The largest aerial cameras write 3 GiB without compression."""
 MOST_PIXELS = 1 << 30
@@ -91,7 +91,7 @@ def pixels_of(image: Image.Image, mode: Literal["RGB", "L"] = "RGB") -> Image.Im
 
 
 @dataclass(frozen=True)
-class Photo:
+class ImageHeader:
     """A photograph as it is stored; `orientation` (EXIF, 1 to 8) is not applied to the size."""
 
     width: int
@@ -109,11 +109,11 @@ class Photo:
 class Unreadable:
     """A photograph that no program can use, and why."""
 
-    fault: Fault
+    fault: HeaderFault
     what: str
 
 
-Header = Photo | Unreadable
+Header = ImageHeader | Unreadable
 
 
 def read_other(path: Path) -> Header:
@@ -151,7 +151,7 @@ def _has_heif() -> bool:
     return False
 
 
-def _photo(image: Any) -> Photo:
+def _photo(image: Any) -> ImageHeader:
     """Return what Pillow found; it turns a TIFF by its orientation when it loads it, so its size is the turned one."""
     orientation = image.getexif().get(0x0112, 1)
     checks: dict[Trait, bool] = {
@@ -162,7 +162,7 @@ def _photo(image: Any) -> Photo:
     }
     traits = tuple(trait for trait, is_so in checks.items() if is_so)
     width, height = image.size
-    return Photo(width, height, orientation if orientation in range(1, 9) else 1, traits)
+    return ImageHeader(width, height, orientation if orientation in range(1, 9) else 1, traits)
 
 
 def _bits(image: Any) -> tuple[int, ...]:
@@ -255,7 +255,7 @@ def _read(path: str | Path, window: _Window) -> Header:
     return Unreadable("truncated", problem) if problem else photo
 
 
-def _read_jpeg(window: _Window) -> Photo:
+def _read_jpeg(window: _Window) -> ImageHeader:
     at, orientation = 2, 1
     while True:
         lead, marker = window.take(at, 2)
@@ -269,14 +269,14 @@ def _read_jpeg(window: _Window) -> Photo:
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
             precision, height, width, components = struct.unpack(">BHHB", window.take(at + 4, 6))
             traits: list[Trait] = ["cmyk"] if components == 4 else []
-            return Photo(*_sides(width, height), orientation, tuple(traits + (["deep"] if precision > 8 else [])))
+            return ImageHeader(*_sides(width, height), orientation, tuple(traits + (["deep"] if precision > 8 else [])))
         length = int.from_bytes(window.take(at + 2, 2), "big")
         if marker == 0xE1 and length >= 16 and window.take(at + 4, 6) == b"Exif\0\0":
             orientation = exif_orientation(window, at + 10) or orientation
         at += 2 + max(length, 2)
 
 
-def _read_png(window: _Window) -> Photo:
+def _read_png(window: _Window) -> ImageHeader:
     width, height, depth, colour = struct.unpack(">IIBB", window.take(16, 10))
     found: dict[Trait, bool] = {"deep": depth > 8, "alpha": colour in {4, 6}}
     at, orientation = 8, 1
@@ -289,7 +289,7 @@ def _read_png(window: _Window) -> Photo:
         if name == b"eXIf":
             orientation = exif_orientation(window, at + 8) or orientation
         at += 12 + length
-    return Photo(*_sides(width, height), orientation, tuple(trait for trait, is_so in found.items() if is_so))
+    return ImageHeader(*_sides(width, height), orientation, tuple(trait for trait, is_so in found.items() if is_so))
 
 
 def exif_orientation(window: _Window, start: int) -> int:
@@ -360,11 +360,11 @@ def _read_with_facts(path: str, known: Known) -> tuple[Header, list[Any] | None]
         entry = known.get(path)
         if entry and entry[:2] == [status.st_size, status.st_mtime_ns]:
             width, height, orientation, traits = entry[2:]
-            return Photo(width, height, orientation, tuple(traits)), entry
+            return ImageHeader(width, height, orientation, tuple(traits)), entry
         header = read_known(path, status)
     except OSError as error:
         return unreadable(error), None
-    if not isinstance(header, Photo):  # a fault is looked at again each time: it may be mended without a trace
+    if not isinstance(header, ImageHeader):  # a fault is looked at again each time: it may be mended without a trace
         return header, None
     stamp = [status.st_size, status.st_mtime_ns]
     return header, [*stamp, header.width, header.height, header.orientation, list(header.traits)]

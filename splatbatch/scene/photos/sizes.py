@@ -13,19 +13,19 @@ _WORDS = {2: "a half", 3: "a third", 4: "a quarter", 8: "an eighth", 16: "a sixt
 
 
 @dataclass(frozen=True)
-class Equal:
+class SameSize:
     """The photograph is as the camera says."""
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaledSize:
     """Both sides are `factor` times as long, to the pixel."""
 
     factor: float
 
 
 @dataclass(frozen=True)
-class FewPixels:
+class NearSize:
     """After scaling by `factor` up to 4 px are missing or too many on an axis."""
 
     factor: float
@@ -33,33 +33,33 @@ class FewPixels:
 
 
 @dataclass(frozen=True)
-class Transposed:
+class TransposedSize:
     """Width and height are exchanged."""
 
     factor: float
 
 
 @dataclass(frozen=True)
-class Unlike:
+class ShapeMismatch:
     """Another shape altogether: cropped, padded, stretched or another camera's photograph."""
 
 
-Relation = Equal | Scaled | FewPixels | Transposed | Unlike
+Relation = SameSize | ScaledSize | NearSize | TransposedSize | ShapeMismatch
 
 
 def relate(camera: Size, photo: Size) -> Relation:
     """Return how `photo` relates to `camera`; sides must be positive."""
     turned = (camera[1], camera[0])
     if photo == camera:
-        return Equal()
+        return SameSize()
     if photo == turned:
-        return Transposed(1.0)
+        return TransposedSize(1.0)
     if _is_few(camera, photo):
-        return FewPixels(1.0, (photo[0] - camera[0], photo[1] - camera[1]))
+        return NearSize(1.0, (photo[0] - camera[0], photo[1] - camera[1]))
     if (factor := uniform_factor(camera, photo)) is not None:
-        return Scaled(factor)
+        return ScaledSize(factor)
     if (factor := uniform_factor(turned, photo)) is not None:
-        return Transposed(factor)
+        return TransposedSize(factor)
     return _scaled_and_few(camera, photo)
 
 
@@ -102,5 +102,5 @@ def _scaled_and_few(camera: Size, photo: Size) -> Relation:
         )
         expected = (camera[0] * factor, camera[1] * factor)
         if _is_few(expected, photo):
-            return FewPixels(factor, (round(photo[0] - expected[0]), round(photo[1] - expected[1])))
-    return Unlike()
+            return NearSize(factor, (round(photo[0] - expected[0]), round(photo[1] - expected[1])))
+    return ShapeMismatch()

@@ -12,13 +12,13 @@ from splatbatch import isolated
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import Record, is_out_of_space, sweep
 from splatbatch.hashing import FileFacts
-from splatbatch.isolated import ENDLESS, Patience, answers
+from splatbatch.isolated import ENDLESS, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
-from splatbatch.machine.protocol import Seen, verdict
+from splatbatch.machine.protocol import ProcessState, verdict
 from splatbatch.outcome import Diagnosis, Exit, Failed
-from splatbatch.output.attempt_folder import Attempt, AttemptFolder, EndedAttempt
-from splatbatch.output.endings import Endings
+from splatbatch.output.attempt_folder import Attempt, AttemptFolder, CachedAttemptDir
+from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded
 from splatbatch.output.folders import PatchFolder, never_went
 from splatbatch.output.ledger import Ledger, judged_attempts
@@ -27,7 +27,7 @@ from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result
 from splatbatch.scheduler import judge, task_fault
-from splatbatch.scheduler.finalize import Ending, Rules, collect, collected, write_down
+from splatbatch.scheduler.finalize import AcceptanceRules, FinishedAttempt, collect, collected, write_down
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
 from splatbatch.tasks.fingerprints.inputs import differences, places
@@ -35,7 +35,7 @@ from splatbatch.tasks.shared_decisions.registry import differ
 from splatbatch.tasks.task import Task
 
 
-def adopt(batch: Batch, ledger: Ledger, patience: Patience = ENDLESS) -> dict[str, Diagnosis]:
+def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[str, Diagnosis]:
     """Settle attempts whose parent died before it could, and accept what they trained; nothing is trained twice.
 
     Those that still run are stopped first; those that never started are barred from starting late. Returned are the
@@ -43,7 +43,7 @@ def adopt(batch: Batch, ledger: Ledger, patience: Patience = ENDLESS) -> dict[st
 
     Raises:
         ExecutorError: an attempt may still run, and the engine that could tell cannot be asked here.
-        ToldToStop: somebody wants us to stop.
+        StopRequested: somebody wants us to stop.
     """
     for task in batch.tasks:  # also of what was settled: its result is written again when more is known of it
         sweep(task.home(batch.output).path)
@@ -61,7 +61,7 @@ def adopt(batch: Batch, ledger: Ledger, patience: Patience = ENDLESS) -> dict[st
     return _adopt_all(batch, left, ledger, patience)
 
 
-def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: Endings, beat: Callable[[], None]) -> None:
+def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[[], None]) -> None:
     """Settle what is left of the attempts at a task that is ours now, whoever made them.
 
     What runs on this machine is ended first. On another it is asked to end by its cancel file, and whatever it still
@@ -78,24 +78,24 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: Endings, beat:
     for folder in left:
         if folder.start.exists() and not folder.has_ended():
             folder.cancel.touch()
-    _adopt_all(batch, [(task, folder) for folder in left], ledger, Patience(beat))
+    _adopt_all(batch, [(task, folder) for folder in left], ledger, WaitHooks(beat))
 
 
-Left = tuple[Task, AttemptFolder]
+LeftAttempts = tuple[Task, AttemptFolder]
 
 
-def _adopt_all(batch: Batch, left: Sequence[Left], ledger: Ledger, patience: Patience) -> dict[str, Diagnosis]:
+def _adopt_all(batch: Batch, left: Sequence[LeftAttempts], ledger: Ledger, patience: WaitHooks) -> dict[str, Diagnosis]:
     """Collect what attempts have left, each by itself; return what is wrong with those that could not be."""
     ended, faults = [], dict[str, Diagnosis]()
     for task, folder in left:
         with contextlib.suppress(OSError):  # of others its patch is told when its turn comes
             if (one := _ended(folder)) is not None:
                 ended.append((task, *one))
-    for (task, folder, end), found in answers(isolated.USUAL(partial(_collect, batch), ended), patience):
+    for (task, folder, end), found in answers(isolated.DEFAULT_BACKEND(partial(_collect, batch), ended), patience):
         attempt = _attempt_of(task, folder)
         try:
             write_down(attempt, end, collected(task_fault.value_of(found, COLLECT)), ledger, adopted=True)
-        except (OSError, SplatbatchError, task_fault.Behind) as error:
+        except (OSError, SplatbatchError, task_fault.TaskFault) as error:
             if is_out_of_space(error):
                 raise
             faults[task.name], traceback = task_fault.diagnosis_of(error, task.home(batch.output).path, COLLECT)
@@ -104,14 +104,14 @@ def _adopt_all(batch: Batch, left: Sequence[Left], ledger: Ledger, patience: Pat
     return faults
 
 
-def _ended(folder: AttemptFolder) -> tuple[EndedAttempt, Exit] | None:
+def _ended(folder: AttemptFolder) -> tuple[CachedAttemptDir, Exit] | None:
     """Return an attempt that has ended, and how; what never began is barred from it, and leaves nothing."""
     judge.tidy(folder)
     if never_went(folder):
         shutil.rmtree(folder.path, ignore_errors=True)
     elif folder.start.exists():
-        ended = EndedAttempt(folder.path)
-        end = verdict(ended.read_exit(), Seen(is_running=False, reason="the run that started it has died"))
+        ended = CachedAttemptDir(folder.path)
+        end = verdict(ended.read_exit(), ProcessState(is_running=False, reason="the run that started it has died"))
         return None if end is None else (ended, end)
     else:
         folder.cancel.touch()
@@ -123,7 +123,7 @@ def _attempt_of(task: Task, folder: AttemptFolder) -> Attempt:
     return Attempt(task.name, folder, job.changes, job.depends_on, job.is_retry, job.claim)
 
 
-def _collect(batch: Batch, left: tuple[Task, EndedAttempt, Exit]) -> Record:
+def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
     """Collect an attempt that an earlier run has made."""
     task, folder, end = left
     attempt = _attempt_of(task, folder)
@@ -139,8 +139,8 @@ def _collect(batch: Batch, left: tuple[Task, EndedAttempt, Exit]) -> Record:
         """Return whether what it trained is what would be trained today."""
         return _is_of_today(then, task) and not _is_superseded(folder, product)
 
-    rules = Rules(counts, batch.config.retry.keep == "better", places(task.patch, task.recipe))
-    return collect(Ending(attempt, end, tried, product, rules))
+    rules = AcceptanceRules(counts, batch.config.retry.keep == "better", places(task.patch, task.recipe))
+    return collect(FinishedAttempt(attempt, end, tried, product, rules))
 
 
 def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:

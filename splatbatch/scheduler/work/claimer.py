@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from splatbatch.config import TaskId
-from splatbatch.failures.retry import Failure, History
+from splatbatch.failures.retry import Failure, RetryHistory
 from splatbatch.hashing import Stamp, stamp_of
-from splatbatch.output.claims import Claim, Claims, Held
+from splatbatch.output.claims import Claim, ClaimedByOther, Claims
 from splatbatch.output.folders import BACKDROP
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import Claimed
-from splatbatch.scheduler.queue import Closed, Elsewhere, Look, Ours
-from splatbatch.scheduler.work.other_workers_history import Past
-from splatbatch.tasks.freshness import Standing
+from splatbatch.scheduler.queue import ClaimedTask, Look, NothingToDo, TakenByOther
+from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
+from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.plan import Skip, Train
 from splatbatch.tasks.task import Task
 
@@ -26,7 +26,7 @@ LOST_S = 2.0
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ProgressBefore:
     """How far tasks were before it was decided to train them: what has happened since is looked at when claimed."""
 
     done: Mapping[str, int]
@@ -38,7 +38,7 @@ class Snapshot:
     output: OutputFolder
 
     @classmethod
-    def of(cls, claims: Claims, output: OutputFolder, names: Iterable[str]) -> Snapshot:
+    def of(cls, claims: Claims, output: OutputFolder, names: Iterable[str]) -> ProgressBefore:
         """Take it."""
         known = list(names)
         done = {name: number for name in known if (number := claims.done(name))}
@@ -54,20 +54,20 @@ class Snapshot:
 
 
 @dataclass
-class Claiming:
+class TaskClaimer:
     """Claims tasks for the loop of a worker."""
 
     worker: str
     claims: Claims
-    before: Snapshot
-    standing: Standing
+    before: ProgressBefore
+    standing: FreshnessChecker
     """What the tasks were decided on by; it looks again where that may have changed."""
-    past: Past
+    past: OtherWorkersHistory
     settle: Callable[[Task], None]
     """Settles what a worker that is gone has left of a task that is ours now."""
     will_hold: Callable[[Task], bool] = lambda _: True
     """Says whether our time will hold another task."""
-    waits: Callable[[Held, str], None] = lambda held, name: None
+    waits: Callable[[ClaimedByOther, str], None] = lambda held, name: None
     """Hears of a task that another worker has."""
     is_over: bool = False
     """Our time did not hold another one."""
@@ -81,7 +81,7 @@ class Claiming:
     def look(self, task: Task) -> Look:
         """Say whether a task whose turn it is is ours, and claim it if it can be."""
         if task.claim is not None and task.claim.worker == self.worker:
-            return Ours(task)
+            return ClaimedTask(task)
         if self.claims.done(task.name) > self.before.done.get(task.name, 0):
             return self._closed(task)
         if self._unheld.intersection(task.kind.needs(task)) or not self.will_hold(task):
@@ -89,11 +89,11 @@ class Claiming:
         try:
             found = self.claims.take(task.name)
         except OSError:  # a full disk, say: its attempt tells, and what two make of one task is accepted once
-            return Ours(task)
+            return ClaimedTask(task)
         if isinstance(found, Claim):
             return self._begun(task, found)
         self.waits(found, task.name)
-        return Elsewhere(LOOK_S)
+        return TakenByOther(LOOK_S)
 
     def is_elsewhere(self, name: str) -> bool:
         """Return whether another worker has a task at the moment, also one that is none of ours."""
@@ -115,7 +115,7 @@ class Claiming:
         """Say that a task is done with, if it was ours."""
         self.claims.close(name)
 
-    def history(self, name: str) -> History:
+    def history(self, name: str) -> RetryHistory:
         """Return what a task has been through with other workers."""
         return self.past.history(name)
 
@@ -141,17 +141,17 @@ class Claiming:
             return self._closed(task)
         claimed = Claimed(self.worker, claim.generation, claim.follows)
         changes = self.past.changes(task.name)
-        return Ours(replace(task.kind.changed(task, changes), claim=claimed))
+        return ClaimedTask(replace(task.kind.changed(task, changes), claim=claimed))
 
     def _left(self, task: Task) -> Look:
         """Leave a task that our time does not hold; behind a scene that another worker trains there may be time."""
         if task.patch.is_whole and self.is_elsewhere(task.name):
-            return Elsewhere(LOOK_S)
+            return TakenByOther(LOOK_S)
         self.is_over = True
         self._unheld.add(task.name)
-        return Closed()
+        return NothingToDo()
 
-    def _closed(self, task: Task) -> Closed:
+    def _closed(self, task: Task) -> NothingToDo:
         if isinstance(self.standing.decide(task.name), Skip):
             self.trained_elsewhere.append(task.name)
-        return Closed()
+        return NothingToDo()

@@ -13,8 +13,8 @@ from splatbatch.errors import BusyError
 from splatbatch.output.claims import PREPARING, Claim, Claims
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.lock import OutputLock
-from splatbatch.output.workers import LOCAL, Presence, Watcher
-from splatbatch.scheduler.work.wait_reporter import PREPARATION, Waits, see_no_workers
+from splatbatch.output.workers import LOCAL, Watcher, WorkerFile
+from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, see_no_workers
 
 LOOK_S, AGAIN_S = 0.2, 0.5
 TURN_S = 1800.0
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Held:
+class ExclusiveOutput:
     """An output folder that is ours."""
 
     claims: Claims
@@ -34,7 +34,7 @@ class Held:
 
 
 @contextmanager
-def held(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[Held]:
+def held(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[ExclusiveOutput]:
     """Hold an output folder as the worker that `train` is; others may join.
 
     Raises:
@@ -43,14 +43,14 @@ def held(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
     watcher = Watcher(output)
     with OutputLock(output.lock) as lock:
         see_no_workers(watcher, lock.beat, say)
-        with Presence(output, LOCAL, terms) as presence:
+        with WorkerFile(output, LOCAL, terms) as presence:
 
             def beat() -> None:
                 lock.beat()
                 presence.beat()
 
             claims = Claims(output, presence, watcher.is_gone)
-            yield Held(claims, beat, lambda: see_no_workers(watcher, beat, say))
+            yield ExclusiveOutput(claims, beat, lambda: see_no_workers(watcher, beat, say))
 
 
 @contextmanager
@@ -65,14 +65,16 @@ def held_alone(output: OutputFolder, terms: str, say: Callable[[str], None]) -> 
 
 
 @contextmanager
-def without_workers(output: OutputFolder, ours: Held, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+def without_workers(
+    output: OutputFolder, ours: ExclusiveOutput, say: Callable[[str], None]
+) -> Iterator[Callable[[], None]]:
     """Let no worker train into a folder that is ours; give what shows that we live.
 
     Raises:
         OutputError: one does.
     """
     with contextlib.suppress(OSError):  # no claim can be made: what is read is held against its hash all the same
-        waits = Waits(Watcher(output), say)
+        waits = WaitReporter(Watcher(output), say)
         while not isinstance(found := ours.claims.take(PREPARING), Claim):
             waits.on(found, PREPARATION)
             ours.see_no_workers()

@@ -9,28 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.config import TaskId
-from splatbatch.failures.retry import NEW, Failure, History
-from splatbatch.output.endings import Place
-from splatbatch.output.events import AttemptEnded, GaveUp, Retried
+from splatbatch.failures.retry import NEW, Failure, RetryHistory
+from splatbatch.output.endings import EventOrder
+from splatbatch.output.events import AttemptEnded, GaveUp, RetryScheduled
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Tail
 from splatbatch.output.workers import Watcher
 
-Told = AttemptEnded | Retried | GaveUp
+PastReport = AttemptEnded | RetryScheduled | GaveUp
 OF_ALL_MACHINES = frozenset({"disk_full", "output_unwritable", "bad_config"})
 """Causes that lie in what workers share; of the others a batch is stopped where they were seen, and not elsewhere."""
 
 
-class Past:
+class OtherWorkersHistory:
     """Follows the ledgers of the other workers; one that trains alone follows none."""
 
     def __init__(self, output: OutputFolder, own: Path, *, is_alone: bool = False) -> None:
         self._output = output
-        self._tail = None if is_alone else Tail(output, AttemptEnded, Retried, GaveUp, but=own)
-        self._events: dict[str, list[tuple[Place, Told]]] = {}
+        self._tail = None if is_alone else Tail(output, AttemptEnded, RetryScheduled, GaveUp, but=own)
+        self._events: dict[str, list[tuple[EventOrder, PastReport]]] = {}
         self._hosts: dict[str, str] = {}
 
-    def history(self, name: str) -> History:
+    def history(self, name: str) -> RetryHistory:
         """Return what a task has been through since it was trained, or given up, last."""
         return history_of(event for _, event in self._of(name))
 
@@ -46,7 +46,7 @@ class Past:
         }
         return {TaskId.of_folder(name): history_of(found).failures for name, found in told.items()}
 
-    def _concerns_us(self, place: Place, event: Told) -> bool:
+    def _concerns_us(self, place: EventOrder, event: PastReport) -> bool:
         """Return whether an event tells of this machine, or of what all of them share."""
         is_shared = not isinstance(event, AttemptEnded) or event.cause in OF_ALL_MACHINES
         return is_shared or (place.path is not None and self._host(place.path.stem) == socket.gethostname())
@@ -57,17 +57,17 @@ class Past:
             self._hosts[worker] = known.host if known else ""
         return self._hosts[worker]
 
-    def _of(self, name: str) -> list[tuple[Place, Told]]:
+    def _of(self, name: str) -> list[tuple[EventOrder, PastReport]]:
         self._follow()
         return sorted(self._events.get(name, ()), key=lambda one: one[0].generation)  # a ledger stands in its order
 
     def _follow(self) -> None:
         for path, event in self._tail.read() if self._tail else ():
-            if isinstance(event, Told):
-                self._events.setdefault(event.patch, []).append((Place.of(event, path), event))
+            if isinstance(event, PastReport):
+                self._events.setdefault(event.patch, []).append((EventOrder.of(event, path), event))
 
 
-def history_of(events: Iterable[Told]) -> History:
+def history_of(events: Iterable[PastReport]) -> RetryHistory:
     """Return what the events of a task, first to last, say that it has been through."""
     history = NEW
     for event in events:
@@ -79,18 +79,18 @@ def history_of(events: Iterable[Told]) -> History:
             case AttemptEnded(outcome="failed", adopted=False, diagnosis=diagnosis) if diagnosis is not None:
                 failure = Failure(diagnosis, history.rungs)
                 history = replace(history, failures=(*history.failures, failure))
-            case Retried(ladder=ladder) if ladder:
+            case RetryScheduled(ladder=ladder) if ladder:
                 rungs = {**history.rungs, ladder: history.rungs.get(ladder, 0) + 1}
                 history = replace(history, rungs=rungs)
     return history
 
 
-def changes_of(events: Iterable[Told]) -> Mapping[str, Any]:
+def changes_of(events: Iterable[PastReport]) -> Mapping[str, Any]:
     """Return the settings that the rungs of a task have changed, the number of slots left out: that is a machine's."""
     changes: dict[str, Any] = {}
     for event in events:
         if isinstance(event, GaveUp) or (isinstance(event, AttemptEnded) and event.is_well):
             changes = {}
-        elif isinstance(event, Retried):
+        elif isinstance(event, RetryScheduled):
             changes |= {key: value for key, value in event.changes.items() if key != "slots"}
     return changes

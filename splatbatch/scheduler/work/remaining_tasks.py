@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from splatbatch.output.claims import done_with
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.freshness import Standing
+from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.plan import Train
 
 
 @dataclass(frozen=True)
-class Left:
+class RemainingTasks:
     """Asks that again and again, against how far the tasks were at first."""
 
     batch: Batch
@@ -19,14 +19,14 @@ class Left:
     """The highest generation of each task that somebody was done with."""
 
     @classmethod
-    def of(cls, batch: Batch) -> Left:
+    def of(cls, batch: Batch) -> RemainingTasks:
         """Begin: what fails from now on is not left over."""
         return cls(batch, {name: done_with(batch.output, name) for name in batch.names})
 
-    def names(self, standing: Standing) -> list[str]:
+    def names(self, standing: FreshnessChecker) -> list[str]:
         """Return what is left; what was given up, or tried in vain since, is not."""
         return [name for name in self.batch.names if self._is_left(name, standing)]
 
-    def _is_left(self, name: str, standing: Standing) -> bool:
+    def _is_left(self, name: str, standing: FreshnessChecker) -> bool:
         is_due = isinstance(standing.decide(name), Train)
         return is_due and done_with(self.batch.output, name) <= self.before[name]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from splatbatch.errors import ExecutorError, OutputError
 from splatbatch.output import workers as limits
-from splatbatch.output.claims import Held, told_silence
+from splatbatch.output.claims import ClaimedByOther, told_silence
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher, spelled
 
@@ -19,7 +19,7 @@ SAY_EVERY_S = 30.0
 
 
 @dataclass
-class Waits:
+class WaitReporter:
     """Tells on whom tasks wait: of a worker that is well once it takes long, of a silent one at once and again."""
 
     watcher: Watcher
@@ -27,7 +27,7 @@ class Waits:
     _next: dict[str, float] = field(default_factory=dict)
     """When each wait is told again."""
 
-    def on(self, held: Held, task: str, *, though_well: bool = False) -> None:
+    def on(self, held: ClaimedByOther, task: str, *, though_well: bool = False) -> None:
         """Note that a task, or what is named so, waits for another worker.
 
         Args:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from splatbatch.output.records.deadline.choice import Pace
+from splatbatch.output.records.deadline.choice import StepBudget
 from splatbatch.tasks.deadline.pace import FEWEST_SHARE, divided
 from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
 from splatbatch.tasks.task import Task
@@ -30,7 +30,7 @@ LOOKS = 20
 
 
 @dataclass(frozen=True)
-class Work:
+class RemainingWork:
     """What is to be done, and on what."""
 
     tasks: Sequence[Task]
@@ -38,7 +38,7 @@ class Work:
     busy: Sequence[float] = (0.0,)
     """For each slot, when it is free, in seconds from now."""
 
-    def ends_at(self, pace: Pace) -> float:
+    def ends_at(self, pace: StepBudget) -> float:
         """Return when the last task ends at a pace, in seconds from now; what others need goes before all others."""
         needed = {name for task in self.tasks for name in task.kind.needs(task)}
         first = [self.speeds.seconds(task, pace) for task in self.tasks if task.name in needed]
@@ -54,46 +54,46 @@ class Work:
 
     def _may_shrink(self, task: Task, divisor: int) -> bool:
         need = self.speeds.needs.get(task.name)
-        smaller = divided(full_recipe(task), Pace(1.0, divisor))
+        smaller = divided(full_recipe(task), StepBudget(1.0, divisor))
         return need is not None and smaller == divisor and need.mean_px / divisor**2 >= LEAST_PX
 
 
 @dataclass(frozen=True)
-class Chosen:
+class BudgetForecast:
     """A pace, and what is expected of it."""
 
-    pace: Pace
+    pace: StepBudget
     expected_s: float
     is_met: bool
 
 
-def choose(work: Work, left_s: float) -> Chosen:
+def choose(work: RemainingWork, left_s: float) -> BudgetForecast:
     """Return the pace that gives up least of those that end in time; else the smallest one that makes sense."""
     found = [pace for divisor in work.divisors() if (pace := _most_steps(work, divisor, left_s))]
     if found:
         best = min(found, key=lost_db)
-        return Chosen(best, work.ends_at(best), is_met=True)
-    paces = (Pace(round(FEWEST_SHARE, 6), divisor) for divisor in work.divisors())
+        return BudgetForecast(best, work.ends_at(best), is_met=True)
+    paces = (StepBudget(round(FEWEST_SHARE, 6), divisor) for divisor in work.divisors())
     smallest = min(paces, key=lambda pace: (round(work.ends_at(pace), 3), pace.divisor))
-    return Chosen(smallest, work.ends_at(smallest), is_met=False)
+    return BudgetForecast(smallest, work.ends_at(smallest), is_met=False)
 
 
-def lost_db(pace: Pace) -> float:
+def lost_db(pace: StepBudget) -> float:
     """Return what a pace gives up, in dB of hold-out PSNR: an estimate."""
     return DB_PER_HALVING * math.log2(1 / pace.steps) + DB_PER_SMALLER * math.log2(pace.divisor)
 
 
-def _most_steps(work: Work, divisor: int, left_s: float) -> Pace | None:
+def _most_steps(work: RemainingWork, divisor: int, left_s: float) -> StepBudget | None:
     """Return the pace with the most steps that ends in time; None if none does."""
 
     def fits(steps: float) -> bool:
-        return work.ends_at(Pace(steps, divisor)) <= left_s
+        return work.ends_at(StepBudget(steps, divisor)) <= left_s
 
     if fits(1.0):
-        return Pace(1.0, divisor)
+        return StepBudget(1.0, divisor)
     if not fits(FEWEST_SHARE):
         return None
-    return Pace(_largest(fits, FEWEST_SHARE, 1.0), divisor)
+    return StepBudget(_largest(fits, FEWEST_SHARE, 1.0), divisor)
 
 
 def _largest(fits: Callable[[float], bool], low: float, high: float) -> float:

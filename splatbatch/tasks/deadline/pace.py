@@ -6,7 +6,7 @@ from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import names_in
-from splatbatch.output.records.deadline.choice import Pace
+from splatbatch.output.records.deadline.choice import StepBudget
 
 FEWEST_SHARE = 1 / 30
 """Of the steps; 1,000 of 30,000, with which a splat begins to show its scene."""
@@ -21,7 +21,7 @@ def follows(recipe: Recipe) -> bool:
     )
 
 
-def changes_of(recipe: Recipe, pace: Pace) -> dict[str, Any]:
+def changes_of(recipe: Recipe, pace: StepBudget) -> dict[str, Any]:
     """Return the settings that differ from a recipe under a pace."""
     if pace.is_full or not follows(recipe):
         return {}
@@ -50,7 +50,7 @@ def resolution_at(recipe: Recipe, divisor: int) -> str:
     return next(name for name, one in RESOLUTIONS.items() if one == wanted)
 
 
-def divided(recipe: Recipe, pace: Pace) -> int:
+def divided(recipe: Recipe, pace: StepBudget) -> int:
     """Return by how much smaller the photographs of a recipe become under a pace."""
     smaller = resolution_at(recipe, pace.divisor)
     return RESOLUTIONS.get(smaller, 1) // RESOLUTIONS.get(recipe.training.resolution, 1) or 1

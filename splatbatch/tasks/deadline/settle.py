@@ -9,16 +9,16 @@ from splatbatch.config.deadline import ends_at
 from splatbatch.errors import ConfigError
 from splatbatch.hashing import short_hash
 from splatbatch.machine.slots import is_on_cpu
-from splatbatch.output.records.deadline.choice import FULL, Choice, Pace
+from splatbatch.output.records.deadline.choice import FULL, DeadlineDecision, StepBudget
 from splatbatch.output.records.result import Result
 from splatbatch.scene import memory_estimate
-from splatbatch.scene.memory_estimate import Footprint
-from splatbatch.tasks.deadline.choose import Chosen, Work, choose, lost_db
+from splatbatch.scene.memory_estimate import MemoryEstimate
+from splatbatch.tasks.deadline.choose import BudgetForecast, RemainingWork, choose, lost_db
 from splatbatch.tasks.deadline.pace import follows
 from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
 from splatbatch.tasks.fingerprints.fingerprint import hashes_of
 from splatbatch.tasks.memory_estimates import footprints_of, num_slots
-from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 from splatbatch.tasks.throughput import MOST_RESULTS
 from splatbatch.text import counted, moment
@@ -29,7 +29,9 @@ WORTH_IT_DB = 0.1
 """So much is worth training again what was trained for an earlier deadline."""
 
 
-def choice_for(thing: Settled[Choice], batch: Whole, todo: Todo, now: float) -> Choice | None:
+def choice_for(
+    thing: SharedDecision[DeadlineDecision], batch: WholeBatch, todo: PendingTasks, now: float
+) -> DeadlineDecision | None:
     """Return what is chosen for the deadline of a batch; None where there is none, or what was chosen before holds.
 
     It is chosen anew where nothing was chosen yet, where the deadline or the settings of the YAML are others; and where
@@ -48,12 +50,12 @@ def choice_for(thing: Settled[Choice], batch: Whole, todo: Todo, now: float) -> 
     return _chosen(thing, batch, todo, earlier, now)
 
 
-def settings_key(batch: Whole) -> str:
+def settings_key(batch: WholeBatch) -> str:
     """Return a hash of what would be trained without a deadline."""
     return short_hash(" ".join(hashes_of(task.today.without_deadline.recipe for task in batch.every)))
 
 
-def speeds_of(batch: Whole, needs: Mapping[str, Footprint]) -> tuple[Speeds, int]:
+def speeds_of(batch: WholeBatch, needs: Mapping[str, MemoryEstimate]) -> tuple[Speeds, int]:
     """Return how fast attempts are here, as far as is known, and by how many patches that are trained.
 
     Args:
@@ -65,16 +67,22 @@ def speeds_of(batch: Whole, needs: Mapping[str, Footprint]) -> tuple[Speeds, int
     return speeds, speeds.learn_from(_done(batch, on_cpu=on_cpu))
 
 
-def _chosen(thing: Settled[Choice], batch: Whole, todo: Todo, earlier: tuple[Pace, ...], now: float) -> Choice:
+def _chosen(
+    thing: SharedDecision[DeadlineDecision],
+    batch: WholeBatch,
+    todo: PendingTasks,
+    earlier: tuple[StepBudget, ...],
+    now: float,
+) -> DeadlineDecision:
     end = _end(batch, now)
     bare = batch.with_record(thing, None)
     needs = footprints_of(bare.config, bare.tasks)
     speeds, num_done = speeds_of(bare, needs)
     left_s, every = (end - now) * AIM, set(todo.names_in(bare))
 
-    def best(names: Iterable[str]) -> tuple[Work, Chosen]:
+    def best(names: Iterable[str]) -> tuple[RemainingWork, BudgetForecast]:
         wanted = set(names)
-        work = Work([task for task in bare.tasks if task.name in wanted], speeds, (0.0,) * all_slots(batch))
+        work = RemainingWork([task for task in bare.tasks if task.name in wanted], speeds, (0.0,) * all_slots(batch))
         return work, choose(work, left_s)
 
     work, chosen = best(every)
@@ -82,13 +90,15 @@ def _chosen(thing: Settled[Choice], batch: Whole, todo: Todo, earlier: tuple[Pac
     worst = max(map(lost_db, earlier), default=0.0)
     if worst - lost_db(chosen.pace) > WORTH_IT_DB:
         earlier = tuple(pace for pace in earlier if lost_db(pace) - lost_db(chosen.pace) <= WORTH_IT_DB)
-    names = set(todo.names_in(batch.with_record(thing, Choice(pace=FULL, earlier=earlier)))) if earlier else every
+    names = (
+        set(todo.names_in(batch.with_record(thing, DeadlineDecision(pace=FULL, earlier=earlier)))) if earlier else every
+    )
     if names < every:
         work, chosen = best(names)
         chosen = _as_the_others(work, chosen, min(earlier, key=lost_db))
     unknown = sorted({full_recipe(task).training.trainer for task in work.tasks if speeds.of(task).factor is None})
     fixed = {full_recipe(task).training.trainer for task in work.tasks if not follows(full_recipe(task))}
-    return Choice(
+    return DeadlineDecision(
         asked=batch.config.deadline or "",
         settings=settings_key(batch),
         chosen_at=round(now, 3),
@@ -104,14 +114,14 @@ def _chosen(thing: Settled[Choice], batch: Whole, todo: Todo, earlier: tuple[Pac
     )
 
 
-def _as_the_others(work: Work, chosen: Chosen, most: Pace) -> Chosen:
+def _as_the_others(work: RemainingWork, chosen: BudgetForecast, most: StepBudget) -> BudgetForecast:
     """Return at most the pace of what is kept: more would be uneven again."""
     if not chosen.is_met or lost_db(chosen.pace) >= lost_db(most) or work.ends_at(most) > chosen.expected_s:
         return chosen
     return replace(chosen, pace=most, expected_s=work.ends_at(most))
 
 
-def _end(batch: Whole, now: float) -> float:
+def _end(batch: WholeBatch, now: float) -> float:
     asked = batch.config.deadline or ""
     if (end := ends_at(asked, now)) <= now:
         raise ConfigError(
@@ -121,7 +131,7 @@ def _end(batch: Whole, now: float) -> float:
     return end
 
 
-def all_slots(batch: Whole) -> int:
+def all_slots(batch: WholeBatch) -> int:
     """Return how many patches are trained at once, by all workers together."""
     return num_slots(batch.config) * batch.config.executor.workers
 
@@ -133,7 +143,7 @@ def _basis(num_done: int, unknown: Sequence[str]) -> str:
     return f"by the throughput of {counted(num_done, 'trained patch', 'es')}" if num_done else by_model
 
 
-def _done(batch: Whole, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:
+def _done(batch: WholeBatch, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:
     """Yield what of the batch was trained where it will be, with its seconds and steps."""
     for task in batch.every[:MOST_RESULTS]:
         result = batch.output.patch(task.name).read_result() or Result()

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from splatbatch.config import Recipe
-from splatbatch.output.records.deadline.choice import Pace
+from splatbatch.output.records.deadline.choice import StepBudget
 from splatbatch.scene import memory_estimate
-from splatbatch.scene.memory_estimate import Footprint, Throughput
+from splatbatch.scene.memory_estimate import MemoryEstimate, TrainingSpeed
 from splatbatch.tasks.deadline.pace import changes_of, divided
 from splatbatch.tasks.task import Task
 
@@ -30,28 +30,28 @@ class Speed:
 class Speeds:
     """Says how long attempts take, and learns."""
 
-    model: Throughput
-    needs: Mapping[str, Footprint]
+    model: TrainingSpeed
+    needs: Mapping[str, MemoryEstimate]
     """By task, as it would be trained without a deadline; none of what an external trainer trains."""
     known: dict[str, Speed] = field(default_factory=dict)
     """By trainer."""
-    _stepping: dict[tuple[str, Pace], float] = field(default_factory=dict)
+    _stepping: dict[tuple[str, StepBudget], float] = field(default_factory=dict)
 
     def of(self, task: Task) -> Speed:
         """Return what is known of the trainer of a task."""
         has_model = task.name in self.needs
         return self.known.get(_trainer(task)) or Speed(self.model.start, 1.0 if has_model else None)
 
-    def seconds(self, task: Task, pace: Pace) -> float:
+    def seconds(self, task: Task, pace: StepBudget) -> float:
         """Return how long an attempt takes; 0 where nobody knows."""
         speed = self.of(task)
         return 0.0 if speed.factor is None else speed.start_s + speed.factor * self.stepping_s(task, pace)
 
-    def left_s(self, task: Task, pace: Pace, step: float) -> float:
+    def left_s(self, task: Task, pace: StepBudget, step: float) -> float:
         """Return how long the steps of an attempt still take."""
         return (self.of(task).factor or 0.0) * (self.stepping_s(task, pace) - self.stepping_s(task, pace, step))
 
-    def stepping_s(self, task: Task, pace: Pace, until: float | None = None) -> float:
+    def stepping_s(self, task: Task, pace: StepBudget, until: float | None = None) -> float:
         """Return what the model says of the steps of an attempt, or of so many of the first; unscaled."""
         key = (task.name, pace)
         if until is None and key in self._stepping:
@@ -76,7 +76,7 @@ class Speeds:
         factors: dict[str, list[tuple[Task, float]]] = {}
         for task, seconds, steps in done:
             start_s = self.model.start if task.name in self.needs else 0.0
-            whole = self.stepping_s(task, Pace(), steps)
+            whole = self.stepping_s(task, StepBudget(), steps)
             if whole > 0 and seconds > start_s:
                 factors.setdefault(_trainer(task), []).append((task, (seconds - start_s) / whole))
         for found in factors.values():
@@ -90,7 +90,7 @@ def full_recipe(task: Task) -> Recipe:
     return task.setup.without_deadline.recipe
 
 
-def paced(task: Task, pace: Pace) -> Recipe:
+def paced(task: Task, pace: StepBudget) -> Recipe:
     """Return what trains a task at a pace; what was asked for by name stays."""
     recipe = full_recipe(task)
     asked = task.setup.changes

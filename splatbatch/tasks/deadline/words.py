@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from splatbatch.config import Recipe
 from splatbatch.config.deadline import in_words as when
-from splatbatch.output.records.deadline.choice import FULL, Choice, Pace
+from splatbatch.output.records.deadline.choice import FULL, DeadlineDecision, StepBudget
 from splatbatch.tasks.deadline.choose import lost_db
 from splatbatch.tasks.deadline.pace import changes_of
 from splatbatch.tasks.task import Task
@@ -15,7 +15,7 @@ from splatbatch.text import clock
 SIZES = {1: "full size", 2: "half size", 4: "a quarter of their size", 8: "an eighth of their size"}
 
 
-def in_words(choice: Choice, tasks: Iterable[Task]) -> tuple[str, ...]:
+def in_words(choice: DeadlineDecision, tasks: Iterable[Task]) -> tuple[str, ...]:
     """Return what was chosen for a deadline, a line for each thing there is to say; that it cannot be met comes first.
 
     Args:
@@ -35,13 +35,13 @@ def in_words(choice: Choice, tasks: Iterable[Task]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def correction_in_words(recipes: Sequence[Recipe], pace: Pace, why: str) -> str:
+def correction_in_words(recipes: Sequence[Recipe], pace: StepBudget, why: str) -> str:
     """Return what is trained from now on, and why."""
     what = "as without a deadline" if pace.is_full else f"with {given_up(recipes, pace)}"
     return f"deadline: {why}; what begins from now on is trained {what}"
 
 
-def given_up(recipes: Sequence[Recipe], pace: Pace) -> str:
+def given_up(recipes: Sequence[Recipe], pace: StepBudget) -> str:
     """Return what a pace leaves: "4,000 of 30,000 steps (13 %), photographs at half size: …"."""
     steps = sorted({(changes_of(one, pace).get("training.max_steps", _all(one)), _all(one)) for one in recipes})
     counts = " and ".join(f"{now:,} of {full:,}" for now, full in steps[:3])
@@ -55,14 +55,14 @@ def _all(recipe: Recipe) -> int:
     return recipe.training.max_steps
 
 
-def _expected(choice: Choice) -> str:
+def _expected(choice: DeadlineDecision) -> str:
     if choice.expected_s is None:
         return f": {choice.basis}"
     instead = f" instead of {clock(choice.full_s)}" if choice.pace != FULL and choice.full_s else ""
     return f"; expected to take about {clock(choice.expected_s)}{instead}, {choice.basis}"
 
 
-def _not_met(choice: Choice, end: str) -> str:
+def _not_met(choice: DeadlineDecision, end: str) -> str:
     left = clock((choice.ends_at or 0.0) - (choice.chosen_at or 0.0))
     return (
         f"{end} CANNOT BE MET: even the fewest steps that make sense take about {clock(choice.expected_s)},"

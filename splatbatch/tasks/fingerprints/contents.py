@@ -9,20 +9,20 @@ from functools import partial
 from splatbatch import isolated
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFacts
-from splatbatch.isolated import Done, Patience, Reading, answers
+from splatbatch.isolated import CallQueue, Returned, WaitHooks, answers
 from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.inputs import unread
 
 
-class Contents:
+class ContentHasher:
     """Fills in what result.json does not know yet of the files its splat was trained from; a reader hashes them."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self._waiting: deque[str] = deque()
-        self._reading: Reading[str] | None = None
+        self._reading: CallQueue[str] | None = None
 
     def tell(self, event: Event) -> None:
         """Hear an event of the ledger: a patch that has been trained is next."""
@@ -42,26 +42,26 @@ class Contents:
                 self._take(name, found)
             self._reading = None if self._reading.is_over else self._reading
 
-    def finish(self, patience: Patience) -> None:
+    def finish(self, patience: WaitHooks) -> None:
         """Hash what is left; what does not answer is left to the next run.
 
         Raises:
-            ToldToStop: somebody wants us to stop.
+            StopRequested: somebody wants us to stop.
         """
         while self._reading or self._waiting:
             reading, self._reading = self._reading or self._next(), None
             for name, found in answers(reading, patience):
                 self._take(name, found)
 
-    def _next(self) -> Reading[str]:
+    def _next(self) -> CallQueue[str]:
         names = list(dict.fromkeys(self._waiting))
         self._waiting.clear()
-        return isolated.USUAL(partial(_hashed, self._batch, FileFacts()), names, is_low=True)
+        return isolated.DEFAULT_BACKEND(partial(_hashed, self._batch, FileFacts()), names, is_low=True)
 
     def _take(self, name: str, found: isolated.Answer) -> None:
         """Write down the contents of the files of a patch, unless another splat was accepted meanwhile."""
         folder = self._batch.output.patch(name)
-        if not isinstance(found, Done) or (result := folder.read_result()) is None or result.is_ahead:
+        if not isinstance(found, Returned) or (result := folder.read_result()) is None or result.is_ahead:
             return
         files, (attempt, contents) = result.held_against.files, found.value
         known = {key: files[key]._replace(sha256=digest) for key, digest in contents.items() if key in files}

@@ -17,7 +17,7 @@ from typing import Any
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import MOST_JSON_BYTES, read_regular
-from splatbatch.hashing import Difference, FileFact, FileFacts, Files, difference
+from splatbatch.hashing import FileDifference, FileFact, FileFacts, Files, difference
 from splatbatch.output.records.fingerprint import MODEL, is_content, photographs_of
 from splatbatch.scene.partition.files import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
@@ -103,10 +103,10 @@ def _is_as(now: FileFact, then: Sequence[Any]) -> bool:
 
 def differences(
     then: Mapping[str, FileFact], now: Mapping[str, FileFact], place: Callable[[str], str], facts: FileFacts
-) -> Difference:
+) -> FileDifference:
     """Compare the files whose content decides what is trained; for lists and folders `Inputs.hash` speaks."""
     if not then:  # by 0.1.0, whose `Inputs.hash` is all there is
-        return Difference()
+        return FileDifference()
     before, after = ({key: fact for key, fact in files.items() if is_content(key)} for files in (then, now))
     return difference(before, after, place, facts)
 

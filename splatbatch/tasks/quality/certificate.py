@@ -11,10 +11,10 @@ from splatbatch.config import Config
 from splatbatch.errors import OutputError
 from splatbatch.files import write_json
 from splatbatch.hashing import sha256_of
-from splatbatch.output.folders import MERGE, RESULT, InspectingFolder, PatchFolder, SceneFolder, SplatFolder
+from splatbatch.output.folders import MERGE, RESULT, InspectionFolder, PatchFolder, SceneFolder, SplatFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.merge import Merge
-from splatbatch.output.records.metrics import Figures
+from splatbatch.output.records.metrics import QualityFigures
 from splatbatch.output.records.quality import (
     Certificate,
     Inspection,
@@ -30,7 +30,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate
 from splatbatch.tasks.plan import leaves
-from splatbatch.tasks.product import Product
+from splatbatch.tasks.product import ProductComparison
 from splatbatch.tasks.quality.inspection import SCENE, open_named
 from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import spell_place, spell_some
@@ -43,7 +43,7 @@ INSPECT = "none: splatbatch inspect writes it"
 
 
 @dataclass(frozen=True)
-class Checked:
+class CertificateCheck:
     """`inspect --check --json`: whether a certificate holds, and if not, why."""
 
     problems: tuple[str, ...]
@@ -122,7 +122,7 @@ def certify(batch: Batch, task: Task | None) -> None:
     write_json(folder.certificate, made.to_record())
 
 
-def product(task: Task | None, config: Config, output: OutputFolder) -> Product:
+def product(task: Task | None, config: Config, output: OutputFolder) -> ProductComparison:
     """Return a certificate as it would be written now, beside the one that lies there; no file of a scene is read.
 
     Of a file whose hash nobody has written down what the certificate says counts.
@@ -136,7 +136,7 @@ def product(task: Task | None, config: Config, output: OutputFolder) -> Product:
     else:
         made = certificate_of_scene(output.scene, _training(config), found)
     damage = "" if record == made.to_record() else folder.certificate.name
-    return Product(made.seal, said.seal if record else None, lambda: damage)
+    return ProductComparison(made.seal, said.seal if record else None, lambda: damage)
 
 
 def _training(config: Config) -> Mapping[str, Any]:
@@ -150,7 +150,7 @@ def _known_of(found: Inspection, name: str, figures: Mapping[str, float]) -> dic
     return {key: known[key] for key in ("x", "y", "z", "distance", "piece") if key in known} | dict(figures)
 
 
-def _told_of(one: Figures) -> dict[str, float]:
+def _told_of(one: QualityFigures) -> dict[str, float]:
     """Return the PSNR of a photograph at full size: on covered pixels, of which share, and on all."""
     told = {"psnr_covered": one.psnr_covered, "covered_share": one.covered_share, "psnr": one.psnr}
     return {key: value for key, value in told.items() if value is not None}
@@ -269,7 +269,7 @@ def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Itera
     yield from _of_inspection(said, found)
     if found is None:
         return
-    told = InspectingFolder(folder.inspecting.path / found.attempt).read_inspection_settings()
+    told = InspectionFolder(folder.inspecting.path / found.attempt).read_inspection_settings()
     known = certificate_of_scene(folder, told.recipe.get("training", {}), found)
     yield from _unlike(said, known, INSPECTION, ("patch",))
     yield from _unlike(said, known, MERGE, ("num_gaussians",))

@@ -15,13 +15,13 @@ from splatbatch.output.records.quality import Inspection, InspectionSettings, he
 from splatbatch.output.records.result import Result
 from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.colmap.reconstruction import read_cameras
-from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, Footprint
+from splatbatch.scene.memory_estimate import GPU_CONTEXT_MIB, MemoryEstimate
 from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.product import Product, key_of
-from splatbatch.tasks.program import Measuring
+from splatbatch.tasks.product import ProductComparison, key_of
+from splatbatch.tasks.program import MeasureTasks
 from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.shared_decisions.holdout import in_one_piece, photographs_of
@@ -125,7 +125,7 @@ def order_scene(batch: Batch) -> InspectionSettings:
 
 
 @dataclass(frozen=True)
-class Inspecting(Measuring):
+class InspectTasks(MeasureTasks):
     """Tasks that inspect a splat."""
 
     told: InspectionSettings
@@ -133,22 +133,22 @@ class Inspecting(Measuring):
     tries = 2
     stands_by = True
 
-    def product(self, task: Task, output: OutputFolder) -> Product:
+    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         """Return how good the splat would be found now, beside the inspection that there is."""
         found = Inspection.read(self.record)
         is_whole = found is not None and found.grade and not (self.told.measures_drop and found.dropped is None)
-        return Product(self.told.inputs, found.inputs if found and is_whole else None)
+        return ProductComparison(self.told.inputs, found.inputs if found and is_whole else None)
 
 
 def inspecting(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
     """Return the task that inspects a splat."""
-    task = Inspecting(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}/inspection")
+    task = InspectTasks(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}/inspection")
     return replace(task, footprint=_footprint(told))
 
 
-def _footprint(told: InspectionSettings) -> Footprint:
+def _footprint(told: InspectionSettings) -> MemoryEstimate:
     """Return what an inspection takes: its splat drawn, and a photograph at full size with what is made of it."""
     num = read_header(Path(told.splat)).num_gaussians
     largest = max((one.width * one.height for one in read_cameras(Path(told.sparse)).values()), default=0)
     gpu_mib = GPU_CONTEXT_MIB + ROOM_MIB + (num * GAUSSIAN_BYTES + largest * PIXEL_BYTES) // MIB
-    return Footprint(gpu_mib, HOST_MIB, num, "host", 0)
+    return MemoryEstimate(gpu_mib, HOST_MIB, num, "host", 0)

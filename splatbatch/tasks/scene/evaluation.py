@@ -16,16 +16,16 @@ from splatbatch.outcome import Rejected
 from splatbatch.output.folders import BACKDROP, MergedFiles
 from splatbatch.output.records.colors import as_photographed
 from splatbatch.output.records.evaluation import EvaluationSettings
-from splatbatch.output.records.metrics import Figures
+from splatbatch.output.records.metrics import QualityFigures
 from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
-from splatbatch.scene.photos.folders import Folders, Found, find_masks, stored_photographs
+from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, find_masks, stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import key_of
-from splatbatch.tasks.program import Measuring
+from splatbatch.tasks.program import MeasureTasks
 from splatbatch.tasks.scene.merge import see_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.shared_decisions.holdout import held_out
@@ -49,7 +49,7 @@ class _Splats:
 
     paths: Mapping[str, str]
     lacking: Mapping[str, str]
-    own: Mapping[str, Mapping[str, Figures]]
+    own: Mapping[str, Mapping[str, QualityFigures]]
     hashes: Mapping[str, str]
     before_backdrop: tuple[str, ...]
 
@@ -157,8 +157,8 @@ def _photographs(images: Path, names: Sequence[str]) -> list[str]:
     Raises:
         SceneError: some are not there.
     """
-    folder, folders = stored_photographs(images)[0], Folders()
-    missing = [name for name in names if not isinstance(folders.locate(folder, name), Found)]
+    folder, folders = stored_photographs(images)[0], FolderListings()
+    missing = [name for name in names if not isinstance(folders.locate(folder, name), FoundPhotograph)]
     if missing:
         message = f"{folder}: {len(missing)} of {len(names)} held-out photographs are missing: {spell(missing, 3)}"
         raise SceneError(message, "Put them back, or name their folder as scene.images.")
@@ -177,7 +177,7 @@ def _inputs(settings: EvaluationSettings, partition: Partition, splats: _Splats,
 
 
 @dataclass(frozen=True)
-class Evaluating(Measuring):
+class EvaluateTasks(MeasureTasks):
     """Tasks that measure a splat of the scene."""
 
     told: EvaluationSettings
@@ -198,5 +198,5 @@ class Evaluating(Measuring):
 def evaluating(batch: Batch, told: EvaluationSettings) -> Task:
     """Return the task that measures a splat of the scene."""
     scene = batch.output.scene
-    kind = Evaluating(told, scene.evaluating, scene.evaluation_of(Path(told.splat)))
+    kind = EvaluateTasks(told, scene.evaluating, scene.evaluation_of(Path(told.splat)))
     return kind.task(batch.config, "scene/evaluation")

@@ -12,7 +12,7 @@ from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import write_json
 from splatbatch.hashing import file_fact, sha256_of
 from splatbatch.output.folders import MergedFiles
-from splatbatch.output.records.merge import VERSION, Cleaned, Hole, Merge, MergedPart
+from splatbatch.output.records.merge import VERSION, CleaningRecord, Hole, Merge, MergedPart
 from splatbatch.output.records.result import Result
 from splatbatch.output.results import noting_damage
 from splatbatch.processes import abandoned
@@ -22,12 +22,12 @@ from splatbatch.scene.partition.boxes import Box, open_sides
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch
 from splatbatch.splats.clean import IN_WORDS
-from splatbatch.splats.export import Source
-from splatbatch.splats.merge import Part, Region, Written, inside, merge_splats, outside
+from splatbatch.splats.export import ExportSource
+from splatbatch.splats.merge import MergePart, Region, WrittenPart, inside, merge_splats, outside
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.product import Product, key_of
-from splatbatch.tasks.scene.clean import Cleaning
-from splatbatch.tasks.scene.merge_candidates import Candidate, look
+from splatbatch.tasks.product import ProductComparison, key_of
+from splatbatch.tasks.scene.clean import CleaningRules
+from splatbatch.tasks.scene.merge_candidates import MergeCandidate, look
 from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_for
 from splatbatch.tasks.shared_decisions.holdout import never_trained_on
 from splatbatch.tasks.task import patches_of
@@ -39,14 +39,14 @@ MOST_REASONS = 20
 
 
 @dataclass(frozen=True)
-class Parts:
+class SceneParts:
     """What a scene is merged from."""
 
     batch: Batch
     partition: Partition
-    usable: tuple[Candidate, ...]
+    usable: tuple[MergeCandidate, ...]
     """In the order of the partition, the whole scene behind them last."""
-    lacking: tuple[Candidate, ...]
+    lacking: tuple[MergeCandidate, ...]
     warnings: tuple[str, ...] = ()
 
     @property
@@ -80,7 +80,7 @@ def _can_be_read(patch: Patch) -> bool:
     return True
 
 
-def gather(batch: Batch, *, allow_missing: bool) -> Parts:
+def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
     """Return what a batch's scene can be merged from.
 
     Raises:
@@ -97,11 +97,11 @@ def gather(batch: Batch, *, allow_missing: bool) -> Parts:
         reasons = spell_some((f"{one.name}: {one.lacking}" for one in lacking), MOST_REASONS, "; ")
         hint = "Train what is missing: splatbatch train. With --allow-missing the scene has holes there."
         raise OutputError(f"{len(lacking)} of {len(candidates)} patches cannot be merged: {reasons}", hint)
-    return Parts(batch, partition, usable, lacking, warnings)
+    return SceneParts(batch, partition, usable, lacking, warnings)
 
 
 @dataclass(frozen=True)
-class Done:
+class MergeResult:
     """What a merge has left."""
 
     merged: Merge
@@ -123,7 +123,9 @@ def see_whole(files: MergedFiles) -> Merge | None:
     return merged
 
 
-def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None, advance: Advance = unheard) -> Done:
+def merge(
+    parts: SceneParts, files: MergedFiles, cleaning: CleaningRules | None = None, advance: Advance = unheard
+) -> MergeResult:
     """Merge to some files, unless they hold the very same already, whole.
 
     What stands there is as it was before until the splat is whole; merge.json follows, and counts for no other splat.
@@ -139,12 +141,12 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None, ad
     before = files.read()
     damage = files.damage(before) if before else ""
     recorded = before.key if before is not None and before.sha256 else None
-    if before is not None and Product(key, recorded, lambda: damage).is_fresh:
+    if before is not None and ProductComparison(key, recorded, lambda: damage).is_fresh:
         merged, num_new = before, 0
     else:
         with noting_damage(parts.batch.output):
             merged, num_new = _written(wanted, files, parts.offset, advance), len(wanted)
-        cleaned = Cleaned(dict(IN_WORDS), _totals(merged.parts)) if cleaning else None
+        cleaned = CleaningRecord(dict(IN_WORDS), _totals(merged.parts)) if cleaning else None
         merged = replace(merged, key=key, cleaned=cleaned)
     merged = replace(
         merged,
@@ -156,10 +158,10 @@ def merge(parts: Parts, files: MergedFiles, cleaning: Cleaning | None = None, ad
     )
     if merged != before:
         write_json(files.record, merged.to_record())
-    return Done(merged, num_new, damage)
+    return MergeResult(merged, num_new, damage)
 
 
-def _written(wanted: Sequence[Part], files: MergedFiles, offset: Offset, advance: Advance) -> Merge:
+def _written(wanted: Sequence[MergePart], files: MergedFiles, offset: Offset, advance: Advance) -> Merge:
     """Write the splat; return what is known of it."""
     found = merge_splats(files.splat, wanted, offset, advance)
     fact = file_fact(files.splat)
@@ -175,18 +177,18 @@ def _written(wanted: Sequence[Part], files: MergedFiles, offset: Offset, advance
     )
 
 
-def _part(parts: Parts, one: Candidate, cleaning: Cleaning | None) -> Part:
+def _part(parts: SceneParts, one: MergeCandidate, cleaning: CleaningRules | None) -> MergePart:
     result = one.result or Result()
     splat = parts.batch.output.patch(one.name).splat_of(result)
     region, boxes = _region(parts, one)
     content = result.sha256 or sha256_of(splat)  # 0.1.0 wrote no hash down
     rules = cleaning.rules(one.name) if cleaning else None
     key = key_of(VERSION, content, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else "")
-    source = Source(splat, one.name, result.sha256)
-    return Part(source, region, key, rules, may_be_empty=one.core is None)
+    source = ExportSource(splat, one.name, result.sha256)
+    return MergePart(source, region, key, rules, may_be_empty=one.core is None)
 
 
-def _region(parts: Parts, one: Candidate) -> tuple[Region, list[list[list[float | None]]]]:
+def _region(parts: SceneParts, one: MergeCandidate) -> tuple[Region, list[list[list[float | None]]]]:
     """Return where a splat counts, and the boxes that say so: each place is drawn by one patch, or from behind."""
     if one.core is not None:
         return inside(parts.partition, parts.offset, one.core.core), [_corners(one.core.core)]
@@ -194,7 +196,7 @@ def _region(parts: Parts, one: Candidate) -> tuple[Region, list[list[list[float 
     return outside(parts.partition, parts.offset, boxes), [_corners(box) for box in boxes]
 
 
-def _record(part: Part, one: Written) -> MergedPart:
+def _record(part: MergePart, one: WrittenPart) -> MergedPart:
     return MergedPart(
         patch=one.name,
         sha256=part.source.sha256,
@@ -208,7 +210,7 @@ def _record(part: Part, one: Written) -> MergedPart:
     )
 
 
-def _named(parts: Parts, records: Sequence[MergedPart]) -> tuple[MergedPart, ...]:
+def _named(parts: SceneParts, records: Sequence[MergedPart]) -> tuple[MergedPart, ...]:
     """Return parts with the attempts that they come from, and what is odd about these."""
     return tuple(
         replace(record, attempt=one.result.attempt if one.result else "", warnings=one.warnings)

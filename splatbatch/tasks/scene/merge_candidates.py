@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from splatbatch.errors import SceneError
-from splatbatch.output.records.result import Photographs, Result
+from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.scene.partition.record import Core, Partition
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.shared_decisions.holdout import assumptions, disputed, photographs_of, unlike_today
@@ -15,7 +15,7 @@ from splatbatch.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Candidate:
+class MergeCandidate:
     """A patch of a partition, or the whole scene behind, as a merge finds it."""
 
     name: str
@@ -27,11 +27,11 @@ class Candidate:
     """Why it cannot be merged; empty if it can."""
     warnings: tuple[str, ...] = ()
     """Of its training, and of attempts since."""
-    photographs: Photographs | None = None
+    photographs: UsedPhotographs | None = None
     """What its splat was trained on; None where it has none that counts."""
 
 
-Found = tuple[tuple[Candidate, ...], tuple[str, ...]]
+Found = tuple[tuple[MergeCandidate, ...], tuple[str, ...]]
 """How all stands, and what is odd about it as a whole."""
 
 
@@ -48,15 +48,15 @@ def look(batch: Batch, partition: Partition) -> Found:
     tasks = {task.name: task for task in batch.every}
     behind = [name for name, task in tasks.items() if task.patch.is_whole]
     found = [
-        _candidate(batch, Candidate(name, cores.get(name), task, standing.condition(name).result), statuses[name])
+        _candidate(batch, MergeCandidate(name, cores.get(name), task, standing.condition(name).result), statuses[name])
         if (task := tasks.get(name))
-        else Candidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
+        else MergeCandidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
         for name in (*cores, *behind)
     ]
     return _with_one_holdout(found)
 
 
-def _candidate(batch: Batch, one: Candidate, status: PatchStatus) -> Candidate:
+def _candidate(batch: Batch, one: MergeCandidate, status: PatchStatus) -> MergeCandidate:
     """Return a candidate with what its status and its record say of it."""
     if status.state == "trained" and one.result is not None and one.task is not None:
         try:
@@ -80,7 +80,7 @@ def _in_words(status: PatchStatus) -> str:
             return status.why
 
 
-def _with_one_holdout(found: Sequence[Candidate]) -> Found:
+def _with_one_holdout(found: Sequence[MergeCandidate]) -> Found:
     """Return how patches stand, those that contradict the hold-out of the others as lacking, and a warning.
 
     A photograph that is test in one patch and trained on in another is test of nothing. Which ones those are their

@@ -20,17 +20,17 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.colors import Colors, Outlier, SceneColors, tone_to_record
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result
-from splatbatch.scene.colors.correction import NEUTRAL, Tone
+from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import find_masks, stored_photographs
-from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task, patches_of
 from splatbatch.text import counted
 
 if TYPE_CHECKING:
-    from splatbatch.scene.colors.scene_corrections import SceneTones
+    from splatbatch.scene.colors.scene_corrections import SceneCorrections
 
-Kind = TypeVar("Kind")
+ToneKind = TypeVar("ToneKind")
 VERSION = 2
 """Raise it when recorded tones cannot be applied any more: batches then solve theirs again. Tones that are only solved
 better serve the next batch: a version makes no splat stale."""
@@ -40,7 +40,7 @@ MOST_NAMED = 3
 ASKS_FOR_COLORS = "training.colors"
 
 
-class SettledTones(Settled[Colors]):
+class SharedColors(SharedDecision[Colors]):
     """How bright and how tinted each photograph is beside the others."""
 
     kind = Colors
@@ -57,7 +57,7 @@ class SettledTones(Settled[Colors]):
         """Return whether the recipe of any wants them."""
         return any(wants_tones(task.asked.recipe) for task in tasks)
 
-    def settle(self, batch: Whole, todo: Todo) -> Colors | None:
+    def settle(self, batch: WholeBatch, todo: PendingTasks) -> Colors | None:
         """Return the tones of the batch, and say which were solved now; None where it goes on without any."""
         before = batch.record(self)
         if before is None and _was_begun_as_is(batch, todo.tasks):
@@ -95,7 +95,7 @@ class SettledTones(Settled[Colors]):
         return task.recipe.training.colors
 
 
-TONES = SettledTones()
+TONES = SharedColors()
 
 
 def wants_tones(recipe: Recipe) -> bool:
@@ -103,7 +103,7 @@ def wants_tones(recipe: Recipe) -> bool:
     return recipe.training.colors == "even" or (recipe.training.colors == "auto" and recipe.program is None)
 
 
-def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, Tone]:
+def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, ColorCorrection]:
     """Return the tones in which a patch is trained, by image name; none: as its photographs are."""
     if colors is None or not wants_tones(recipe):
         return {}
@@ -111,11 +111,11 @@ def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, 
     return solved.tones if recipe.training.colors == "even" or solved.is_even else {}
 
 
-def _in_tones(task: Task, tones: Mapping[str, Tone]) -> Task:
+def _in_tones(task: Task, tones: Mapping[str, ColorCorrection]) -> Task:
     return task if task.patch.tones == tones else replace(task, patch=replace(task.patch, tones=tones))
 
 
-def _was_begun_as_is(batch: Whole, tasks: Sequence[Task]) -> bool:
+def _was_begun_as_is(batch: WholeBatch, tasks: Sequence[Task]) -> bool:
     """Return whether `auto` finds splats that are not evened: a batch has one colour, and none is made stale."""
     if any(task.asked.recipe.training.colors != "auto" for task in tasks):
         return False
@@ -124,7 +124,7 @@ def _was_begun_as_is(batch: Whole, tasks: Sequence[Task]) -> bool:
     return any(result is not None and not result.trained_from.tones for result in others)
 
 
-def solve(batch: Whole, todo: Sequence[Task], kept: Colors | None) -> tuple[Colors, tuple[str, ...]]:
+def solve(batch: WholeBatch, todo: Sequence[Task], kept: Colors | None) -> tuple[Colors, tuple[str, ...]]:
     """Return the tones of a batch, and for which of its scenes they were solved now ("" for all patches together).
 
     What is kept counts as long as models, photographs and masks are as they were.
@@ -139,19 +139,19 @@ def solve(batch: Whole, todo: Sequence[Task], kept: Colors | None) -> tuple[Colo
     return colors, tuple(name for name in found if found[name] is not before[name])
 
 
-def look_at_colors(batch: Whole) -> Mapping[str, SceneColors]:
+def look_at_colors(batch: WholeBatch) -> Mapping[str, SceneColors]:
     """Return the tones of a batch, solved now, whether or not they are asked for; by scene, "" for all together."""
     return {name: _settle(batch, group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
 
 
-def _groups(batch: Whole, tasks: Sequence[Task]) -> dict[str, tuple[Patch, ...]]:
+def _groups(batch: WholeBatch, tasks: Sequence[Task]) -> dict[str, tuple[Patch, ...]]:
     """Return the patches that share a scene: of scenes that stand by themselves those of these tasks, each alone."""
     if not batch.config.scene.scenes:
         return {"": patches_of(batch.every)}
     return {patch.name: (patch,) for patch in patches_of(tasks)}
 
 
-def _settle(batch: Whole, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
+def _settle(batch: WholeBatch, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
     """Return the tones of patches that share a scene: the kept ones, or solved from the source, else from them all."""
     whole = _source(batch, patches)
     if kept.inputs and kept.inputs == _inputs([*whole, *patches], _names(kept)):
@@ -173,7 +173,7 @@ def _names(solved: SceneColors) -> set[str]:
     return solved.tones.keys() | solved.left_alone.keys()
 
 
-def in_gauge_of(kept: Mapping[str, Tone], found: SceneColors) -> SceneColors:
+def in_gauge_of(kept: Mapping[str, ColorCorrection], found: SceneColors) -> SceneColors:
     """Return tones in the gauge of the kept ones, as far as most of those are still there.
 
     So patches that are added, whose photographs change the mean over all, leave the others' splats fresh.
@@ -184,7 +184,7 @@ def in_gauge_of(kept: Mapping[str, Tone], found: SceneColors) -> SceneColors:
     ratios = [[kept[name].gain[one] / found.tones[name].gain[one] for name in common] for one in range(3)]
     red, green, blue = (median(one) for one in ratios)
 
-    def moved(tone: Tone) -> Tone:
+    def moved(tone: ColorCorrection) -> ColorCorrection:
         return replace(tone, gain=(tone.gain[0] * red, tone.gain[1] * green, tone.gain[2] * blue))
 
     return replace(found, tones={name: moved(tone) for name, tone in found.tones.items()})
@@ -203,7 +203,7 @@ def frozen(kept: SceneColors, found: SceneColors) -> SceneColors:
     same = {name for name, size in found.bytes.items() if kept.bytes.get(name, size) == size}
     before = _names(kept) & same
 
-    def joined(old: Mapping[str, Kind], new: Mapping[str, Kind]) -> dict[str, Kind]:
+    def joined(old: Mapping[str, ToneKind], new: Mapping[str, ToneKind]) -> dict[str, ToneKind]:
         added = {name: one for name, one in new.items() if name not in before}
         return {name: one for name, one in old.items() if name in before} | added
 
@@ -218,7 +218,7 @@ def _bytes(patches: Iterable[Patch], names: Collection[str]) -> dict[str, int]:
     return {name: stats.of(f"{folder}/{name}").num_bytes for name in sorted(names)}
 
 
-def _source(batch: Whole, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
+def _source(batch: WholeBatch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
     """Return the source as a patch; none where the config names none, nor a partition."""
     if whole := tuple(patch for patch in patches if patch.is_whole):
         return whole
@@ -250,7 +250,7 @@ def _inputs(patches: Iterable[Patch], names: Collection[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def to_record(found: SceneTones) -> SceneColors:
+def to_record(found: SceneCorrections) -> SceneColors:
     """Return what was solved as colors.json holds it."""
     return SceneColors(
         tones=dict(found.tones),
@@ -266,7 +266,7 @@ def to_record(found: SceneTones) -> SceneColors:
     )
 
 
-def _outlier(name: str, times: float, found: SceneTones) -> Outlier:
+def _outlier(name: str, times: float, found: SceneCorrections) -> Outlier:
     return Outlier(name, times, list(found.tones[name].gain))
 
 
@@ -282,7 +282,7 @@ def why_moved(then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[fl
 
 def _moved(then: Sequence[float], now: Sequence[float]) -> float:
     """Return by which share a photograph is rendered otherwise, in a channel or in its corners."""
-    before, after = (Tone.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
+    before, after = (ColorCorrection.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
     gains = [abs(math.log(b / a)) for a, b in zip(before.gain, after.gain, strict=True) if a > 0 and b > 0]
     slopes = sum(abs(b - a) for a, b in zip(before.tilt, after.tilt, strict=True))
     lights = [[tint * node for tint in tone.tint for node in tone.field] for tone in (before, after)]

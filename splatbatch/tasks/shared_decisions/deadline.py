@@ -8,18 +8,18 @@ from pathlib import Path
 
 from splatbatch.config import Config
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.deadline.choice import Choice
-from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.output.records.deadline.choice import DeadlineDecision
+from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task, at_pace
 
 
-class SettledDeadline(Settled[Choice]):
+class SharedDeadline(SharedDecision[DeadlineDecision]):
     """With how many steps, on how large photographs, a batch is trained so that it ends in time.
 
     It makes nothing stale by itself: splats of every pace that it names count.
     """
 
-    kind = Choice
+    kind = DeadlineDecision
     name = "deadline"
     what = "what the deadline leaves time for"
     has_section = True
@@ -32,12 +32,12 @@ class SettledDeadline(Settled[Choice]):
         """Return whether the YAML has a deadline."""
         return any(task.asked.config.deadline for task in tasks)
 
-    def stored(self, config: Config, output: OutputFolder) -> Choice | None:
+    def stored(self, config: Config, output: OutputFolder) -> DeadlineDecision | None:
         """Return what was chosen for the deadline of the YAML."""
         choice = self.recorded(output) if config.deadline else None
         return choice if choice and choice.asked == config.deadline else None
 
-    def settle(self, batch: Whole, todo: Todo) -> Choice | None:
+    def settle(self, batch: WholeBatch, todo: PendingTasks) -> DeadlineDecision | None:
         """Return what the deadline leaves time for; None where what was chosen before holds.
 
         Raises:
@@ -47,16 +47,16 @@ class SettledDeadline(Settled[Choice]):
 
         return choice_for(self, batch, todo, time.time())
 
-    def apply(self, tasks: Sequence[Task], record: Choice | None) -> tuple[Task, ...]:
+    def apply(self, tasks: Sequence[Task], record: DeadlineDecision | None) -> tuple[Task, ...]:
         """Return tasks as they are trained in time."""
         paces = record.paces if record else ()
         return tuple(tasks) if all(task.today.paces == paces for task in tasks) else at_pace(tasks, paces)
 
-    def in_words(self, record: Choice, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
+    def in_words(self, record: DeadlineDecision, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
         """Return what was chosen, a line for each thing there is to say; that it cannot be met comes first."""
         from splatbatch.tasks.deadline.words import in_words
 
         return in_words(record, tasks) if todo else ()
 
 
-DEADLINE = SettledDeadline()
+DEADLINE = SharedDeadline()

@@ -16,16 +16,16 @@ from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.result import Result
 from splatbatch.scene.partition.files import find_partition
 from splatbatch.scene.patches import Patch, spell
-from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 from splatbatch.text import spell_place
 
 if TYPE_CHECKING:
     from splatbatch.scene.audit.audit import Audit
-    from splatbatch.scene.frame import Span
+    from splatbatch.scene.frame import ModelExtent
 
 
-class SettledFrame(Settled[Frame]):
+class SharedFrame(SharedDecision[Frame]):
     """The offset that is taken off the coordinates of every model."""
 
     kind = Frame
@@ -47,7 +47,7 @@ class SettledFrame(Settled[Frame]):
             case offset:
                 return Frame(offset)
 
-    def settle(self, batch: Whole, todo: Todo) -> Frame:
+    def settle(self, batch: WholeBatch, todo: PendingTasks) -> Frame:
         """Return the frame to train patches in that lie as `todo.spans` says.
 
         The batch's own is kept as long as it serves: patches that are added change nothing. Otherwise it is chosen for
@@ -97,11 +97,11 @@ class SettledFrame(Settled[Frame]):
         return (told,) if told else ()
 
 
-FRAME = SettledFrame()
+FRAME = SharedFrame()
 REMEDY = "Bring all models into one coordinate system, or train these by a YAML with an output.folder of its own."
 
 
-def far_apart(batch: Whole, spans: Mapping[str, Span]) -> dict[str, str]:
+def far_apart(batch: WholeBatch, spans: Mapping[str, ModelExtent]) -> dict[str, str]:
     """Return the patches whose splats would lose the millimetre with the offset of the batch, and how far off each is.
 
     Patches that share the offset are trained. `scene.offset: none`, and scenes with an offset each, are left alone.
@@ -121,7 +121,7 @@ def far_apart(batch: Whole, spans: Mapping[str, Span]) -> dict[str, str]:
     return {name: _far_from(spans[name], near, offset) for name in apart if name in spans}
 
 
-def _far_from(span: Span, near: Mapping[str, Span], offset: Offset) -> str:
+def _far_from(span: ModelExtent, near: Mapping[str, ModelExtent], offset: Offset) -> str:
     """Return how far a patch lies from the nearest of others, else from an offset, and what that costs."""
     places = {name: other.middle() for name, other in near.items()} or {f"the offset {spell_place(offset)}": offset}
     distance, name = min((math.dist(span.middle(), place), name) for name, place in places.items())
@@ -129,12 +129,12 @@ def _far_from(span: Span, near: Mapping[str, Span], offset: Offset) -> str:
     return f"lies {distance:,.0f} units from {name}: with the same offset its splat would have steps of {step}"
 
 
-def _is_fixed(batch: Whole) -> bool:
+def _is_fixed(batch: WholeBatch) -> bool:
     """Return whether the offset is that of the YAML, or of the partition, which froze it with its cores."""
     return batch.config.scene.offset is not None or any(task.patch.partition for task in batch.every)
 
 
-def _with_others(batch: Whole, spans: Mapping[str, Span]) -> dict[str, Span]:
+def _with_others(batch: WholeBatch, spans: Mapping[str, ModelExtent]) -> dict[str, ModelExtent]:
     """Return where all patches of a batch lie, the given ones first; the others are read."""
     others = {task.patch.name: task.patch for task in batch.every if task.patch.name not in spans}
     return {**spans, **read_spans(others.values())}
@@ -159,7 +159,7 @@ def _in_frame(task: Task, frame: Frame) -> Task:
     return task if task.patch.offset == offset else replace(task, patch=replace(task.patch, offset=offset))
 
 
-def _settle(kept: Offset, spans: list[Span]) -> Offset:
+def _settle(kept: Offset, spans: list[ModelExtent]) -> Offset:
     """Return the offset of what lies so: the kept one, unless it loses detail, or nothing needs one any more."""
     from splatbatch.scene.frame import offset_for
 
@@ -168,7 +168,7 @@ def _settle(kept: Offset, spans: list[Span]) -> Offset:
     return kept if serves or not spans else needed
 
 
-def spans_of(audits: Iterable[Audit]) -> dict[str, Span]:
+def spans_of(audits: Iterable[Audit]) -> dict[str, ModelExtent]:
     """Return where the patches lie that audits do not refuse."""
     return {
         name: span
@@ -179,7 +179,7 @@ def spans_of(audits: Iterable[Audit]) -> dict[str, Span]:
     }
 
 
-def read_spans(patches: Iterable[Patch]) -> Mapping[str, Span]:
+def read_spans(patches: Iterable[Patch]) -> Mapping[str, ModelExtent]:
     """Return where patches lie, by name, as far as their models can be read."""
     from splatbatch.scene.colmap.reconstruction import read_reconstruction
     from splatbatch.scene.frame import span_of

@@ -19,24 +19,24 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles, PatchFolder, names_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.fingerprint import Fingerprint
-from splatbatch.output.records.result import Photographs, Result
+from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.scene.partition.files import PARTITION
 from splatbatch.scene.patches import Patch, spell
 from splatbatch.tasks.provenance import recipe_of
-from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import TRAINING, Task
 
 FEW = 3
 """Names that a message holds."""
 
 
-class SettledHoldout(Settled[Fingerprint]):
+class SharedHoldout(SharedDecision[Fingerprint]):
     """What is measured on, and never trained on: one photograph is test in every patch, or in none.
 
     It has no file of its own. What a patch holds out is a pure function of its recipe and of what photographs are
     chosen from: the partition.json in which a split has frozen it for all patches, else the model of source or patch.
     `scene.holdout.choose_holdout` is that function, and the only one; a file of the batch would hold the same names
-    once more, for every patch whose `evaluation` is its own. The record is that of each splat: its `Photographs`.
+    once more, for every patch whose `evaluation` is its own. The record is that of each splat: its `UsedPhotographs`.
 
     So it makes nothing stale by itself: another choice is another recipe or another input, and both are hashed. Whether
     frames or photographs are chosen, the first splat of the batch says for all: patches that are added, or trained
@@ -56,7 +56,7 @@ class SettledHoldout(Settled[Fingerprint]):
         results = (output.patch(name).read_result() for name in sorted(names_in(f"{output.path}/patches")))
         return next((Fingerprint(holdout=one.trained_from.holdout) for one in results if one), None)
 
-    def settle(self, batch: Whole, todo: Todo) -> Fingerprint:
+    def settle(self, batch: WholeBatch, todo: PendingTasks) -> Fingerprint:
         """Return what holds, frames if nothing does, and say how many photographs that holds out."""
         record = batch.record(self) or Fingerprint(holdout="frames")
         for line in self.in_words(record, todo.tasks, ()):
@@ -92,10 +92,10 @@ class SettledHoldout(Settled[Fingerprint]):
         check_lists((task.patch, task.asked.recipe.evaluation) for task in tasks)
 
 
-HOLDOUT = SettledHoldout()
+HOLDOUT = SharedHoldout()
 
 
-def photographs_of(task: Task, folder: PatchFolder, result: Result) -> Photographs:
+def photographs_of(task: Task, folder: PatchFolder, result: Result) -> UsedPhotographs:
     """Return what a patch's splat was trained on, and what was held out of that.
 
     Versions up to 0.2.0 did not record it. Then what the attempt was told counts, else which photographs it measured,
@@ -113,19 +113,19 @@ def photographs_of(task: Task, folder: PatchFolder, result: Result) -> Photograp
     else:
         held_out = frozenset(measured) or _chosen(task, recipe_of(task, result).evaluation)
     names = result.trained_from.photographs or _in_model(task)
-    return Photographs.of(names, held_out, is_assumed=not measured and task.recipe.program is not None)
+    return UsedPhotographs.of(names, held_out, is_assumed=not measured and task.recipe.program is not None)
 
 
-def as_today(task: Task) -> Photographs:
+def as_today(task: Task) -> UsedPhotographs:
     """Return what a patch would be trained on today.
 
     Raises:
         SceneError: its model cannot be read.
     """
-    return Photographs.of(_in_model(task), _chosen(task, task.recipe.evaluation))
+    return UsedPhotographs.of(_in_model(task), _chosen(task, task.recipe.evaluation))
 
 
-def in_one_piece(patch: Patch, evaluation: Evaluation, recorded: Photographs) -> tuple[str, ...]:
+def in_one_piece(patch: Patch, evaluation: Evaluation, recorded: UsedPhotographs) -> tuple[str, ...]:
     """Return which photographs that were held out were taken side by side, sorted, by the settings of the training.
 
     Raises:
@@ -148,7 +148,7 @@ def _in_model(task: Task) -> tuple[str, ...]:
     return tuple(image.name for image in read_images(task.patch.sparse))
 
 
-def held_out(batch: Whole, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def held_out(batch: WholeBatch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the photographs that a scene's splat was not trained on, sorted, and what is odd about that choice.
 
     What was merged says so itself. Of another splat the records of all patches say it; where no patch is trained yet,
@@ -181,21 +181,21 @@ def held_out_as_recorded(output: OutputFolder, patches: Iterable[str]) -> tuple[
     return never_trained_on(result.photographs for result in results if result and result.photographs)
 
 
-def _recorded(batch: Whole) -> list[tuple[Task, Photographs]]:
+def _recorded(batch: WholeBatch) -> list[tuple[Task, UsedPhotographs]]:
     """Return what the splats were trained on that there are."""
     folders = [(task, batch.output.patch(task.name)) for task in batch.every]
     results = [(task, folder, folder.read_result()) for task, folder in folders]
     return [(task, photographs_of(task, folder, result)) for task, folder, result in results if result is not None]
 
 
-def never_trained_on(parts: Iterable[Photographs]) -> tuple[str, ...]:
+def never_trained_on(parts: Iterable[UsedPhotographs]) -> tuple[str, ...]:
     """Return what is held out of a scene: what some of its parts hold out and none was trained on, sorted."""
     known = [*parts]
     held_out = {name for one in known for name in one.held_out}
     return tuple(sorted(held_out.difference(*(one.trained for one in known))))
 
 
-def disputed(parts: Mapping[str, Photographs]) -> dict[str, str]:
+def disputed(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
     """Return which patches hold out what others were trained on, or the other way round; of both sides the fewer.
 
     Such a photograph is test in one patch and trained on in another. Where both sides are as many, those that were
@@ -217,7 +217,7 @@ def disputed(parts: Mapping[str, Photographs]) -> dict[str, str]:
     return found
 
 
-def unlike_today(parts: Iterable[tuple[Task, Photographs]]) -> str:
+def unlike_today(parts: Iterable[tuple[Task, UsedPhotographs]]) -> str:
     """Say in what today's choice of a hold-out contradicts the records, which count; empty where it does not."""
     trained, no_longer = set[str](), set[str]()
     for task, one in parts:
@@ -235,7 +235,7 @@ def unlike_today(parts: Iterable[tuple[Task, Photographs]]) -> str:
     return f"hold-out: {'; '.join(said)}" if said else ""
 
 
-def assumptions(parts: Mapping[str, Photographs]) -> str:
+def assumptions(parts: Mapping[str, UsedPhotographs]) -> str:
     """Say of which patches external programs chose their own hold-out, which no record tells; empty of none."""
     names = [name for name, one in parts.items() if one.is_assumed]
     if not names:

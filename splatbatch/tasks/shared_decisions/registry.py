@@ -16,94 +16,96 @@ from splatbatch.tasks.shared_decisions.colors import TONES
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
 from splatbatch.tasks.shared_decisions.frame import FRAME
 from splatbatch.tasks.shared_decisions.holdout import HOLDOUT
-from splatbatch.tasks.shared_decisions.shared import Settled, Todo, Whole
+from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 
-SETTLED: tuple[Settled[Any], ...] = (FRAME, HOLDOUT, TONES, DEADLINE)
+SHARED_DECISIONS: tuple[SharedDecision[Any], ...] = (FRAME, HOLDOUT, TONES, DEADLINE)
 """In the order in which it is settled."""
 
 
-AnyWhole = TypeVar("AnyWhole", bound=Whole)
+AnyWhole = TypeVar("AnyWhole", bound=WholeBatch)
 LOOK_S = 0.05
 """Between two looks at the files: of thousands of patches each asks for news."""
 
 
-class Known(NamedTuple):
+class KnownRecord(NamedTuple):
     """A record, and the state of its file that it is held against: another state may hold another record."""
 
     record: TypedRecord | None
     stamp: Stamp
 
 
-NOT_SETTLED = Known(None, Stamp(-1))
-Records = Mapping[str, Known]
+NOT_SETTLED = KnownRecord(None, Stamp(-1))
+Records = Mapping[str, KnownRecord]
 """By the names of what is settled."""
 
 
 def known_records(config: Config, output: OutputFolder) -> Records:
     """Return what holds for a batch."""
-    stamps = {thing.name: _stamp(thing, config, output) for thing in SETTLED}
-    return {thing.name: Known(thing.known(config, output), stamps[thing.name]) for thing in SETTLED}
+    stamps = {thing.name: _stamp(thing, config, output) for thing in SHARED_DECISIONS}
+    return {thing.name: KnownRecord(thing.known(config, output), stamps[thing.name]) for thing in SHARED_DECISIONS}
 
 
 def under_records(tasks: Sequence[Task], records: Records) -> tuple[Task, ...]:
     """Return tasks as they are trained under some records."""
-    for thing in SETTLED:
+    for thing in SHARED_DECISIONS:
         tasks = thing.apply(tasks, records[thing.name].record)
     return tuple(tasks)
 
 
-def known_now(thing: Settled[Any], config: Config, output: OutputFolder, record: TypedRecord | None) -> Known:
+def known_now(
+    thing: SharedDecision[Any], config: Config, output: OutputFolder, record: TypedRecord | None
+) -> KnownRecord:
     """Return a record that holds until its file changes."""
-    return Known(record, _stamp(thing, config, output))
+    return KnownRecord(record, _stamp(thing, config, output))
 
 
-def _stamp(thing: Settled[Any], config: Config, output: OutputFolder) -> Stamp:
+def _stamp(thing: SharedDecision[Any], config: Config, output: OutputFolder) -> Stamp:
     return stamp_of(str(thing.watched(config, output)))
 
 
-def settled_quickly(batch: AnyWhole, todo: Todo) -> AnyWhole:
+def settled_quickly(batch: AnyWhole, todo: PendingTasks) -> AnyWhole:
     """Return a batch as it would be settled, as far as that takes no time; nothing is written down."""
-    for thing in SETTLED:
+    for thing in SHARED_DECISIONS:
         if thing.is_quick and thing.is_asked_for(todo.tasks) and (record := thing.settle(batch, todo)) is not None:
             batch = batch.with_record(thing, record)
     return batch
 
 
-def settled_in_words(batch: Whole, todo: Sequence[str]) -> list[str]:
+def settled_in_words(batch: WholeBatch, todo: Sequence[str]) -> list[str]:
     """Return what to tell of what is settled for a batch, of whose tasks some are to be trained."""
-    known = ((thing, batch.record(thing)) for thing in SETTLED)
+    known = ((thing, batch.record(thing)) for thing in SHARED_DECISIONS)
     return [line for thing, record in known if record for line in thing.in_words(record, batch.tasks, todo)]
 
 
 def words_of_report(output: OutputFolder, tasks: Sequence[Task]) -> list[str]:
     """Return what a report tells of what is settled, but for what it has sections of its own for."""
-    recorded = ((thing, thing.recorded(output)) for thing in SETTLED if not thing.has_section)
+    recorded = ((thing, thing.recorded(output)) for thing in SHARED_DECISIONS if not thing.has_section)
     return [line for thing, record in recorded if record for line in thing.in_words(record, tasks, ())]
 
 
 def differ(then: Fingerprint, now: Fingerprint) -> bool:
     """Return whether what two trainings depend on was settled otherwise."""
-    return any(thing.differs(then, now) for thing in SETTLED)
+    return any(thing.differs(then, now) for thing in SHARED_DECISIONS)
 
 
-class Watched:
+class SharedRecordsWatcher:
     """The records of a batch while it is looked at: each may be settled, or corrected, by whoever trains it."""
 
     def __init__(self, config: Config, output: OutputFolder, records: Records) -> None:
         self._config, self._output = config, output
-        self._records = {thing.name: records.get(thing.name, NOT_SETTLED) for thing in SETTLED}
+        self._records = {thing.name: records.get(thing.name, NOT_SETTLED) for thing in SHARED_DECISIONS}
         self._next_look = float("-inf")
-        self._files = {thing.name: str(thing.watched(config, output)) for thing in SETTLED}
+        self._files = {thing.name: str(thing.watched(config, output)) for thing in SHARED_DECISIONS}
 
     def has_news(self) -> bool:
         """Read the records whose files have changed since they were looked at last; return whether any has."""
         if time.monotonic() < self._next_look:
             return False
         has_changed, self._next_look = False, time.monotonic() + LOOK_S
-        for thing in SETTLED:
+        for thing in SHARED_DECISIONS:
             if (stamp := stamp_of(self._files[thing.name])) != self._records[thing.name].stamp:
-                self._records[thing.name] = Known(thing.stored(self._config, self._output), stamp)
+                self._records[thing.name] = KnownRecord(thing.stored(self._config, self._output), stamp)
                 has_changed = True
         return has_changed
 
@@ -121,10 +123,10 @@ class Watched:
 
     def why_stale(self, result: Result, task: Task) -> str:
         """Say why a result was trained under other records; empty if it was not."""
-        said = (thing.why_stale(result, task, self._records[thing.name].record) for thing in SETTLED)
+        said = (thing.why_stale(result, task, self._records[thing.name].record) for thing in SHARED_DECISIONS)
         return next(filter(None, said), "")
 
     def key(self, task: Task) -> str:
         """Return what tells whether the records that hold for a task are those of an earlier look."""
-        known = [(thing, *self._records[thing.name]) for thing in SETTLED]
+        known = [(thing, *self._records[thing.name]) for thing in SHARED_DECISIONS]
         return " ".join(f"{at.num_bytes} {at.mtime_ns} {thing.key(task, record)}" for thing, record, at in known)

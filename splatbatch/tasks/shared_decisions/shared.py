@@ -16,12 +16,12 @@ from splatbatch.output.records.result import Result
 from splatbatch.tasks.task import Task
 
 if TYPE_CHECKING:
-    from splatbatch.scene.frame import Span
+    from splatbatch.scene.frame import ModelExtent
 
-Kind = TypeVar("Kind", bound=TypedRecord)
+DecisionKind = TypeVar("DecisionKind", bound=TypedRecord)
 
 
-class Whole(Protocol):
+class WholeBatch(Protocol):
     """A batch, as far as anything that is settled depends on it."""
 
     @property
@@ -49,21 +49,21 @@ class Whole(Protocol):
         """Its output folder."""
         ...
 
-    def record(self, thing: Settled[Kind]) -> Kind | None:
+    def record(self, thing: SharedDecision[DecisionKind]) -> DecisionKind | None:
         """Return what is settled; None as long as it is not."""
         ...
 
-    def with_record(self, thing: Settled[Kind], record: Kind | None) -> Self:
+    def with_record(self, thing: SharedDecision[DecisionKind], record: DecisionKind | None) -> Self:
         """Return the batch with something settled."""
         ...
 
 
 @dataclass(frozen=True)
-class Todo:
+class PendingTasks:
     """What is to be trained, as far as that is known while things are settled."""
 
     tasks: tuple[Task, ...]
-    spans: Callable[[], Mapping[str, Span]]
+    spans: Callable[[], Mapping[str, ModelExtent]]
     """Returns where the patches lie that can be trained, by name."""
     names_in: Callable[[Any], Sequence[str]] = lambda batch: [task.name for task in batch.tasks]
     """Returns which tasks of a batch would have to be trained; the batch differs in its records alone."""
@@ -71,10 +71,10 @@ class Todo:
     """Tells whoever has started the night."""
 
 
-class Settled(Generic[Kind]):
+class SharedDecision(Generic[DecisionKind]):
     """One thing that is settled for a whole batch."""
 
-    kind: type[Kind]
+    kind: type[DecisionKind]
     """Of its record."""
     name: str
     """In reports: "frame"."""
@@ -97,7 +97,7 @@ class Settled(Generic[Kind]):
         """Return whether there is anything to settle for tasks that are to be trained."""
         return True
 
-    def settle(self, batch: Whole, todo: Todo) -> Kind | None:
+    def settle(self, batch: WholeBatch, todo: PendingTasks) -> DecisionKind | None:
         """Return the record for all that is to be trained; None where nothing is to be settled, or the old one holds.
 
         Raises:
@@ -105,27 +105,27 @@ class Settled(Generic[Kind]):
         """
         raise NotImplementedError
 
-    def recorded(self, output: OutputFolder) -> Kind | None:
+    def recorded(self, output: OutputFolder) -> DecisionKind | None:
         """Return what its file says; None if there is none, or it is no JSON object."""
         return self.kind.read(self.file(output))
 
-    def stored(self, config: Config, output: OutputFolder) -> Kind | None:
+    def stored(self, config: Config, output: OutputFolder) -> DecisionKind | None:
         """Return what its file says, if that is what the YAML asks for."""
         return self.recorded(output)
 
-    def known(self, config: Config, output: OutputFolder) -> Kind | None:
+    def known(self, config: Config, output: OutputFolder) -> DecisionKind | None:
         """Return what holds for a batch that is opened: by its YAML, else by the file."""
         return self.stored(config, output)
 
-    def write(self, output: OutputFolder, record: Kind) -> None:
+    def write(self, output: OutputFolder, record: DecisionKind) -> None:
         """Write it down, for every run that goes on with the batch."""
         write_json(self.file(output), record.to_record())
 
-    def apply(self, tasks: Sequence[Task], record: Kind | None) -> tuple[Task, ...]:
+    def apply(self, tasks: Sequence[Task], record: DecisionKind | None) -> tuple[Task, ...]:
         """Return tasks as they are trained under it; those that it changes nothing of as they are."""
         return tuple(tasks)
 
-    def why_stale(self, result: Result, task: Task, record: Kind | None) -> str:
+    def why_stale(self, result: Result, task: Task, record: DecisionKind | None) -> str:
         """Say why a result was trained under another one; empty if it was not."""
         return ""
 
@@ -133,10 +133,10 @@ class Settled(Generic[Kind]):
         """Return whether what two trainings depend on was settled otherwise."""
         return False
 
-    def key(self, task: Task, record: Kind | None) -> str:
+    def key(self, task: Task, record: DecisionKind | None) -> str:
         """Return what tells, beside its file, what holds for a task."""
         return ""
 
-    def in_words(self, record: Kind, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
+    def in_words(self, record: DecisionKind, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
         """Return what to tell of it, a line for each matter; of tasks, and the names of those to be trained."""
         return ()

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from splatbatch.config import Offset
 from splatbatch.scene.partition.border import Border
-from splatbatch.training.photos.frame import Frame
+from splatbatch.training.photos.frame import TrainingFrame
 
 EXTENT_SIGMAS = 3.0
 """Standard deviations that a Gaussian counts as reaching: what is beyond has 1 % of its opacity."""
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Boundary:
     """A border in the frame that is trained in, on the device that trains."""
 
     axes: Tensor  # [3, 3], rows are unit vectors
@@ -26,7 +26,7 @@ class Bounds:
     margin: float
 
     @classmethod
-    def of(cls, border: Border, frame: Frame, offset: Offset) -> Bounds:
+    def of(cls, border: Border, frame: TrainingFrame, offset: Offset) -> Boundary:
         """Return a border as it lies in a frame of a model whose offset was taken off."""
         axes = np.array(border.axes)
         middle = (frame.center + np.array(offset)) @ axes.T
@@ -37,7 +37,7 @@ class Bounds:
         core, reach = (trained(box.lower, box.upper) for box in (border.core, border.reach))
         return cls(torch.from_numpy(axes).float(), core, reach, border.margin / frame.unit)
 
-    def to(self, device: torch.device) -> Bounds:
+    def to(self, device: torch.device) -> Boundary:
         """Return the bounds on a device."""
         return replace(self, axes=self.axes.to(device), core=self.core.to(device), reach=self.reach.to(device))
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splatbatch.training.border.boundary import Bounds
+from splatbatch.training.border.boundary import Boundary
 from splatbatch.training.cpu.projection import scaled_rotations
 from splatbatch.training.gaussians import chosen
 
@@ -35,7 +35,7 @@ SEED = 1
 
 
 @dataclass(frozen=True)
-class Pieces:
+class GaussianPieces:
     """Gaussians of which none is larger than it may be where it comes from."""
 
     values: dict[str, Tensor]
@@ -43,7 +43,7 @@ class Pieces:
     is_part: Tensor  # [M]
 
 
-def split_up(values: Mapping[str, Tensor], bounds: Bounds) -> Pieces:
+def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> GaussianPieces:
     """Return Gaussians with those in small parts that are too large so near a border; parts fill the same place."""
     scales = values["scales"].exp()
     largest = bounds.largest_scales(values["means"])[:, None]
@@ -57,7 +57,7 @@ def split_up(values: Mapping[str, Tensor], bounds: Bounds) -> Pieces:
     pieces["means"] = pieces["means"] + (scaled_rotations(pieces["quats"], scales[origin]) @ away)[:, :, 0]
     held = bounds.largest_scales(pieces["means"])[:, None]  # where each lies: parts of one far away lie at the border
     pieces["scales"] = torch.minimum(torch.minimum(scales, largest)[origin], held).log()
-    return Pieces(pieces, origin, is_part)
+    return GaussianPieces(pieces, origin, is_part)
 
 
 def covered(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap: int) -> dict[str, Tensor]:

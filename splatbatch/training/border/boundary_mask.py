@@ -19,7 +19,7 @@ from torch import Tensor
 
 from splatbatch.errors import SceneError
 from splatbatch.training.gaussians import SH_C0
-from splatbatch.training.photos.posed_images import Photo, Views
+from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, Rendering
 
@@ -28,7 +28,7 @@ MOST_OUTSIDE = 0.5
 
 
 @torch.no_grad()
-def answered_for(views: Views) -> Views:
+def answered_for(views: TrainingImages) -> TrainingImages:
     """Return views whose photographs count where the patch answers for them; the same views without a backdrop.
 
     Held-out ones too: what they show of the backdrop says nothing of the patch.
@@ -56,11 +56,11 @@ def painted(is_outside: Tensor) -> dict[str, Tensor]:
     return {"sh0": ((is_outside.float() - 0.5) / SH_C0)[:, None, None].repeat(1, 1, 3)}
 
 
-def _masked(photo: Photo, marked: Mapping[str, Tensor]) -> Photo:
+def _masked(photo: PosedImage, marked: Mapping[str, Tensor]) -> PosedImage:
     return answering(photo, rasterize(marked, photo.view, RasterOptions(sh_degree=0)))
 
 
-def answering(photo: Photo, marked: Rendering) -> Photo:
+def answering(photo: PosedImage, marked: Rendering) -> PosedImage:
     """Return a photograph whose pixels count where little of what they show lies outside, which is rendered white.
 
     Where the backdrop is thin, dark is not within: neither patch could mend there what the other is to draw. Where it

@@ -22,19 +22,19 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.memory_estimate import every
 from splatbatch.scene.partition.border import Border
 from splatbatch.splats import read_header, read_splat
-from splatbatch.training.border.boundary import Bounds
+from splatbatch.training.border.boundary import Boundary
 from splatbatch.training.border.boundary_init import split_up
 from splatbatch.training.gaussians import chosen, values_of
-from splatbatch.training.photos.frame import Frame
+from splatbatch.training.photos.frame import TrainingFrame
 
 ALONE = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PatchBorder:
     """What lies around a patch; nothing, for a patch without a core."""
 
-    bounds: Bounds | None = None
+    bounds: Boundary | None = None
     backdrop: Mapping[str, Tensor] = field(default_factory=dict)
     """Gaussians of the whole scene outside the patch's reach, frozen; none where there is no backdrop."""
     within: Mapping[str, Tensor] = field(default_factory=dict)
@@ -42,12 +42,12 @@ class Surroundings:
     cover: Mapping[str, Tensor] = field(default_factory=dict)
     """Some of those within, which a patch begins with: parts of what is too large near the border."""
 
-    def to(self, device: torch.device) -> Surroundings:
+    def to(self, device: torch.device) -> PatchBorder:
         """Return the surroundings on a device."""
         backdrop, within = (
             {name: value.to(device) for name, value in values.items()} for values in (self.backdrop, self.within)
         )
-        return Surroundings(self.bounds.to(device) if self.bounds else None, backdrop, within)
+        return PatchBorder(self.bounds.to(device) if self.bounds else None, backdrop, within)
 
     def drawn_whole(self) -> tuple[dict[str, Tensor], Tensor] | None:
         """Return the whole backdrop, and which of its Gaussians lie out of reach, [N]; None without one."""
@@ -86,10 +86,10 @@ class Surroundings:
             gaussians["scales"].copy_(torch.minimum(gaussians["scales"], largest[:, None]))
 
 
-NONE = Surroundings()
+NONE = PatchBorder()
 
 
-def surroundings_of(settings: TrainingSettings, frame: Frame, training: Training) -> Surroundings:
+def surroundings_of(settings: TrainingSettings, frame: TrainingFrame, training: Training) -> PatchBorder:
     """Return what lies around a patch, in host memory; nothing without a backdrop: it then trains as others do.
 
     Auxiliary Gaussians instead, trained outside the reach and cropped away, shine into the core: 4 dB were lost with
@@ -104,23 +104,23 @@ def surroundings_of(settings: TrainingSettings, frame: Frame, training: Training
     is_alone = not settings.backdrop and training.draws_behind
     if border is None or is_alone or training.border == "none":
         return NONE  # nothing but its own Gaussians would explain what lies outside
-    bounds = Bounds.of(border, frame, settings.offset)
+    bounds = Boundary.of(border, frame, settings.offset)
     if not training.draws_behind:
-        return Surroundings(bounds)
+        return PatchBorder(bounds)
     values = _read(settings, frame, training.sh_degree)
     if not training.keeps_to_core:
         inside = bounds.holds(values["means"])
-        return Surroundings(None, chosen(values, ~inside), chosen(values, inside))
+        return PatchBorder(None, chosen(values, ~inside), chosen(values, inside))
     # what reaches over the border would shine into the core; what the crop takes away may not be drawn behind
     pieces = split_up(values, bounds)
     inside, was_inside = bounds.holds(pieces.values["means"]), bounds.holds(values["means"])[pieces.origin]
     behind, within, cover = (
         chosen(pieces.values, which) for which in (~inside & ~was_inside, inside, inside & pieces.is_part)
     )
-    return Surroundings(bounds, behind, within, cover)
+    return PatchBorder(bounds, behind, within, cover)
 
 
-def _read(settings: TrainingSettings, frame: Frame, sh_degree: int) -> dict[str, Tensor]:
+def _read(settings: TrainingSettings, frame: TrainingFrame, sh_degree: int) -> dict[str, Tensor]:
     path = Path(settings.backdrop)
     if sha256_of(path) != settings.backdrop_sha256:
         raise TrainerError(f"{path}: the backdrop is missing or has changed since the patch was started")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from splatbatch.training.cpu.projection import ALPHA_MIN, Footprints
+from splatbatch.training.cpu.projection import ALPHA_MIN, ProjectedGaussians
 
 # 8, not gsplat's 16: the cumulative products of a block of tiles then stay in the processor's first-level cache.
 TILE_PX = 8
@@ -49,7 +49,7 @@ class TileLists:
 
 
 @torch.no_grad()
-def bin_gaussians(footprints: Footprints, grid: TileGrid) -> TileLists:
+def bin_gaussians(footprints: ProjectedGaussians, grid: TileGrid) -> TileLists:
     """The lists of a grid's tiles. Ties in depth keep the order of the Gaussians, as gsplat's radix sort does."""
     visible = (footprints.radii > 0).all(-1).flatten().nonzero().squeeze(1)
     nearest_first = footprints.depths.flatten().index_select(0, visible).argsort(stable=True)

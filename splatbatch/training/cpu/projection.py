@@ -24,7 +24,7 @@ class Ellipsoids:
 
 
 @dataclass(frozen=True)
-class Cameras:
+class PinholeCameras:
     """C pinhole cameras of one image size, looking along +z as COLMAP's do, pixel centres at half integers."""
 
     viewmats: Tensor  # [C, 4, 4], world to camera
@@ -41,7 +41,7 @@ class Cameras:
 
 
 @dataclass(frozen=True)
-class Footprints:
+class ProjectedGaussians:
     """What N Gaussians are on the images of C cameras. Radius 0 means culled; the other values then mean nothing."""
 
     means2d: Tensor  # [C, N, 2], px
@@ -51,7 +51,7 @@ class Footprints:
     radii: Tensor  # [C, N, 2] int32, px: the box outside which alpha is below ALPHA_MIN
 
 
-def project(gaussians: Ellipsoids, cameras: Cameras, *, antialiased: bool = False) -> Footprints:
+def project(gaussians: Ellipsoids, cameras: PinholeCameras, *, antialiased: bool = False) -> ProjectedGaussians:
     """The footprints of Gaussians on images, with the conventions of `gsplat.fully_fused_projection`.
 
     `antialiased` lowers the opacity of an ellipse as the low-pass filter enlarges it (Mip-Splatting, Yu 2024, eq. 9).
@@ -77,7 +77,7 @@ def project(gaussians: Ellipsoids, cameras: Cameras, *, antialiased: bool = Fals
         # The floor keeps the square root's gradient finite; at 1e-6 nothing is visible anyway.
         opacities = opacities * (determinants / blurred).clamp_min(1e-12).sqrt()
     radii = _radii(means2d, torch.stack((xx, yy), -1), opacities, cameras)
-    return Footprints(
+    return ProjectedGaussians(
         means2d=means2d,
         conics=torch.stack((yy, -xy, xx), -1) / blurred[..., None],
         opacities=opacities,
@@ -99,7 +99,7 @@ def scaled_rotations(quats: Tensor, scales: Tensor) -> Tensor:
 
 
 def _covariances2d(
-    gaussians: Ellipsoids, cameras: Cameras, rays: Tensor, depths: Tensor
+    gaussians: Ellipsoids, cameras: PinholeCameras, rays: Tensor, depths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`xx, xy, yy` of the covariances on the image, `[C, N]` each, in px^2.
 
@@ -126,7 +126,7 @@ def _clamp(values: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _radii(means2d: Tensor, variances: Tensor, opacities: Tensor, cameras: Cameras) -> Tensor:
+def _radii(means2d: Tensor, variances: Tensor, opacities: Tensor, cameras: PinholeCameras) -> Tensor:
     """Half sizes `[C, N, 2]` in whole px of the boxes around alpha >= ALPHA_MIN; 0 where the box misses the image.
 
     opacity exp(-d^2/2) = ALPHA_MIN at d = sqrt(2 ln(opacity / ALPHA_MIN)) (StopThePop, Radl 2024, section B.2).

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from splatbatch.training.cpu.binning import TILE_PX, TileGrid, bin_gaussians
 from splatbatch.training.cpu.compositing import Blended, blend, unblend
-from splatbatch.training.cpu.projection import Footprints
+from splatbatch.training.cpu.projection import ProjectedGaussians
 from splatbatch.training.cpu.quadratics import absolute_slopes, pixel_basis, quadratics, quadratics_backward
 from splatbatch.training.cpu.tile_groups import BLOCK, PairTable, pair_table
 
 
 def raster(
-    footprints: Footprints, colors: Tensor, width: int, height: int, *, absgrad: bool = False
+    footprints: ProjectedGaussians, colors: Tensor, width: int, height: int, *, absgrad: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Draw N Gaussians of colours `[C, N, D]` for C cameras: images `[C, H, W, D]` over black, alphas `[C, H, W, 1]`.
 

@@ -15,7 +15,7 @@ WORKING_SET = 1 << 16
 
 
 @dataclass(frozen=True)
-class Group:
+class TileGroup:
     """T tiles of K Gaussians each, which own the rows `start : start + T K` of the table of pairs."""
 
     tiles: Tensor  # [T] int64
@@ -32,7 +32,7 @@ class Group:
 class PairTable:
     """One row per pair of a tile and a Gaussian, group after group."""
 
-    groups: list[Group]
+    groups: list[TileGroup]
     gaussians: Tensor  # [R] int64; padding points one past the last Gaussian
     tiles: Tensor  # [R] int64
 
@@ -42,7 +42,7 @@ def pair_table(lists: TileLists, num_gaussians: int) -> PairTable:
     order = torch.argsort(lists.counts, descending=True, stable=True)
     groups, start = [], 0
     for first, last, length in _similar(lists.counts[order].tolist()):
-        groups.append(Group(order[first:last], length, start))
+        groups.append(TileGroup(order[first:last], length, start))
         start += (last - first) * length
 
     nothing = torch.zeros(0, dtype=torch.long)

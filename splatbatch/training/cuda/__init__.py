@@ -14,10 +14,10 @@ from torch import Tensor
 from splatbatch.config import Training
 from splatbatch.errors import first_line
 from splatbatch.training.cuda.blend import Lists, blend
-from splatbatch.training.cuda.driver import Kernels, OnGpu
+from splatbatch.training.cuda.driver import GpuKernels, Kernels
 from splatbatch.training.cuda.lists import TILE_PX
 from splatbatch.training.cuda.loss import photometric_loss
-from splatbatch.training.cuda.project import NAMES, Shot, project
+from splatbatch.training.cuda.project import NAMES, ProjectionInput, project
 
 
 def serves(tensor: Tensor, training: Training) -> bool:
@@ -26,13 +26,13 @@ def serves(tensor: Tensor, training: Training) -> bool:
 
 
 @cache
-def loaded() -> OnGpu:
+def loaded() -> GpuKernels:
     """Return our kernels on this GPU, compiled now if they have never been.
 
     Raises:
         CompileError: they cannot be compiled or loaded here.
     """
-    return OnGpu()
+    return GpuKernels()
 
 
 @cache
@@ -55,7 +55,7 @@ def _try(kernels: Kernels) -> None:
     shapes = ((1, 3), (1, 4), (1, 3), (1,), (1, 1, 3), (1, 0, 3))
     values = (torch.full(shape, 0.5, device="cuda", requires_grad=True) for shape in shapes)
     camera = torch.eye(4, device="cuda")
-    shot = Shot(camera, camera[:3, :3].contiguous(), TILE_PX, TILE_PX, 0, 0.01, 1e10, antialiased=False)
+    shot = ProjectionInput(camera, camera[:3, :3].contiguous(), TILE_PX, TILE_PX, 0, 0.01, 1e10, antialiased=False)
     seen = project(dict(zip(NAMES, values, strict=True)), shot, kernels)
     starts = torch.zeros(1, dtype=torch.int32, device="cuda")
     image, _ = blend(seen.rows, Lists(starts, starts, None, 1, TILE_PX, TILE_PX), kernels)

@@ -27,7 +27,7 @@ class Kernels(Protocol):
         ...
 
 
-class OnGpu:
+class GpuKernels:
     """Our kernels on the current GPU, in torch's primary context; they run on torch's current stream.
 
     All programs are loaded at once, before any step is recorded as a CUDA graph.

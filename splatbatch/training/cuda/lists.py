@@ -22,7 +22,7 @@ MOST_SMALL_TILES = 32_766  # tile numbers that 16 bits hold, with one to spare: 
 
 
 @dataclass(frozen=True)
-class TileLists:
+class PaddedTileLists:
     """What is blended, with one row of tiles below the image that holds the padding."""
 
     offsets: Tensor  # [1, rows + 1, columns] int32, where the list of each tile begins
@@ -32,7 +32,7 @@ class TileLists:
 
 
 @torch.no_grad()
-def tile_lists(seen: Sight, size: tuple[int, int], capacity: int, kernels: Kernels) -> TileLists:
+def tile_lists(seen: Sight, size: tuple[int, int], capacity: int, kernels: Kernels) -> PaddedTileLists:
     """List the Gaussians of every tile of an image of width x height. Nothing here waits for the GPU."""
     columns, rows = -(-size[0] // TILE_PX), -(-size[1] // TILE_PX)
     device = seen.counts.device
@@ -48,7 +48,7 @@ def tile_lists(seen: Sight, size: tuple[int, int], capacity: int, kernels: Kerne
     tiles, places = tiles.sort(stable=True)
     first, masks = _frame(rows, columns, tiles.dtype, device)
     offsets = torch.searchsorted(tiles, first, out_int32=True).view(1, rows + 1, columns)
-    return TileLists(offsets, ids[places], masks, ends[-1])
+    return PaddedTileLists(offsets, ids[places], masks, ends[-1])
 
 
 @cache

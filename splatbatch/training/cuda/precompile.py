@@ -13,7 +13,7 @@ from splatbatch.training.cuda.compile import CompileError, compile_all
 
 
 @dataclass(frozen=True)
-class Compiling:
+class KernelCompilation:
     """Kernels on their way; none where there is nothing to compile."""
 
     thread: Thread | None = None
@@ -24,13 +24,13 @@ class Compiling:
             self.thread.join()
 
 
-def for_training(recipe: Recipe) -> Compiling:
+def for_training(recipe: Recipe) -> KernelCompilation:
     """Start to compile what a training will use on the GPU that is visible here; nothing if it uses none of ours."""
     if recipe.training.kernels != "auto":
-        return Compiling()
+        return KernelCompilation()
     thread = Thread(target=_compile, daemon=True)
     thread.start()
-    return Compiling(thread)
+    return KernelCompilation(thread)
 
 
 def _compile() -> None:

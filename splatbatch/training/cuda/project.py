@@ -21,7 +21,7 @@ NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
 
 
 @dataclass(frozen=True)
-class Shot:
+class ProjectionInput:
     """The camera, and how it sees."""
 
     viewmat: Tensor  # [4, 4]
@@ -44,7 +44,7 @@ class Sight:
     distances: Tensor  # [N], depth; infinite where it touches none
 
 
-def project(gaussians: Mapping[str, Tensor], shot: Shot, kernels: Kernels) -> Sight:
+def project(gaussians: Mapping[str, Tensor], shot: ProjectionInput, kernels: Kernels) -> Sight:
     """Return what a camera sees of Gaussians; differentiable in all six parameters."""
     made = Project.apply(*(gaussians[name].contiguous() for name in NAMES), shot, kernels)
     return Sight(*made)
@@ -75,7 +75,7 @@ class Project(torch.autograd.Function):
         return *results, None, None
 
 
-def _scenery(tensors: list[Tensor], shot: Shot) -> Structure:
+def _scenery(tensors: list[Tensor], shot: ProjectionInput) -> Structure:
     """`tensors` are those of `NAMES`."""
     return Scenery(
         *map(address, (*tensors, shot.viewmat, shot.K)),

@@ -11,12 +11,12 @@ from torch import Tensor
 from splatbatch.training.cuda.blend import Lists, blend
 from splatbatch.training.cuda.driver import Kernels
 from splatbatch.training.cuda.lists import tile_lists
-from splatbatch.training.cuda.project import Shot, Sight, project
-from splatbatch.training.rendering.view import RasterOptions, Rendering, View
+from splatbatch.training.cuda.project import ProjectionInput, Sight, project
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
 
 
 def rasterize(
-    gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, capacity: int | None, kernels: Kernels
+    gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions, capacity: int | None, kernels: Kernels
 ) -> Rendering:
     """Render Gaussians; `capacity` is how many entries the tile lists hold. None counts them, and waits for the count.
 
@@ -43,13 +43,13 @@ def rasterize(
 
 
 @torch.no_grad()
-def num_entries(gaussians: Mapping[str, Tensor], view: View, kernels: Kernels) -> Tensor:
+def num_entries(gaussians: Mapping[str, Tensor], view: RenderCamera, kernels: Kernels) -> Tensor:
     """Return how many entries the tile lists of a rendering need, [] int64."""
     return _see(gaussians, view, RasterOptions(sh_degree=0), kernels).counts.sum()
 
 
-def _see(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, kernels: Kernels) -> Sight:
-    shot = Shot(
+def _see(gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions, kernels: Kernels) -> Sight:
+    shot = ProjectionInput(
         *(view.viewmat.float().contiguous(), view.K.float().contiguous(), view.width, view.height),
         *(options.sh_degree, options.near_plane, options.far_plane),
         antialiased=options.antialiased,

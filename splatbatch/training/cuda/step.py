@@ -76,7 +76,7 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class Squares:
+class GradNorms:
     """Sums of squared gradients by parameter, in parts; they lie where a recording writes them in every step."""
 
     parts: Tensor
@@ -92,7 +92,7 @@ class Squares:
 @torch.no_grad()
 def move(
     adams: Mapping[str, Adam], radii: Tensor | None = None, pulls: Mapping[str, float] | None = None
-) -> Squares | None:
+) -> GradNorms | None:
     """Move the parameters of up to six Adams that have gradients, in one kernel; nothing here waits for the GPU.
 
     Args:
@@ -122,7 +122,7 @@ def move(
     moved.radii, moved.norms, moved.eps = address(radii), address(squares), adam.eps
     moved.beta1, moved.beta2, moved.log_beta1, moved.log_beta2 = *BETAS, *map(math.log, BETAS)
     adam.kernels.launch("adam", ends[name] * STEP_THREADS, moved)
-    return Squares(squares, {name: end * STEP_THREADS // WARP for name, end in ends.items()})
+    return GradNorms(squares, {name: end * STEP_THREADS // WARP for name, end in ends.items()})
 
 
 @torch.no_grad()

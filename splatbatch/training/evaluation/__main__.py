@@ -16,12 +16,12 @@ from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.colors import tone_in
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.scene.coverage_mask import Covered
+from splatbatch.scene.coverage_mask import CoverageMask
 from splatbatch.scene.frame import shifted
 from splatbatch.training.evaluation.coverage import covered_of
 from splatbatch.training.evaluation.evaluate import SplatFiles
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
-from splatbatch.training.photos.posed_images import Folders, decode_held_out, with_covered
+from splatbatch.training.photos.posed_images import PhotoFolders, decode_held_out, with_covered
 from splatbatch.training.session import open_device, versions
 from splatbatch.training.stop_request import exit_code_of
 
@@ -37,10 +37,10 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     settings = folder.read_measuring()
     recipe = Recipe.model_validate(settings.recipe)
     whole = read_reconstruction(Path(settings.sparse), tracks=True)
-    folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     model, holdout = shifted(whole, settings.offset), frozenset(settings.holdout)
     views = decode_held_out(model, folders, holdout, recipe.training, tone_in(settings))
-    covered = covered_of(settings, whole) or Covered()
+    covered = covered_of(settings, whole) or CoverageMask()
     device = open_device(recipe.training.device)
     views = with_covered(views, covered).to(device, "host")
     is_evened, lpips = settings.is_evened, load_lpips()

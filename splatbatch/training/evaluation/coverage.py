@@ -9,14 +9,14 @@ from splatbatch.errors import SceneError
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.scene.colmap.reconstruction import Reconstruction, count_points, read_reconstruction
 from splatbatch.scene.colmap.rigs import rigs_of
-from splatbatch.scene.coverage_mask import Covered, covered
+from splatbatch.scene.coverage_mask import CoverageMask, covered
 from splatbatch.scene.partition.border import Border
 
 MOST_POINTS = 2_000_000
 """Of what a patch was cut from: of more, the patch's own points count alone, for each of its attempts reads them."""
 
 
-def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) -> Covered | None:
+def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) -> CoverageMask | None:
     """Return what is covered of the held-out photographs of a patch; None where none is, and of what lies behind.
 
     Args:

@@ -24,8 +24,8 @@ from splatbatch.text import counted
 from splatbatch.training.even_choice import spread
 from splatbatch.training.optim import LAST_MEANS_RATE
 from splatbatch.training.photos.coarse import CoarseToFine
-from splatbatch.training.photos.posed_images import Photo, Views
-from splatbatch.training.progress.progress import Progress
+from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
+from splatbatch.training.progress.progress import ProgressRecorder
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step
@@ -59,7 +59,7 @@ Series = Sequence[tuple[int, float]]
 
 
 @dataclass(frozen=True)
-class Rule:
+class StoppingRule:
     """When a run of `max_steps` may end early."""
 
     max_steps: int
@@ -68,7 +68,7 @@ class Rule:
     least_gain_db: float
 
     @classmethod
-    def of(cls, recipe: Recipe) -> Rule:
+    def of(cls, recipe: Recipe) -> StoppingRule:
         """Return the rule of a recipe."""
         return cls(recipe.training.max_steps, recipe.stops_after(), recipe.evaluation.least_gain_db)
 
@@ -87,7 +87,7 @@ class Rule:
         return self.in_a_row > 0 and step % self.every == 0 and step + self.tail < self.max_steps
 
 
-def is_plateau(series: Series, rule: Rule) -> bool:
+def is_plateau(series: Series, rule: StoppingRule) -> bool:
     """Return whether the tail may begin after the last check of a series.
 
     Args:
@@ -104,7 +104,7 @@ def is_plateau(series: Series, rule: Rule) -> bool:
     return all(gain is not None and gain < rule.least_gain_db for gain in gains)
 
 
-def gain_left_db(series: Series, rule: Rule) -> float | None:
+def gain_left_db(series: Series, rule: StoppingRule) -> float | None:
     """Return how much PSNR all steps would gain over a tail that begins after the last check, in dB, at least 0.
 
     None: nobody can tell, by fewer than `FEWEST_CHECKS` checks or after one that is not finite.
@@ -139,16 +139,16 @@ def _since_last_fall(series: Series) -> tuple[npt.NDArray[np.float64], npt.NDArr
 
 
 @dataclass(frozen=True)
-class Half:
+class HoldoutHalf:
     """Every other held-out photograph by name: one half chooses the end, the other tells what that flatters."""
 
     names: tuple[str, ...]
-    windows: tuple[Photo, ...]
+    windows: tuple[PosedImage, ...]
     """Of some of them; the mask is true where a pixel counts."""
 
 
 @dataclass(frozen=True)
-class Check:
+class PlateauCheck:
     """What was seen after a step: the mean PSNR of the windows of each half, in dB."""
 
     step: int
@@ -160,13 +160,13 @@ class Check:
 class EarlyStopping:
     """Ends a run at the plateau of its held-out photographs; everything it decides by is in its state."""
 
-    def __init__(self, views: Views, recipe: Recipe, progress: Progress) -> None:
-        self.rule = Rule.of(recipe)
+    def __init__(self, views: TrainingImages, recipe: Recipe, progress: ProgressRecorder) -> None:
+        self.rule = StoppingRule.of(recipe)
         self._recipe, self._progress, self._surroundings = recipe, progress, views.surroundings
         self._halves, self._is_covered, self.note = halves_of(views.holdout if self.rule.in_a_row else ())
         if self.rule.in_a_row and self.note:
             progress.warn(f"evaluation.stop_after: {self.note}")
-        self.checks: list[Check] = []
+        self.checks: list[PlateauCheck] = []
         self.tail_from: int | None = None
         """The step after which the tail begins; None: not yet."""
         self._seen_from, self._closed_at = (0, 0.0), 0.0  # the tail, in this process, by time.monotonic()
@@ -235,7 +235,7 @@ class EarlyStopping:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.checks, self.tail_from = [Check(*one) for one in state["checks"]], state["tail_from"]
+        self.checks, self.tail_from = [PlateauCheck(*one) for one in state["checks"]], state["tail_from"]
 
     def to_record(self, images: Mapping[str, Mapping[str, float]]) -> Record | None:
         """Return what metrics.json says of it; None where the run was never to end early.
@@ -284,10 +284,10 @@ class EarlyStopping:
 
     def _check(self, step: int, *, both: bool) -> None:
         chooses, *watches = self._psnrs(self._halves if both else self._halves[:1])
-        self.checks.append(Check(step, chooses, *watches))
+        self.checks.append(PlateauCheck(step, chooses, *watches))
 
     @torch.inference_mode()
-    def _psnrs(self, halves: Sequence[Half]) -> list[float]:
+    def _psnrs(self, halves: Sequence[HoldoutHalf]) -> list[float]:
         """Return the mean PSNR of the windows of each half, in dB: the one wait for the GPU."""
         gaussians, capacity = self._one_step.gaussians, self._one_step.capacity.entries
         drawn, options = self._surroundings.drawn_with(gaussians), RasterOptions.of(self._recipe)
@@ -302,7 +302,9 @@ def _finite(figure: float | None) -> float | None:
     return figure if figure is not None and math.isfinite(figure) else None
 
 
-def psnr_in(gaussians: Mapping[str, Tensor], window: Photo, options: RasterOptions, capacity: int | None) -> Tensor:
+def psnr_in(
+    gaussians: Mapping[str, Tensor], window: PosedImage, options: RasterOptions, capacity: int | None
+) -> Tensor:
     """Return the PSNR of a rendering, brought to the tone of the photograph, where its mask is true; in dB, []."""
     colors = window.as_taken(rasterize(gaussians, window.view, options, capacity).colors).clamp(0, 1)
     square, counts = (colors - window.target() / 255).square().mean(dim=-1), window.valid()
@@ -310,7 +312,7 @@ def psnr_in(gaussians: Mapping[str, Tensor], window: Photo, options: RasterOptio
     return (-10 * error.log10()).clamp_max(MOST_PSNR_DB)
 
 
-def halves_of(holdout: Sequence[Photo]) -> tuple[tuple[Half, ...], bool, str]:
+def halves_of(holdout: Sequence[PosedImage]) -> tuple[tuple[HoldoutHalf, ...], bool, str]:
     """Return both halves, whether their covered pixels count or all of them, and what is to be said of that.
 
     No half at all with fewer than two photographs: nobody would tell how much the choice flatters.
@@ -327,11 +329,11 @@ def halves_of(holdout: Sequence[Photo]) -> tuple[tuple[Half, ...], bool, str]:
     return (_half(by_name[::2]), _half(by_name[1::2])), is_covered, note
 
 
-def _half(photos: Sequence[Photo]) -> Half:
-    return Half(tuple(photo.name for photo in photos), tuple(map(window_of, spread(photos, MOST_PHOTOS))))
+def _half(photos: Sequence[PosedImage]) -> HoldoutHalf:
+    return HoldoutHalf(tuple(photo.name for photo in photos), tuple(map(window_of, spread(photos, MOST_PHOTOS))))
 
 
-def window_of(photo: Photo) -> Photo:
+def window_of(photo: PosedImage) -> PosedImage:
     """Return a part of a photograph at full size, up to half as wide and high, where most of its pixels count.
 
     A photograph rendered at a smaller size would be cheap, too; but Gaussians smaller than its pixels become too large
@@ -371,6 +373,6 @@ def _fullest(mask: Tensor, size: tuple[int, int]) -> tuple[int, int]:
     return int(tops[best // len(lefts)]), int(lefts[best % len(lefts)])
 
 
-def _beside(photo: Photo, part: Tensor) -> Tensor:
+def _beside(photo: PosedImage, part: Tensor) -> Tensor:
     """Return a part where the photograph lies: on a GPU that is the same memory, in the host one to upload from."""
     return part.contiguous().pin_memory() if photo.pixels.is_pinned() else part

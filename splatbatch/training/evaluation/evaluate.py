@@ -22,16 +22,16 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.metrics import MOST_PSNR_DB, EarlierSplat
 from splatbatch.splats import read_header, read_splat
 from splatbatch.training import cuda
-from splatbatch.training.border.patch_border import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.even_choice import spread
 from splatbatch.training.gaussians import Parameters, from_splat
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
-from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.posed_images import Photo, Views
-from splatbatch.training.progress.progress import Progress
+from splatbatch.training.photos.frame import TrainingFrame
+from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
+from splatbatch.training.progress.progress import ProgressRecorder
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
 
@@ -46,14 +46,19 @@ class Evaluator:
     """Measures a splat now and then, and keeps every evaluation for metrics.json."""
 
     def __init__(
-        self, views: Views, recipe: Recipe, progress: Progress, device: torch.device, folder: AttemptFolder
+        self,
+        views: TrainingImages,
+        recipe: Recipe,
+        progress: ProgressRecorder,
+        device: torch.device,
+        folder: AttemptFolder,
     ) -> None:
         self._recipe, self._progress, self._folder = recipe, progress, folder
         self._holdout, self._sample = views.holdout, spread(views.training, TRAINING_VIEWS)
         self._covered, self._earlier = views.covered, Metrics()
         self._largest = views.loaded.get("largest")
         self._is_evened, self._surroundings = views.are_evened, views.surroundings
-        self._peaks = MemoryPeaks(device)
+        self._peaks = TorchMemoryPeaks(device)
         self.early = EarlyStopping(views, recipe, progress)
         """What may end the run before its last step."""
         self.evaluations: list[Metrics] = []
@@ -150,7 +155,7 @@ class Evaluator:
 @torch.inference_mode()
 def evaluate(
     gaussians: Mapping[str, Tensor],
-    photos: Sequence[Photo],
+    photos: Sequence[PosedImage],
     recipe: Recipe,
     lpips: Lpips | None = None,
     *,
@@ -174,7 +179,7 @@ def evaluate(
 
 
 def _measure(
-    gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe, lpips: Lpips | None, *, is_evened: bool = False
+    gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe, lpips: Lpips | None, *, is_evened: bool = False
 ) -> dict[str, float]:
     mask, colors = photo.valid(), _render(gaussians, photo, recipe)
     of_even = {}
@@ -193,7 +198,7 @@ def _measure(
     return figures | evened | on_covered
 
 
-def covered_figures(taken: Tensor, pixels: Tensor, photo: Photo, recipe: Recipe) -> dict[str, float]:
+def covered_figures(taken: Tensor, pixels: Tensor, photo: PosedImage, recipe: Recipe) -> dict[str, float]:
     """Return `psnr_covered`, `ssim_covered` and `covered_share` of a rendering, [H, W, 3] in [0, 1], as taken.
 
     `pixels` are the photograph's, where the rendering lies. The figures are of the pixels of a held-out photograph
@@ -208,13 +213,13 @@ def covered_figures(taken: Tensor, pixels: Tensor, photo: Photo, recipe: Recipe)
     return share | {f"{name}_covered": value for name, value in figures.items()}
 
 
-def covered_psnr(taken: Tensor, photo: Photo) -> float | None:
+def covered_psnr(taken: Tensor, photo: PosedImage) -> float | None:
     """Return the PSNR in dB of the covered pixels alone, as `covered_figures` has it; None where they are too few."""
     covered = photo.covered_pixels()
     return None if covered is None else _psnr(taken, photo, covered)
 
 
-def psnr_as(colors: Tensor, photo: Photo) -> float:
+def psnr_as(colors: Tensor, photo: PosedImage) -> float:
     """Return the PSNR in dB of a rendering [H, W, 3] of a photograph.
 
     Raises:
@@ -226,7 +231,7 @@ def psnr_as(colors: Tensor, photo: Photo) -> float:
     return found
 
 
-def _psnr(taken: Tensor, photo: Photo, mask: Tensor | None) -> float:
+def _psnr(taken: Tensor, photo: PosedImage, mask: Tensor | None) -> float:
     colors, target = masked(taken, photo.target(), mask)
     found = of_what_counts({"psnr": float(psnr(colors, target)), "ssim": 0.0}, mask)["psnr"]
     return min(found, MOST_PSNR_DB)
@@ -248,7 +253,7 @@ def _ssim(recipe: Recipe, colors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 @torch.inference_mode()
-def psnr_on(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> float:
+def psnr_on(gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe) -> float:
     """Return the PSNR of a photograph alone, in dB.
 
     Raises:
@@ -257,11 +262,11 @@ def psnr_on(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> fl
     return psnr_as(_render(gaussians, photo, recipe), photo)
 
 
-def _render(gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe) -> Tensor:
+def _render(gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe) -> Tensor:
     return rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors
 
 
-class MemoryPeaks:
+class TorchMemoryPeaks:
     """Torch's own count of what lay on the GPU at once, in MiB; what the driver adds is in NVML's figure alone."""
 
     def __init__(self, device: torch.device) -> None:
@@ -298,14 +303,14 @@ class MemoryPeaks:
 class SplatFiles:
     """What splats of a patch are measured on."""
 
-    photos: tuple[Photo, ...]
+    photos: tuple[PosedImage, ...]
     """Held out, on the device that renders."""
-    frame: Frame
+    frame: TrainingFrame
     recipe: Recipe
     device: torch.device
     offset: Offset
     """That the splats lie in; a file that names none is taken to lie there."""
-    surroundings: Surroundings = NONE
+    surroundings: PatchBorder = NONE
     is_evened: bool = False
 
     def figures(self, path: Path, lpips: Lpips | None = None) -> Metrics:

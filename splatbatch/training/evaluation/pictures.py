@@ -17,7 +17,7 @@ from splatbatch.config import Recipe
 from splatbatch.files import write_json, write_whole
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.training.photos.decode import Pixels
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
@@ -33,7 +33,7 @@ RAMP = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [252, 2
 
 def picture_views(
     folder: AttemptFolder,
-    drawn: Callable[[str], tuple[Mapping[str, Tensor], Photo]],
+    drawn: Callable[[str], tuple[Mapping[str, Tensor], PosedImage]],
     metrics: dict[str, Any] | None,
     recipe: Recipe,
     most: int = 3,
@@ -76,7 +76,7 @@ def ranked(images: dict[str, dict[str, float]]) -> dict[str, str]:
 
 @torch.inference_mode()
 def _picture(
-    folder: AttemptFolder, rank: str, gaussians: Mapping[str, Tensor], photo: Photo, recipe: Recipe
+    folder: AttemptFolder, rank: str, gaussians: Mapping[str, Tensor], photo: PosedImage, recipe: Recipe
 ) -> tuple[int, int]:
     colors = rasterize(gaussians, photo.view, RasterOptions.of(recipe)).colors
     rendered = to_pixels(photo.as_taken(colors))

@@ -11,8 +11,8 @@ from pathlib import Path
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.files import append_line, write_json
-from splatbatch.output.folders import InspectingFolder
-from splatbatch.output.records.attempt import Progress
+from splatbatch.output.folders import InspectionFolder
+from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.training.inspection.evidence.leave_out import dropped, named
 from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.inspect import STAGES, inspect
@@ -25,7 +25,7 @@ BEFORE, STEPS = ("load", "standby"), len(STAGES) + 1
 """Phases before the first stage; and how many there are to count, pictures included."""
 
 
-class Telling:
+class InspectionProgressWriter:
     """Writes down which stage has begun, and after how long."""
 
     def __init__(self, path: Path) -> None:
@@ -43,17 +43,17 @@ class Telling:
     def phase(self, stage: str) -> None:
         """Say that a stage begins."""
         step = STAGES.index(stage) if stage in STAGES else 0 if stage in BEFORE else len(STAGES)
-        line = Progress(round(time.time(), 2), self.seconds, stage, step, STEPS)
+        line = ProgressLine(round(time.time(), 2), self.seconds, stage, step, STEPS)
         append_line(self._path, line.to_record(), durable=False)
 
 
-def run(folder: InspectingFolder, *, stands_by: bool = False) -> None:
+def run(folder: InspectionFolder, *, stands_by: bool = False) -> None:
     """Inspect the splat that an attempt's settings name; one that stands by reads and decodes, then waits.
 
     Raises:
         SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
     """
-    settings, telling = folder.read_inspection_settings(), Telling(folder.progress)
+    settings, telling = folder.read_inspection_settings(), InspectionProgressWriter(folder.progress)
     telling.phase("load")
     opened = open_subject(settings, Path(settings.splat))
     if stands_by:
@@ -75,4 +75,4 @@ def run(folder: InspectingFolder, *, stands_by: bool = False) -> None:
 
 if __name__ == "__main__":
     stands_by = os.environ.get(STANDBY_VARIABLE) == "1"
-    leave(exit_code_of(lambda: run(InspectingFolder(Path(sys.argv[1])), stands_by=stands_by)))
+    leave(exit_code_of(lambda: run(InspectionFolder(Path(sys.argv[1])), stands_by=stands_by)))

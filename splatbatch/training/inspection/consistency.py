@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splatbatch.scene.two_views import Features, Registered, features_of, register
+from splatbatch.scene.two_views import RelativePose, SiftFeatures, features_of, register
 from splatbatch.training.even_choice import spread
 from splatbatch.training.inspection.novel_views import center_of
-from splatbatch.training.inspection.subject import Floats, Look, Subject
-from splatbatch.training.rendering.view import View
+from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
+from splatbatch.training.rendering.view import RenderCamera
 
 NAME = "consistency"
 MOST_VIEWS = 24
@@ -32,24 +32,24 @@ UNREGISTERED_DEG = 15.0
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ViewPair:
     """Two views far apart, and what their renderings say of how they stand."""
 
-    one: Look
-    other: Look
+    one: SmallPhotograph
+    other: SmallPhotograph
     error_deg: float
     """Between the rotation that the renderings say and the cameras' own, beyond what the photographs are off.
 
     Of 80 x 60 pixels they are off by 3 degrees.
     """
-    found: Registered | None
+    found: RelativePose | None
 
 
 @dataclass(frozen=True, eq=False)
 class Consistency:
     """Pairs that could be judged; or why none could."""
 
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[ViewPair, ...] = ()
     why: str = ""
 
     @property
@@ -59,7 +59,7 @@ class Consistency:
 
 
 @torch.inference_mode()
-def consistency(subject: Subject) -> Consistency:
+def consistency(subject: InspectedSplat) -> Consistency:
     """Return how well renderings of far views fit together; only pairs count whose photographs do."""
     if NAME not in subject.found:
         subject.found[NAME] = _registered(subject)
@@ -67,9 +67,9 @@ def consistency(subject: Subject) -> Consistency:
     return known
 
 
-def _registered(subject: Subject) -> Consistency:
+def _registered(subject: InspectedSplat) -> Consistency:
     photograph, rendering = cache(_photograph), cache(lambda look: _rendering(subject, look))  # many pairs share one
-    pairs, why = list[Pair](), "no two views see the same from far apart"
+    pairs, why = list[ViewPair](), "no two views see the same from far apart"
     for one, other in _far_pairs(subject)[:MOST_TRIED]:
         photos = register(photograph(one), photograph(other))
         if isinstance(photos, str):
@@ -77,23 +77,23 @@ def _registered(subject: Subject) -> Consistency:
             continue
         drawn = register(rendering(one), rendering(other))
         if isinstance(drawn, str):
-            pairs.append(Pair(one, other, UNREGISTERED_DEG, None))
+            pairs.append(ViewPair(one, other, UNREGISTERED_DEG, None))
         else:
             views = one.small.view, other.small.view
             error = max(_angle(drawn.rotation, *views) - _angle(photos.rotation, *views), 0.0)
-            pairs.append(Pair(one, other, min(error, UNREGISTERED_DEG), drawn))
+            pairs.append(ViewPair(one, other, min(error, UNREGISTERED_DEG), drawn))
         if len(pairs) == MOST_PAIRS:
             break
     return Consistency(tuple(pairs), "" if pairs else why)
 
 
-def _far_pairs(subject: Subject) -> list[tuple[Look, Look]]:
+def _far_pairs(subject: InspectedSplat) -> list[tuple[SmallPhotograph, SmallPhotograph]]:
     """Return pairs that see the same from far apart, those with most points in common first."""
     found = [(shared, one, other) for one, other, shared in _candidates(subject)]
     return [(one, other) for _, one, other in sorted(found, key=lambda row: -row[0])]
 
 
-def _candidates(subject: Subject) -> Iterator[tuple[Look, Look, int]]:
+def _candidates(subject: InspectedSplat) -> Iterator[tuple[SmallPhotograph, SmallPhotograph, int]]:
     looks = spread(subject.training, MOST_VIEWS)
     for one, other in combinations(looks, 2):
         shared = np.intersect1d(one.points[one.is_inside], other.points[other.is_inside])
@@ -106,11 +106,11 @@ def _candidates(subject: Subject) -> Iterator[tuple[Look, Look, int]]:
             yield one, other, len(shared)
 
 
-def _photograph(look: Look) -> Features:
+def _photograph(look: SmallPhotograph) -> SiftFeatures:
     return features_of(grey_of(look.small.pixels.float() / 255), _intrinsics(look.small.view))
 
 
-def _rendering(subject: Subject, look: Look) -> Features:
+def _rendering(subject: InspectedSplat, look: SmallPhotograph) -> SiftFeatures:
     return features_of(grey_of(subject.shown(look).colors), _intrinsics(look.small.view))
 
 
@@ -120,12 +120,12 @@ def grey_of(colors: Tensor) -> NDArray[np.uint8]:
     return grey
 
 
-def _intrinsics(view: View) -> Floats:
+def _intrinsics(view: RenderCamera) -> Floats:
     K: Floats = view.K.double().cpu().numpy()
     return K
 
 
-def _angle(rotation: Floats, one: View, other: View) -> float:
+def _angle(rotation: Floats, one: RenderCamera, other: RenderCamera) -> float:
     """Return by how many degrees a rotation differs from that between two cameras."""
     known = [view.viewmat[:3, :3].double().cpu().numpy() for view in (one, other)]
     difference = rotation @ known[0] @ known[1].T

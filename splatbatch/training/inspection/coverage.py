@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from splatbatch.training.inspection.novel_views import center_of
-from splatbatch.training.inspection.subject import AT_ONCE, Floats, Subject
+from splatbatch.training.inspection.subject import AT_ONCE, Floats, InspectedSplat
 
 Mask = NDArray[np.bool_]
 SEEN = "seen"
@@ -30,7 +30,7 @@ TAILS = (5.0, 95.0)
 
 
 @dataclass(frozen=True)
-class Cell:
+class CoverageColumn:
     """A column of the scene, as tall as the scene is."""
 
     place: tuple[float, float, float]
@@ -50,7 +50,7 @@ class Cell:
         return self.num_photos < FEW
 
 
-def cells(subject: Subject) -> list[Cell]:
+def cells(subject: InspectedSplat) -> list[CoverageColumn]:
     """Return the cells of the scene that have a surface, by the photographs that were trained on."""
     surface = _surface(subject)
     if len(surface) < LEAST_GAUSSIANS:
@@ -65,7 +65,7 @@ def cells(subject: Subject) -> list[Cell]:
     return [_cell(subject, side, (surface[group], seen[group]), centers) for group in chosen]
 
 
-def _surface(subject: Subject) -> Floats:
+def _surface(subject: InspectedSplat) -> Floats:
     """Return where most of the opaque Gaussians lie, [n, 3]: its outer ones are seen by few everywhere."""
     means = subject.own["means"].double().cpu().numpy()
     opaque = subject.own["opacities"].sigmoid().cpu().numpy() > OPAQUE
@@ -83,7 +83,7 @@ def _grid(points: Floats) -> tuple[Floats, Floats, float]:
     return axes, low, max(float((high - low).max()) / CELLS, 1e-9)
 
 
-def _seen(subject: Subject, surface: Floats) -> Mask:
+def _seen(subject: InspectedSplat, surface: Floats) -> Mask:
     """Return which training photographs have each place of the surface in their picture, [n, I]."""
     if SEEN not in subject.found:
         found = []
@@ -96,7 +96,7 @@ def _seen(subject: Subject, surface: Floats) -> Mask:
     return seen
 
 
-def _cell(subject: Subject, side: float, surface: tuple[Floats, Mask], centers: Floats) -> Cell:
+def _cell(subject: InspectedSplat, side: float, surface: tuple[Floats, Mask], centers: Floats) -> CoverageColumn:
     places, seen = surface
     middle = places.mean(axis=0)
     by = np.flatnonzero(seen.mean(axis=0) >= 0.5)
@@ -106,10 +106,10 @@ def _cell(subject: Subject, side: float, surface: tuple[Floats, Mask], centers: 
     fine = [float(subject.training[at].photo.view.K[0, 0]) / far for at, far in zip(by, distances, strict=True)]
     angle = float(np.degrees(np.arccos(np.clip(cosines.min(), -1, 1)))) if len(by) else 0.0
     place = (float(middle[0]), float(middle[1]), float(middle[2]))
-    return Cell(place, side, float(np.median(seen.sum(axis=1))), angle, max(fine, default=0.0))
+    return CoverageColumn(place, side, float(np.median(seen.sum(axis=1))), angle, max(fine, default=0.0))
 
 
-def weakly_covered(subject: Subject) -> float | None:
+def weakly_covered(subject: InspectedSplat) -> float | None:
     """Return the share of the surface that too few photographs see; None where there is none."""
     surface = _surface(subject)
     if not len(surface):
@@ -117,7 +117,7 @@ def weakly_covered(subject: Subject) -> float | None:
     return float((_seen(subject, surface).sum(axis=1) < FEW).mean())
 
 
-def distances(subject: Subject) -> dict[str, float]:
+def distances(subject: InspectedSplat) -> dict[str, float]:
     """Return how far each held-out view is from the nearest trained one, in baselines of the trained ones."""
     if len(subject.training) < 2:
         return {}

@@ -11,8 +11,8 @@ from torch.nn.functional import avg_pool2d, interpolate
 
 from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_as
 from splatbatch.training.even_choice import spread
-from splatbatch.training.inspection.subject import Look, Subject
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.inspection.subject import InspectedSplat, SmallPhotograph
+from splatbatch.training.photos.posed_images import PosedImage
 
 BLUR_PX = 8
 """Side of the squares whose mean colour makes a blur, in the small copies that are inspected."""
@@ -36,7 +36,7 @@ class Fidelity:
 
 
 @torch.inference_mode()
-def fidelity(subject: Subject) -> Fidelity:
+def fidelity(subject: InspectedSplat) -> Fidelity:
     """Measure the splat on the held-out photographs."""
     found = Fidelity({}, {})
     for look in subject.holdout:
@@ -47,11 +47,11 @@ def fidelity(subject: Subject) -> Fidelity:
     return found
 
 
-def _of_blur(look: Look) -> float | None:
+def _of_blur(look: SmallPhotograph) -> float | None:
     return covered_psnr(blur_of(look.small), look.small)
 
 
-def blur_of(photo: Photo) -> Tensor:
+def blur_of(photo: PosedImage) -> Tensor:
     """Return a photograph, [H, W, 3] in [0, 1], of whose squares only the mean colours are left."""
     pixels = (photo.target().float() / 255).movedim(-1, 0)[None]
     means = avg_pool2d(pixels, BLUR_PX, ceil_mode=True)
@@ -63,12 +63,12 @@ MOST_VIEWS = 8
 
 
 @torch.inference_mode()
-def psnrs(subject: Subject, looks: tuple[Look, ...]) -> dict[str, float]:
+def psnrs(subject: InspectedSplat, looks: tuple[SmallPhotograph, ...]) -> dict[str, float]:
     """Return the PSNR of small copies of photographs, in dB; of those of which any pixel counts."""
     return {look.photo.name: psnr_as(subject.shown(look).colors, look.small) for look in looks if look.small.counts()}
 
 
-def gap_db(subject: Subject, held_out: dict[str, float]) -> float | None:
+def gap_db(subject: InspectedSplat, held_out: dict[str, float]) -> float | None:
     """Return by how much trained photographs are better than held-out ones; None without either."""
     trained = psnrs(subject, spread(subject.training, MOST_VIEWS))
     if not trained or not held_out:

@@ -18,14 +18,14 @@ from splatbatch.training.inspection.limits import (
     EXPOSED_STOPS,
     MOST_AT_FAULT,
     SHIFTED,
-    Value,
+    FigureValue,
     blur_limit,
     count,
     figures,
     limit_of,
     named,
 )
-from splatbatch.training.inspection.subject import Floats, Subject
+from splatbatch.training.inspection.subject import Floats, InspectedSplat
 
 STAGES = ("surface", "shapes", "between", "coverage", "photographs", "consistency")
 ALL_NEAR = "the held-out views are all about as near to trained ones: evaluation.holdout: both has some further away"
@@ -34,10 +34,10 @@ SAMPLED = "not all photographs were looked at"
 ByPhoto = Mapping[str, Mapping[str, float]]
 
 
-def inspect(subject: Subject, tell: Callable[[str], None] = lambda _: None) -> Inspection:
+def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: None) -> Inspection:
     """Return how good a splat is; `tell` hears of each stage that begins."""
     began = time.monotonic()
-    values: dict[str, Value] = {}
+    values: dict[str, FigureValue] = {}
     photos: dict[str, Mapping[str, float]] = {}
     for stage in STAGES:
         tell(stage)
@@ -55,20 +55,20 @@ def inspect(subject: Subject, tell: Callable[[str], None] = lambda _: None) -> I
     )
 
 
-def _places(subject: Subject) -> dict[str, dict[str, float]]:
+def _places(subject: InspectedSplat) -> dict[str, dict[str, float]]:
     """Return where photographs were taken from, in the coordinates of the splat file; and which lie in the piece."""
     at = {look.photo.name: in_file(subject, novel_views.center_of(look.photo.view)) for look in subject.looks}
     found = {axis: {name: place[number] for name, place in at.items()} for number, axis in enumerate("xyz")}
     return {**found, "piece": {name: 1.0 for name in at if name in subject.piece}}
 
 
-def in_file(subject: Subject, place: Sequence[float] | Floats) -> list[float]:
+def in_file(subject: InspectedSplat, place: Sequence[float] | Floats) -> list[float]:
     """Return a place of the frame in the coordinates of the splat file."""
     there: list[float] = (np.array(place) * subject.frame.unit + subject.frame.center).tolist()
     return there
 
 
-def _placed(subject: Subject, cell: coverage.Cell) -> dict[str, float]:
+def _placed(subject: InspectedSplat, cell: coverage.CoverageColumn) -> dict[str, float]:
     """Return a cell in the coordinates of the splat file."""
     x, y, z = in_file(subject, cell.place)
     found = {"x": x, "y": y, "z": z, "size": cell.size * subject.frame.unit, "photos": cell.num_photos}
@@ -76,49 +76,49 @@ def _placed(subject: Subject, cell: coverage.Cell) -> dict[str, float]:
     return {name: float(f"{value:.9g}") for name, value in found.items()}
 
 
-def _surface(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+def _surface(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
     found, depths = surface.fronts(subject), surface.depths_at_points(subject)
     usual = statistics.median(found.covers.values()) if found.covers else None
     beyond = {name: cover - (usual or 0.0) for name, cover in found.covers.items()}
     values = {
-        "depth": Value(depths.off),
-        "haze": Value(usual),
-        "veil": Value(max(beyond.values(), default=None), named(beyond, limit_of("veil"))),
-        "floaters": Value(shapes.floaters(subject, found)),
+        "depth": FigureValue(depths.off),
+        "haze": FigureValue(usual),
+        "veil": FigureValue(max(beyond.values(), default=None), named(beyond, limit_of("veil"))),
+        "floaters": FigureValue(shapes.floaters(subject, found)),
     }
     return values, {"cover": found.covers}
 
 
-def _shapes(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+def _shapes(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
     painted = shapes.painted(subject)
     values = {"needles": painted.needles, "giants": painted.giants, "ballast": shapes.ballast(subject)}
-    return {name: Value(value) for name, value in values.items()}, {}
+    return {name: FigureValue(value) for name, value in values.items()}, {}
 
 
-def _between(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+def _between(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
     held_out, away = psnrs(subject, subject.holdout), coverage.distances(subject)
     near = {name: psnr for name, psnr in held_out.items() if name not in subject.piece} or held_out
     shown = fidelity(subject)
     values = {
-        "fidelity": Value(shown.worse_db, why=NOT_COVERED),
-        "memorised": Value(gap_db(subject, near)),
-        "falloff": Value(coverage.falloff_db(held_out, away), why=ALL_NEAR),
-        "holes": Value(novel_views.holes(subject, subject.points)),
+        "fidelity": FigureValue(shown.worse_db, why=NOT_COVERED),
+        "memorised": FigureValue(gap_db(subject, near)),
+        "falloff": FigureValue(coverage.falloff_db(held_out, away), why=ALL_NEAR),
+        "holes": FigureValue(novel_views.holes(subject, subject.points)),
     }
     return values, {"psnr": held_out, "psnr_covered": shown.splat, "distance": away}
 
 
-def _coverage(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+def _coverage(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
     weak = None if subject.is_sampled else coverage.weakly_covered(subject)
-    return {"coverage": Value(weak, why=SAMPLED if subject.is_sampled else "")}, {}
+    return {"coverage": FigureValue(weak, why=SAMPLED if subject.is_sampled else "")}, {}
 
 
-def _consistency(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+def _consistency(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
     found = consistency(subject)
-    return {"consistency": Value(found.error_deg, why=found.why)}, {}
+    return {"consistency": FigureValue(found.error_deg, why=found.why)}, {}
 
 
-def _photographs(subject: Subject) -> tuple[dict[str, Value], ByPhoto]:
+def _photographs(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
     found, shifts = photographs.judged(subject.looks, len(subject.points)), photographs.shifts(subject)
     stops = {name: abs(value) for name, value in found.exposure.items()}
     shifted = named(shifts, SHIFTED)

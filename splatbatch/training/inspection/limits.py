@@ -18,7 +18,7 @@ from splatbatch.output.records.quality import QualityFigure
 
 
 @dataclass(frozen=True)
-class Row:
+class FigureLimit:
     """A figure and its limit."""
 
     name: str
@@ -29,82 +29,83 @@ class Row:
 
 
 TABLE = (
-    Row(  # 0.11, 0.51
+    FigureLimit(  # 0.11, 0.51
         *("depth", 0.25, "share"),
         "of the model's points the surface is drawn elsewhere, by more than 5 % of the depth, or not at all",
         "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
     ),
-    Row(  # 0.01, 0.20
+    FigureLimit(  # 0.01, 0.20
         *("haze", 0.06, "opacity"),
         "stands before the scene in half of all pictures",
         "Photographs of changing exposure or weather make haze: set training.colors, or leave them out.",
     ),
-    Row(  # 0.19, 0.94
+    FigureLimit(  # 0.19, 0.94
         *("veil", 0.4, "opacity"),
         "stands before a single camera beyond what stands before the others",
         "Look at the named photographs: something close to the camera, or a wrong pose, made floaters there.",
     ),
-    Row(  # 0.015 at full size on a GPU, 0.016
+    FigureLimit(  # 0.015 at full size on a GPU, 0.016
         *("floaters", 0.0155, "share"),
         "of the opaque mass floats before what the cameras see",
         "Merge with --clean, which leaves floaters out, or add photographs from the sides.",
     ),
-    Row(  # 0.11, 0.27
+    FigureLimit(  # 0.11, 0.27
         *("needles", 0.22, "share"),
         "of the pictures is painted by Gaussians twelve times as long as wide",
         "Train longer or with refinement by photographs at full resolution; needles show from the sides.",
     ),
-    Row(  # 0.00, 0.40
+    FigureLimit(  # 0.00, 0.40
         *("giants", 0.05, "share"),
         "of the pictures is painted by Gaussians nearly as large as the scene",
         "Lower training.init_scale or train longer: detail is missing where they lie.",
     ),
-    Row(  # 0.22, 0.50
+    FigureLimit(  # 0.22, 0.50
         *("ballast", 0.4, "share"),
         "of the Gaussians is near-invisible",
         "Lower training.cap_max: the file is larger than it needs to be.",
     ),
-    Row(  # 0.001, 0.03
+    FigureLimit(  # 0.001, 0.03
         *("holes", 0.01, "share"),
         "of the points has no surface half a baseline beside the cameras",
         "Photograph from between the cameras as well, or raise training.cap_max.",
     ),
-    Row(  # 0; after 20 steps of mcmc 0.5 (quarry, full size) and 5.3 (caliterra, a quarter)
+    FigureLimit(  # 0; after 20 steps of mcmc 0.5 (quarry, full size) and 5.3 (caliterra, a quarter)
         *("fidelity", 0, "dB"),
         "are held-out photographs shown worse than a blur of them, on the pixels that training photographs see",
         "Train longer, or with more Gaussians; if it stays, check the poses: splatbatch verify-dims --deep.",
     ),
-    Row(  # 0.75, 2.29
+    FigureLimit(  # 0.75, 2.29
         *("memorised", 1.8, "dB"),
         "are photographs better that were trained on than those that were not",
         "Add photographs, or train with fewer Gaussians: this splat remembers and does not know.",
     ),
-    Row(  # 1.2, 3.5 where only every fifth photograph was trained on
+    FigureLimit(  # 1.2, 3.5 where only every fifth photograph was trained on
         *("falloff", 2.5, "dB"),
         "are held-out photographs worse for each baseline that they stand further from the trained ones",
         "Take photographs between the cameras: the splat is only good from where they stand.",
     ),
-    Row(  # 2.0, 6.6 with half the depth scaled, drawn 80 pixels wide; larger pictures are registered better in both
+    # 2.0, 6.6 with half the depth scaled, drawn 80 pixels wide; larger pictures are registered better in both
+    FigureLimit(
         *("consistency", 4.0, "degrees"),
         "off are the cameras of two far views, registered by their renderings alone",
         "The surface is another one from each side: check the poses (splatbatch verify-dims --deep), or train longer.",
     ),
-    Row(  # 0.055, 0.092
+    FigureLimit(  # 0.055, 0.092
         *("coverage", 0.075, "share"),
         "of the surface, its outermost tenth aside, is seen by fewer than three photographs",
         "Take photographs of the weak cells: the report's map shows them.",
     ),
-    Row(  # 0.07 octaves
+    FigureLimit(  # 0.07 octaves
         *("blurred", 0, "photographs"),
         "have clearly less detail than others of the same points",
         "Leave the named photographs out, or take them again.",
     ),
-    Row(  # 0.08 stops
+    FigureLimit(  # 0.08 stops
         *("exposure", 0, "photographs"),
         "are clearly brighter or darker than others of the same points",
         "Let training.colors even them, or leave the named photographs out.",
     ),
-    Row(  # 1.6 times
+    FigureLimit(  # 1.6 times
         *("misregistered", 0, "photographs"),
         "stand elsewhere than the model says",
         "Register the named photographs again, or leave them out.",
@@ -123,7 +124,7 @@ MOST_AT_FAULT = 1 / 3
 
 
 @dataclass(frozen=True)
-class Value:
+class FigureValue:
     """What was measured, and which photographs it is about."""
 
     value: float | None
@@ -132,11 +133,11 @@ class Value:
     """It cannot be told."""
 
 
-def figures(values: Mapping[str, Value]) -> tuple[QualityFigure, ...]:
+def figures(values: Mapping[str, FigureValue]) -> tuple[QualityFigure, ...]:
     """Return what was measured with its limits; what was not is unknown."""
     found = []
     for row in TABLE:
-        one = values.get(row.name, Value(None))
+        one = values.get(row.name, FigureValue(None))
         known = None if one.value is None else round(one.value, 5)
         found.append(
             QualityFigure(
@@ -173,6 +174,6 @@ def blur_limit(values: Iterable[float]) -> float:
     return max(BLURRED_OCTAVES, BLURRED_SPREADS * TO_DEVIATION * median(abs(one - middle) for one in known))
 
 
-def count(names: Sequence[str]) -> Value:
+def count(names: Sequence[str]) -> FigureValue:
     """Return how many photographs are named."""
-    return Value(float(len(names)), tuple(names))
+    return FigureValue(float(len(names)), tuple(names))

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from splatbatch.training.even_choice import spread
-from splatbatch.training.inspection.subject import Floats, Look, Subject
-from splatbatch.training.rendering.view import View
+from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
+from splatbatch.training.rendering.view import RenderCamera
 
 MOST_VIEWS = 10
 NEIGHBOURS = 3
@@ -18,7 +18,7 @@ HOLE = 0.3
 
 
 @torch.inference_mode()
-def holes(subject: Subject, points: Floats) -> float | None:
+def holes(subject: InspectedSplat, points: Floats) -> float | None:
     """Return the share of the points at which a hole is seen from between cameras; None where there are not two."""
     looks = subject.training
     if len(looks) < 2:
@@ -27,21 +27,21 @@ def holes(subject: Subject, points: Floats) -> float | None:
     return float(np.mean(shares))
 
 
-def baseline_of(subject: Subject, look: Look) -> float:
+def baseline_of(subject: InspectedSplat, look: SmallPhotograph) -> float:
     """Return the median distance of a camera to its nearest trained ones; 0 where there is no other."""
     centers = np.array([center_of(other.photo.view) for other in subject.training if other is not look])
     away = np.sort(np.linalg.norm(centers.reshape(-1, 3) - center_of(look.photo.view), axis=1))
     return float(np.median(away[:NEIGHBOURS])) if len(away) else 0.0
 
 
-def center_of(view: View) -> Floats:
+def center_of(view: RenderCamera) -> Floats:
     """Return where a camera stands, [3]."""
     matrix = view.viewmat.double().cpu().numpy()
     center: Floats = -matrix[:3, :3].T @ matrix[:3, 3]
     return center
 
 
-def _beside(subject: Subject, look: Look, baseline: float, points: Floats) -> float:
+def _beside(subject: InspectedSplat, look: SmallPhotograph, baseline: float, points: Floats) -> float:
     """Return the share of a photograph's points at which a hole is seen from beside its camera, from both sides."""
     own, local = look.small.view, points[look.points[look.is_inside]]
     views = [moved(own, step) for step in (-baseline / 2, baseline / 2)]
@@ -49,14 +49,14 @@ def _beside(subject: Subject, look: Look, baseline: float, points: Floats) -> fl
     return float(np.mean([float((at < HOLE).float().mean()) if len(at) else 0.0 for at in seen]))
 
 
-def moved(view: View, step: float) -> View:
+def moved(view: RenderCamera, step: float) -> RenderCamera:
     """Return a camera that stands so much further to its right and looks the same way."""
     viewmat = view.viewmat.clone()
     viewmat[0, 3] -= step
-    return View(viewmat, view.K, view.width, view.height)
+    return RenderCamera(viewmat, view.K, view.width, view.height)
 
 
-def _alphas_at(alphas: Tensor, view: View, points: Floats) -> Tensor:
+def _alphas_at(alphas: Tensor, view: RenderCamera, points: Floats) -> Tensor:
     """Return the opacity where points [n, 3] fall into the picture."""
     there = torch.from_numpy(points).to(alphas)
     pixels, depths = view.project(there)

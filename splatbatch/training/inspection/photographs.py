@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splatbatch.training.even_choice import spread
-from splatbatch.training.inspection.subject import Floats, Look, Subject
+from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
 
 DETAIL_SIGMA_PX = 1.0
 WINDOW_PX = 15
@@ -33,7 +33,7 @@ CLEAR = 8.0
 
 
 @dataclass(frozen=True)
-class Judged:
+class PhotographScores:
     """Photographs against those that they share points with; figures by name."""
 
     blur: dict[str, float]
@@ -44,17 +44,17 @@ class Judged:
     """Times the error of the others that its points fall beside their keypoints."""
 
 
-def judged(looks: Sequence[Look], num_points: int) -> Judged:
+def judged(looks: Sequence[SmallPhotograph], num_points: int) -> PhotographScores:
     """Judge every photograph by those that it shares points with."""
     windows = {look.photo.name: _windows(look) for look in looks}
     detail = {name: found[0] for name, found in windows.items()}
     bright = {name: found[1] for name, found in windows.items()}
     points = {look.photo.name: look.points[look.is_inside] for look in looks}
     blur = {name: -value for name, value in _against_others(points, detail, num_points).items()}
-    return Judged(blur, _against_others(points, bright, num_points), _registration(looks))
+    return PhotographScores(blur, _against_others(points, bright, num_points), _registration(looks))
 
 
-def _windows(look: Look) -> tuple[Floats, Floats]:
+def _windows(look: SmallPhotograph) -> tuple[Floats, Floats]:
     """Return the logarithms of detail and of brightness around each point that falls into the picture."""
     grey = look.photo.target().float().mean(dim=-1)
     if look.photo.tone is not None:
@@ -121,14 +121,14 @@ def _middles(points: NDArray[np.int64], values: Floats, num_points: int) -> Floa
     return middles
 
 
-def _registration(looks: Sequence[Look]) -> dict[str, float]:
+def _registration(looks: Sequence[SmallPhotograph]) -> dict[str, float]:
     medians = {look.photo.name: float(np.median(look.errors)) for look in looks if len(look.errors) >= LEAST_POINTS}
     usual = float(np.median(list(medians.values()))) if medians else 1.0
     return {name: error / max(usual, SMALLEST_ERROR) for name, error in medians.items()}
 
 
 @torch.inference_mode()
-def shifts(subject: Subject) -> dict[str, float]:
+def shifts(subject: InspectedSplat) -> dict[str, float]:
     """Return how far photographs lie beside their renderings, in 1/1000 of their width; phases tell (Kuglin 1975)."""
     found = {}
     for look in spread(subject.looks, MOST_RENDERED):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from splatbatch.training.even_choice import spread
-from splatbatch.training.inspection.subject import Shown, Subject
-from splatbatch.training.inspection.surface import Fronts
+from splatbatch.training.inspection.subject import BlendedView, InspectedSplat
+from splatbatch.training.inspection.surface import FrontCounts
 
 MOST_VIEWS = 16
 FAINT = 0.02
@@ -18,14 +18,14 @@ OPAQUE = 0.1
 
 
 @dataclass(frozen=True)
-class Painted:
+class PictureShares:
     """Shares of what pictures show, in the mean over pictures."""
 
     needles: float
     giants: float
 
 
-def floaters(subject: Subject, found: Fronts) -> float:
+def floaters(subject: InspectedSplat, found: FrontCounts) -> float:
     """Return which share of the opaque mass stands in front of the points in most pictures that show it."""
     opacities = subject.own["opacities"].double().sigmoid().cpu().numpy()
     opaque = opacities > OPAQUE
@@ -33,18 +33,18 @@ def floaters(subject: Subject, found: Fronts) -> float:
     return float(opacities[is_floater].sum() / max(opacities[opaque].sum(), 1e-9))
 
 
-def ballast(subject: Subject) -> float:
+def ballast(subject: InspectedSplat) -> float:
     """Return which share of the Gaussians is near-invisible."""
     return float((subject.own["opacities"].sigmoid() < FAINT).double().mean())
 
 
-def painted(subject: Subject) -> Painted:
+def painted(subject: InspectedSplat) -> PictureShares:
     """Return how much of the pictures needles and giants paint."""
     shares = np.array([_shares(subject.shown(look)) for look in spread(subject.looks, MOST_VIEWS)])
     needles, giants = shares.mean(axis=0) if len(shares) else (0.0, 0.0)
-    return Painted(float(needles), float(giants))
+    return PictureShares(float(needles), float(giants))
 
 
-def _shares(shown: Shown) -> tuple[float, float]:
+def _shares(shown: BlendedView) -> tuple[float, float]:
     whole = shown.alphas.sum().clamp_min(1e-9)
     return float(shown.needles.sum() / whole), float(shown.giants.sum() / whole)

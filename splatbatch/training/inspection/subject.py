@@ -22,7 +22,7 @@ from splatbatch.errors import SceneError
 from splatbatch.output.records.colors import tone_in
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.output.records.quality import InspectionSettings
-from splatbatch.scene.colmap.indexed_model import Sightings, read_sightings
+from splatbatch.scene.colmap.indexed_model import IndexedModel, read_sightings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.photos.undistort import load_lenses
@@ -33,10 +33,10 @@ from splatbatch.training.border.boundary_mask import answered_for
 from splatbatch.training.border.patch_border import surroundings_of
 from splatbatch.training.evaluation.coverage import covered_of
 from splatbatch.training.gaussians import Parameters, chosen, from_splat
-from splatbatch.training.photos.frame import Frame
-from splatbatch.training.photos.posed_images import Folders, Photo, Views, decode_views, with_covered
+from splatbatch.training.photos.frame import TrainingFrame
+from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage, TrainingImages, decode_views, with_covered
 from splatbatch.training.rendering.rasterize import with_values
-from splatbatch.training.rendering.view import RasterOptions, View, drawn_as
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
 from splatbatch.training.scene.block_cache import may_be_seen
 
 Floats = NDArray[np.float64]
@@ -61,11 +61,11 @@ TAILS = (1.0, 99.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class SmallPhotograph:
     """A photograph, a smaller copy of it that is rendered, and the points of the model that it sees."""
 
-    photo: Photo
-    small: Photo
+    photo: PosedImage
+    small: PosedImage
     points: Ints  # [n], rows of the subject's points
     pixels: Floats  # [n, 2], in `small`
     depths: Floats  # [n], along the camera's axis, in units of the frame
@@ -79,7 +79,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Shown:
+class BlendedView:
     """What a view shows, all of it blended alike, [H, W] each."""
 
     colors: Tensor  # [H, W, 3], not clamped
@@ -90,7 +90,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Subject:
+class InspectedSplat:
     """A splat in the frame that it was trained in, and what there is to hold it against.
 
     One that its GPU does not hold lies in host memory, and each view is drawn of what it may show.
@@ -99,10 +99,10 @@ class Subject:
     own: Parameters
     drawn: Parameters
     """With what lies behind it, if anything does."""
-    training: tuple[Look, ...]
-    holdout: tuple[Look, ...]
+    training: tuple[SmallPhotograph, ...]
+    holdout: tuple[SmallPhotograph, ...]
     points: Floats  # [P, 3]
-    frame: Frame
+    frame: TrainingFrame
     recipe: Recipe
     piece: frozenset[str] = frozenset()
     """Held-out photographs that were taken side by side."""
@@ -112,9 +112,9 @@ class Subject:
     """The device that draws holds all Gaussians."""
     found: dict[str, Any] = field(default_factory=dict)
     """What is dear and asked for twice, by its name."""
-    _shown: dict[str, Shown] = field(default_factory=dict)
+    _shown: dict[str, BlendedView] = field(default_factory=dict)
 
-    def shown(self, look: Look) -> Shown:
+    def shown(self, look: SmallPhotograph) -> BlendedView:
         """Return what is drawn from where a photograph was taken, in its small copy's size."""
         name = look.photo.name
         if name not in self._shown:
@@ -124,7 +124,7 @@ class Subject:
         return self._shown[name]
 
     @torch.inference_mode()
-    def shown_from(self, view: View) -> Shown:
+    def shown_from(self, view: RenderCamera) -> BlendedView:
         """Return what a view shows."""
         met = self._met(view)
         gaussians, marks = (self.drawn, self.marks) if met is None else (self.part(met), self.marks[met])
@@ -133,13 +133,13 @@ class Subject:
         rendering, drawn = with_values(gaussians, values, view, self.options)
         alphas = rendering.alphas[..., 0]
         far, needles, giants = drawn.unbind(dim=-1)
-        return Shown(rendering.colors, alphas, far / alphas.clamp_min(FAINTEST), needles, giants)
+        return BlendedView(rendering.colors, alphas, far / alphas.clamp_min(FAINTEST), needles, giants)
 
     def part(self, which: Tensor) -> Parameters:
         """Return the splat's own Gaussians of a mask [N], on the device that draws."""
         return _frozen({name: value.to(self.device) for name, value in chosen(self.own, which).items()})
 
-    def _met(self, view: View) -> Tensor | None:
+    def _met(self, view: RenderCamera) -> Tensor | None:
         """Return which Gaussians a view may show, [N]; None: all lie where they are drawn."""
         if self.is_held:
             return None
@@ -176,28 +176,28 @@ class Subject:
         return RasterOptions.of(self.recipe)
 
     @property
-    def looks(self) -> tuple[Look, ...]:
+    def looks(self) -> tuple[SmallPhotograph, ...]:
         """Return all photographs, in the order of their names."""
         return tuple(sorted((*self.training, *self.holdout), key=lambda look: look.photo.name))
 
 
 @dataclass(frozen=True)
-class Model:
+class FramedReconstruction:
     """A reconstruction as the frame has it."""
 
-    sightings: Sightings
+    sightings: IndexedModel
     points: Floats  # [P, 3], in the frame
     is_kept: NDArray[np.bool_]  # [P]
 
     @classmethod
-    def of(cls, sightings: Sightings, frame: Frame, offset: Offset) -> Model:
+    def of(cls, sightings: IndexedModel, frame: TrainingFrame, offset: Offset) -> FramedReconstruction:
         """Return a model in the frame of a training; of many points some."""
         num = len(sightings.points)
         is_kept = np.zeros(num, dtype=bool)
         is_kept[np.linspace(0, num - 1, min(num, MOST_POINTS)).astype(np.int64)] = num > 0
         return cls(sightings, (sightings.points.xyz - np.array(offset) - frame.center) / frame.unit, is_kept)
 
-    def looks(self, photos: Sequence[Photo]) -> tuple[Look, ...]:
+    def looks(self, photos: Sequence[PosedImage]) -> tuple[SmallPhotograph, ...]:
         """Return what each photograph sees."""
         index = {image.name: place for place, image in enumerate(self.sightings.images)}
         order = np.argsort(self.sightings.photo, kind="stable")
@@ -206,7 +206,7 @@ class Model:
         rows = {name: slice(ends[place], ends[place + 1]) for name, place in index.items()}
         return tuple(self._look(photo, point[rows[photo.name]], order[rows[photo.name]]) for photo in photos)
 
-    def _look(self, photo: Photo, points: NDArray[np.int32], sightings: Ints) -> Look:
+    def _look(self, photo: PosedImage, points: NDArray[np.int32], sightings: Ints) -> SmallPhotograph:
         kept = self.is_kept[points]
         points, sightings, small = points[kept], sightings[kept], smaller(photo)
         places, away = small.view.project(torch.from_numpy(self.points[points]))
@@ -215,9 +215,11 @@ class Model:
         if small.mask is not None:
             x, y = np.floor(pixels[inside]).astype(np.int64).T
             inside[inside] = small.mask.cpu().numpy()[y, x]
-        return Look(photo, small, points.astype(np.int64), pixels, depths, self._errors(photo, sightings), inside)
+        return SmallPhotograph(
+            photo, small, points.astype(np.int64), pixels, depths, self._errors(photo, sightings), inside
+        )
 
-    def _errors(self, photo: Photo, sightings: Ints) -> Floats:
+    def _errors(self, photo: PosedImage, sightings: Ints) -> Floats:
         """Return how far the points fall from their keypoints, in 1/1000 of the width of the camera's picture."""
         known = self.sightings
         place = next(place for place, image in enumerate(known.images) if image.name == photo.name)
@@ -229,7 +231,7 @@ class Model:
         return 1000 * away / camera.width
 
 
-def smaller(photo: Photo) -> Photo:
+def smaller(photo: PosedImage) -> PosedImage:
     """Return a photograph with its camera, of at most `MOST_PIXELS`."""
     view = photo.view
     factor = math.sqrt(MOST_PIXELS / (view.width * view.height))
@@ -246,15 +248,17 @@ def smaller(photo: Photo) -> Photo:
     tone = None if photo.tone is None else photo.tone.clone()
     if tone is not None:
         tone[3] /= factor**2  # one over the square of half the diagonal
-    small = View(view.viewmat, scale * view.K, width, height)
+    small = RenderCamera(view.viewmat, scale * view.K, width, height)
     return replace(photo, view=small, pixels=reduced, mask=mask, tone=tone, covered=covered)
 
 
-def subject_of(own: Mapping[str, Tensor], views: Views, model: Model, recipe: Recipe) -> Subject:
+def subject_of(
+    own: Mapping[str, Tensor], views: TrainingImages, model: FramedReconstruction, recipe: Recipe
+) -> InspectedSplat:
     """Return a splat with what there is to hold it against."""
     frozen, drawn = (_frozen(values) for values in (own, views.surroundings.drawn_with(own)))
     training, holdout = model.looks(views.training), model.looks(views.holdout)
-    return Subject(frozen, drawn, training, holdout, model.points, views.frame, recipe)
+    return InspectedSplat(frozen, drawn, training, holdout, model.points, views.frame, recipe)
 
 
 def _frozen(gaussians: Mapping[str, Tensor]) -> Parameters:
@@ -262,17 +266,17 @@ def _frozen(gaussians: Mapping[str, Tensor]) -> Parameters:
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadedSubject:
     """A splat and all that it was trained from, in host memory: another process may still have the GPU."""
 
     recipe: Recipe
     gaussians: Gaussians
-    views: Views
-    model: Model
+    views: TrainingImages
+    model: FramedReconstruction
     piece: frozenset[str]
     is_sampled: bool
 
-    def on(self, device: torch.device, room: int | None = None) -> Subject:
+    def on(self, device: torch.device, room: int | None = None) -> InspectedSplat:
         """Return what is inspected, on the device that draws it.
 
         Args:
@@ -292,7 +296,7 @@ class Opened:
         return replace(subject, piece=self.piece, is_sampled=self.is_sampled, is_held=is_held)
 
 
-def open_subject(settings: TrainingSettings, splat: Path) -> Opened:
+def open_subject(settings: TrainingSettings, splat: Path) -> LoadedSubject:
     """Read a splat and all that it was trained from, without touching CUDA.
 
     Raises:
@@ -305,7 +309,7 @@ def open_subject(settings: TrainingSettings, splat: Path) -> Opened:
     most, num = told.most_photos or len(model.images), len(model.images)
     if most < num:
         model = replace(model, images=tuple(model.images[place * num // most] for place in range(most)))
-    folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     load_lenses(model.cameras.values())
     with ThreadPoolExecutor(max_workers=1) as beside:  # while photographs are decoded, which waits for the disk
         covering = beside.submit(covered_of, settings, whole)
@@ -316,5 +320,5 @@ def open_subject(settings: TrainingSettings, splat: Path) -> Opened:
         gaussians, recipe = read_splat(splat), drawn_as(recipe, read_header(splat))
     except (OSError, ValueError) as error:
         raise SceneError(f"{splat}: cannot be read ({error})", "Train the patch again.") from error
-    in_frame = Model.of(read_sightings(Path(settings.sparse)), views.frame, settings.offset)
-    return Opened(recipe, gaussians, views, in_frame, frozenset(told.piece), most < num)
+    in_frame = FramedReconstruction.of(read_sightings(Path(settings.sparse)), views.frame, settings.offset)
+    return LoadedSubject(recipe, gaussians, views, in_frame, frozenset(told.piece), most < num)

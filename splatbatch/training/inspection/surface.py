@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from splatbatch.training.even_choice import spread
-from splatbatch.training.inspection.subject import AT_ONCE, Floats, Look, Subject
+from splatbatch.training.inspection.subject import AT_ONCE, Floats, InspectedSplat, SmallPhotograph
 from splatbatch.training.rendering.rasterize import rasterize
 
 MOST_VIEWS = 16
@@ -32,7 +32,7 @@ BESIDE = 0.5
 
 
 @dataclass(frozen=True)
-class Fronts:
+class FrontCounts:
     """How much stands in front of the points, picture by picture, and which Gaussians these are."""
 
     covers: dict[str, float]
@@ -42,7 +42,7 @@ class Fronts:
 
 
 @dataclass(frozen=True)
-class Depths:
+class SurfaceDepths:
     """How far from the model's points the surface is drawn, sighting by sighting, relative to the depth."""
 
     points: NDArray[np.int64]  # [n], rows of the subject's points
@@ -55,7 +55,7 @@ class Depths:
         return float(np.mean(np.array(medians) > OFF)) if medians else None
 
 
-def depths_at_points(subject: Subject) -> Depths:
+def depths_at_points(subject: InspectedSplat) -> SurfaceDepths:
     """Return how far from the points the surface is drawn in some of the pictures."""
     points, errors = [np.zeros(0, np.int64)], [np.zeros(0)]
     for look in spread(subject.looks, MOST_VIEWS):
@@ -65,7 +65,7 @@ def depths_at_points(subject: Subject) -> Depths:
         points.append(look.points[look.is_inside])
         error = np.abs(drawn / look.depths[look.is_inside] - 1)
         errors.append(np.where(alpha > OPAQUE, error, 1.0))
-    return Depths(np.concatenate(points), np.concatenate(errors))
+    return SurfaceDepths(np.concatenate(points), np.concatenate(errors))
 
 
 def _medians(points: NDArray[np.int64], errors: Floats) -> Iterator[float]:
@@ -78,7 +78,7 @@ def _medians(points: NDArray[np.int64], errors: Floats) -> Iterator[float]:
 
 
 @torch.inference_mode()
-def fronts(subject: Subject) -> Fronts:
+def fronts(subject: InspectedSplat) -> FrontCounts:
     """Return what stands in front of the points that photographs see."""
     means = subject.own["means"]
     num_front, num_seen = means.new_zeros((2, len(means)), dtype=torch.int64)
@@ -88,17 +88,17 @@ def fronts(subject: Subject) -> Fronts:
         num_seen += seen
         num_front += front
         covers[look.photo.name] = _cover(subject, look, front)
-    return Fronts(covers, num_front.cpu().numpy(), num_seen.cpu().numpy())
+    return FrontCounts(covers, num_front.cpu().numpy(), num_seen.cpu().numpy())
 
 
-def standing_in_front(means: Tensor, look: Look) -> tuple[Tensor, Tensor]:
+def standing_in_front(means: Tensor, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
     """Return which Gaussians have their centre in a picture, and which of them are nearer than all points around."""
     found = [_in_front(part.to(look.small.view.viewmat.device).double(), look) for part in torch.split(means, AT_ONCE)]
     seen, front = (torch.cat(parts).to(means.device) for parts in zip(*found, strict=True))
     return seen, front
 
 
-def _in_front(means: Tensor, look: Look) -> tuple[Tensor, Tensor]:
+def _in_front(means: Tensor, look: SmallPhotograph) -> tuple[Tensor, Tensor]:
     view = look.small.view
     pixels, depths = view.project(means)
     seen = (depths > 0) & view.shows(pixels, BESIDE)
@@ -125,7 +125,7 @@ def _cells(pixels: Tensor) -> tuple[Tensor, Floats]:
     return (taken.cumsum(dim=0) - 1)[number], middles.double().cpu().numpy()
 
 
-def _cover(subject: Subject, look: Look, front: Tensor) -> float:
+def _cover(subject: InspectedSplat, look: SmallPhotograph, front: Tensor) -> float:
     if not bool(front.any()):
         return 0.0
     rendering = rasterize(subject.part(front), look.small.view, replace(subject.options, sh_degree=0))

@@ -20,8 +20,8 @@ from torch.nn.functional import avg_pool2d
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training.photos.color_correction import shrunk
-from splatbatch.training.photos.posed_images import Photo, Views
-from splatbatch.training.rendering.view import View
+from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
+from splatbatch.training.rendering.view import RenderCamera
 
 FACTORS = (8, 6, 4, 3, 2)
 """Few, since a change of size makes everything that was recorded for one size worthless."""
@@ -33,7 +33,7 @@ MOST_PHOTOS = 12
 
 
 @dataclass(frozen=True)
-class Stage:
+class CoarseStage:
     """Up to a step, exclusive, photographs are shrunk by a whole factor."""
 
     factor: int
@@ -44,7 +44,7 @@ class Stage:
 class CoarseToFine:
     """How much smaller photographs are at each step, and how many Gaussians there may be."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[CoarseStage, ...]
     first: int
     cap_max: int
     max_steps: int
@@ -63,24 +63,24 @@ class CoarseToFine:
         return min(self.cap_max, round(self.first + (self.cap_max - self.first) * share))
 
 
-def plan_sizes(views: Views, recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
+def plan_sizes(views: TrainingImages, recipe: Recipe, plan: Schedule, first: int) -> CoarseToFine:
     """Return the sizes for photographs and so many first Gaussians; always full size unless it is asked for."""
     content = content_of(views.training, recipe) if views.content is None else views.content
     return CoarseToFine(stages(content, plan.full_size_at), first, recipe.training.cap(), plan.max_steps)
 
 
-def content_of(photos: Sequence[Photo], recipe: Recipe) -> dict[int, float]:
+def content_of(photos: Sequence[PosedImage], recipe: Recipe) -> dict[int, float]:
     """Return what `contents` finds; nothing where photographs are trained at full size throughout."""
     return contents(photos) if recipe.training.resolved().coarse_to_fine else {}
 
 
-def stages(content: Mapping[int, float], full_size_at: int) -> tuple[Stage, ...]:
+def stages(content: Mapping[int, float], full_size_at: int) -> tuple[CoarseStage, ...]:
     """Return the stages for the share of frequency content that each factor leaves; coarse sizes first."""
     kept = [factor for factor in sorted(content, reverse=True) if content[factor] >= LEAST_CONTENT]
-    return tuple(Stage(factor, round(full_size_at * min(1.0, content[factor]))) for factor in kept)
+    return tuple(CoarseStage(factor, round(full_size_at * min(1.0, content[factor]))) for factor in kept)
 
 
-def contents(photos: Sequence[Photo]) -> dict[int, float]:
+def contents(photos: Sequence[PosedImage]) -> dict[int, float]:
     """Return, for each factor that leaves enough pixels, the share of the amplitudes of all frequencies it shows."""
     sample = photos[:: -(-len(photos) // MOST_PHOTOS)]
     smallest = min((min(photo.view.width, photo.view.height) for photo in photos), default=0)
@@ -111,14 +111,14 @@ class Pyramid:
     def __init__(self, sizes: CoarseToFine) -> None:
         self._sizes = sizes
         self._factor = 1
-        self._shrunk: dict[str, Photo] = {}
+        self._shrunk: dict[str, PosedImage] = {}
 
-    def over(self, photos: Iterator[Photo], start: int) -> Iterator[Photo]:
+    def over(self, photos: Iterator[PosedImage], start: int) -> Iterator[PosedImage]:
         """Yield the photographs of the steps from `start` on, each at the size of its step."""
         for step, photo in enumerate(photos, start):
             yield self.at(step, photo)
 
-    def at(self, step: int, photo: Photo) -> Photo:
+    def at(self, step: int, photo: PosedImage) -> PosedImage:
         """Return a photograph at the size of a step."""
         factor = self._sizes.factor(step)
         if factor != self._factor:
@@ -132,7 +132,7 @@ class Pyramid:
 
 
 @torch.no_grad()
-def shrink(photo: Photo, factor: int) -> Photo:
+def shrink(photo: PosedImage, factor: int) -> PosedImage:
     """Return a photograph whose pixels are the means of factor x factor; at the far edges, of those there are.
 
     Its K is divided exactly: the first pixel covers the first ones of the photograph.
@@ -143,7 +143,7 @@ def shrink(photo: Photo, factor: int) -> Photo:
     mask = None if valid is None else _beside(photo, _means(valid[None].float(), factor)[0] == 1)
     K = photo.view.K.clone()
     K[:2] /= factor
-    view = View(photo.view.viewmat, K, width=pixels.shape[1], height=pixels.shape[0])
+    view = RenderCamera(photo.view.viewmat, K, width=pixels.shape[1], height=pixels.shape[0])
     return dataclasses.replace(photo, view=view, pixels=pixels, mask=mask, tone=shrunk(photo.tone, factor))
 
 
@@ -151,6 +151,6 @@ def _means(channels: Tensor, factor: int) -> Tensor:
     return avg_pool2d(channels, factor, ceil_mode=True, count_include_pad=False)
 
 
-def _beside(photo: Photo, small: Tensor) -> Tensor:
+def _beside(photo: PosedImage, small: Tensor) -> Tensor:
     """Return a tensor where the photograph lies; pinned where that is the host and a GPU renders."""
     return small if photo.pixels.device == small.device else small.to(photo.pixels.device).pin_memory()

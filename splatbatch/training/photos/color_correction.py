@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from splatbatch.scene.colors.correction import NODES, Tone
+from splatbatch.scene.colors.correction import NODES, ColorCorrection
 from splatbatch.scene.colors.shading_grid import field_at
 from splatbatch.training.loss import CLIPPED, CLIPPED_COUNTS
 from splatbatch.training.photos.decode import Decoded
-from splatbatch.training.rendering.view import View
+from splatbatch.training.rendering.view import RenderCamera
 
 _BEFORE_VIGNETTING, _BEFORE_TILT, _BEFORE_TINT, _BEFORE_FIELD = 4, 6, 8, 11
 
 
-def tone_of(tone: Tone, decoded: Decoded) -> Tensor | None:
+def tone_of(tone: ColorCorrection, decoded: Decoded) -> Tensor | None:
     """Return a photograph's tone for its pixels as they were decoded; None for one that changes nothing."""
     vignetting = (*tone.vignetting, 0.0)[:2] if any(tone.vignetting) else ()
     if vignetting and decoded.bent is not None:
@@ -79,7 +79,7 @@ def num_coefficients(tone: Tensor) -> int:
     return tone.numel() - _BEFORE_VIGNETTING
 
 
-def response(tone: Tensor, view: View, dtype: torch.dtype = torch.float32) -> Tensor:
+def response(tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return what a tone multiplies the colours of the scene by, [H, W, 3], or [3] where that is one gain alone."""
     values = tone.to(dtype)
     gain, coefficients, tilt = values[:3], values[_BEFORE_VIGNETTING:_BEFORE_TILT], values[_BEFORE_TILT:_BEFORE_TINT]
@@ -107,17 +107,17 @@ def _shares(places: Tensor) -> Tensor:
     return (1 - (at[:, None] - torch.arange(NODES, dtype=at.dtype, device=at.device)).abs()).clamp_min(0)
 
 
-def in_tone(colors: Tensor, tone: Tensor | None, view: View) -> Tensor:
+def in_tone(colors: Tensor, tone: Tensor | None, view: RenderCamera) -> Tensor:
     """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
     return colors if tone is None else colors * response(tone, view, colors.dtype)
 
 
-def even(pixels: Tensor, tone: Tensor, view: View, dtype: torch.dtype = torch.float32) -> Tensor:
+def even(pixels: Tensor, tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return a photograph [H, W, 3] uint8 in the colours of the scene, which may exceed 1."""
     return pixels.to(dtype) / 255 / response(tone, view, dtype)
 
 
-def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: View) -> tuple[Tensor, Tensor]:
+def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: RenderCamera) -> tuple[Tensor, Tensor]:
     """Return a rendering and the evened photograph, [H, W, 3], for the loss, where what is clipped may count less.
 
     Where a rendering is brighter than a clipped byte can tell, the target is drawn towards it, and the gradient is

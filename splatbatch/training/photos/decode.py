@@ -31,7 +31,7 @@ Pillow.init()  # imports its readers before threads need them; a fork server doe
 
 
 @dataclass(frozen=True)
-class Source:
+class PhotoSource:
     """What one photograph is decoded from."""
 
     path: Path
@@ -60,7 +60,7 @@ class Decoded:
     as taken; None: the same."""
 
 
-def decode(source: Source) -> Decoded:
+def decode(source: PhotoSource) -> Decoded:
     """Return a photograph as RGB; at the far edges a shrunk pixel is the mean of those there are.
 
     A photograph whose size is not its camera's is taken for a resized one, each axis by itself. Shrinking divides K by

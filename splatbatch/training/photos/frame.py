@@ -13,7 +13,7 @@ ROUNDING = 1e-12  # of the largest coordinate: what float64 loses in R^T t, with
 
 
 @dataclass(frozen=True)
-class Frame:
+class TrainingFrame:
     """The frame that is trained in: x = (world - center) / unit.
 
     MCMC's noise and the regularisers are not scale-free, and COLMAP's unit is arbitrary. As gsplat's own examples do,
@@ -26,13 +26,13 @@ class Frame:
     """Reach of the cameras from their middle, in units, with a margin of a tenth (3DGS: "cameras extent")."""
 
 
-def frame_of(images: Sequence[Image]) -> Frame:
+def frame_of(images: Sequence[Image]) -> TrainingFrame:
     """Return the frame in which the photographs of a patch are trained."""
     centers = np.array([image.center() for image in images])  # [n, 3]
     middle = centers.mean(axis=0)
     distances = np.linalg.norm(centers - middle, axis=1)
     unit, reach = float(np.median(distances)), float(distances.max())
     if reach <= ROUNDING * float(np.abs(centers).max()):  # all from one place: the distances are rounding errors
-        return Frame(middle, unit=1.0, scene_scale=1.0)
+        return TrainingFrame(middle, unit=1.0, scene_scale=1.0)
     unit = unit if unit > 1e-6 * reach else reach  # most from one place
-    return Frame(middle, unit, scene_scale=1.1 * reach / unit)
+    return TrainingFrame(middle, unit, scene_scale=1.1 * reach / unit)

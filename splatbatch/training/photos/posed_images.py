@@ -17,20 +17,20 @@ from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Camera, Image
-from splatbatch.scene.colors.correction import Tone, ToneOf, neutral
-from splatbatch.scene.coverage_mask import LEAST_SHARE, Covered
-from splatbatch.scene.photos.folders import DIVISORS, Photographs, choose_photographs, find_masks
+from splatbatch.scene.colors.correction import ColorCorrection, ToneOf, neutral
+from splatbatch.scene.coverage_mask import LEAST_SHARE, CoverageMask
+from splatbatch.scene.photos.folders import DIVISORS, PhotographSource, choose_photographs, find_masks
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.text import counted
-from splatbatch.training.border.patch_border import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.photos.color_correction import alike, even, in_tone, to_compare, tone_of
-from splatbatch.training.photos.decode import Decoded, Source, decode
-from splatbatch.training.photos.frame import Frame, frame_of
-from splatbatch.training.rendering.view import View
+from splatbatch.training.photos.decode import Decoded, PhotoSource, decode
+from splatbatch.training.photos.frame import TrainingFrame, frame_of
+from splatbatch.training.rendering.view import RenderCamera
 
 
 @dataclass(frozen=True)
-class Folders:
+class PhotoFolders:
     """Where the photographs of a patch lie, and their masks."""
 
     images: Path
@@ -38,11 +38,11 @@ class Folders:
 
 
 @dataclass(frozen=True)
-class Photo:
+class PosedImage:
     """A photograph and the camera that took it."""
 
     name: str
-    view: View
+    view: RenderCamera
     pixels: Tensor  # [H, W, 3] uint8, where it fits
     mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
     tone: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
@@ -81,20 +81,20 @@ class Photo:
 
 
 @dataclass(frozen=True)
-class Views:
+class TrainingImages:
     """All photographs of a patch, in the frame they are trained in."""
 
-    training: tuple[Photo, ...]
-    holdout: tuple[Photo, ...]
-    frame: Frame
+    training: tuple[PosedImage, ...]
+    holdout: tuple[PosedImage, ...]
+    frame: TrainingFrame
     warnings: tuple[str, ...]
     loaded: Mapping[str, Any]
     """At which resolution, and from which folder."""
-    surroundings: Surroundings = NONE
+    surroundings: PatchBorder = NONE
     """What bounds the patch, and what is drawn behind it."""
     content: Mapping[int, float] | None = None
     """What `coarse.content_of` finds; None: nobody has looked."""
-    covered: Covered | None = None
+    covered: CoverageMask | None = None
     """Of the held-out photographs; None: nobody has looked."""
 
     @property
@@ -102,7 +102,7 @@ class Views:
         """Return whether any photograph has a tone: the splat is that of the evened scene then."""
         return any(photo.tone is not None for photo in (*self.training, *self.holdout))
 
-    def to(self, device: torch.device, wanted: Literal["gpu", "host"]) -> Views:
+    def to(self, device: torch.device, wanted: Literal["gpu", "host"]) -> TrainingImages:
         """Return the views for a device: cameras on it, photographs there or in host memory."""
         home = device if wanted == "gpu" else torch.device("cpu")
         training, holdout = (
@@ -113,11 +113,11 @@ class Views:
 
 def decode_views(
     model: Reconstruction,
-    folders: Folders,
+    folders: PhotoFolders,
     holdout: frozenset[str],
     training: Training,
     tone_of_photo: ToneOf = neutral,
-) -> Views:
+) -> TrainingImages:
     """Decode every photograph of a reconstruction at the resolution that is trained, in host memory.
 
     Nothing here touches CUDA: a process may do it while another one still has the GPU.
@@ -136,16 +136,16 @@ def decode_views(
         raise SceneError(f"{model.folder}: no training cameras: 0 of {len(photos)} photographs are left")
     held_out = tuple(photo for photo in photos if photo.name in holdout and photo.counts())
     warnings = (*filter(None, [chosen.note]), *_size_warnings(sources, decoded, chosen), *_mask_warnings(photos, masks))
-    return Views(kept, held_out, frame, warnings, _as_loaded(chosen, decoded))
+    return TrainingImages(kept, held_out, frame, warnings, _as_loaded(chosen, decoded))
 
 
 def decode_held_out(
     model: Reconstruction,
-    folders: Folders,
+    folders: PhotoFolders,
     holdout: frozenset[str],
     training: Training,
     tone_of_photo: ToneOf = neutral,
-) -> Views:
+) -> TrainingImages:
     """Decode the held-out photographs alone, as `decode_views` does: of the others none is needed.
 
     Raises:
@@ -159,23 +159,27 @@ def decode_held_out(
     frame = frame_of(model.images)
     photos = _photos(images, decoded, frame, tone_of_photo)
     kept = tuple(photo for photo in photos if photo.counts())
-    return Views((), kept, frame, tuple(filter(None, [chosen.note])), _as_loaded(chosen, decoded) if decoded else {})
+    return TrainingImages(
+        (), kept, frame, tuple(filter(None, [chosen.note])), _as_loaded(chosen, decoded) if decoded else {}
+    )
 
 
 def _sources(
-    images: Sequence[Image], cameras: Mapping[int, Camera], chosen: Photographs, masks: Mapping[str, Path]
-) -> list[Source]:
+    images: Sequence[Image], cameras: Mapping[int, Camera], chosen: PhotographSource, masks: Mapping[str, Path]
+) -> list[PhotoSource]:
     return [
-        Source(chosen.folder / image.name, cameras[image.camera_id], chosen.shrink, masks.get(image.name))
+        PhotoSource(chosen.folder / image.name, cameras[image.camera_id], chosen.shrink, masks.get(image.name))
         for image in images
     ]
 
 
-def _photos(images: Sequence[Image], decoded: Sequence[Decoded], frame: Frame, tone_of_photo: ToneOf) -> list[Photo]:
+def _photos(
+    images: Sequence[Image], decoded: Sequence[Decoded], frame: TrainingFrame, tone_of_photo: ToneOf
+) -> list[PosedImage]:
     return [photo_in(image, one, frame, tone_of_photo(image.name)) for image, one in zip(images, decoded, strict=True)]
 
 
-def _decode_all(sources: Sequence[Source], workers: int | Literal["auto"]) -> list[Decoded]:
+def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) -> list[Decoded]:
     """Decode photographs, in threads: Pillow and SciPy let go of Python's lock while they work."""
     count = min(16, os.cpu_count() or 1) if workers == "auto" else workers
     if count == 0:
@@ -184,24 +188,24 @@ def _decode_all(sources: Sequence[Source], workers: int | Literal["auto"]) -> li
         return list(pool.map(decode, sources))
 
 
-def photo_in(image: Image, decoded: Decoded, frame: Frame, tone: Tone) -> Photo:
+def photo_in(image: Image, decoded: Decoded, frame: TrainingFrame, tone: ColorCorrection) -> PosedImage:
     """Return a photograph with its pinhole camera in the frame that is trained."""
     viewmat, camera = image.world_to_camera(), decoded.camera
     viewmat[:3, 3] = (viewmat[:3, 3] + viewmat[:3, :3] @ frame.center) / frame.unit
     matrices = torch.tensor(viewmat, dtype=torch.float32), torch.tensor(camera.K, dtype=torch.float32)
     mask = None if decoded.mask is None or decoded.mask.all() else torch.from_numpy(decoded.mask)
-    view, pixels = View(*matrices, camera.width, camera.height), torch.from_numpy(decoded.pixels)
-    return Photo(image.name, view, pixels, mask, tone_of(tone, decoded))
+    view, pixels = RenderCamera(*matrices, camera.width, camera.height), torch.from_numpy(decoded.pixels)
+    return PosedImage(image.name, view, pixels, mask, tone_of(tone, decoded))
 
 
-def with_covered(views: Views, covered: Covered | None) -> Views:
+def with_covered(views: TrainingImages, covered: CoverageMask | None) -> TrainingImages:
     """Return views whose held-out photographs know which of their pixels are covered; None: nobody has looked."""
     if covered is None:
         return views
     return replace(views, covered=covered, holdout=tuple(covered_in(photo, covered) for photo in views.holdout))
 
 
-def why_not_covered(views: Views) -> str:
+def why_not_covered(views: TrainingImages) -> str:
     """Say why all pixels of the held-out photographs decide, and not those that others see; empty if these do."""
     if not views.holdout or views.covered is None or any(photo.covered is not None for photo in views.holdout):
         return ""
@@ -209,7 +213,7 @@ def why_not_covered(views: Views) -> str:
     return f"no pixel to judge by is covered: {why}: the PSNR of all pixels decides"
 
 
-def covered_in(photo: Photo, covered: Covered) -> Photo:
+def covered_in(photo: PosedImage, covered: CoverageMask) -> PosedImage:
     """Return a photograph that knows which of its pixels are covered."""
     found = covered.of(photo.name, photo.view.width, photo.view.height)
     if found is None:
@@ -222,7 +226,7 @@ def covered_in(photo: Photo, covered: Covered) -> Photo:
     return replace(photo, covered=pixels if share >= LEAST_SHARE else None, covered_share=share)
 
 
-def settled(photo: Photo, home: torch.device, device: torch.device) -> Photo:
+def settled(photo: PosedImage, home: torch.device, device: torch.device) -> PosedImage:
     """Return a photograph with its camera on `device` and its pixels at home; pinned in host memory to upload fast."""
     view = replace(photo.view, viewmat=photo.view.viewmat.to(device), K=photo.view.K.to(device))
 
@@ -236,7 +240,9 @@ def settled(photo: Photo, home: torch.device, device: torch.device) -> Photo:
     return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask, tone=tone, covered=covered)
 
 
-def _size_warnings(sources: Sequence[Source], decoded: Sequence[Decoded], chosen: Photographs) -> tuple[str, ...]:
+def _size_warnings(
+    sources: Sequence[PhotoSource], decoded: Sequence[Decoded], chosen: PhotographSource
+) -> tuple[str, ...]:
     resized = []
     for source, one in zip(sources, decoded, strict=True):
         camera = (source.camera.width, source.camera.height)
@@ -248,7 +254,7 @@ def _size_warnings(sources: Sequence[Source], decoded: Sequence[Decoded], chosen
     return (f"{counted(len(resized), 'photograph')} {differ} camera, as {resized[0]}: K was rescaled",)
 
 
-def _mask_warnings(photos: Sequence[Photo], masks: Mapping[str, Path]) -> Iterator[str]:
+def _mask_warnings(photos: Sequence[PosedImage], masks: Mapping[str, Path]) -> Iterator[str]:
     bare = [photo.name for photo in photos if photo.name not in masks]
     if masks and bare:
         yield f"{len(bare)} of {len(photos)} photographs have no mask, as {bare[0]}: all of their pixels count"
@@ -258,14 +264,14 @@ def _mask_warnings(photos: Sequence[Photo], masks: Mapping[str, Path]) -> Iterat
         yield f"{counted(len(blind), 'photograph')} {whose} mask ignores every pixel, as {blind[0]}"
 
 
-def _as_loaded(chosen: Photographs, decoded: Sequence[Decoded]) -> dict[str, Any]:
+def _as_loaded(chosen: PhotographSource, decoded: Sequence[Decoded]) -> dict[str, Any]:
     """Return, for metrics.json, at which resolution photographs are trained and where they came from."""
     largest = max((one.camera.width, one.camera.height) for one in decoded)
     name = next(name for name, divisor in DIVISORS.items() if divisor == chosen.divisor)
     return {"used": name, "folder": chosen.folder.name, "shrunk_by": chosen.shrink, "largest": list(largest)}
 
 
-def prefetch(photos: Iterator[Photo], device: torch.device) -> Iterator[Photo]:
+def prefetch(photos: Iterator[PosedImage], device: torch.device) -> Iterator[PosedImage]:
     """Yield photographs with their pixels and masks on `device`, one upload ahead; nothing waits for the host."""
     first = next(photos)
     if device.type == first.pixels.device.type:
@@ -284,7 +290,7 @@ def prefetch(photos: Iterator[Photo], device: torch.device) -> Iterator[Photo]:
         yield photo
 
 
-def _upload(photo: Photo, device: torch.device, stream: torch.cuda.Stream) -> tuple[Photo, torch.cuda.Event]:
+def _upload(photo: PosedImage, device: torch.device, stream: torch.cuda.Stream) -> tuple[PosedImage, torch.cuda.Event]:
     with torch.cuda.stream(stream):
         pixels = photo.pixels.to(device, non_blocking=True)
         mask = None if photo.mask is None else photo.mask.to(device, non_blocking=True)

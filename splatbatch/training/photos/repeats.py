@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from splatbatch.splats.health import Finding
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.splats.health import HealthFinding
+from splatbatch.training.photos.posed_images import PosedImage
 
 THUMBNAIL_PX = 16
 MOST_SAMPLES_PX = 128
@@ -18,7 +18,7 @@ LARGEST_DIFFERENCE = 4.0
 
 
 @torch.inference_mode()
-def find_repeats(photos: Sequence[Photo]) -> Finding | None:
+def find_repeats(photos: Sequence[PosedImage]) -> HealthFinding | None:
     """Return a finding if photographs show the same picture; a hopeless one if all do."""
     if len(photos) < 2:
         return None
@@ -30,10 +30,12 @@ def find_repeats(photos: Sequence[Photo]) -> Finding | None:
         return None
     if len(repeats) == len(photos) - 1 and set(first) == {0}:
         shown_by = f"all {len(photos)} training photographs are the same picture, as {photos[0].name}"
-        return Finding("repeated_image", shown_by, is_hopeless=True)
+        return HealthFinding("repeated_image", shown_by, is_hopeless=True)
     index, like = repeats[0]
     pair = f"{photos[index].name} and {photos[like].name}"
-    return Finding("repeated_images", f"{len(repeats)} of {len(photos)} training photographs repeat another, as {pair}")
+    return HealthFinding(
+        "repeated_images", f"{len(repeats)} of {len(photos)} training photographs repeat another, as {pair}"
+    )
 
 
 def _thumbnail(pixels: Tensor) -> Tensor:

@@ -22,12 +22,12 @@ from scipy.ndimage import label
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate, max_pool2d
 
-from splatbatch.training.border.patch_border import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 from splatbatch.training.scene.depth import depth_of, places_of
 
 LOOKS = (0.08, 0.2, 0.5, 0.8)
@@ -47,14 +47,14 @@ OTHERS = 8
 
 
 @dataclass(frozen=True)
-class Evidence:
+class TransientEvidence:
     """What a cell is held against: so many others must show the place, and such a share of them be less off."""
 
     least_others: int
     share: float
 
 
-MAYBE, SURE = Evidence(2, 0.5), Evidence(4, 0.75)
+WEAK, STRONG = TransientEvidence(2, 0.5), TransientEvidence(4, 0.75)
 LEAST_CELLS = 4
 """In one piece, and sure in it: fewer are an edge or a glint."""
 MOST = 0.4
@@ -62,10 +62,10 @@ MOST = 0.4
 
 
 @dataclass(frozen=True)
-class Compared:
+class ResidualMap:
     """How far a photograph is from its rendering, in cells; that of the worst channel, 0 to 1."""
 
-    view: View  # of the small picture
+    view: RenderCamera  # of the small picture
     off: Tensor  # [h, w]; NaN where pixels do not count
     num_entries: Tensor | None = None
     """Of its tile lists, []."""
@@ -76,11 +76,11 @@ class Compared:
         return -self.view.viewmat[:3, 3] @ self.view.viewmat[:3, :3]
 
 
-class Movers:
+class TransientMask:
     """Which pixels of the training photographs are left out, and the looks that find them."""
 
     def __init__(
-        self, photos: Sequence[Photo], options: RasterOptions, max_steps: int, surroundings: Surroundings = NONE
+        self, photos: Sequence[PosedImage], options: RasterOptions, max_steps: int, surroundings: PatchBorder = NONE
     ) -> None:
         self._photos, self._options, self._surroundings = photos, options, surroundings
         self._steps = {round(share * max_steps) for share in LOOKS}
@@ -107,21 +107,21 @@ class Movers:
         here = _on_cpu(compared)
         if capacity is not None and any(int(one.num_entries or 0) > capacity for one in here):
             return self.look(gaussians)
-        cells_of_all = Cells.of(here)
+        cells_of_all = ResidualGrid.of(here)
         off = [large(one.off > LEAST) for one in here]
         suspects = [index for index, is_off in enumerate(off) if is_off.any()]
         places = _fetched([self._places(drawn, compared[index].view, capacity) for index in suspects])
         before, self._sure, self._cells = self._sure, {}, {}
         for index, place in zip(suspects, places, strict=True):
             name, seen = self._photos[index].name, cells_of_all.seen_from(index, place)
-            maybe, sure = (large(off[index] & alone(here[index].off, seen, one)) for one in (MAYBE, SURE))
+            maybe, sure = (large(off[index] & alone(here[index].off, seen, one)) for one in (WEAK, STRONG))
             self._sure[name] = sure
             cells = grown(pieces_of(maybe, sure & before.get(name, torch.zeros_like(sure))))
             if cells.any() and cells.float().mean() <= MOST:
                 self._cells[name] = cells.to(compared[index].off.device)
         return None
 
-    def without(self, photo: Photo) -> Photo:
+    def without(self, photo: PosedImage) -> PosedImage:
         """Return a photograph, of any size, without the pixels that are left out."""
         cells = self._cells.get(photo.name)
         if cells is None:
@@ -147,7 +147,7 @@ class Movers:
         self._cells = dict(state["cells"])
         self._sure = {name: sure.cpu() for name, sure in state["sure"].items()}
 
-    def _compared(self, drawn: Mapping[str, Tensor], photo: Photo, capacity: int | None) -> Compared:
+    def _compared(self, drawn: Mapping[str, Tensor], photo: PosedImage, capacity: int | None) -> ResidualMap:
         factor = math.ceil(math.sqrt(photo.view.width * photo.view.height / MOST_PIXELS))
         small = shrink(photo, factor) if factor > 1 else photo
         rendering = rasterize(drawn, small.view, self._options, capacity)
@@ -155,28 +155,28 @@ class Movers:
         off = (colors - (target if small.tone is not None else target / 255)).movedim(-1, 0)
         valid = small.valid()
         off = off if valid is None else torch.where(valid, off, torch.nan)
-        return Compared(small.view, avg_pool2d(off, CELL_PX).abs().amax(dim=0), rendering.info.get("num_entries"))
+        return ResidualMap(small.view, avg_pool2d(off, CELL_PX).abs().amax(dim=0), rendering.info.get("num_entries"))
 
-    def _places(self, drawn: Mapping[str, Tensor], view: View, capacity: int | None) -> Tensor:
+    def _places(self, drawn: Mapping[str, Tensor], view: RenderCamera, capacity: int | None) -> Tensor:
         depths, _ = depth_of(drawn, view, self._options, capacity)
         return middles(depths, view)
 
 
-def middles(depths: Tensor, view: View) -> Tensor:
+def middles(depths: Tensor, view: RenderCamera) -> Tensor:
     """Return where the middles of the whole cells of a view lie whose pixels have such depths, [h, w, 3]."""
     each = slice(CELL_PX // 2, None, CELL_PX)
     height, width = view.height // CELL_PX, view.width // CELL_PX
     return places_of(depths, view)[each, each][:height, :width].float()
 
 
-def _on_cpu(compared: Sequence[Compared]) -> list[Compared]:
+def _on_cpu(compared: Sequence[ResidualMap]) -> list[ResidualMap]:
     """Return what was compared, waited for once."""
     views = _fetched([torch.cat((one.view.viewmat.flatten(), one.view.K.flatten())) for one in compared])
     offs = _fetched([one.off for one in compared])
     counted = _fetched([one.num_entries for one in compared if one.num_entries is not None])
     nums: Sequence[Tensor | None] = counted or [None] * len(compared)
     return [
-        Compared(View(view[:16].view(4, 4), view[16:].view(3, 3), one.view.width, one.view.height), off, num)
+        ResidualMap(RenderCamera(view[:16].view(4, 4), view[16:].view(3, 3), one.view.width, one.view.height), off, num)
         for one, view, off, num in zip(compared, views, offs, nums, strict=True)
     ]
 
@@ -191,7 +191,7 @@ def _fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 @dataclass(frozen=True)
-class Cells:
+class ResidualGrid:
     """What was compared of all photographs, side by side."""
 
     off: Tensor  # [photographs, h, w] of the largest, NaN beyond their own
@@ -200,7 +200,7 @@ class Cells:
     near: Tensor  # [photographs, OTHERS at most], the nearest first
 
     @classmethod
-    def of(cls, compared: Sequence[Compared]) -> Cells:
+    def of(cls, compared: Sequence[ResidualMap]) -> ResidualGrid:
         """Lay them side by side."""
         height, width = (max(one.off.shape[axis] for one in compared) for axis in (0, 1))
         off = torch.full((len(compared), height, width), torch.nan)
@@ -230,12 +230,12 @@ def widened(off: Tensor) -> Tensor:
     return torch.where(off.isnan(), torch.nan, max_pool2d(off.nan_to_num(0.0)[None], 3, stride=1, padding=1)[0])
 
 
-def alone(off: Tensor, seen: Tensor, evidence: Evidence) -> Tensor:
+def alone(off: Tensor, seen: Tensor, evidence: TransientEvidence) -> Tensor:
     """Return in which cells a photograph is further off than others are at the same places, [h, w] bool.
 
     Args:
-        off: [h, w], as `Compared` has it.
-        seen: [others, h, w], as `Cells.seen_from` has it.
+        off: [h, w], as `ResidualMap` has it.
+        seen: [others, h, w], as `ResidualGrid.seen_from` has it.
         evidence: how many others, and how many of them.
     """
     if len(seen) < evidence.least_others:

@@ -16,7 +16,7 @@ from torch import Tensor
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB, append_line
 from splatbatch.output.records import attempt
-from splatbatch.splats.health import Expectations, Figures, Finding, judge, judge_evaluation
+from splatbatch.splats.health import Expectations, HealthFinding, StepFigures, judge, judge_evaluation
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.progress.tensorboard import TensorBoard
 
@@ -25,7 +25,7 @@ REGULARISED = ("scales", "opacities")
 """Parameters that may have a gradient although no photograph pulls on them."""
 
 
-class Progress:
+class ProgressRecorder:
     """Writes down phases and, every so many steps, the figures of the run: the only place that waits for the GPU."""
 
     def __init__(self, path: Path, max_steps: int) -> None:
@@ -36,7 +36,7 @@ class Progress:
         self._phase = "start"
         self._step = 0
         self._started = time.monotonic()
-        self._history: list[Figures] = []
+        self._history: list[StepFigures] = []
         self._expected: Expectations | None = None
         self._highest_mib = 0
         self._tensorboard: TensorBoard | None = None
@@ -81,7 +81,7 @@ class Progress:
         self._write(**{name: metrics[name] for name in names if metrics.get(name) is not None})
         self.found(judge_evaluation(metrics.get("training_psnr"), metrics.get("psnr_covered", metrics.get("psnr"))))
 
-    def found(self, finding: Finding | None) -> None:
+    def found(self, finding: HealthFinding | None) -> None:
         """Warn of a finding, once for each rule; a hopeless one ends the run.
 
         Raises:
@@ -135,7 +135,7 @@ class Progress:
     def _write(self, **figures: Any) -> None:
         now, seconds = round(time.time(), 2), round(time.monotonic() - self._started, 2)
         told = {"max_steps": self._max_steps, "planned_steps": self._planned_steps, **figures}
-        line = attempt.Progress(now, seconds, self._phase, self._step, **told)
+        line = attempt.ProgressLine(now, seconds, self._phase, self._step, **told)
         with contextlib.suppress(OSError):  # a full disk must not end a good training
             append_line(self._path, line.to_record(), durable=False)
         self._on_tensorboard(lambda board: board.scalars(self._step, figures))
@@ -149,14 +149,14 @@ class Progress:
             self.warn(f"tensorboard: its event files end here ({error.strerror})")
 
 
-def _read(step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None) -> Figures:
+def _read(step: int, loss: Tensor, gaussians: Parameters, norms: Mapping[str, Tensor] | None) -> StepFigures:
     """Read the figures of a step: the one wait for the GPU."""
     if norms is None:
         norms = {name: parameter.grad.norm() for name, parameter in gaussians.items() if parameter.grad is not None}
     zero = torch.zeros((), device=loss.device)
     by_photo = torch.stack([zero, *(norm for name, norm in norms.items() if name not in REGULARISED)]).norm()
     values = torch.stack([loss.detach().float(), by_photo, torch.stack([zero, *norms.values()]).norm()]).tolist()
-    return Figures(step, values[0], len(gaussians["means"]), values[1], values[2])
+    return StepFigures(step, values[0], len(gaussians["means"]), values[1], values[2])
 
 
 def _finite(value: float | None) -> float | None:

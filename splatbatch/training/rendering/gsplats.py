@@ -15,7 +15,7 @@ from torch import Tensor
 from splatbatch.caches import extensions_folder
 from splatbatch.errors import TrainerError
 from splatbatch.training import cuda
-from splatbatch.training.rendering.view import RasterOptions, Rendering, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
 
 REMEDY = "`splatbatch doctor` says what is missing; with a CUDA toolkit `training.kernels: gsplat` and --warm build it"
 
@@ -51,7 +51,7 @@ def build_gsplat() -> None:
     K = torch.tensor([[30.0, 0, 16], [0, 30, 16], [0, 0, 1]], device="cuda")
     viewmat = torch.eye(4, device="cuda")
     viewmat[2, 3] = 3.0
-    rendering = rasterize(gaussians, View(viewmat, K, 32, 32), RasterOptions(fused=False))
+    rendering = rasterize(gaussians, RenderCamera(viewmat, K, 32, 32), RasterOptions(fused=False))
     torch.autograd.backward(rendering.colors.sum())
     torch.cuda.synchronize()
 
@@ -64,7 +64,7 @@ def _require(*, wanted: bool) -> None:
     raise TrainerError(f"no kernels for this GPU: {why}, and gsplat's CUDA extension is not built", hint=REMEDY)
 
 
-def rasterize(gaussians: Mapping[str, Tensor], view: View, options: RasterOptions) -> Rendering:
+def rasterize(gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions) -> Rendering:
     """Render Gaussians on a GPU as `rendering.rasterize` does, with gsplat's kernels.
 
     Raises:

@@ -11,16 +11,16 @@ from torch.nn import Parameter
 from torch.nn.functional import pad
 
 from splatbatch.training import cuda
-from splatbatch.training.cpu import Cameras, Ellipsoids, project, raster, view_colors
+from splatbatch.training.cpu import Ellipsoids, PinholeCameras, project, raster, view_colors
 from splatbatch.training.gaussians import SH_C0
 from splatbatch.training.rendering import gsplats
-from splatbatch.training.rendering.view import RasterOptions, Rendering, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
 
 PLAINLY = RasterOptions()
 
 
 def rasterize(
-    gaussians: Mapping[str, Tensor], view: View, options: RasterOptions = PLAINLY, capacity: int | None = None
+    gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions = PLAINLY, capacity: int | None = None
 ) -> Rendering:
     """Render trainable Gaussians, on the device they live on.
 
@@ -39,7 +39,7 @@ def rasterize(
 
 
 def with_values(
-    gaussians: Mapping[str, Tensor], values: Tensor, view: View, options: RasterOptions
+    gaussians: Mapping[str, Tensor], values: Tensor, view: RenderCamera, options: RasterOptions
 ) -> tuple[Rendering, Tensor]:
     """Render Gaussians, and up to three values of each, [N, D], blended as their colours are, over 0: [H, W, D].
 
@@ -55,7 +55,7 @@ def with_values(
 
 
 def _rasterize_cpu(
-    gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, values: Tensor | None = None
+    gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions, values: Tensor | None = None
 ) -> Rendering:
     rotation, translation = view.viewmat[:3, :3], view.viewmat[:3, 3]
     directions = gaussians["means"] + rotation.T @ translation  # the camera stands at -R^T t
@@ -63,7 +63,9 @@ def _rasterize_cpu(
     if values is not None:
         colors = torch.cat([colors, values[None]], dim=-1)
 
-    cameras = Cameras(view.viewmat[None], view.K[None], view.width, view.height, options.near_plane, options.far_plane)
+    cameras = PinholeCameras(
+        view.viewmat[None], view.K[None], view.width, view.height, options.near_plane, options.far_plane
+    )
     scales, opacities = gaussians["scales"].exp(), gaussians["opacities"].sigmoid()
     ellipsoids = Ellipsoids(gaussians["means"], gaussians["quats"], scales, opacities)
     footprints = project(ellipsoids, cameras, antialiased=options.antialiased)

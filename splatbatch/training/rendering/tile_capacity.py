@@ -9,9 +9,9 @@ from torch import Tensor
 
 from splatbatch.text import counted
 from splatbatch.training import cuda
-from splatbatch.training.border.patch_border import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.view import RasterOptions, Rendering
 
 MARGIN = 1.25
@@ -22,7 +22,9 @@ FEWEST = 1 << 18
 """Gaussians grow fastest in their first steps, when they are few."""
 
 
-def longest_lists(gaussians: Mapping[str, Tensor], photos: tuple[Photo, ...], options: RasterOptions) -> Tensor | None:
+def longest_lists(
+    gaussians: Mapping[str, Tensor], photos: tuple[PosedImage, ...], options: RasterOptions
+) -> Tensor | None:
     """Return how many entries the longest tile lists of some photographs have, []; None where our kernels draw none."""
     if not gaussians["means"].is_cuda or not options.fused or cuda.why_not_here():
         return None
@@ -37,9 +39,9 @@ class TileCapacity:
     def __init__(
         self,
         gaussians: Parameters,
-        photos: tuple[Photo, ...],
+        photos: tuple[PosedImage, ...],
         options: RasterOptions,
-        surroundings: Surroundings = NONE,
+        surroundings: PatchBorder = NONE,
     ) -> None:
         self._gaussians = gaussians
         self._num_behind = surroundings.num_behind

@@ -12,7 +12,7 @@ from splatbatch.splats import SplatHeader
 
 
 @dataclass(frozen=True)
-class View:
+class RenderCamera:
     """What a photo was taken with, and from where: a pinhole looking along +z, pixel centres at half integers."""
 
     viewmat: Tensor  # [4, 4], world to camera

@@ -15,7 +15,7 @@ from torch.nn import Parameter
 
 from splatbatch.splats.blocks import SIGMAS, Blocks
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.rendering.view import View
+from splatbatch.training.rendering.view import RenderCamera
 
 FAINTEST_LOGIT = -20.0
 
@@ -24,14 +24,14 @@ WIDER = 1.4
 BESIDE_PX = 4.0
 
 
-def slopes(view: View) -> Tensor:
+def slopes(view: RenderCamera) -> Tensor:
     """Return the tangents of the picture's edges with a margin, left, right, top, bottom, as positive numbers, [4]."""
     fx, fy, cx, cy = view.K[0, 0], view.K[1, 1], view.K[0, 2], view.K[1, 2]
     edges = torch.stack([cx, view.width - cx, cy, view.height - cy]) + BESIDE_PX
     return WIDER * edges / torch.stack([fx, fx, fy, fy])
 
 
-def may_be_seen(places: Tensor, reach: Tensor, view: View) -> Tensor:
+def may_be_seen(places: Tensor, reach: Tensor, view: RenderCamera) -> Tensor:
     """Return which balls around places [N, 3] of a radius [N] may be in the picture, [N]."""
     local = places @ view.viewmat[:3, :3].T + view.viewmat[:3, 3]
     left, right, top, bottom = slopes(view).unbind()
@@ -43,7 +43,7 @@ def may_be_seen(places: Tensor, reach: Tensor, view: View) -> Tensor:
     return seen
 
 
-def boxes_met(lower: npt.NDArray[np.float32], upper: npt.NDArray[np.float32], view: View) -> list[int]:
+def boxes_met(lower: npt.NDArray[np.float32], upper: npt.NDArray[np.float32], view: RenderCamera) -> list[int]:
     """Return which boxes [B, 3] may be in the picture: all but those whose corners lie beyond one of its edges."""
     filled = np.flatnonzero(np.isfinite(lower).all(axis=1))
     lower, upper = lower[filled], upper[filled]
@@ -58,7 +58,7 @@ def boxes_met(lower: npt.NDArray[np.float32], upper: npt.NDArray[np.float32], vi
 
 
 @dataclass(frozen=True)
-class Standpoint:
+class LocalOrigin:
     """Where a camera stands in the frame of the splat, and what is one unit for it."""
 
     place: tuple[float, float, float]
@@ -67,7 +67,7 @@ class Standpoint:
 
 
 @dataclass
-class Store:
+class BlockCache:
     """Blocks of a splat file on the device that renders, as rows of their properties; the latest used stay there."""
 
     blocks: Blocks
@@ -78,7 +78,7 @@ class Store:
     num_loaded: int = 0
     """Gaussians read so far."""
 
-    def seen_from(self, standpoint: Standpoint, view: View) -> Parameters:
+    def seen_from(self, standpoint: LocalOrigin, view: RenderCamera) -> Parameters:
         """Return the Gaussians that a view may show, around its standpoint and in its unit.
 
         Raises:
@@ -125,21 +125,21 @@ class Store:
             del self._held[next(iter(self._held))]
 
 
-def _at(standpoint: Standpoint, view: View) -> View:
+def _at(standpoint: LocalOrigin, view: RenderCamera) -> RenderCamera:
     """Return a view around its standpoint as one in the frame of the splat."""
     viewmat = view.viewmat.double().clone()
     place = torch.tensor(standpoint.place, dtype=torch.float64, device=viewmat.device)
     viewmat[:3, 3] = standpoint.unit * viewmat[:3, 3] - viewmat[:3, :3] @ place
-    return View(viewmat.float(), view.K, view.width, view.height)
+    return RenderCamera(viewmat.float(), view.K, view.width, view.height)
 
 
-def _seen_rows(rows: Tensor, view: View, columns: Sequence[str]) -> Tensor:
+def _seen_rows(rows: Tensor, view: RenderCamera, columns: Sequence[str]) -> Tensor:
     scale = columns.index("scale_0")
     reach = SIGMAS * rows[:, scale : scale + 3].amax(dim=1).exp()
     return may_be_seen(rows[:, :3], reach, view)
 
 
-def parameters_of(rows: Tensor, columns: Sequence[str], standpoint: Standpoint) -> Parameters:
+def parameters_of(rows: Tensor, columns: Sequence[str], standpoint: LocalOrigin) -> Parameters:
     """Return rows of a splat file as what is rendered, around a standpoint and in its unit."""
     opacity = columns.index("opacity")
     rest = rows[:, 6:opacity].reshape(len(rows), 3, (opacity - 6) // 3)  # [N, 3, K]

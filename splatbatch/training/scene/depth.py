@@ -10,13 +10,13 @@ from torch import Tensor
 
 from splatbatch.training.gaussians import SH_C0
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 
 FAINTEST = 1e-6
 
 
 def depth_of(
-    gaussians: Mapping[str, Tensor], view: View, options: RasterOptions, capacity: int | None = None
+    gaussians: Mapping[str, Tensor], view: RenderCamera, options: RasterOptions, capacity: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the mean depth along the camera's axis, in units of the Gaussians, and the opacity of a view, [H, W].
 
@@ -29,7 +29,7 @@ def depth_of(
     return rendering.colors[..., 0] / alphas.clamp_min(FAINTEST), alphas
 
 
-def places_of(depths: Tensor, view: View) -> Tensor:
+def places_of(depths: Tensor, view: RenderCamera) -> Tensor:
     """Return where pixels of a view [H, W] of such depths lie, in the frame that the view is in, float64 [H, W, 3]."""
     K, viewmat = view.K.double(), view.viewmat.double()
     x = (torch.arange(view.width, device=depths.device) + 0.5 - K[0, 2]) / K[0, 0]

@@ -15,15 +15,15 @@ from splatbatch.machine.slots import available_mib
 from splatbatch.output.records.evaluation import EvaluationSettings
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.rigs import rigs_of
-from splatbatch.scene.coverage_mask import Covered, covered
+from splatbatch.scene.coverage_mask import CoverageMask, covered
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.partition.border import Shares, reach_of, shares_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
-from splatbatch.training.scene.block_cache import Store
-from splatbatch.training.scene.patch_renderer import Backdrop, Drawn, Place
+from splatbatch.training.scene.block_cache import BlockCache
+from splatbatch.training.scene.patch_renderer import Backdrop, PatchPlacement, PatchRenderer
 from splatbatch.training.scene.photographs import usual_unit
 
 FLOAT = 4
@@ -32,7 +32,7 @@ MOST_BYTES = 1 << 40
 
 
 @dataclass(frozen=True)
-class Scene:
+class LoadedScene:
     """What is measured, and from where."""
 
     settings: EvaluationSettings
@@ -42,7 +42,7 @@ class Scene:
     """In the splats' frame."""
     shares: Shares
     device: torch.device
-    covered: Covered = field(default_factory=Covered)
+    covered: CoverageMask = field(default_factory=CoverageMask)
 
     @property
     def held_out(self) -> list[str]:
@@ -69,7 +69,7 @@ class Scene:
         by_name = {image.name: image for image in self.model.images}
         return usual_unit([by_name[name] for name in group] for group in groups.values())
 
-    def store(self, splat: Path, shared_by: int = 1) -> Store:
+    def store(self, splat: Path, shared_by: int = 1) -> BlockCache:
         """Return what draws a splat; several share the memory.
 
         Raises:
@@ -80,20 +80,20 @@ class Scene:
         except (OSError, ValueError) as error:
             raise SceneError(f"{splat}: cannot be read ({error})", "Train or merge it again.") from error
         room = self.settings.held_share * _free_bytes(self.device) / shared_by
-        return Store(blocks, self.device, max(1, int(room / (FLOAT * len(blocks.columns)))))
+        return BlockCache(blocks, self.device, max(1, int(room / (FLOAT * len(blocks.columns)))))
 
-    def place(self, box: Box) -> Place:
+    def place(self, box: Box) -> PatchPlacement:
         """Return a box of the partition as one that places in the splats' frame are asked for."""
-        return Place(self.partition, box, self.settings.offset)
+        return PatchPlacement(self.partition, box, self.settings.offset)
 
-    def drawn(self, patch: str) -> Drawn:
+    def drawn(self, patch: str) -> PatchRenderer:
         """Return a patch as it was trained, with a quarter of the memory: there is another side, and what lies behind.
 
         Raises:
             SceneError: its splat, or the one behind it, cannot be read.
         """
         own = self.store(Path(self.settings.splats[patch]), 4)
-        return Drawn(own, self.behind([patch]).get(patch))
+        return PatchRenderer(own, self.behind([patch]).get(patch))
 
     def behind(self, patches: Iterable[str]) -> dict[str, Backdrop]:
         """Return what was drawn behind patches, with a quarter of the memory; of others there is none.
@@ -112,12 +112,12 @@ class Scene:
         """Return whether there are patches that answer for some pixels of their photographs alone."""
         return bool(self.settings.before_backdrop)
 
-    def options(self, store: Store) -> RasterOptions:
+    def options(self, store: BlockCache) -> RasterOptions:
         """Return how a splat is drawn: as its file says."""
         return RasterOptions.of(drawn_as(self.recipe, store.blocks.header))
 
 
-def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.device) -> Scene:
+def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.device) -> LoadedScene:
     """Read what is measured.
 
     Raises:
@@ -126,7 +126,7 @@ def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.devic
     partition = read_partition(Path(settings.partition))
     world = read_reconstruction(partition.source, tracks=True)
     shares = shares_of(partition, world)
-    scene = Scene(settings, recipe, partition, shifted(world, settings.offset), shares, device)
+    scene = LoadedScene(settings, recipe, partition, shifted(world, settings.offset), shares, device)
     if not scene.held_out:
         raise SceneError(f"{partition.source}: has none of the photographs that are to be measured on")
     return replace(scene, covered=covered(world, set(scene.held_out), rigs=rigs_of(partition.source)))

@@ -15,30 +15,30 @@ from torch import Tensor
 
 from splatbatch.files import append_line
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.attempt import Progress
+from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.output.records.colors import tone_in
-from splatbatch.output.records.evaluation import Measured, PhotoMeasured, SceneEvaluation, SeamMeasured
-from splatbatch.output.records.metrics import CoveredSet, Figures
+from splatbatch.output.records.evaluation import PhotoMeasurement, SceneEvaluation, SceneMeasurement, SeamMeasurement
+from splatbatch.output.records.metrics import CoveredSet, QualityFigures
 from splatbatch.scene.partition.border import Seam, looks_across, reach_of, seams_of
-from splatbatch.training.evaluation.evaluate import MemoryPeaks, evaluate, psnr_on
+from splatbatch.training.evaluation.evaluate import TorchMemoryPeaks, evaluate, psnr_on
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.even_choice import spread
-from splatbatch.training.photos.posed_images import Folders, Photo, covered_in
+from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage, covered_in
 from splatbatch.training.rendering.view import drawn_as
-from splatbatch.training.scene.load import Scene
-from splatbatch.training.scene.photographs import Photographs
-from splatbatch.training.scene.seams import Sides
+from splatbatch.training.scene.load import LoadedScene
+from splatbatch.training.scene.photographs import ScenePhotographs
+from splatbatch.training.scene.seams import SeamSides
 
 MOST_VIEWS = 12
 """Cameras from which a seam is rendered: held-out ones first."""
 ANSWERED_FOR = "patches' own figures, and the gain over them: of the pixels that each patch answers for"
-Photos = dict[str, PhotoMeasured]
+Photos = dict[str, PhotoMeasurement]
 Item = TypeVar("Item")
 
 
 @dataclass
-class Telling:
+class ProgressWriter:
     """Writes down how far it is, for whoever watches whether it stands still."""
 
     folder: AttemptFolder
@@ -54,26 +54,26 @@ class Telling:
             yield item
             self.step += 1
             seconds = round(time.monotonic() - self.began, 2)
-            line = Progress(round(time.time(), 2), seconds, self.phase, self.step, self.max_steps)
+            line = ProgressLine(round(time.time(), 2), seconds, self.phase, self.step, self.max_steps)
             append_line(self.folder.progress, line.to_record(), durable=False)
 
 
-def measure(scene: Scene, folder: AttemptFolder) -> SceneEvaluation:
+def measure(scene: LoadedScene, folder: AttemptFolder) -> SceneEvaluation:
     """Return how good the merged scene is.
 
     Raises:
         SceneError: a splat or a photograph cannot be read.
         TrainerError: a rendering is not finite.
     """
-    began, peaks = time.monotonic(), MemoryPeaks(scene.device)
+    began, peaks = time.monotonic(), TorchMemoryPeaks(scene.device)
     seams = seams_of(scene.partition)
     views = {seam.name: _views_of(scene, seam) for seam in seams}
     held_out = scene.held_out
     wanted = {*held_out, *(name for names in views.values() for name in names)}
     settings = scene.settings
-    folders = Folders(Path(settings.images), Path(settings.masks) if settings.masks else None)
-    photographs = Photographs(scene.model, folders, scene.recipe.training, wanted)
-    told = Telling(folder, len(held_out) + len(seams))
+    folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
+    photographs = ScenePhotographs(scene.model, folders, scene.recipe.training, wanted)
+    told = ProgressWriter(folder, len(held_out) + len(seams))
     lpips = load_lpips()
     measuring = lpips if isinstance(lpips, Lpips) else None
     photos, num_gaussians = _measured_photos(scene, photographs, told, measuring, folder)
@@ -103,7 +103,7 @@ def _name_of(device: torch.device) -> str:
 
 
 def _measured_photos(
-    scene: Scene, photographs: Photographs, told: Telling, lpips: Lpips | None, folder: AttemptFolder
+    scene: LoadedScene, photographs: ScenePhotographs, told: ProgressWriter, lpips: Lpips | None, folder: AttemptFolder
 ) -> tuple[Photos, int]:
     """Return what the merged scene shows of each held-out photograph, and how many Gaussians it has; picture three."""
     store, photos = scene.store(Path(scene.settings.splat), 2), Photos()
@@ -119,13 +119,13 @@ def _measured_photos(
         seen = covered_in(shot.photo, scene.covered)
         figures = evaluate(gaussians, [seen], recipe, lpips, is_evened=scene.settings.is_evened) or {}
         images |= figures.get("images", {})
-        found = PhotoMeasured.from_record(figures.get("images", {}).get(name))
+        found = PhotoMeasurement.from_record(figures.get("images", {}).get(name))
         own = {patch: behind.get(patch) for patch, known in scene.settings.own.items() if name in known}
         photo_of = {patch: one.answered_for(shot) if one else shot.photo for patch, one in own.items()}
         answered = {patch: psnr_on(gaussians, photo, recipe) for patch, photo in photo_of.items() if photo.counts()}
         photos[name] = _with_circumstances(scene, name, replace(found, answered=answered))
 
-    def drawn(name: str) -> tuple[Mapping[str, Tensor], Photo]:
+    def drawn(name: str) -> tuple[Mapping[str, Tensor], PosedImage]:
         shot = next(taken([name]))
         return store.seen_from(shot.standpoint, shot.photo.view), shot.photo
 
@@ -133,22 +133,22 @@ def _measured_photos(
     return photos, len(store.blocks.of_row)
 
 
-def _with_circumstances(scene: Scene, name: str, photo: PhotoMeasured) -> PhotoMeasured:
+def _with_circumstances(scene: LoadedScene, name: str, photo: PhotoMeasurement) -> PhotoMeasurement:
     home = scene.home(name)
-    own = scene.settings.own.get(home, {}).get(name, Figures())
+    own = scene.settings.own.get(home, {}).get(name, QualityFigures())
     cores, share = scene.partition.cores, scene.shares[name]
     shares = {core.name: round(float(one), 4) for core, one in zip(cores, share, strict=True) if one > 0}
     return replace(photo, home=home, own_psnr=own.psnr, shares=shares)
 
 
-def _across(scene: Scene, seam: Seam, names: Sequence[str]) -> list[str]:
+def _across(scene: LoadedScene, seam: Seam, names: Sequence[str]) -> list[str]:
     """Return which photographs look across a seam."""
     order = [core.name for core in scene.partition.cores]
     one, other = order.index(seam.one.name), order.index(seam.other.name)
     return [name for name in names if looks_across(scene.shares[name], one, other)]
 
 
-def _views_of(scene: Scene, seam: Seam) -> list[str]:
+def _views_of(scene: LoadedScene, seam: Seam) -> list[str]:
     """Return the cameras from which a seam is rendered: held-out ones, and others where these are few."""
     held_out = _across(scene, seam, scene.held_out)
     others = _across(scene, seam, sorted(scene.shares.keys() - set(held_out)))
@@ -156,20 +156,24 @@ def _views_of(scene: Scene, seam: Seam) -> list[str]:
     return [*spread(held_out, MOST_VIEWS), *spread(others, room)]
 
 
-def _seen_from_both(scene: Scene, seam: Seam, photographs: Photographs, names: Sequence[str]) -> SeamMeasured:
+def _seen_from_both(
+    scene: LoadedScene, seam: Seam, photographs: ScenePhotographs, names: Sequence[str]
+) -> SeamMeasurement:
     """Return how the splats of two patches differ where they meet, or why that cannot be told."""
     settings, pair = scene.settings, (seam.one.name, seam.other.name)
     if lacking := [f"{name}: {settings.lacking.get(name, 'no splat')}" for name in pair if name not in settings.splats]:
-        return SeamMeasured(problem="; ".join(lacking))
+        return SeamMeasurement(problem="; ".join(lacking))
     if not names:
-        return SeamMeasured(problem="no photograph looks across")
+        return SeamMeasurement(problem="no photograph looks across")
     one, other = (scene.drawn(name) for name in pair)
-    sides = Sides(one, other, scene.place(reach_of(seam.one).clipped(reach_of(seam.other))), scene.options(one.store))
+    sides = SeamSides(
+        one, other, scene.place(reach_of(seam.one).clipped(reach_of(seam.other))), scene.options(one.store)
+    )
     sides.look(photographs.shots(names, scene.unit, scene.device))
     return sides.figures()
 
 
-def _taken_together(scene: Scene, found: SceneEvaluation, seams: Sequence[SeamMeasured]) -> SceneEvaluation:
+def _taken_together(scene: LoadedScene, found: SceneEvaluation, seams: Sequence[SeamMeasurement]) -> SceneEvaluation:
     """Return an evaluation with its means."""
     photos = found.photos
     by_seam = {one.name: _across(scene, one, list(photos)) for one in seams_of(scene.partition)}
@@ -184,11 +188,11 @@ def _taken_together(scene: Scene, found: SceneEvaluation, seams: Sequence[SeamMe
     )
 
 
-def _patches(own: Mapping[str, Mapping[str, Figures]], photos: Photos) -> dict[str, Measured]:
+def _patches(own: Mapping[str, Mapping[str, QualityFigures]], photos: Photos) -> dict[str, SceneMeasurement]:
     """Return the merged scene on the photographs that each patch has measured itself on."""
     return {
         patch: measured(
-            Pair(photos[name], figures, photos[name].answered.get(patch))
+            PhotographRenderings(photos[name], figures, photos[name].answered.get(patch))
             for name, figures in by_name.items()
             if name in photos
         )
@@ -203,34 +207,36 @@ FIGURES = (
 
 
 @dataclass(frozen=True)
-class Pair:
+class PhotographRenderings:
     """The merged scene on a photograph, and a patch's own splat on it, where that has been measured."""
 
-    merged: Figures
-    own: Figures | None = None
+    merged: QualityFigures
+    own: QualityFigures | None = None
     answered_psnr: float | None = None
     """Of the merged scene on the pixels that `own` is of."""
 
 
-def measured(pairs: Iterable[Pair]) -> Measured:
+def measured(pairs: Iterable[PhotographRenderings]) -> SceneMeasurement:
     """Return the means over photographs; the gain over those alone that a patch has measured itself on."""
     known = list(pairs)
     merged = {name: _mean(getattr(pair.merged, name) for pair in known) for name in FIGURES}
     own = {f"own_{name}": _mean(getattr(pair.own, name) for pair in known if pair.own) for name in ("psnr", "ssim")}
     answered = _mean(pair.answered_psnr for pair in known)
     gain = _mean(_gain(pair) for pair in known)
-    return Measured(num_photos=len(known), answered_psnr=answered, gain_db=gain, **merged, **own)
+    return SceneMeasurement(num_photos=len(known), answered_psnr=answered, gain_db=gain, **merged, **own)
 
 
-def _gain(pair: Pair) -> float | None:
+def _gain(pair: PhotographRenderings) -> float | None:
     own = pair.own.psnr if pair.own else None
     return None if own is None or pair.answered_psnr is None else pair.answered_psnr - own
 
 
-def of_photos(photos: Mapping[str, PhotoMeasured], names: Iterable[str]) -> Measured:
+def of_photos(photos: Mapping[str, PhotoMeasurement], names: Iterable[str]) -> SceneMeasurement:
     """Return the means over some photographs, beside the splats of the patches that each sees most of."""
     return measured(
-        Pair(photos[name], Figures(psnr=photos[name].own_psnr), photos[name].answered.get(photos[name].home))
+        PhotographRenderings(
+            photos[name], QualityFigures(psnr=photos[name].own_psnr), photos[name].answered.get(photos[name].home)
+        )
         for name in names
     )
 

@@ -14,22 +14,22 @@ from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.training.border.boundary_mask import answering, painted
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
-from splatbatch.training.scene.block_cache import Standpoint, Store
-from splatbatch.training.scene.photographs import Shot
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
+from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
+from splatbatch.training.scene.photographs import CameraView
 
 
 @dataclass(frozen=True)
-class Place:
+class PatchPlacement:
     """A box of a partition, asked of places in the splats' frame."""
 
     partition: Partition
     box: Box
     offset: Offset
 
-    def holds(self, places: Tensor, standpoint: Standpoint) -> Tensor:
+    def holds(self, places: Tensor, standpoint: LocalOrigin) -> Tensor:
         """Return which places around a standpoint [..., 3], in its unit, lie there, [...]."""
         there = standpoint.unit * places.double() + torch.tensor(standpoint.place, device=places.device)
         flat = self.partition.in_axes(there.reshape(-1, 3).cpu().numpy(), self.offset)
@@ -40,11 +40,11 @@ class Place:
 class Backdrop:
     """What was drawn behind a patch."""
 
-    store: Store
-    reach: Place
+    store: BlockCache
+    reach: PatchPlacement
     """Of the patch: what lies there the patch itself explains."""
 
-    def answered_for(self, shot: Shot) -> Photo:
+    def answered_for(self, shot: CameraView) -> PosedImage:
         """Return a photograph whose pixels count where the patch answers for them."""
         behind = self.store.seen_from(shot.standpoint, shot.photo.view)
         is_outside = ~self.reach.holds(behind["means"], shot.standpoint)
@@ -53,10 +53,10 @@ class Backdrop:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PatchRenderer:
     """The splat of a patch with what was drawn behind it as it was trained."""
 
-    store: Store
+    store: BlockCache
     backdrop: Backdrop | None = None
 
     @property
@@ -64,7 +64,7 @@ class Drawn:
         """Return the degree of its colours."""
         return self.store.blocks.header.sh_degree
 
-    def seen_from(self, standpoint: Standpoint, view: View) -> tuple[Parameters, Parameters]:
+    def seen_from(self, standpoint: LocalOrigin, view: RenderCamera) -> tuple[Parameters, Parameters]:
         """Return the patch's own Gaussians that a view may show, and all that it may show."""
         own = self.store.seen_from(standpoint, view)
         if self.backdrop is None:

@@ -14,30 +14,30 @@ import torch
 from splatbatch.config import Training
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import Image
-from splatbatch.scene.colors.correction import Tone, ToneOf, neutral
+from splatbatch.scene.colors.correction import ColorCorrection, ToneOf, neutral
 from splatbatch.scene.photos.folders import choose_photographs, find_masks
 from splatbatch.scene.photos.undistort import load_lenses
-from splatbatch.training.photos.decode import Source, decode
-from splatbatch.training.photos.frame import Frame, frame_of
-from splatbatch.training.photos.posed_images import Folders, Photo, photo_in, settled
-from splatbatch.training.scene.block_cache import Standpoint
+from splatbatch.training.photos.decode import PhotoSource, decode
+from splatbatch.training.photos.frame import TrainingFrame, frame_of
+from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage, photo_in, settled
+from splatbatch.training.scene.block_cache import LocalOrigin
 
 AHEAD = 4
 """Photographs decoded before their turn."""
 
 
 @dataclass(frozen=True)
-class Shot:
+class CameraView:
     """A photograph, its camera in a frame around it, and where that frame stands."""
 
-    photo: Photo
-    standpoint: Standpoint
+    photo: PosedImage
+    standpoint: LocalOrigin
 
 
-class Photographs:
+class ScenePhotographs:
     """The photographs of a model that has the splat's offset taken off, decoded when they are asked for."""
 
-    def __init__(self, model: Reconstruction, folders: Folders, training: Training, names: Iterable[str]) -> None:
+    def __init__(self, model: Reconstruction, folders: PhotoFolders, training: Training, names: Iterable[str]) -> None:
         """Choose their resolution as a training does, by those that are named alone."""
         wanted = set(names)
         self._images = {image.name: image for image in model.images if image.name in wanted}
@@ -53,14 +53,14 @@ class Photographs:
 
     def shots(
         self, names: Iterable[str], unit: float, device: torch.device, tone_of: ToneOf = neutral
-    ) -> Iterator[Shot]:
+    ) -> Iterator[CameraView]:
         """Yield photographs in this order, on the device that renders; some are decoded ahead.
 
         Raises:
             SceneError: one is missing or unreadable, or its lens cannot be undistorted.
         """
         with ThreadPoolExecutor(max_workers=self._workers) as pool:
-            waiting: list[Future[Shot]] = []
+            waiting: list[Future[CameraView]] = []
             todo = iter(names)
             try:
                 while True:
@@ -71,17 +71,17 @@ class Photographs:
                     if not waiting:
                         return
                     shot = waiting.pop(0).result()
-                    yield Shot(settled(shot.photo, device, device), shot.standpoint)
+                    yield CameraView(settled(shot.photo, device, device), shot.standpoint)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def _shot(self, name: str, unit: float, tone: Tone) -> Shot:
+    def _shot(self, name: str, unit: float, tone: ColorCorrection) -> CameraView:
         image, chosen = self._images[name], self._chosen
         camera = self._cameras[image.camera_id]
-        decoded = decode(Source(chosen.folder / name, camera, chosen.shrink, self._masks.get(name)))
+        decoded = decode(PhotoSource(chosen.folder / name, camera, chosen.shrink, self._masks.get(name)))
         x, y, z = image.center().astype(np.float32).tolist()
-        photo = photo_in(image, decoded, Frame(np.array([x, y, z]), unit, scene_scale=1.0), tone)
-        return Shot(photo, Standpoint((x, y, z), unit))
+        photo = photo_in(image, decoded, TrainingFrame(np.array([x, y, z]), unit, scene_scale=1.0), tone)
+        return CameraView(photo, LocalOrigin((x, y, z), unit))
 
     def has(self, name: str) -> bool:
         """Return whether a photograph is among them."""

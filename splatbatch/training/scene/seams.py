@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splatbatch.output.records.evaluation import SeamMeasured
+from splatbatch.output.records.evaluation import SeamMeasurement
 from splatbatch.output.records.metrics import MOST_PSNR_DB
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, View
-from splatbatch.training.scene.block_cache import Standpoint
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera
+from splatbatch.training.scene.block_cache import LocalOrigin
 from splatbatch.training.scene.depth import depth_of, places_of
-from splatbatch.training.scene.patch_renderer import Drawn, Place
-from splatbatch.training.scene.photographs import Shot
+from splatbatch.training.scene.patch_renderer import PatchPlacement, PatchRenderer
+from splatbatch.training.scene.photographs import CameraView
 
 OPAQUE = 0.5
 """Opacity from which on a pixel shows something that has a depth."""
@@ -29,7 +29,7 @@ LEAST_PIXELS = 500
 
 
 @dataclass(frozen=True)
-class Shown:
+class SideView:
     """What one side shows to a view."""
 
     colors: Tensor  # [H, W, 3]
@@ -40,12 +40,12 @@ class Shown:
 
 
 @dataclass
-class Sides:
+class SeamSides:
     """The splats of two patches, compared view by view."""
 
-    one: Drawn
-    other: Drawn
-    band: Place
+    one: PatchRenderer
+    other: PatchRenderer
+    band: PatchPlacement
     """Where both patches have Gaussians of their own."""
     options: RasterOptions
     _differences: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = field(default_factory=list)
@@ -58,21 +58,21 @@ class Sides:
     _num_other: int = 0
 
     @torch.inference_mode()
-    def look(self, shots: Iterable[Shot]) -> None:
+    def look(self, shots: Iterable[CameraView]) -> None:
         """Render both sides from where photographs were taken; the photographs themselves have no say."""
         for shot in shots:
             one, other = (self._shown(side, shot.photo.view, shot.standpoint) for side in (self.one, self.other))
             self._compare(one, other)
 
-    def _shown(self, side: Drawn, view: View, standpoint: Standpoint) -> Shown:
+    def _shown(self, side: PatchRenderer, view: RenderCamera, standpoint: LocalOrigin) -> SideView:
         own, every = side.seen_from(standpoint, view)
         options = replace(self.options, sh_degree=side.sh_degree)
         depths, alphas = depth_of(every, view, options)
         is_common = (alphas > OPAQUE) & self.band.holds(places_of(depths, view), standpoint)
         num_common = int(self.band.holds(own["means"], standpoint).sum())
-        return Shown(_colors(every, view, options), depths, is_common, num_common)
+        return SideView(_colors(every, view, options), depths, is_common, num_common)
 
-    def _compare(self, one: Shown, other: Shown) -> None:
+    def _compare(self, one: SideView, other: SideView) -> None:
         both = one.is_common & other.is_common
         self._num_views += 1
         self._num_pixels += both.numel()
@@ -86,9 +86,9 @@ class Sides:
         self._differences.append(difference[::stride])
         self._steps.append(step[::stride])
 
-    def figures(self) -> SeamMeasured:
+    def figures(self) -> SeamMeasurement:
         """Return what was found; a problem, and no figures, where too little is seen of what both were trained on."""
-        found = SeamMeasured(num_views=self._num_views)
+        found = SeamMeasurement(num_views=self._num_views)
         if self._num_compared < LEAST_PIXELS:
             why = f"{self._num_compared} pixels of {self._num_views} views show what both patches were trained on"
             return replace(found, problem=why)
@@ -105,5 +105,5 @@ class Sides:
         )
 
 
-def _colors(gaussians: Parameters, view: View, options: RasterOptions) -> Tensor:
+def _colors(gaussians: Parameters, view: RenderCamera, options: RasterOptions) -> Tensor:
     return rasterize(gaussians, view, options).colors.clamp(0, 1)

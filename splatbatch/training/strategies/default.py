@@ -12,7 +12,7 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
-from splatbatch.training.border.patch_border import Surroundings
+from splatbatch.training.border.patch_border import PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering
@@ -45,7 +45,7 @@ class Default(Strategy):
         for name in ("grad2d", "count"):
             self._state[name] = torch.zeros_like(gaussians["opacities"], requires_grad=False)
 
-    def within(self, surroundings: Surroundings) -> None:
+    def within(self, surroundings: PatchBorder) -> None:
         """Keep to what bounds the patch."""
         super().within(surroundings)
         self._rule.num_behind = surroundings.num_behind

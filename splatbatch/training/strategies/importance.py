@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splatbatch.training.border.patch_border import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.loss import masked
-from splatbatch.training.photos.posed_images import Photo
+from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import longest_lists
 from splatbatch.training.rendering.view import RasterOptions
@@ -41,17 +41,17 @@ class Importance:
 
 
 @dataclass(frozen=True)
-class Album:
+class PruningViews:
     """The photographs that Gaussians are judged by, and how they are drawn."""
 
-    photos: tuple[Photo, ...]
+    photos: tuple[PosedImage, ...]
     options: RasterOptions
-    surroundings: Surroundings = NONE
+    surroundings: PatchBorder = NONE
     seed: int = 0
     capacity: int | None = None
     """Of tile lists, so that nothing waits for a GPU between two pictures; None: whatever each takes."""
 
-    def fitting(self, gaussians: Mapping[str, Tensor]) -> Album:
+    def fitting(self, gaussians: Mapping[str, Tensor]) -> PruningViews:
         """Return it with tile lists that are long enough for these Gaussians, and for some of them alone."""
         longest = longest_lists(self.surroundings.drawn_with(gaussians), self.photos, self.options)
         return replace(self, capacity=None if longest is None else max(1, int(longest)))
@@ -73,7 +73,9 @@ class Album:
             torch.maximum(most, change, out=most)
         return Importance(total, most)
 
-    def _slopes(self, gaussians: Mapping[str, Tensor], logits: Tensor, photo: Photo, random: torch.Generator) -> Tensor:
+    def _slopes(
+        self, gaussians: Mapping[str, Tensor], logits: Tensor, photo: PosedImage, random: torch.Generator
+    ) -> Tensor:
         """Return the slopes of a sum of pixels with random signs, those alone that count, in the logits, [N]."""
         frozen = {name: value.detach() for name, value in gaussians.items()}
         varied = logits.clone().requires_grad_()
@@ -84,16 +86,16 @@ class Album:
         return torch.autograd.grad(counted.sum(), varied)[0]
 
     @torch.no_grad()
-    def error(self, gaussians: Mapping[str, Tensor], photos: tuple[Photo, ...]) -> float:
+    def error(self, gaussians: Mapping[str, Tensor], photos: tuple[PosedImage, ...]) -> float:
         """Return the squared error of photographs, summed over the pixels that count."""
         errors = [self._error(self._draw(gaussians, photo), photo) for photo in photos]
         return float(torch.stack(errors).double().sum())
 
-    def _error(self, colors: Tensor, photo: Photo) -> Tensor:
+    def _error(self, colors: Tensor, photo: PosedImage) -> Tensor:
         colors, target = photo.to_compare(colors)
         target = target if photo.tone is not None else target.to(colors.dtype) / 255
         colors, target = masked(colors, target, photo.valid())
         return (colors - target).square().sum()
 
-    def _draw(self, gaussians: Mapping[str, Tensor], photo: Photo) -> Tensor:
+    def _draw(self, gaussians: Mapping[str, Tensor], photo: PosedImage) -> Tensor:
         return rasterize(self.surroundings.drawn_with(gaussians), photo.view, self.options, self.capacity).colors

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from splatbatch.training.border.patch_border import NONE, Surroundings
+from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.rendering.view import Rendering
-from splatbatch.training.strategies.importance import Album
+from splatbatch.training.strategies.importance import PruningViews
 
 
 class Strategy:
@@ -20,14 +20,14 @@ class Strategy:
     for it, so that a step can be recorded and replayed.
     """
 
-    _surroundings: Surroundings = NONE
-    _album: Album | None = None
+    _surroundings: PatchBorder = NONE
+    _album: PruningViews | None = None
 
-    def within(self, surroundings: Surroundings) -> None:
+    def within(self, surroundings: PatchBorder) -> None:
         """Keep to what bounds the patch: a Gaussian that has left it does not count as alive."""
         self._surroundings = surroundings
 
-    def judge_by(self, album: Album) -> None:
+    def judge_by(self, album: PruningViews) -> None:
         """Tell by these photographs, between steps, what Gaussians are worth."""
         self._album = album
 

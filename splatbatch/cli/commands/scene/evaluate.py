@@ -10,7 +10,7 @@ from rich.table import Table
 
 from splatbatch import terminal
 from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
-from splatbatch.output.records.evaluation import Measured, SceneEvaluation, SeamMeasured
+from splatbatch.output.records.evaluation import SceneEvaluation, SceneMeasurement, SeamMeasurement
 from splatbatch.run import api
 from splatbatch.tasks.batch import open_batch
 from splatbatch.text import one_line
@@ -60,13 +60,13 @@ def tables(found: SceneEvaluation) -> Iterator[Table]:
         yield seams
 
 
-def _of_photos(one: Measured) -> list[str]:
+def _of_photos(one: SceneMeasurement) -> list[str]:
     figures = [(one.psnr_covered, ".2f"), (one.psnr, ".2f"), (one.ssim, ".3f"), (one.lpips, ".3f")]
     figures += [(one.own_psnr, ".2f"), (one.gain_db, "+.2f")]
     return [str(one.num_photos), *(figure(value, form) for value, form in figures)]
 
 
-def _of_seam(seam: SeamMeasured) -> list[str]:
+def _of_seam(seam: SeamMeasurement) -> list[str]:
     figures_across = (figure(value, ".2f") for value in (seam.across.psnr_covered, seam.across.psnr))
     across = [str(seam.across.num_photos), *figures_across, str(seam.num_views)]
     step, share = ((None if one is None else 100 * one) for one in (seam.depth_step, seam.share))

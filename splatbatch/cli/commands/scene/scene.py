@@ -15,10 +15,10 @@ from splatbatch.cli.commands.scene import split as splitting
 from splatbatch.cli.commands.train import show
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
-from splatbatch.run.context import Ended
-from splatbatch.run.reconstruct import Reconstruction
+from splatbatch.run.context import RunSummary
+from splatbatch.run.reconstruct import ReconstructedModel
 from splatbatch.run.scene import SceneOptions, make_scene
-from splatbatch.scene.partition.split import Split
+from splatbatch.scene.partition.split import SplitFiles
 
 
 def scene(options: SceneOptions) -> None:
@@ -26,13 +26,13 @@ def scene(options: SceneOptions) -> None:
     terminal.never_block()
 
     def show_step(made: Any) -> None:
-        if isinstance(made, Split):
+        if isinstance(made, SplitFiles):
             splitting.show(made, options.patches, dry_run=False)
             return
-        if isinstance(made, Reconstruction):
+        if isinstance(made, ReconstructedModel):
             tell(made)
             return
-        if isinstance(made, Ended) and made.batch.noun == "stage":
+        if isinstance(made, RunSummary) and made.batch.noun == "stage":
             tell_failed(made)
             return
         show(made)

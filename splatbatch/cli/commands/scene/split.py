@@ -11,18 +11,18 @@ from pathlib import Path
 import typer
 
 from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
-from splatbatch.monitor.messages import Lines, tell
+from splatbatch.monitor.messages import PipeWriter, tell
 from splatbatch.scene.partition.picture import check_picture, draw
 from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_axis, parse_grid, read_boxes
 from splatbatch.scene.partition.record import json_schema
-from splatbatch.scene.partition.split import Split, SplitRequest, split
+from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
 from splatbatch.text import counted
 
 STATES = {"new": "", "stays": "stays as it is", "changes": "cut anew"}
 
 
 @dataclass(frozen=True)
-class Cuts:
+class CutOptions:
     """Where the user wants cuts, as it was typed."""
 
     max_images: int | None
@@ -33,7 +33,7 @@ class Cuts:
 
 
 @dataclass(frozen=True)
-class Output:
+class SplitOutput:
     """What is wanted besides patches."""
 
     picture: Path | None
@@ -41,7 +41,7 @@ class Output:
     as_json: bool
 
 
-def options_for(cuts: Cuts, block: float, seed: int) -> SplitOptions:
+def options_for(cuts: CutOptions, block: float, seed: int) -> SplitOptions:
     """Return what was asked for.
 
     Raises:
@@ -52,7 +52,7 @@ def options_for(cuts: Cuts, block: float, seed: int) -> SplitOptions:
     return SplitOptions(cuts.max_images, cuts.overlap, parse_grid(cuts.grid), boxes, parse_axis(cuts.axis), block, seed)
 
 
-def run(asked: SplitRequest, output: Output) -> None:
+def run(asked: SplitRequest, output: SplitOutput) -> None:
     """Cut a scene into patches and say how, or only say it.
 
     Raises:
@@ -61,7 +61,7 @@ def run(asked: SplitRequest, output: Output) -> None:
     """
     if output.picture:
         check_picture(output.picture)
-    done = split(asked, dry_run=output.dry_run, advance=partial(Lines(tell).advance, "split", unit="patches"))
+    done = split(asked, dry_run=output.dry_run, advance=partial(PipeWriter(tell).advance, "split", unit="patches"))
     if output.picture:
         draw(done.plan, output.picture)
     if output.as_json:
@@ -75,7 +75,7 @@ def schema() -> None:
     typer.echo(json.dumps(json_schema(), indent=1))
 
 
-def show(done: Split, out: Path, *, dry_run: bool) -> None:
+def show(done: SplitFiles, out: Path, *, dry_run: bool) -> None:
     """Print how a scene is cut, or would be."""
     facts = done.facts()
     total_cost = sum(cut.cost for cut in facts.patches) or 1.0

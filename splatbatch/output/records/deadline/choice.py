@@ -18,7 +18,7 @@ def _divisor(value: object) -> int:
 
 
 @dataclass(frozen=True)
-class Pace(TypedRecord):
+class StepBudget(TypedRecord):
     """What is left of the settings of every patch alike."""
 
     steps: float = field(default=1.0, metadata=reads(_share))
@@ -32,21 +32,21 @@ class Pace(TypedRecord):
         return self.steps >= 1 and self.divisor == 1
 
 
-FULL = Pace()
+FULL = StepBudget()
 
 
 @dataclass(frozen=True)
-class Correction(TypedRecord):
+class Adjustment(TypedRecord):
     """A pace for what had not begun, chosen once the first attempts had shown how fast this machine is."""
 
     at: float | None = None
     """Seconds since 1970."""
-    pace: Pace = FULL
+    pace: StepBudget = FULL
     why: str = ""
 
 
 @dataclass(frozen=True)
-class Choice(TypedRecord):
+class DeadlineDecision(TypedRecord):
     """What was chosen for a deadline, once, before the first patch was trained."""
 
     asked: str = ""
@@ -58,8 +58,8 @@ class Choice(TypedRecord):
     """Both in seconds since 1970."""
     patches: tuple[str, ...] = ()
     """For which it was chosen."""
-    pace: Pace = FULL
-    earlier: tuple[Pace, ...] = ()
+    pace: StepBudget = FULL
+    earlier: tuple[StepBudget, ...] = ()
     """Of earlier choices: what was trained by them is kept, with as many steps as these at least."""
     full_s: float | None = None
     """How long it would have taken without a deadline; None: nobody could tell."""
@@ -70,14 +70,14 @@ class Choice(TypedRecord):
     """It was expected to be."""
     untouched: tuple[str, ...] = ()
     """Trainers whose steps nobody can set."""
-    corrections: tuple[Correction, ...] = ()
+    corrections: tuple[Adjustment, ...] = ()
 
     @property
-    def now(self) -> Pace:
+    def now(self) -> StepBudget:
         """Return the pace of what is started from now on."""
         return self.corrections[-1].pace if self.corrections else self.pace
 
     @property
-    def paces(self) -> tuple[Pace, ...]:
+    def paces(self) -> tuple[StepBudget, ...]:
         """Return every pace whose splats count, that of now first."""
         return tuple(dict.fromkeys((self.now, self.pace, *(one.pace for one in self.corrections), *self.earlier)))

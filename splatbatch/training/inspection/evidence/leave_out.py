@@ -12,7 +12,7 @@ from typing import Any
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.metrics import TrainingSettings
-from splatbatch.output.records.quality import Dropped, Inspection
+from splatbatch.output.records.quality import Inspection, LeaveOutResult
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.text import counted
 from splatbatch.training.session import train_attempt
@@ -30,7 +30,7 @@ def named(found: Inspection) -> tuple[str, ...]:
 
 def dropped(
     settings: TrainingSettings, names: tuple[str, ...], folder: Path, tell: Callable[[str], None] = lambda _: None
-) -> Dropped:
+) -> LeaveOutResult:
     """Train twice in a folder that is removed in the end; both are measured on held-out photographs that nobody names.
 
     Raises:
@@ -39,7 +39,7 @@ def dropped(
     trained = {image.name for image in read_images(Path(settings.sparse))} - set(settings.holdout)
     measured = set(settings.holdout) - set(names)
     if why := _why_not(trained & set(names), trained - set(names), measured):
-        return Dropped(names, why=why)
+        return LeaveOutResult(names, why=why)
     recipe = _short(settings.recipe)
     psnrs = []
     for kind, held_out in (("with", settings.holdout), ("without", (*settings.holdout, *names))):
@@ -51,7 +51,7 @@ def dropped(
         train_attempt(attempt)
         psnrs.append(_mean_psnr(attempt, measured))
     shutil.rmtree(folder, ignore_errors=True)
-    return Dropped(names, recipe["training"]["max_steps"], psnrs[0], psnrs[1])
+    return LeaveOutResult(names, recipe["training"]["max_steps"], psnrs[0], psnrs[1])
 
 
 def _why_not(hurting: set[str], left: set[str], measured: set[str]) -> str:

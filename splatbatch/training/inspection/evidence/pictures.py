@@ -16,7 +16,7 @@ from torch import Tensor
 from splatbatch.files import write_whole
 from splatbatch.output.records.quality import Inspection, QualityFigure
 from splatbatch.training.inspection import consistency, novel_views, shapes, surface
-from splatbatch.training.inspection.subject import Look, Shown, Subject
+from splatbatch.training.inspection.subject import BlendedView, InspectedSplat, SmallPhotograph
 from splatbatch.training.rendering.rasterize import rasterize
 
 WIDEST_PX, THUMBNAIL_PX = 360, 160
@@ -29,7 +29,7 @@ Pixels = NDArray[np.uint8]
 
 
 @torch.inference_mode()
-def illustrated(subject: Subject, found: Inspection, folder: Path) -> Inspection:
+def illustrated(subject: InspectedSplat, found: Inspection, folder: Path) -> Inspection:
     """Write pictures of an inspection into a folder, each whole; return it with their names."""
     folder.mkdir(parents=True, exist_ok=True)
     by_name = {look.photo.name: look for look in subject.looks}
@@ -59,7 +59,7 @@ def _write(path: Path, picture: Pixels, widest: int) -> None:
     write_whole(path, lambda file: image.save(file, "WEBP", quality=QUALITY))
 
 
-def _picture(subject: Subject, found: Inspection, figure: QualityFigure) -> Pixels | None:
+def _picture(subject: InspectedSplat, found: Inspection, figure: QualityFigure) -> Pixels | None:
     if figure.name == "coverage" and found.cells:
         return _map(found)
     look = _worst(subject, found, figure)
@@ -73,7 +73,7 @@ _BY_PSNR = {"memorised": "psnr", "falloff": "psnr", "fidelity": "psnr_covered"}
 _BY_PHOTO = {"haze": "cover", "veil": "cover", "floaters": "cover", "blurred": "blur", "misregistered": "registration"}
 
 
-def _worst(subject: Subject, found: Inspection, figure: QualityFigure) -> Look | None:
+def _worst(subject: InspectedSplat, found: Inspection, figure: QualityFigure) -> SmallPhotograph | None:
     """Return the view in which there is most to see of a figure."""
     by_name = {look.photo.name: look for look in subject.looks}
     if figure.subjects:
@@ -89,7 +89,7 @@ def _worst(subject: Subject, found: Inspection, figure: QualityFigure) -> Look |
     return looks[len(looks) // 2] if looks else None
 
 
-def _photo(look: Look) -> Pixels:
+def _photo(look: SmallPhotograph) -> Pixels:
     pixels: Pixels = look.small.pixels.cpu().numpy()
     return pixels
 
@@ -99,13 +99,13 @@ def _bytes(colors: Tensor) -> Pixels:
     return pixels
 
 
-def _beside(subject: Subject, look: Look) -> Pixels:
+def _beside(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return photograph and rendering side by side."""
     colors = look.small.as_taken(subject.shown(look).colors)
     return np.concatenate([_photo(look), _bytes(colors)], axis=1)
 
 
-def _covered(subject: Subject, look: Look) -> Pixels:
+def _covered(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return photograph and rendering side by side, dark where no three training photographs see the place."""
     picture = _beside(subject, look)
     if look.small.covered is None:
@@ -114,7 +114,7 @@ def _covered(subject: Subject, look: Look) -> Pixels:
     return np.where(np.concatenate([covered, covered], axis=1)[..., None], picture, picture // UNCOVERED)
 
 
-def _depth(subject: Subject, look: Look) -> Pixels:
+def _depth(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return the rendering, with points where the surface is drawn (green) and elsewhere (red)."""
     shown = subject.shown(look)
     depths, alphas = shown.depths.cpu().numpy(), shown.alphas.cpu().numpy()
@@ -128,7 +128,7 @@ def _depth(subject: Subject, look: Look) -> Pixels:
     return np.asarray(picture)
 
 
-def _front(subject: Subject, look: Look) -> Pixels:
+def _front(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return the photograph, and what stands before its points alone."""
     _, front = surface.standing_in_front(subject.own["means"], look)
     if not bool(front.any()):
@@ -137,13 +137,13 @@ def _front(subject: Subject, look: Look) -> Pixels:
     return np.concatenate([_photo(look), _bytes(colors)], axis=1)
 
 
-def _shapes(subject: Subject, look: Look) -> Pixels:
+def _shapes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return needles in red and giants in green."""
     shown = subject.shown(look)
     return _bytes(torch.stack([shown.needles, shown.giants, torch.zeros_like(shown.giants)], dim=-1))
 
 
-def _opacities(subject: Subject, _: Look) -> Pixels:
+def _opacities(subject: InspectedSplat, _: SmallPhotograph) -> Pixels:
     """Return how many Gaussians have which opacity, from 0 to 1; the near-invisible ones in red."""
     opacities = subject.own["opacities"].sigmoid().cpu().numpy()
     counts, edges = np.histogram(opacities, bins=50, range=(0, 1))
@@ -156,7 +156,7 @@ def _opacities(subject: Subject, _: Look) -> Pixels:
     return picture
 
 
-def _moved(subject: Subject, look: Look) -> Shown:
+def _moved(subject: InspectedSplat, look: SmallPhotograph) -> BlendedView:
     """Return what is shown half a baseline beside a photograph."""
     return subject.shown_from(novel_views.moved(look.small.view, novel_views.baseline_of(subject, look) / 2))
 
@@ -167,12 +167,12 @@ def _marked(colors: Tensor, which: Tensor) -> Pixels:
     return picture
 
 
-def _holes(subject: Subject, look: Look) -> Pixels:
+def _holes(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     shown = _moved(subject, look)
     return _marked(shown.colors, shown.alphas < novel_views.HOLE)
 
 
-def _pair(subject: Subject, _: Look) -> Pixels | None:
+def _pair(subject: InspectedSplat, _: SmallPhotograph) -> Pixels | None:
     """Return two renderings from far apart, and lines between what was found to be the same."""
     found = consistency.consistency(subject).pairs
     if not found:
@@ -187,13 +187,13 @@ def _pair(subject: Subject, _: Look) -> Pixels | None:
     return np.asarray(picture)
 
 
-def _lines(pair: consistency.Pair) -> Iterator[tuple[list[float], list[float]]]:
+def _lines(pair: consistency.ViewPair) -> Iterator[tuple[list[float], list[float]]]:
     if pair.found:
         step = max(1, len(pair.found.here) // 40)
         yield from zip(pair.found.here[::step].tolist(), pair.found.there[::step].tolist(), strict=True)
 
 
-_DRAWN: Mapping[str, Callable[[Subject, Look], Pixels | None]] = {
+_DRAWN: Mapping[str, Callable[[InspectedSplat, SmallPhotograph], Pixels | None]] = {
     **{"depth": _depth, "haze": _front, "veil": _front, "floaters": _front, "needles": _shapes, "giants": _shapes},
     **{"ballast": _opacities, "holes": _holes, "memorised": _beside},
     **{
