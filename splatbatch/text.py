@@ -27,7 +27,7 @@ def one_line(words: str) -> str:
     return " ".join(plain(words).split())
 
 
-def counted(number: int, noun: str, plural: str = "s") -> str:
+def plural(number: int, noun: str, plural: str = "s") -> str:
     """Return a count of things in words: "1 patch", "1,200 patches" (`plural`: what makes many of one)."""
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
@@ -48,7 +48,7 @@ def seconds_of(words: str) -> float | None:
     return sum(float(number) * unit for number, unit in zip(parts.groups(), (3600, 60, 1), strict=True) if number)
 
 
-def spell_some(things: Iterable[str], most: int = 3, between: str = ", ") -> str:
+def list_some(things: Iterable[str], most: int = 3, between: str = ", ") -> str:
     """Return some things in words: "images/a.jpg, images/b.jpg and 12 more"; between clauses stands "; "."""
     every = list(things)
     more = f"{' ' if between == ', ' else between}and {len(every) - most:,} more" if len(every) > most else ""

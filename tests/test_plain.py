@@ -10,7 +10,7 @@ from command_line import invoke
 from fake_batch import ROOT, FakeBatch
 
 from splatbatch.output.layout import OutputFolder
-from splatbatch.text import counted, plain
+from splatbatch.text import plain, plural
 
 EVIL = "\x1b]0;title\x07\x1b]52;c;aGk=\x1b\\\x1b[31mred\x1b[0m \x1b[2J\x07\x08\x00\x9b5Atab\tend\u202e\n"
 
@@ -80,7 +80,7 @@ def test_evidence_stays_a_block_whatever_stands_in_it(batch: FakeBatch) -> None:
 
 
 def test_one_thing_is_not_called_many() -> None:
-    assert (counted(1, "patch", "es"), counted(1200, "patch", "es"), counted(0, "line")) == (
+    assert (plural(1, "patch", "es"), plural(1200, "patch", "es"), plural(0, "line")) == (
         "1 patch",
         "1,200 patches",
         "0 lines",

@@ -160,7 +160,7 @@ def train(
     if detached and not dry_run:
         from splatbatch.cli.commands import train as detach
 
-        detach.see_no_workers(set_)
+        detach.check_no_workers(set_)
         return detach.detach(config, all_named(patches, patch), only, verify=not no_verify)
     if not dry_run:
         from splatbatch.cli.commands.preload import load_training

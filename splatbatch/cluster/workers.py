@@ -10,7 +10,7 @@ from splatbatch.cluster.engine import Ended, Engine, Handle, JobState, Pending, 
 from splatbatch.config import Executor
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.submissions import Submission, open_submissions
-from splatbatch.text import counted, spell_some
+from splatbatch.text import list_some, plural
 
 MOST_NODES = 4
 """Named in a line."""
@@ -129,10 +129,10 @@ def _summary(workers: Iterable[JobState]) -> str:
             case Ended(how=how):
                 groups.setdefault("ended", Counter())[how] += 1
     return "; ".join(
-        f"{counted(sum(those.values()), 'worker')} {group} {_spell(those)}" for group, those in groups.items()
+        f"{plural(sum(those.values()), 'worker')} {group} {_spell(those)}" for group, those in groups.items()
     )
 
 
 def _spell(those: Mapping[str, int]) -> str:
     named = [f"{name} ({number})" if number > 1 else name for name, number in sorted(those.items())]
-    return spell_some(named, MOST_NODES)
+    return list_some(named, MOST_NODES)

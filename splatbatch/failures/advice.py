@@ -10,7 +10,7 @@ from typing import Any
 from splatbatch.failures.remedies import REMEDIES, Step, for_patch, typed
 from splatbatch.failures.settings import MOST_SHOWN, SettingDifference, in_words, is_number, suspects
 from splatbatch.outcome import Diagnosis
-from splatbatch.text import spell_some
+from splatbatch.text import list_some
 
 LOG = "splatbatch explain PATCH --log"
 TRY = " Try: "
@@ -111,7 +111,7 @@ def _where_to_look(verdict: Diagnosis, alike: Sequence[EarlierFailure], backgrou
         reads = f"{background.trainer or 'The program'} reads {_reads_in_words(background)}; none of that helps here."
         change = f"trainers.{background.trainer}.command, the scene"
         return f"{reads} {look}, then change {change} or the machine.{TRY}{LOG}"
-    before = spell_some([f"attempt {one.number}" for one in alike])
+    before = list_some([f"attempt {one.number}" for one in alike])
     tried = f"It failed so in {before}, too, with every setting that may help. " if before else ""
     return f"{tried}{look}, then change the scene or the machine.{TRY}{LOG}"
 
@@ -125,7 +125,7 @@ def _settings_in(steps: Sequence[Step]) -> Iterator[str]:
 def _reads_in_words(background: PatchContext) -> str:
     """Return the settings of a training that a program reads."""
     read = (key for key in sorted(background.reads or ()) if key.startswith(("training.", "setting.")))
-    return spell_some((key for key in read if key != "training.trainer"), MOST_SHOWN) or "no setting"
+    return list_some((key for key in read if key != "training.trainer"), MOST_SHOWN) or "no setting"
 
 
 def _in_the_light_of(verdict: Diagnosis, alike: Sequence[EarlierFailure], background: PatchContext) -> Diagnosis:

@@ -76,6 +76,6 @@ def in_words(cause: str) -> str:
     return WORDS.get(cause, cause)
 
 
-def spelled(cause: str) -> str:
+def title(cause: str) -> str:
     """Return a cause in words, with the name under which documents and programs know it."""
     return f"{WORDS[cause]} ({cause})" if cause in WORDS else cause

@@ -11,9 +11,9 @@ from typing import Any
 from splatbatch.config import LadderName, Retry, Rung, TaskId
 from splatbatch.config.rungs import RESOLUTIONS, factor_of, no_factor, takes_factor
 from splatbatch.errors import ConfigError
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.outcome import Diagnosis
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 
 @dataclass(frozen=True)
@@ -164,24 +164,22 @@ def decide(
     """
     last = history[-1].diagnosis
     if last.action == "fail":
-        return GiveUp(f"{spelled(last.cause)}: trying again cannot help")
+        return GiveUp(f"{title(last.cause)}: trying again cannot help")
     counting = _counting(history) if config.waits else history
     alike = sum(past.diagnosis.cause == last.cause for past in history)
     wait_s = _wait_s(last.cause, alike) * (1 + 0.1 * jitter) if config.waits else 0.0
     if config.waits and passes(last):
         minutes = f"{PASSING[last.cause].longest_s / 60:.0f} minutes"
         is_over = history[-1] in counting
-        return (
-            GiveUp(f"{spelled(last.cause)}: still there after {minutes} of waiting") if is_over else RetryAfter(wait_s)
-        )
+        return GiveUp(f"{title(last.cause)}: still there after {minutes} of waiting") if is_over else RetryAfter(wait_s)
     if len(counting) >= config.max_attempts:
-        return GiveUp(f"{counted(len(counting), 'attempt')} failed (retry.max_attempts)")
+        return GiveUp(f"{plural(len(counting), 'attempt')} failed (retry.max_attempts)")
     policy = POLICIES.get(last.cause, ONCE)
     vain = _why_not_unchanged(history, policy)
     climbing = LADDERS.get(last.cause) in history[-1].rungs
     if last.action == "degrade" or climbing or vain:
         rung = _next_rung(history, config, wait_s, current)
-        reason = f"{spelled(last.cause)}: no rung is left" if climbing else vain
+        reason = f"{title(last.cause)}: no rung is left" if climbing else vain
         return rung or (GiveUp(reason) if reason else RetryAfter(wait_s))
     return RetryAfter(wait_s)
 
@@ -209,7 +207,7 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
         for cause in sorted({failure.diagnosis.cause for failure in _counting(history)} & ENVIRONMENT):
             for other in seen.setdefault(cause, []):
                 if cause not in OF_SETTINGS or _are_unlike(task, other):
-                    return f"{spelled(cause)} on {other} and on {task}: it lies in this machine, not in the patches"
+                    return f"{title(cause)} on {other} and on {task}: it lies in this machine, not in the patches"
             seen[cause].append(task)
     return _why_ours(failures)
 
@@ -225,7 +223,7 @@ def _why_ours(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
     if worst is None or len(worst[1]) < MOST_OF_OURS:
         return ""
     each = f"each time {'; '.join(worst[0])}: the others would end so, too"
-    return f"{spelled(INTERNAL_FAULT)} on {len(worst[1])} patches, {each}"
+    return f"{title(INTERNAL_FAULT)} on {len(worst[1])} patches, {each}"
 
 
 def _are_unlike(one: TaskId, other: TaskId) -> bool:
@@ -254,8 +252,8 @@ def _why_not_unchanged(history: Sequence[Failure], policy: Policy) -> str:
     before = [(past.diagnosis.cause, past.diagnosis.phase) for past in same_settings[:-1]]
     if not policy.may_repeat and (last.diagnosis.cause, last.diagnosis.phase) in before:
         where = f"phase {last.diagnosis.phase}" if last.diagnosis.phase else "the same phase"
-        return f"{spelled(last.diagnosis.cause)} twice in {where}: deterministic, an unchanged attempt would fail again"
-    return f"{spelled(last.diagnosis.cause)}: tried again {counted(alike - 1, 'time')}" if alike > policy.times else ""
+        return f"{title(last.diagnosis.cause)} twice in {where}: deterministic, an unchanged attempt would fail again"
+    return f"{title(last.diagnosis.cause)}: tried again {plural(alike - 1, 'time')}" if alike > policy.times else ""
 
 
 def _next_rung(

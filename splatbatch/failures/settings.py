@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from splatbatch.failures.remedies import spelt
-from splatbatch.text import spell_some
+from splatbatch.text import list_some
 
 RATES = re.compile(r"learning_rates\..*|refinement\.(grow_\w+|prune_\w+|noise_lr)|training\.init_\w+")
 FAR = 10.0
@@ -117,7 +117,7 @@ def suspects(found: Sequence[SettingDifference], cause: str) -> tuple[SettingDif
 
 def in_words(found: Sequence[SettingDifference]) -> str:
     """Return differences in a line."""
-    return spell_some((one.in_words() for one in found), MOST_SHOWN, "; ")
+    return list_some((one.in_words() for one in found), MOST_SHOWN, "; ")
 
 
 def is_number(value: Any) -> bool:

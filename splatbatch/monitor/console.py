@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from splatbatch import terminal
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.monitor.history import with_changes
 from splatbatch.monitor.table import batch_line, live_view, num_left, num_shown
 from splatbatch.output import events
@@ -23,7 +23,7 @@ from splatbatch.output.workers import Watcher
 from splatbatch.tasks.counts import WORDS, how_many
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, noun_of, read_status
-from splatbatch.text import clock, counted, one_line
+from splatbatch.text import clock, one_line, plural
 
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
@@ -76,7 +76,7 @@ class ConsoleListener:
     def beat(self) -> None:
         """Show that time passes, and how much nobody took; called many times a second."""
         if lost := terminal.take_lost():
-            self.say(f"{counted(lost, 'line')} not shown: nobody took them")
+            self.say(f"{plural(lost, 'line')} not shown: nobody took them")
 
     def say(self, line: str) -> None:
         """Show a line, with its time."""
@@ -112,7 +112,7 @@ class LineListener(ConsoleListener):
             self.say(_short(heartbeat(status, has_nodes=has_nodes)))
         if running:
             words = WORDS[noun_of(statuses)]
-            left = counted(num_left(statuses), words.one, words.plural)
+            left = plural(num_left(statuses), words.one, words.plural)
             self.say(_short(f"{left} left: {batch_line(statuses)}"))
 
 
@@ -192,7 +192,7 @@ def _attempt_ended(event: AttemptEnded) -> str:
         return f"{who} done in {event.seconds or 0:.0f} s"
     if event.diagnosis:
         named = next((f" ({line})" for line in event.diagnosis.evidence if line.startswith("line ")), "")
-        return f"{who} failed: {spelled(event.diagnosis.cause)}{named}: {event.diagnosis.advice}"
+        return f"{who} failed: {title(event.diagnosis.cause)}{named}: {event.diagnosis.advice}"
     return f"{who} stopped: {event.reason or ''}"
 
 
@@ -214,9 +214,9 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.PatchRejected: lambda event: f"{event.patch}: refused: {event.reason}",
     events.MemoryTight: lambda event: f"{event.patch}: {event.reason}",
     events.SlotGivenUp: lambda event: f"{event.slot}: taken out of service: {event.reason}",
-    events.Packing: lambda event: f"{counted(event.patches_per_gpu, 'patch', 'es')} per GPU from now on",
+    events.Packing: lambda event: f"{plural(event.patches_per_gpu, 'patch', 'es')} per GPU from now on",
     events.MpsOff: lambda event: f"going on without CUDA MPS: {event.reason}",
-    events.OrphansStopped: lambda event: f"stopping {counted(len(event.keys), 'attempt')} of an earlier run",
+    events.OrphansStopped: lambda event: f"stopping {plural(len(event.keys), 'attempt')} of an earlier run",
     events.Paused: lambda event: f"paused, nothing new is started: {event.reason}",
     events.Resumed: lambda event: f"there is room again after {event.waited_s or 0:.0f} s: going on",
     events.NotifyFailed: lambda event: f"notification failed: {event.reason}",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.output.events import (
     Accepted,
     AttemptEnded,
@@ -74,7 +74,7 @@ def _end(event: AttemptEnded, output: OutputFolder) -> Iterator[str]:
     elif event.is_well:
         yield f"  done in {seconds:.0f} s"
     elif diagnosis:
-        yield f"  failed: {spelled(diagnosis.cause)} {where}, after {seconds:.0f} s"
+        yield f"  failed: {title(diagnosis.cause)} {where}, after {seconds:.0f} s"
         yield from (f"    | {line}" for line in diagnosis.evidence)
         yield f"  advice: {diagnosis.advice}"
         yield f"  log: {output.patch(event.patch).path / f'attempt-{event.attempt or 0:02d}' / 'train.log'}"

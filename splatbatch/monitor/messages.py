@@ -15,20 +15,20 @@ PATIENCE_S = 5.0
 """Of what takes less nothing is said."""
 
 
-def tell(words: str) -> None:
+def print_err(words: str) -> None:
     """Say what somebody waits for."""
     typer.echo(one_line(words), err=True)
 
 
-def say(words: str) -> None:
+def log_line(words: str) -> None:
     """Say what happens in a night, with its time, as the lines of a console that is no terminal do."""
-    tell(f"{moment(time.time())} {words}")
+    print_err(f"{moment(time.time())} {words}")
 
 
 class PipeWriter:
     """Tells a pipe, line by line."""
 
-    def __init__(self, say: Callable[[str], None] = say) -> None:
+    def __init__(self, say: Callable[[str], None] = log_line) -> None:
         self._what, self._began, self._said = "", 0.0, 0.0
         self.say = say
 

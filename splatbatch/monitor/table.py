@@ -16,7 +16,7 @@ from rich.text import Text
 
 from splatbatch.failures.causes import in_words
 from splatbatch.output.claims import AtWork, in_short, lines_of
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.tasks.status import PatchStatus, done_in_words, most_interesting
 from splatbatch.text import clock, one_line
 
@@ -62,7 +62,7 @@ def status_view(statuses: Sequence[PatchStatus], width: int, room: int = 1 << 30
     lots = {key: names for key, names in lots.items() if len(names) > MOST_ALIKE}
     rest = [one for one in statuses if one.state not in FOLDED or _alike(one) not in lots]
     shown = most_interesting(rest, max(LEAST_ROWS, room - len(lots)))
-    lines = [f"{len(names)} {': '.join(filter(None, key))} ({spell(names, 4)})" for key, names in lots.items()]
+    lines = [f"{len(names)} {': '.join(filter(None, key))} ({list_names(names, 4)})" for key, names in lots.items()]
     if hidden := Counter(one.state for one in rest) - Counter(one.state for one in shown):
         lines.append(f"… {hidden.total()} more: {', '.join(f'{num} {state}' for state, num in hidden.items())}")
     words = [Text(one_line(line), no_wrap=True, overflow="ellipsis") for line in lines]

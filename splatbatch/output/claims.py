@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.output import workers as limits
-from splatbatch.output.generations import made_once, numbers_in
+from splatbatch.output.generations import create_once, numbers_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.workers import Watcher, WorkerFile, is_let_go, lives_here, spelled
-from splatbatch.text import counted
+from splatbatch.output.workers import Watcher, WorkerFile, is_alive_here, is_released, title
+from splatbatch.text import plural
 
 DONE = ".done"
 """Suffix of the name that an owner adds to its claim when it is done with the task."""
@@ -98,7 +98,7 @@ class Claims:
         ours = self._claims.pop(task, None)
         if ours is not None:
             with contextlib.suppress(OSError):  # a full disk: our end says the same
-                made_once(self._mine.path, self._output.claim(task, ours.generation).with_suffix(DONE))
+                create_once(self._mine.path, self._output.claim(task, ours.generation).with_suffix(DONE))
 
     def mine(self) -> list[str]:
         """Return the tasks that we have claimed and are not done with."""
@@ -128,7 +128,7 @@ class Claims:
 
     def _is_left(self, task: str, owner: WorkerRecord, generation: int) -> bool:
         """Return whether the worker that made a claim is gone."""
-        if not owner.worker and is_let_go(self._output.claim(task, generation)):
+        if not owner.worker and is_released(self._output.claim(task, generation)):
             return True
         return self._is_gone(owner)
 
@@ -139,7 +139,7 @@ class Claims:
         path = self._output.claim(task, generation)
         if generation == 1:
             os.makedirs(path.parent, exist_ok=True)  # noqa: PTH103 - of thousands of tasks
-        return made_once(self._mine.path, path)
+        return create_once(self._mine.path, path)
 
 
 def done_with(output: OutputFolder, task: str) -> int:
@@ -184,9 +184,9 @@ class AtWork:
         """Return who works on what; whether one on another host still lives is not to be told by one look."""
         one = self.worker
         job = f", job {one.job}" if one.job else ""
-        known = "" if self.is_quiet or lives_here(one) else f", if it lives: it has counted to {one.sequence}"
+        known = "" if self.is_quiet or is_alive_here(one) else f", if it lives: it has counted to {one.sequence}"
         known += f"; {self._silence()}" if self.is_quiet else ""
-        return f"{spelled(one)}{job}: {', '.join(self.tasks) or 'nothing at the moment'}{known}"
+        return f"{title(one)}{job}: {', '.join(self.tasks) or 'nothing at the moment'}{known}"
 
     def _silence(self) -> str:
         if not self.is_frozen:
@@ -221,7 +221,7 @@ def lines_of(workers: Sequence[AtWork]) -> list[str]:
 def in_short(workers: Sequence[AtWork]) -> str:
     """Return how many there are, and on how many nodes: "3 workers on 2 nodes"; empty for one alone."""
     nodes = {one.worker.host for one in workers}
-    where = f" on {counted(len(nodes), 'node')}" if len(nodes) > 1 else ""
+    where = f" on {plural(len(nodes), 'node')}" if len(nodes) > 1 else ""
     quiet = sum(one.is_quiet for one in workers)
     silent = f", {quiet} of them silent" if quiet else ""
-    return f"{counted(len(workers), 'worker')}{where}{silent}" if len(workers) > 1 else ""
+    return f"{plural(len(workers), 'worker')}{where}{silent}" if len(workers) > 1 else ""

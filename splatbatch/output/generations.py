@@ -12,7 +12,7 @@ from pathlib import Path
 from splatbatch.files import MOST_JSON_BYTES, Record, read_json, read_regular, write_object
 
 
-def made_once(source: Path, target: Path) -> bool:
+def create_once(source: Path, target: Path) -> bool:
     """Give the file `source`, which must be on the disk, the name `target`; return whether nobody had that name."""
     try:
         os.link(source, target)
@@ -129,6 +129,6 @@ def _made(path: Path, record: Record) -> bool:
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # containers may share host name and process number
     write_object(aside, record)
     try:
-        return made_once(aside, path)
+        return create_once(aside, path)
     finally:
         aside.unlink(missing_ok=True)

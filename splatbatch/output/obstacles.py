@@ -35,7 +35,7 @@ def diagnosis_of(error: Exception, folder: Path, phase: str) -> Diagnosis:
     return Diagnosis("not_started", "fail", f"{error}. {hint}".rstrip(), (str(error),), phase)
 
 
-def see_place(folder: PatchFolder) -> None:
+def check_destination(folder: PatchFolder) -> None:
     """See before anything is trained that a splat can be put where it belongs.
 
     Raises:

@@ -27,7 +27,7 @@ from splatbatch.outcome import Rejected, Trained
 from splatbatch.output import retention
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.output.folders import SPLAT, PatchFolder, names_in
-from splatbatch.output.generations import made_once
+from splatbatch.output.generations import create_once
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import AttemptFacts, JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
@@ -121,7 +121,7 @@ def _recorded(folder: PatchFolder, manifest: Path, result: Result, number: int) 
     """Make a manifest that is on the disk an accepted record; return whether the record says what we say."""
     place = folder.accepted(number)
     place.parent.mkdir(exist_ok=True)
-    if made_once(manifest, place):
+    if create_once(manifest, place):
         sync_folder(place.parent)
         return True
     there = Result.read(place) or Result()  # the same, where another accepted it for its dead worker

@@ -14,7 +14,7 @@ from splatbatch.hashing import FileFacts, difference
 from splatbatch.output.records.fingerprint import is_content
 from splatbatch.output.records.metrics import BY_ITSELF, QualityFigures, spell_figures
 from splatbatch.output.records.result import Result
-from splatbatch.text import spell_some
+from splatbatch.text import list_some
 
 ACCEPT = "`splatbatch accept"
 """What the command begins with that takes another splat, in what is said of a choice."""
@@ -185,7 +185,7 @@ def _why_other_training(one: Result, other: Result, differ: Sequence[str]) -> st
     ours, theirs = one.trained_from, other.trained_from
     is_told = None not in (held_out(one), held_out(other)) and ours.files and theirs.files
     if differ:
-        return f"other files than then: {spell_some(differ)}"
+        return f"other files than then: {list_some(differ)}"
     if ours.inputs != theirs.inputs and (ours.border != theirs.border or not is_told):
         return "their model or hold-out differ"
     if ours.trainer != theirs.trainer:

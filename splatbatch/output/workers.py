@@ -138,7 +138,7 @@ class Watcher:
         now = self.read(owner.worker)
         if now is not None and (now.token != owner.token or now.has_ended):
             return True  # another has its name by now, as each `train` has
-        return lives_here(owner) is False
+        return is_alive_here(owner) is False
 
     def silent_s(self, owner: WorkerRecord) -> float:
         """Return for how long the content of a worker's file is known not to have changed."""
@@ -149,7 +149,7 @@ class Watcher:
         if now != before:
             since = time_s
         self._seen[owner.token] = (now, since)
-        is_our_clock = now.beaten_at is not None and lives_here(owner)
+        is_our_clock = now.beaten_at is not None and is_alive_here(owner)
         return max(time_s - since, time_s - now.beaten_at if is_our_clock and now.beaten_at is not None else 0.0)
 
     def living(self, but: str = "") -> list[WorkerRecord]:
@@ -163,16 +163,16 @@ class Watcher:
 
     def is_present(self, worker: WorkerRecord) -> bool:
         """Return whether a worker may still do something: one that is frozen on this host may thaw."""
-        return not self.has_ended(worker) and (lives_here(worker) is True or self.silent_s(worker) < SILENCE_S)
+        return not self.has_ended(worker) and (is_alive_here(worker) is True or self.silent_s(worker) < SILENCE_S)
 
     def lives(self, worker: WorkerRecord) -> bool:
         """Return whether a worker, seen just now not to be gone, is known to live: it moves."""
-        if lives_here(worker):
+        if is_alive_here(worker):
             return self.silent_s(worker) < QUIET_S
         return worker.token in self._moved
 
 
-def is_let_go(claim: Path) -> bool:
+def is_released(claim: Path) -> bool:
     """Return whether nobody who lives can have made a claim, whatever stands in it; False where that is uncertain.
 
     A claim is the file in which its worker beats, by another name, and is locked as long as that worker lives.
@@ -187,13 +187,13 @@ def is_let_go(claim: Path) -> bool:
         return False
 
 
-def spelled(worker: WorkerRecord) -> str:
+def title(worker: WorkerRecord) -> str:
     """Return how people are told of a worker: "worker a-17-3f2 on a", "train on a"."""
     name = "train" if worker.worker == LOCAL else f"worker {worker.worker}"
     return f"{name} on {worker.host}"
 
 
-def lives_here(worker: WorkerRecord) -> bool | None:
+def is_alive_here(worker: WorkerRecord) -> bool | None:
     """Return whether a process of this host and boot runs; None of one that cannot be asked about from here."""
     here = (socket.gethostname(), boot_id(), pid_space())
     if (worker.host, worker.boot_id, worker.space) != here or worker.pid is None:

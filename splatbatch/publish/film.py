@@ -16,7 +16,7 @@ from splatbatch.files import MIB, free_mib, open_regular, path_beside, write_jso
 from splatbatch.machine.limited_program import USUAL, CallBounds, CallContext, ProgramEnd, run_bounded
 from splatbatch.output.records.evaluation import FilmSettings
 from splatbatch.publish.source import PublishedSplat
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 MODULE = "splatbatch.training.film"
 GIF = ".gif"
@@ -79,7 +79,7 @@ def make_film(splat: PublishedSplat, film: Film, say: Callable[[str], None]) -> 
         settings = FilmSettings.from_record({**told, "width": film.width, "height": film.height})
         write_json(work / "film.json", settings.to_record())
         command = [sys.executable, "-m", MODULE, str(work / "film.json"), str(frames)]
-        say(f"{splat.name}: drawing {counted(film.num_frames, 'frame')} of {film.width}x{film.height}")
+        say(f"{splat.name}: drawing {plural(film.num_frames, 'frame')} of {film.width}x{film.height}")
         ended = _must(run_bounded(command, film.bounds), film.bounds, f"{splat.name}: cannot be drawn")
         say(ended.said.strip().splitlines()[-1])
         if frames.stat().st_size != film.frame_bytes * film.num_frames:

@@ -29,7 +29,7 @@ from splatbatch.publish.tool import SplatTransform, find_tool
 from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import hashes_in, key_of
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 VERSION = 2
 """Raise it when files are made otherwise: all are then written again."""
@@ -248,7 +248,7 @@ class Publisher:
         for name, loss in measure(splat, original, decoded, folder, self.wish.bounds).items():
             self.kept.note(name, with_loss(self.kept.known.outputs[name], loss))
             self.telling.say(
-                f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({counted(loss.num_photos, 'photograph')})"
+                f"{name}: {loss.psnr:.2f} dB, {loss.loss_db:+.2f} dB lost ({plural(loss.num_photos, 'photograph')})"
             )
 
     def _tool(self, form: SplatFormat) -> SplatTransform | None:

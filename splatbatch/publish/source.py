@@ -20,7 +20,7 @@ from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.provenance import recipe_of
-from splatbatch.tasks.scene.merge import see_whole
+from splatbatch.tasks.scene.merge import check_whole
 from splatbatch.tasks.scene.merge_candidates import MergeCandidate, look
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.shared_decisions.holdout import held_out, photographs_of
@@ -189,7 +189,7 @@ def _scene(batch: Batch) -> PublishedSplat:
     """
     partition = partition_for(batch)
     files, offset = batch.output.scene.merged, offset_of(batch, partition)
-    merged = see_whole(files)
+    merged = check_whole(files)
     if merged is None:
         raise OutputError(
             f"{files.splat}: there is no merged scene, or not the one that merge.json tells of", MERGE_FIRST

@@ -17,7 +17,7 @@ from splatbatch.output.records.publication import Publication, PublishedFile, Sp
 from splatbatch.processes import abandoned, start_ticks
 from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import PublishedSplat
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.tasks.product import Damaged, ProductComparison, UpToDate
 from splatbatch.text import one_line
 
@@ -51,7 +51,7 @@ class PublishTarget:
             raise OutputError(f"--to {self.folder}: lies in the output folder, among what the batch has written", hint)
         found = Publication.of(self.folder)
         if found is None and not self.is_forced and (foreign := self._files()):
-            message = f"--to {self.folder}: holds what no publish wrote: {spell(foreign, 3)}"
+            message = f"--to {self.folder}: holds what no publish wrote: {list_names(foreign, 3)}"
             raise OutputError(message, "Name an empty folder, or add --force to publish among it.")
         return found or Publication()
 

@@ -110,7 +110,7 @@ class ReconstructionRecord(TypedRecord):
         return [*lines, *self.advice]
 
 
-def see_place(out: Path) -> None:
+def check_output_folder(out: Path) -> None:
     """See that nothing of somebody else's stands where the model goes.
 
     Raises:

@@ -23,7 +23,7 @@ from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.patches import natural_key
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.headers import THREADS, opened_photograph
-from splatbatch.text import counted, spell_some
+from splatbatch.text import list_some, plural
 
 Floats = NDArray[np.float64]
 RAW = frozenset({".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"})
@@ -80,7 +80,7 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
     cameras, numbers = _cameras(headers, wanted)
     notes += [one.note for one in headers if one.note][:3]
     if len(cameras) > 1:
-        spelled = spell_some((f"{one.what} ({numbers.count(place + 1)})" for place, one in enumerate(cameras)), 6)
+        spelled = list_some((f"{one.what} ({numbers.count(place + 1)})" for place, one in enumerate(cameras)), 6)
         notes.append(f"{len(cameras)} cameras: {spelled}")
     notes += [*_copies(headers), *said]
     photographs = tuple(
@@ -124,7 +124,7 @@ def _listed(images: Path) -> tuple[list[str], dict[str, str], list[str]]:
             elif Path(file).suffix.lower() in PHOTOGRAPHS:
                 names.append(name)
     if hidden:
-        notes.append(f"{counted(len(hidden), 'hidden file')} left out ({spell_some(sorted(hidden))})")
+        notes.append(f"{plural(len(hidden), 'hidden file')} left out ({list_some(sorted(hidden))})")
     return sorted(names, key=natural_key), left_out, notes
 
 
@@ -143,8 +143,8 @@ def _why_not(name: str) -> str:
 
 
 def _too_few(images: Path, num: int, left_out: dict[str, str], notes: list[str]) -> str:
-    said = spell_some([*(f"{name}: {why}" for name, why in sorted(left_out.items())), *notes], 2, "; ")
-    return f"{images}: {counted(num, 'photograph')} that can be used" + (f"; {said}" if said else "")
+    said = list_some([*(f"{name}: {why}" for name, why in sorted(left_out.items())), *notes], 2, "; ")
+    return f"{images}: {plural(num, 'photograph')} that can be used" + (f"; {said}" if said else "")
 
 
 def _read(images: Path, name: str, facts: FileFacts) -> PhotographHeader | str:
@@ -238,10 +238,10 @@ def checked_places(
     far = [place is not None and next(distance) > FAR_M for place in places]
     if not any(far):
         return list(places), []
-    named = spell_some(name for name, one in zip(names, far, strict=True) if one)
+    named = list_some(name for name, one in zip(names, far, strict=True) if one)
     if sum(far) <= 0.1 * len(known):
         kept = [None if one else place for place, one in zip(places, far, strict=True)]
-        return kept, [f"{counted(sum(far), 'GPS position')} more than 5 km from the others: not used ({named})"]
+        return kept, [f"{plural(sum(far), 'GPS position')} more than 5 km from the others: not used ({named})"]
     return list(places), [f"{sum(far)} photographs were taken more than 5 km from the others ({named}): two places?"]
 
 
@@ -249,7 +249,7 @@ def _copies(headers: Sequence[PhotographHeader]) -> list[str]:
     """Say which photographs are the same as another: the camera has not moved between them."""
     first: dict[str, str] = {}
     copies = [one.name for one in headers if first.setdefault(one.sha256, one.name) != one.name]
-    return [f"{counted(len(copies), 'photograph')} the same as another ({spell_some(copies)})"] if copies else []
+    return [f"{plural(len(copies), 'photograph')} the same as another ({list_some(copies)})"] if copies else []
 
 
 def _cameras(headers: Sequence[PhotographHeader], wanted: ReconstructionOptions) -> tuple[list[CameraGroup], list[int]]:

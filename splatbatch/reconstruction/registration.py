@@ -14,7 +14,7 @@ import numpy as np
 from splatbatch.reconstruction.facts import MOST_NAMED, GpsFit, OtherComponent, ReconstructionRecord, RegisteredImage
 from splatbatch.reconstruction.matching import two_views
 from splatbatch.reconstruction.stage import DATABASE, StageAttempt
-from splatbatch.text import spell_some
+from splatbatch.text import list_some
 
 if TYPE_CHECKING:
     import pycolmap
@@ -144,7 +144,7 @@ def advice(missing: Mapping[str, str], components: Sequence[Sequence[str]], erro
     if causes["exposure"]:
         said.append("Badly exposed photographs: lock the exposure over the scene.")
     if causes["no overlap"]:
-        named = spell_some((name for name, why in missing.items() if why.startswith("no overlap")), MOST_NAMED)
+        named = list_some((name for name, why in missing.items() if why.startswith("no overlap")), MOST_NAMED)
         said.append(f"No overlap: take photographs around {named} that share two thirds with the next.")
     if error_px > HIGH_PX:
         said.append("The reprojection error is high: name the camera model with --camera, or split other devices off.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.output.records.quality import grade_in_words
 from splatbatch.report.comparison import spelt
 from splatbatch.report.facts import (
@@ -23,7 +23,7 @@ from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.todo import MOST_NAMED
 from splatbatch.report.units import photographs
 from splatbatch.report.workers import nodes_of
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.text import assignments, one_line, plain
 
 SPECIAL = re.compile(r"[\\`*\[|]")
@@ -70,7 +70,7 @@ def _todo(items: Sequence[TodoItem]) -> list[str]:
         of_kind = [item for item in items if item.kind == kind]
         lines += [f"## {heading}", ""] if of_kind else []
         for item in of_kind:
-            who = f"{_plain(spell(item.patches, MOST_NAMED))}: " if item.patches else ""
+            who = f"{_plain(list_names(item.patches, MOST_NAMED))}: " if item.patches else ""
             # a name may hold markup, and not every reader of Markdown leaves alone what stands in a block
             command = [_plain(item.command)] if "<" in item.command else _as_it_is([item.command])
             lines += [f"- {who}{_plain(item.what)}", "", *command, ""]
@@ -158,7 +158,7 @@ def _troubles(patch: ReportedPatch) -> list[str]:
     lines = [f"- {_plain(words)}" for words in said]
     if patch.cause:
         phase = f" in phase {_plain(patch.phase)}" if patch.phase else ""
-        lines = [f"**{_plain(spelled(patch.cause))}**{phase}: {_plain(patch.advice)}", *lines]
+        lines = [f"**{_plain(title(patch.cause))}**{phase}: {_plain(patch.advice)}", *lines]
         evidence = "\n".join(patch.evidence).splitlines()
         lines += ["", *_as_it_is(evidence)] if evidence else []
     return ["", f"## {_plain(patch.patch)}", "", *lines] if lines else []

@@ -8,7 +8,7 @@ from splatbatch.hashing import FileFacts
 from splatbatch.output.folders import PICTURES, PatchFolder, SceneFolder, SplatFolder
 from splatbatch.output.records.quality import Inspection, LeaveOutResult, QualityFigure, read_certificate
 from splatbatch.report.facts import SplatQuality
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 FIGURES = ("figure", "value", "limit", "state", "what")
 MOST_NAMED = 8
@@ -55,7 +55,7 @@ def drop_in_words(dropped: LeaveOutResult | None) -> str:
         return ""
     if dropped.gain_db is None:
         return f"nothing was left out: {dropped.why}"
-    count = counted(len(dropped.photos), "photograph")
+    count = plural(len(dropped.photos), "photograph")
     return f"{dropped.gain_db:+.2f} dB without {count}, after {dropped.steps or 0:,} steps"
 
 

@@ -25,7 +25,7 @@ from splatbatch.scene.colmap.types import Image, centers_of
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.counts import behind_in_words
 from splatbatch.tasks.shared_decisions.holdout import held_out_as_recorded
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 if TYPE_CHECKING:
     from splatbatch.scene.partition.border import Seam
@@ -166,7 +166,7 @@ def in_words(scene: ReportedPartition) -> str:
         return f"The merged scene has not been measured: splatbatch evaluate.{behind}"
     total, across, within = found.total, found.across, found.within
     on_covered = f"{_db(total.psnr_covered)} on covered pixels, " if total.psnr_covered is not None else ""
-    words = f"Merged: {on_covered}{_db(total.psnr)} on {counted(total.num_photos, 'held-out photograph')}"
+    words = f"Merged: {on_covered}{_db(total.psnr)} on {plural(total.num_photos, 'held-out photograph')}"
     words += f", {_db(across.psnr)} on those across a seam, {_db(within.psnr)} on the others"
     words += f"; the patches' own splats {_db(total.own_psnr)}."
     return words + (" The scene was merged again since." if scene.is_stale else "") + behind

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from splatbatch.failures.advice import IF_NOT, OR_TRY, TRY
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.output.obstacles import NOT_MADE
 from splatbatch.output.records.run import DONE
 from splatbatch.output.retention import ACCEPT
 from splatbatch.report.facts import Report, ReportedPatch, TodoItem
 from splatbatch.report.scene import why_it_steps
 from splatbatch.tasks.status import INSIST, done_in_words
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 MOST_NAMED = 12
 """Patches in a command; of more, it is about all of the batch."""
@@ -69,7 +69,7 @@ def verdict(report: Report) -> str:
     if running := report.counts.get("running", 0):
         said += f", {running} in training"
     num_to_do = sum(item.kind == "do" for item in report.todo)
-    return f"{said}. {counted(num_to_do, 'thing') if num_to_do else 'Nothing'} to do"
+    return f"{said}. {plural(num_to_do, 'thing') if num_to_do else 'Nothing'} to do"
 
 
 def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoReason]:
@@ -95,7 +95,7 @@ def _failure(patch: ReportedPatch) -> str:
     """Return why a patch failed, and the advice; what to type stands beside it."""
     told, suspect, _ = _advice(patch).partition(OR_TRY)
     told = f"{told}." if suspect else told.partition(TRY)[0].strip()
-    return ": ".join(filter(None, (spelled(patch.cause), told)))
+    return ": ".join(filter(None, (title(patch.cause), told)))
 
 
 def _advice(patch: ReportedPatch) -> str:
@@ -134,7 +134,7 @@ def _of_batch(report: Report) -> Iterator[TodoReason]:
         if one.state != DONE:
             yield TodoReason("do", one.words, one.command)
     if audit and audit["warnings"]:
-        yield TodoReason("look", f"the audit: {counted(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
+        yield TodoReason("look", f"the audit: {plural(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
     if not scene or not scene.cores:
         return
     steps = [f"{seam.name} ({why_it_steps(seam)})" for seam in scene.seams if seam.grade == "step"]
@@ -150,7 +150,7 @@ def _of_batch(report: Report) -> Iterator[TodoReason]:
         )
     if steps:
         yield TodoReason(
-            "look", f"a step is seen at {counted(len(steps), 'seam')}: {', '.join(steps)}", "splatbatch view scene"
+            "look", f"a step is seen at {plural(len(steps), 'seam')}: {', '.join(steps)}", "splatbatch view scene"
         )
 
 

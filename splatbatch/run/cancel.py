@@ -14,7 +14,7 @@ from splatbatch.cluster.engine import Pending, Running
 from splatbatch.cluster.workers import EngineWorkers
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
-from splatbatch.monitor.messages import tell
+from splatbatch.monitor.messages import print_err
 from splatbatch.output.events import BatchStarted
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import events
@@ -82,7 +82,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
 def _end(crew: EngineWorkers) -> None:
     """Have engines end what is left of the workers that they were asked for."""
     for words in crew.stop():
-        tell(f"an engine could not be told: {words}; what it starts later ends at once")
+        print_err(f"an engine could not be told: {words}; what it starts later ends at once")
     for pause_s in ENGINE_PAUSES_S:
         crew.look()
         if not crew.has(Running) and not crew.has(Pending):
@@ -90,7 +90,7 @@ def _end(crew: EngineWorkers) -> None:
         time.sleep(pause_s)
     crew.close()
     for words in crew.in_words() if crew.submissions else ():
-        tell(f"not over yet: {words}")
+        print_err(f"not over yet: {words}")
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _standing(config: Path | str | None) -> FreshnessChecker | None:
     try:
         return open_batch(config).standing()
     except SplatbatchError as error:
-        tell(f"which splats are stale cannot be told: {error.message}")
+        print_err(f"which splats are stale cannot be told: {error.message}")
         return None
 
 
@@ -189,7 +189,7 @@ def _wait(asked: CancelledRun | AskedWorker, request: Path, limit_s: float) -> N
         if (last := asked.beats()) != beat:
             beat, beat_at = last, now
         if is_elsewhere and now - beat_at > SILENCE_S:
-            tell(f"{asked.who} is silent: it has died, or is cut off")
+            print_err(f"{asked.who} is silent: it has died, or is cut off")
             return
         if now - began > limit_s:
             raise SplatbatchError(

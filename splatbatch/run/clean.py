@@ -7,11 +7,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.monitor.messages import tell
+from splatbatch.monitor.messages import print_err
 from splatbatch.output import results, retention
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.result import Result
-from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.scheduler.work.exclusive_output import lock_output_alone
 from splatbatch.tasks.batch import Batch
 
 
@@ -43,7 +43,7 @@ def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
     Raises:
         OutputError: a run, or a worker, holds the output folder.
     """
-    with nullcontext() if dry_run else held_alone(batch.output, batch.terms, tell):
+    with nullcontext() if dry_run else lock_output_alone(batch.output, batch.terms, print_err):
         found = tuple(one for name in batch.names for one in _superfluous(batch.output.patch(name)))
         if not dry_run:
             results.remove(Path(one.path) for one in found)

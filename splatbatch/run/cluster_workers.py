@@ -18,7 +18,7 @@ from splatbatch.config import Executor
 from splatbatch.errors import ConfigError, ExecutorError, Interrupted, OutputError, SceneError, TrainerError
 from splatbatch.files import read_tail
 from splatbatch.machine import background_command
-from splatbatch.monitor.messages import tell
+from splatbatch.monitor.messages import print_err
 from splatbatch.output.events import AttemptEnded, WorkerStates
 from splatbatch.output.ledger import Tail
 from splatbatch.output.lock import OutputLock
@@ -30,10 +30,10 @@ from splatbatch.run.context import RunContext, RunResult, metrics, people
 from splatbatch.run.follow_ups import After, Show
 from splatbatch.run.inspection import not_inspected
 from splatbatch.run.interruption import Interruption
-from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.scheduler.work.exclusive_output import lock_output_alone
 from splatbatch.scheduler.work.remaining_tasks import RemainingTasks
 from splatbatch.tasks.batch import Batch
-from splatbatch.text import counted, one_line
+from splatbatch.text import one_line, plural
 
 AGAIN = 75
 """Exit code of a worker that was told to stop, or whose time is up, and that may be started again."""
@@ -81,7 +81,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
     batch.output.create()
     staffing = WorkerSubmitter.of(batch, verify=verify)
     if said := staffing.call():
-        tell(said)
+        print_err(said)
     with Interruption() as interruption:
         with RunContext.open(batch, interruption, show, (metrics, people)) as night:
             if said:
@@ -90,10 +90,12 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
             ended = None
             if not interruption.signal:
                 inspected = not_inspected(batch.whole(), "workers do not inspect")
-                alone = partial(held_alone, batch.output, batch.terms, tell)
+                alone = partial(lock_output_alone, batch.output, batch.terms, print_err)
                 ended = night.follow(RunResult(tuple(batch.names)), inspected, after, alone)
         if ended is None:
-            tell("they go on; `splatbatch train` or `status --watch` shows them again, `splatbatch cancel` ends them")
+            print_err(
+                "they go on; `splatbatch train` or `status --watch` shows them again, `splatbatch cancel` ends them"
+            )
             raise Interrupted(interruption.exit_code)
         return night.end(ended)
 
@@ -159,7 +161,7 @@ class WorkerSubmitter:
             raise
         self.crew.add(submission.taken(handles))
         jobs = handles[0] if len(handles) == 1 else f"{handles[0]} to {handles[-1]}"
-        return f"{name} was asked for {counted(wanted.num_workers, 'worker')}: {jobs}; logs: {submission.path}"
+        return f"{name} was asked for {plural(wanted.num_workers, 'worker')}: {jobs}; logs: {submission.path}"
 
     def _wanted(self, terms: str, num_tasks: int) -> WorkerRequest:
         settings = self.batch.config.executor

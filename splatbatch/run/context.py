@@ -16,7 +16,7 @@ from splatbatch.errors import SceneError, SplatbatchError
 from splatbatch.files import is_out_of_space, write_text
 from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned, StopRequested, WaitHooks, answer
 from splatbatch.monitor.console import ConsoleListener, open_listener
-from splatbatch.monitor.messages import tell
+from splatbatch.monitor.messages import print_err
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.monitor.sinks import BUDGET_S, BatchOutcome, MlflowSink, Sink, Sinks
@@ -173,7 +173,7 @@ class RunContext:
     def finish_ledger(self) -> None:
         """Write down what a full disk did not take; where somebody wants us to stop, it is not waited for."""
         with contextlib.suppress(StopRequested, OSError):
-            patience = WaitHooks(self.keep, self.interruption.reason, tell)
+            patience = WaitHooks(self.keep, self.interruption.reason, print_err)
             when_there_is_room((self.ledger or UNWRITTEN).finish, self.batch.output.path, patience)
 
     def follow(self, run: RunResult, inspected: FollowUpResult | None, after: After, alone: Alone) -> RunSummary:
@@ -214,7 +214,7 @@ class RunContext:
         """Have all sinks write what is left, and tell people; what fails is told in a line each, and harms nothing."""
         budget = ShutdownBudget(BUDGET_S, self.interruption, self.batch.config.limits.grace_s)
         for reason in self.sinks.finish(end, budget.left_s):
-            tell(f"notification failed: {reason}")
+            print_err(f"notification failed: {reason}")
 
 
 def status(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
@@ -259,7 +259,7 @@ def write_the_report(
     def write(_: str) -> Any:
         return in_json(write_report(batch.output, names, variants, settings.output.previews_mib, standing).todo)
 
-    match _in_time(partial(answer, write, ""), batch.output.path, WaitHooks(stop=stop, tell=tell)):
+    match _in_time(partial(answer, write, ""), batch.output.path, WaitHooks(stop=stop, tell=print_err)):
         case ExpectedError(error=error):
             words = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         case Crashed(words=words, traceback=found):
@@ -270,7 +270,7 @@ def write_the_report(
             words = f"{hang.path or 'a file'} does not answer"
         case Returned(value=items):
             return tuple(TodoItem(**{**one, "patches": tuple(one["patches"])}) for one in items)
-    tell(f"the report could not be written ({words})")
+    print_err(f"the report could not be written ({words})")
     return ()
 
 

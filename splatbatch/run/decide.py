@@ -13,13 +13,13 @@ from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.hashing import FileFacts
 from splatbatch.isolated import ENDLESS, Answer, Hung, Returned, WaitHooks, answer, answers
-from splatbatch.monitor.messages import say, tell
+from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.outcome import Failed, Outcome
 from splatbatch.output.events import AttemptEnded, PatchesAudited, PatchRejected, Restored
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.obstacles import INTERNAL_FAULT
 from splatbatch.scene.audit.audit import Audit
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.scheduler import task_fault
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
@@ -137,7 +137,7 @@ class DecisionMaker:
                 merged = merged.joined(Audit.of_verdict(found.value["audit"]))
                 states |= found.value["states"]
             else:
-                faults |= {task.name: task_fault.failure_of(found, "audit") for task in one.tasks}
+                faults |= {task.name: task_fault.diagnose_exception(found, "audit") for task in one.tasks}
         return merged, states, faults
 
     def settle(self, looked: Decisions) -> Decisions:
@@ -151,7 +151,7 @@ class DecisionMaker:
         """Settle something; where it is otherwise than before, decide anew: results are stale."""
         batch, before = looked.batch, looked.batch.record(thing) or thing.kind()
         for line in _scene_value(answer(partial(_settled, self.wish, looked), thing, self.patience), thing.what):
-            say(line)
+            log_line(line)
         record = thing.stored(batch.config, batch.output)
         if record is None:
             return looked
@@ -218,7 +218,7 @@ def _scene_value(found: Answer, what: str) -> Any:
         raise SceneError(f"{what} could not be settled: {words}", hint) from error
 
 
-def refuse(looked: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
+def record_rejections(looked: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
     """Write down what the audits found; return the patches that must not be trained, each with the reason."""
     todo = looked.todo
     refused = {name: why for name, why in refusals(looked.audits).items() if name not in looked.faults}
@@ -229,12 +229,12 @@ def refuse(looked: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, s
             ledger.write(PatchRejected(name, reason, looked.audited.get(name)))
     if todo.tasks and refused.keys() >= set(todo.names):
         others = [task.name for task in of_patches(todo.every) if task.name not in refused]
-        said = f"{spell([*refused])}: refused by the audit, and nothing else is to be trained" if others else ""
-        tell(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`")
+        said = f"{list_names([*refused])}: refused by the audit, and nothing else is to be trained" if others else ""
+        print_err(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`")
     return refused
 
 
-def tell_faults(looked: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
+def record_unreadable_tasks(looked: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
     """Write down the tasks that could not be looked at; return what came of each."""
     found: dict[str, Outcome] = {}
     for name, fault in looked.faults.items():
@@ -243,14 +243,14 @@ def tell_faults(looked: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
     return found
 
 
-def mend(batch: Batch, ledger: Ledger, patience: WaitHooks) -> None:
+def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) -> None:
     """Bring back accepted products that are gone or were replaced, from the attempts that made them."""
     for name, found in answers(isolated.DEFAULT_BACKEND(partial(upkeep.restore, batch), batch.names), patience):
         if isinstance(found, Returned) and found.value[0]:  # else it stays stale, and is told of when its turn comes
             ledger.write(Restored(name, *found.value))
 
 
-def note_outdated(looked: Decisions, patience: WaitHooks) -> list[str]:
+def refresh_file_facts(looked: Decisions, patience: WaitHooks) -> list[str]:
     """Write down what fresh results do not know of their files; return their patches."""
     reading = isolated.DEFAULT_BACKEND(partial(upkeep.refresh, looked.batch), looked.outdated)
     return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries

@@ -14,7 +14,7 @@ from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.photos.folders import choose_photographs
 from splatbatch.scene.photos.headers import decode_problem
 from splatbatch.tasks.task import Task
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 
 class DecodeAhead:
@@ -62,7 +62,7 @@ def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str
         bad += [(photograph, problems[path])] if problems[path] else []
     if not bad:
         return ""
-    more = f", and {counted(len(bad) - 1, 'photograph')} more" if bad[1:] else ""
+    more = f", and {plural(len(bad) - 1, 'photograph')} more" if bad[1:] else ""
     return f"{bad[0][0]}: cannot be decoded: {bad[0][1]}{more}"
 
 

@@ -12,7 +12,7 @@ from typing import get_args
 from splatbatch.config import find_config, load
 from splatbatch.config.load import has_config
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.failures.diagnose import diagnose_log
 from splatbatch.failures.log import Gap
 from splatbatch.failures.own_signatures import own
@@ -63,7 +63,7 @@ def explained(batch: Batch, task: Task) -> ExplainOutput:
     history = [event for event in events(batch.output, *OF_ATTEMPTS) if event.patch == task.name]
     otherwise = tuple(ChangedSetting(one.key, one.value, one.usual) for one in task.asked.differences)
     attempts = attempts_of(batch.output.patch(task.name), history)
-    return ExplainOutput(task.name, status, spelled(status.cause), otherwise, attempts)
+    return ExplainOutput(task.name, status, title(status.cause), otherwise, attempts)
 
 
 def diagnosed(log: Path, exit_code: int | None, config: Path | None) -> Diagnosis:

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from splatbatch.errors import SplatbatchError, in_full
 from splatbatch.files import open_regular, write_json, write_text
-from splatbatch.monitor.messages import PipeWriter, tell
+from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles, PatchFolder
 from splatbatch.output.layout import OutputFolder
@@ -80,7 +80,7 @@ class MergeTasks(SplatTasks):
         cleaning = CleaningRules(parts.partition, parts.with_cameras(), parts.offset) if told.clean else None
         if cleaning and told.keep_uncleaned:
             merge(parts, uncleaned(files))
-        done = merge(parts, files, cleaning, partial(PipeWriter(tell).advance, "merge"))
+        done = merge(parts, files, cleaning, partial(PipeWriter(print_err).advance, "merge"))
         return FollowUpJob(num_new=done.num_new, damage=done.damage)
 
 
@@ -102,8 +102,8 @@ class PublishTasks(SplatTasks):
         wish = replace(wish, cut=cut, is_measured=wish.is_measured and told.measured)
         splats, lacking = (published(batch, told.names), {}) if told.names else publishable(batch)
         for warning in (warning for splat in splats for warning in splat.warnings):
-            tell(f"warning: {warning}")
-        write = partial(publish, splats, wish, batch.output.path, PipeWriter(tell))
+            print_err(f"warning: {warning}")
+        write = partial(publish, splats, wish, batch.output.path, PipeWriter(print_err))
         if splats and told.waits:
             in_turn(write)
         elif splats:
@@ -216,11 +216,11 @@ def main(folder: AttemptFolder) -> int:
     try:
         found = KINDS[told.what].make(open_batch(Path(told.config)), told)
     except (SplatbatchError, OSError) as error:
-        tell(f"{SAYS}{in_full(error)}")
+        print_err(f"{SAYS}{in_full(error)}")
         return error.exit_code if isinstance(error, SplatbatchError) else SplatbatchError.exit_code
     except Exception as error:  # noqa: BLE001 - of a fault of ours the kind is told, and the rest lies beside the log
         write_text(folder.path / "fault.txt", traceback.format_exc())
-        tell(f"{SAYS}internal fault: {type(error).__name__}: {error}")
+        print_err(f"{SAYS}internal fault: {type(error).__name__}: {error}")
         return SplatbatchError.exit_code
     write_json(folder.metrics, replace(found, inputs=told.inputs).to_record())
     return 0

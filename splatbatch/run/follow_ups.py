@@ -23,7 +23,7 @@ from splatbatch.run.follow_up_process import LogForwarder, making
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.products import MergedScene
 from splatbatch.scene.partition.record import partition_of
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.scheduler import single, task_fault
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import in_turn
@@ -31,7 +31,7 @@ from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.scene.merge_candidates import look
 from splatbatch.tasks.scene.partition import partition_for
 from splatbatch.tasks.task import Task
-from splatbatch.text import counted, one_line, spell_some
+from splatbatch.text import list_some, one_line, plural
 
 MOST_NAMED = 12
 TRAIN = "splatbatch train"
@@ -187,9 +187,9 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
         lacking = found.lacking
         if not found.names:
             return _nothing(batch, lacking)
-        what = f"published: {spell(found.names)}"
+        what = f"published: {list_names(found.names)}"
     trained.show(done := Publication.of(batch.config.publish.folder) or Publication())
-    words = f"{what}: {counted(len(done.outputs), 'output')} in {batch.config.publish.folder}"
+    words = f"{what}: {plural(len(done.outputs), 'output')} in {batch.config.publish.folder}"
     if not lacking:
         return FollowUpResult("publish", DONE, one_line(words), "", time.time())
     return FollowUpResult(
@@ -213,4 +213,4 @@ def _lacking_in_scene(batch: Batch) -> tuple[dict[str, str], bool]:
 
 def _listed(lacking: Mapping[str, str]) -> str:
     """Return what is lacking: "p1: failed: a package is missing"."""
-    return spell_some((f"{name}: {why}" for name, why in lacking.items()), MOST_NAMED, "; ")
+    return list_some((f"{name}: {why}" for name, why in lacking.items()), MOST_NAMED, "; ")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from splatbatch.errors import Interrupted, SplatbatchError, in_full
-from splatbatch.monitor.messages import PipeWriter, tell
+from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import InspectionFolder, PatchFolder, SplatFolder
 from splatbatch.output.ledger import Ledger
@@ -16,14 +16,14 @@ from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
 from splatbatch.report.quality import drop_in_words
 from splatbatch.run.follow_up_process import LOOKS_EVERY_S, ProgressPrinter, certifying
 from splatbatch.run.interruption import Interruption
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.scheduler.work.exclusive_output import lock_output_alone
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.quality.inspection import SCENE, inspecting, order, order_scene
 from splatbatch.tasks.task import Task, of_patches
-from splatbatch.text import one_line, spell_some
+from splatbatch.text import list_some, one_line
 
 MOST_NAMED = 5
 Found = Mapping[str, Inspection]
@@ -49,7 +49,7 @@ def inspect(batch: Batch, interruption: Interruption, how: InspectOptions) -> tu
         Interrupted: somebody wants it to end.
     """
     batch.output.create()
-    with held_alone(batch.output, batch.terms, tell) as beat:
+    with lock_output_alone(batch.output, batch.terms, print_err) as beat:
         found, failed = inspect_tasks(batch, RunHooks(interruption.reason, beat), how)
     if interruption.signal:
         raise Interrupted(interruption.exit_code)
@@ -126,7 +126,7 @@ class InspectionProgress:
     def __init__(self, name: str, home: PatchFolder) -> None:
         self._name, self._home, self._earlier = name, home, len(home.attempts())
         self._steps, self._looked, self._is_told = (
-            ProgressPrinter(f"inspect {name}", home, PipeWriter(tell)),
+            ProgressPrinter(f"inspect {name}", home, PipeWriter(print_err)),
             0.0,
             False,
         )
@@ -139,7 +139,7 @@ class InspectionProgress:
         self._steps.look()
         latest = self._home.attempts()[self._earlier :][-1:]
         if latest and latest[0].has_ended() and (found := InspectionFolder(latest[0].path).read_inspection()):
-            tell(_in_words(self._name, found))
+            print_err(_in_words(self._name, found))
             self._is_told = True
 
 
@@ -164,7 +164,7 @@ def inspect_wanted(batch: Batch, rounds: RunHooks, ledger: Ledger) -> FollowUpRe
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
     found, failed = inspect_tasks(batch.only(trained), rounds, ledger=ledger) if trained else ({}, {})
     for name, why in failed.items():
-        tell(f"{name}: not inspected: {why}")
+        print_err(f"{name}: not inspected: {why}")
     skipped = {name: f"interrupted ({rounds.stop()})" for name in trained if name not in {**found, **failed}}
     return _came_of(wanted, found, {**failed, **skipped})
 
@@ -192,10 +192,10 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
         return None
     state = PARTLY if found and failed else LEFT_OUT if failed or not found else DONE
     lacking = [name for name in wanted if name not in found and name not in failed]
-    parts = [f"inspected: {spell([*found], MOST_NAMED)}"] if found else []
-    why = spell_some((f"not inspected: {name}: {why}" for name, why in failed.items()), MOST_NAMED, "; ")
+    parts = [f"inspected: {list_names([*found], MOST_NAMED)}"] if found else []
+    why = list_some((f"not inspected: {name}: {why}" for name, why in failed.items()), MOST_NAMED, "; ")
     parts += [why] if why else []
-    parts += [f"not inspected, for want of a splat: {spell(lacking, MOST_NAMED)}"] if lacking else []
+    parts += [f"not inspected, for want of a splat: {list_names(lacking, MOST_NAMED)}"] if lacking else []
     command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
     return FollowUpResult("inspect", state, one_line("; ".join(parts)), command, time.time())
 

@@ -22,7 +22,7 @@ from splatbatch.scene.finder import SceneLayout, find_layout
 from splatbatch.scene.template import ImportNotes, config_for
 from splatbatch.tasks.batch import Batch, FolderNamed, open_batch
 from splatbatch.tasks.task import Task, of_patches, patches_of
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 if TYPE_CHECKING:
     from splatbatch.scene.camera_fix import FixedModel
@@ -103,7 +103,7 @@ class NewConfig:
 
     def in_words(self) -> str:
         """Return what was written."""
-        return f"{self.config}: {counted(len(self.found.patches), 'patch', 'es')}"
+        return f"{self.config}: {plural(len(self.found.patches), 'patch', 'es')}"
 
 
 def begin(place: Path, out: Path | None) -> NewConfig | str:
@@ -177,7 +177,7 @@ def _next_command(place: Path) -> str:
     return f"{place}: {found[0].in_words()}{others}. Next: {command}"
 
 
-def repair(
+def fix_cameras(
     batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path
 ) -> tuple[tuple[FixedModel, ...], Path, ProgramEnd | None]:
     """Write corrected copies of models that do not fit their photographs, and beside them a YAML that trains them.

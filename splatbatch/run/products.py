@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from splatbatch.errors import ConfigError, Interrupted, SplatbatchError
-from splatbatch.monitor.messages import PipeWriter, tell
+from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles, PatchFolder
 from splatbatch.output.records.evaluation import EvaluationSettings, SceneEvaluation
@@ -23,7 +23,7 @@ from splatbatch.run.follow_up_process import LogForwarder, ProgressPrinter, maki
 from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.scheduler.work.exclusive_output import lock_output_alone
 from splatbatch.splats.export import ExportOptions, ExportSource, export_splat
 from splatbatch.splats.export import check_place as check_export
 from splatbatch.splats.merge import check_place
@@ -88,7 +88,7 @@ def make(
     batch.output.create()
     with Interruption() as interruption, ExitStack() as stack:
         try:
-            keep = stack.enter_context(held_alone(batch.output, batch.terms, tell)) if alone else str
+            keep = stack.enter_context(lock_output_alone(batch.output, batch.terms, print_err)) if alone else str
 
             def beat() -> None:
                 keep()
@@ -111,7 +111,7 @@ def made(batch: Batch, told: FollowUpSettings) -> FollowUpJob:
     with TemporaryDirectory() as aside:
         may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
         task = making(batch, told, None if may_write else PatchFolder(Path(aside)))
-        relay = LogForwarder(task.home(batch.output), tell)
+        relay = LogForwarder(task.home(batch.output), print_err)
         folder = make(batch, task, alone=told.what == "merge", look=relay.look)
         return FollowUpJob.read(folder.metrics) or FollowUpJob()
 
@@ -155,7 +155,7 @@ def evaluate(batch: Batch, settings: EvaluationSettings) -> SceneEvaluation:
         Interrupted: somebody wants it to end.
     """
     task = evaluating(batch, settings)
-    make(batch, task, "evaluate", look=ProgressPrinter("evaluate", task.home(batch.output), PipeWriter(tell)).look)
+    make(batch, task, "evaluate", look=ProgressPrinter("evaluate", task.home(batch.output), PipeWriter(print_err)).look)
     return batch.output.scene.read_evaluation(Path(settings.splat)) or SceneEvaluation()
 
 
@@ -181,7 +181,7 @@ def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path |
     made = replace(wanted, out=file)
     batch.see_apart("--to", file, file.parent)
     made.check(batch.output.path)
-    return splats[0].name, make_film(splats[0], made, tell)
+    return splats[0].name, make_film(splats[0], made, print_err)
 
 
 def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, is_forced: bool) -> tuple[str, int]:

@@ -12,9 +12,9 @@ from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import write_json
 from splatbatch.isolated import WaitHooks, answer
 from splatbatch.machine.gpu import presence
-from splatbatch.monitor.messages import say
+from splatbatch.monitor.messages import log_line
 from splatbatch.output.layout import OutputFolder
-from splatbatch.reconstruction.facts import ReconstructionRecord, see_place
+from splatbatch.reconstruction.facts import ReconstructionRecord, check_output_folder
 from splatbatch.reconstruction.photographs import survey
 from splatbatch.reconstruction.plan import ReconstructionOptions, ReconstructionPlan
 from splatbatch.run.decide import TrainOptions
@@ -73,7 +73,7 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
         OutputError: the model would go where something else stands.
     """
     out = options.out.absolute()
-    see_place(out)
+    check_output_folder(out)
     plan = _surveyed(options)
     on_gpu = has_cuda() and presence().is_here()
     config = Config(
@@ -97,7 +97,7 @@ def _surveyed(options: ReconstructOptions) -> ReconstructionPlan:
 
     try:
         return ReconstructionPlan.from_record(
-            task_fault.value_of(answer(look, options.images, WaitHooks(tell=say)), "plan")
+            task_fault.value_of(answer(look, options.images, WaitHooks(tell=log_line)), "plan")
         )
     except task_fault.TaskFault as fault:
         raise SceneError("; ".join(fault.diagnosis.evidence), fault.diagnosis.advice) from fault

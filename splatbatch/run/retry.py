@@ -18,7 +18,7 @@ def failed_only(batch: Batch) -> Batch:
     return batch.only(one.patch for one in status(batch) if one.state in TO_RETRY)
 
 
-def see_due(batch: Batch) -> None:
+def check_due(batch: Batch) -> None:
     """See that no patch is fresh that was trained under the changes that are asked for.
 
     Raises:

@@ -16,7 +16,7 @@ from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
 from splatbatch.machine.gpu import presence
-from splatbatch.monitor.messages import PipeWriter, say, tell
+from splatbatch.monitor.messages import PipeWriter, log_line, print_err
 from splatbatch.output.folders import BACKDROP, names_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
@@ -85,11 +85,11 @@ def make_scene(options: SceneOptions, show: Show) -> int:
         options = replace(options, images=options.out / RECONSTRUCTED / "images")
     _cut(options, show)
     _write_config(options, changes)
-    say("train: 2 of 4")
+    log_line("train: 2 of 4")
     rest = SceneFollowUps(options)
     batch = open_batch(options.config)
     for warning in batch.config.warnings:
-        tell(f"warning: {warning}")
+        print_err(f"warning: {warning}")
     ended = train(batch, TrainOptions(), show, rest.follow)
     if rest.error:
         raise rest.error
@@ -167,11 +167,11 @@ def _reconstruct(options: SceneOptions, show: Show) -> int:
     """
     if options.images is None:
         raise ConfigError("neither --source nor --images", "Name a COLMAP model, or the folder of the photographs.")
-    say("reconstruct, before the four steps")
+    log_line("reconstruct, before the four steps")
 
     def told(plan: ReconstructionPlan) -> None:
         for line in plan.in_words():
-            say(line)
+            log_line(line)
 
     asked = ReconstructOptions(options.images, options.out / RECONSTRUCTED)
     code = reconstruct(asked, show, told)
@@ -187,11 +187,11 @@ def _cut(options: SceneOptions, show: Show) -> None:
     is_as_asked = before is not None and options.cuts == SplitOptions()
     if before is not None and is_as_asked and before.source.resolve() == find_source(options.model).resolve():
         check_scene(before)
-        say("split: 1 of 4: the scene is cut already")
+        log_line("split: 1 of 4: the scene is cut already")
         return
-    say("split: 1 of 4")
+    log_line("split: 1 of 4")
     asked = SplitRequest(options.model, options.images, patches, options.cuts, trained_in(patches))
-    show(split(asked, advance=partial(PipeWriter(tell).advance, "split", unit="patches")))
+    show(split(asked, advance=partial(PipeWriter(print_err).advance, "split", unit="patches")))
 
 
 def _write_config(options: SceneOptions, changes: dict[str, object]) -> None:

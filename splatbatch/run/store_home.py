@@ -33,7 +33,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.plan import PLACES
 from splatbatch.tasks.shared_decisions.registry import differ
 from splatbatch.tasks.task import Task
-from splatbatch.text import counted
+from splatbatch.text import plural
 from splatbatch.transfer import blobs, exchange
 from splatbatch.transfer.blobs import BLOBS, FetchResult, FileRef
 from splatbatch.transfer.bundle import Bundle, bundle_of
@@ -165,7 +165,7 @@ class HomeSide:
                 self._send(again)
                 there |= again.keys()
                 self.say(
-                    f"{bundle.task}: {counted(len(again), 'file')} of its bundle were damaged in the store: put anew"
+                    f"{bundle.task}: {plural(len(again), 'file')} of its bundle were damaged in the store: put anew"
                 )
 
     def close(self, names: Iterable[str], why: str) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.caches import own_scratch
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SplatbatchError, StoreError, TrainerError
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.failures.retry import ENVIRONMENT, PASSING
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files
 from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.machine.slots import given_cards
-from splatbatch.monitor.messages import say
+from splatbatch.monitor.messages import log_line
 from splatbatch.outcome import Failed, Outcome, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
@@ -121,13 +121,13 @@ class Upload:
             if is_later and not any(one.pieces for one in attempts):
                 break
             files = [(self._path(one, piece), piece.sha256) for one in attempts for piece in one.pieces]
-            yield TransferJob(partial(blobs.put, self.url), blobs.groups(files), say)
+            yield TransferJob(partial(blobs.put, self.url), blobs.groups(files), log_line)
             has_more = not is_later and any(map(is_following, self.returned.pieces))
             told = replace(self.returned, attempts=tuple(attempts), has_more=has_more), first
-            yield TransferJob(partial(exchange.put_result, self.url), [told], say)
+            yield TransferJob(partial(exchange.put_result, self.url), [told], log_line)
             first = self._last.found[0][1]
         if self.returned.outcome not in exchange.FINAL and self.claim:
-            yield TransferJob(partial(exchange.note, self.url), [(f"{CLAIMS}/{self.claim}{LEFT}", "")], say)
+            yield TransferJob(partial(exchange.note, self.url), [(f"{CLAIMS}/{self.claim}{LEFT}", "")], log_line)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, one: TransferredAttempt, piece: FileRef) -> str:
@@ -155,8 +155,8 @@ class StoreWorker:
         self.sign = WorkerStatus(
             self.name, self.token, socket.gethostname(), __version__, time.strftime("%Y-%m-%d %H:%M:%S")
         )
-        self.patience = WaitHooks(self._beat, self._stop, say)
-        self.for_claims = WaitHooks(self._beat, self._stop_claiming, say)
+        self.patience = WaitHooks(self._beat, self._stop, log_line)
+        self.for_claims = WaitHooks(self._beat, self._stop_claiming, log_line)
         self._told_at: float | None = None
         self._end = time.monotonic() + self.stay.for_s if self.stay.for_s is not None else None
         self._beating: TransferJob[Any] | None = None
@@ -208,7 +208,9 @@ class StoreWorker:
     def _begin(self) -> None:
         """See that the store takes us, and what its claims are worth."""
         if not ask(partial(exchange.makes_once, self.url), self.token, self.patience):
-            say("this store lets two workers make one file: some tasks may be trained twice, none is accepted twice")
+            log_line(
+                "this store lets two workers make one file: some tasks may be trained twice, none is accepted twice"
+            )
         self._beat()
 
     def _claimed(self, seen: StoreListing) -> tuple[Bundle | None, str, str]:
@@ -222,12 +224,12 @@ class StoreWorker:
             try:
                 record = ask(partial(exchange.claim, self.url), asked, self.for_claims)
             except StoreError as error:
-                say(error.message)
+                log_line(error.message)
                 self._not_before[name] = now + 600
                 continue
             bundle = Bundle.from_record(record)
             if record and (why := why_left(bundle, only_builtin=self.only_builtin)):
-                say(why)
+                log_line(why)
                 self._not_before[name] = float("inf")
             elif record:
                 return bundle, name, f"{name}.{generation}"
@@ -247,7 +249,7 @@ class StoreWorker:
         """Train a bundle, and have what came of it sent; return why this machine cannot, if so."""
         folder, began = self.scratch / name, time.monotonic()
         self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
-        say(f"{bundle.task}: fetched for training")
+        log_line(f"{bundle.task}: fetched for training")
         returned = TransferResult(name, bundle.task, self.name, socket.gethostname(), __version__, "stopped")
         before: set[int] = set()
         error: SplatbatchError | None = None
@@ -267,7 +269,7 @@ class StoreWorker:
             raise
         except (ConfigError, TrainerError, ExecutorError, OutputError, StoreError) as found:
             error = found
-            say(f"{bundle.task}: cannot be trained here: {found.message}")
+            log_line(f"{bundle.task}: cannot be trained here: {found.message}")
             returned = replace(returned, outcome="unfit", why=one_line(found.message))
             self._not_before[name] = float("inf")
         finally:
@@ -285,10 +287,10 @@ class StoreWorker:
                 return replace(returned, outcome="trained")
             case Failed(diagnosis=why):
                 self.failed.append(returned.task)
-                words = one_line(f"{spelled(why.cause)}: {why.advice}")
+                words = one_line(f"{title(why.cause)}: {why.advice}")
                 if why.cause in ENVIRONMENT or why.cause in PASSING:  # waited for in vain, here
                     self._not_before[returned.bundle] = float("inf")
-                    say(f"{returned.task}: is left to other machines: {words}")
+                    log_line(f"{returned.task}: is left to other machines: {words}")
                     return replace(returned, outcome="unfit", why=words)
                 return replace(returned, outcome="failed", why=words)
         return returned
@@ -307,14 +309,16 @@ class StoreWorker:
         place = self.scratch / blobs.BLOBS
         names = {piece.sha256: piece.name for piece in bundle.pieces}
         call = partial(blobs.fetch, self.url, str(place))
-        for _, told in run(TransferJob(call, blobs.groups(wanted.items()), say), self.patience):
+        for _, told in run(TransferJob(call, blobs.groups(wanted.items()), log_line), self.patience):
             found = FetchResult.from_record(told)
             for sha256 in found.refused:
-                say(f"{bundle.task}: {names[sha256]} came with other contents than were packed: refused, fetched again")
+                log_line(
+                    f"{bundle.task}: {names[sha256]} came with other contents than were packed: refused, fetched again"
+                )
             if bad := (*found.damaged, *found.absent):
-                say(f"{bundle.task}: {names[bad[0]]} is damaged in the store, or gone: home puts it anew")
+                log_line(f"{bundle.task}: {names[bad[0]]} is damaged in the store, or gone: home puts it anew")
                 run(
-                    TransferJob(partial(_delete, self.url), [blobs.blob(one) for one in found.damaged], say),
+                    TransferJob(partial(_delete, self.url), [blobs.blob(one) for one in found.damaged], log_line),
                     self.patience,
                 )
                 return f"{names[bad[0]]} is damaged in the store, or gone"
@@ -330,7 +334,7 @@ class StoreWorker:
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
                 if len(wanted) == 2 and self._laid(wanted, batch.output.patch(bundle.task).path / _attempt(one.number)):
-                    say(f"{bundle.task}: goes on where {told.worker} was stopped")
+                    log_line(f"{bundle.task}: goes on where {told.worker} was stopped")
                     return {one.number}
         return set()
 
@@ -376,7 +380,7 @@ class StoreWorker:
                 progress = last.last_progress()
                 sign = replace(sign, phase=progress.phase, step=progress.step)
             self.sign = sign
-            self._beating = TransferJob(partial(exchange.beat, self.url), [self.sign.to_record()], say)
+            self._beating = TransferJob(partial(exchange.heartbeat, self.url), [self.sign.to_record()], log_line)
             self._next_beat = time.monotonic() + exchange.BEAT_S
         if self._beating is not None and self._beating.look():
             for _, told in self._beating.found:
@@ -418,7 +422,10 @@ class StoreWorker:
         if self._beating:
             self._beating.end()
         sign = replace(self.sign, sequence=self.sign.sequence + 1, has_ended=True)
-        last, end = TransferJob(partial(exchange.beat, self.url), [sign.to_record()], say), time.monotonic() + 10.0
+        last, end = (
+            TransferJob(partial(exchange.heartbeat, self.url), [sign.to_record()], log_line),
+            time.monotonic() + 10.0,
+        )
         while not last.look() and time.monotonic() < end:
             time.sleep(REST_S)
         last.end()
@@ -456,19 +463,19 @@ class _Prefetch:
 
     def _all(self) -> Iterator[TransferJob[Any]]:
         worker = self._worker
-        yield TransferJob(partial(exchange.look, worker.url), [worker.watch.owners], say)
+        yield TransferJob(partial(exchange.look, worker.url), [worker.watch.owners], log_line)
         seen = worker.watch.take(self._last.found[0][1])
         due = worker.watch.due(seen, worker.name, frozenset({worker.sign.bundle, *worker._not_before}))
         if not due:
             return
-        yield TransferJob(partial(exchange.read_manifest, worker.url), due[:1], say)
+        yield TransferJob(partial(exchange.read_manifest, worker.url), due[:1], log_line)
         bundle = Bundle.from_record(self._last.found[0][1])
         if why_left(bundle, only_builtin=worker.only_builtin):
             return
         self.name = due[0]
         wanted = {piece.sha256: piece.num_bytes for piece in bundle.pieces}
         yield TransferJob(
-            partial(blobs.fetch, worker.url, str(worker.scratch / blobs.BLOBS)), blobs.groups(wanted.items()), say
+            partial(blobs.fetch, worker.url, str(worker.scratch / blobs.BLOBS)), blobs.groups(wanted.items()), log_line
         )
 
 
@@ -495,7 +502,7 @@ def work_for(url: str, stay: WorkerLifetime, scratch: Path | None = None, *, onl
         worker = StoreWorker(url, stay, interruption, mine, only_builtin)
         mine.mkdir()
         code = worker.work()
-    say(f"{len(worker.trained)} trained here{f', {len(worker.failed)} failed' if worker.failed else ''}")
+    log_line(f"{len(worker.trained)} trained here{f', {len(worker.failed)} failed' if worker.failed else ''}")
     return code
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from splatbatch.errors import SplatbatchError
 from splatbatch.isolated import StopRequested, WaitHooks
-from splatbatch.monitor.messages import tell
+from splatbatch.monitor.messages import print_err
 from splatbatch.monitor.sinks import BatchOutcome
 from splatbatch.outcome import Failed, Outcome
 from splatbatch.output.claims import Claims
@@ -25,11 +25,11 @@ from splatbatch.run.decide import (
     Decisions,
     TrainOptions,
     look_anew,
-    mend,
-    note_outdated,
-    refuse,
+    record_rejections,
+    record_unreadable_tasks,
+    refresh_file_facts,
+    restore_missing_products,
     settle_standing,
-    tell_faults,
 )
 from splatbatch.run.decode_ahead import DecodeAhead
 from splatbatch.run.follow_ups import After, Show, publish_as_asked
@@ -41,7 +41,7 @@ from splatbatch.scheduler.disk_guard import Written, when_there_is_room
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.adopt import adopt, adopt_task
 from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
-from splatbatch.scheduler.work.exclusive_output import held, without_workers
+from splatbatch.scheduler.work.exclusive_output import lock_output, pause_workers
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.tasks import plan as planning
@@ -74,7 +74,7 @@ def train(
 def _train_here(batch: Batch, wish: TrainOptions, show: Show, after: After) -> RunSummary:
     with Interruption() as interruption:
         with (
-            begun(batch, interruption, partial(held, batch.output, batch.terms, tell)) as ours,
+            begun(batch, interruption, partial(lock_output, batch.output, batch.terms, print_err)) as ours,
             RunContext.open(batch, interruption, show, (metrics, tracking, people), ours.beat) as night,
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
@@ -87,9 +87,9 @@ def _train_here(batch: Batch, wish: TrainOptions, show: Show, after: After) -> R
                 raise
             inspected = inspect_wanted(batch, RunHooks(worker.stop, night.beat), ledger)
             if not run.stopped:
-                night.finish_contents(WaitHooks(night.beat, worker.stop, tell))
+                night.finish_contents(WaitHooks(night.beat, worker.stop, print_err))
             look_anew(batch.whole(), night.shown)
-            ended = night.follow(run, inspected, after, partial(without_workers, batch.output, ours, tell))
+            ended = night.follow(run, inspected, after, partial(pause_workers, batch.output, ours, print_err))
         return night.end(ended)
 
 
@@ -109,7 +109,7 @@ def begun(
         return stack.enter_context(hold())
 
     with ExitStack() as stack:
-        yield when_there_is_room(hold_it, batch.output.path, WaitHooks(stop=interruption.reason, tell=tell))
+        yield when_there_is_room(hold_it, batch.output.path, WaitHooks(stop=interruption.reason, tell=print_err))
 
 
 @dataclass
@@ -129,7 +129,7 @@ class BatchWorker:
     requests: Callable[[], list[Path]] | None = None
     """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: ClassVar[bool] = True
-    say: ClassVar = staticmethod(tell)
+    say: ClassVar = staticmethod(print_err)
     """Says what somebody waits for."""
 
     def train(self) -> RunResult:
@@ -137,7 +137,7 @@ class BatchWorker:
         batch = self.night.batch
         try:
             faults = self._when_there_is_room(partial(adopt, batch, self.ledger, self.patience))
-            mend(batch, self.ledger, self.patience)
+            restore_missing_products(batch, self.ledger, self.patience)
         except StopRequested as told:
             return RunResult(stopped=str(told))
         kept = {name: Failed(fault) for name, fault in faults.items() if not self.wish.is_retry}
@@ -172,9 +172,9 @@ class BatchWorker:
                 self.night.contents.want(name)
             for name, reason in planning.given_up(looked.decisions).items():
                 self.ledger.write(StillGivenUp(name, reason))
-        outcomes, todo = dict(tell_faults(looked, self.ledger)), looked.todo
+        outcomes, todo = dict(record_unreadable_tasks(looked, self.ledger)), looked.todo
         if todo.tasks:
-            refused = refuse(looked, self.ledger, verify=self.wish.verify)
+            refused = record_rejections(looked, self.ledger, verify=self.wish.verify)
             todo = todo.only(name for name in todo.names if name not in refused)
         claiming = self.claiming(looked, before)
         for name in set(self.claims.mine()) - set(todo.names):  # what the dead had left of it was all it needed
@@ -201,7 +201,7 @@ class BatchWorker:
         with self.prepared(batch) as (opened, before):
             looking = DecisionMaker(self.wish, self.patience)
             looked = looking.settle(looking.look(opened))
-            outdated = note_outdated(looked, self.patience)
+            outdated = refresh_file_facts(looked, self.patience)
             self.night.show_anew(self.patience)
             settle_standing(looked.batch, looked.standing, self.patience)
         return looked, before, outdated

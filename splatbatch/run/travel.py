@@ -14,22 +14,22 @@ from pathlib import Path
 from splatbatch import processes
 from splatbatch.errors import StoreError
 from splatbatch.isolated import StopRequested, WaitHooks
-from splatbatch.monitor.messages import say, tell
+from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.output.events import CancelRequested, WorkerStates
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.run import RunIdentity
 from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people
-from splatbatch.run.decide import DecisionMaker, TrainOptions, mend, refuse
+from splatbatch.run.decide import DecisionMaker, TrainOptions, record_rejections, restore_missing_products
 from splatbatch.run.follow_ups import Show
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.store_home import HomeSide, tidy
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.adopt import adopt as adopt_left
-from splatbatch.scheduler.work.exclusive_output import held
+from splatbatch.scheduler.work.exclusive_output import lock_output
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.plan import Skip
 from splatbatch.tasks.task import TRAINING, Task
-from splatbatch.text import counted
+from splatbatch.text import plural
 from splatbatch.transfer import exchange
 from splatbatch.transfer.exchange import CLOSED, FINAL, StoreListing, StoreWatch
 from splatbatch.transfer.schemes import anchored
@@ -61,8 +61,8 @@ class TransferRun:
 
     def __post_init__(self) -> None:
         url = anchored(self.url, self.batch.path.resolve().parent)
-        patience = WaitHooks(self.rounds.beat, self.rounds.stop, say)
-        self.home = HomeSide(self.batch, url, self.ledger, patience, say)
+        patience = WaitHooks(self.rounds.beat, self.rounds.stop, log_line)
+        self.home = HomeSide(self.batch, url, self.ledger, patience, log_line)
         self._waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
 
     def follow(self) -> list[str]:
@@ -113,7 +113,7 @@ class TransferRun:
         if ready:
             packed = self.home.pack(ready, is_retry=self.is_retry)
             self._packed |= packed.keys()
-            self.ledger.write(WorkerStates(f"{counted(len(packed), 'task')} packed for {self.home.url}"))
+            self.ledger.write(WorkerStates(f"{plural(len(packed), 'task')} packed for {self.home.url}"))
 
     def _take(self, seen: StoreListing) -> list[str]:
         """Adopt what has come; return the tasks whose splats count."""
@@ -131,11 +131,11 @@ class TransferRun:
             self.home.heal(seen, self._waiting.values())
         for bundle, why in self.home.spent(seen).items():
             name = self.home.bundles[bundle].task
-            say(f"{name}: {why}")
+            log_line(f"{name}: {why}")
             self.home.close([bundle], why)
             self._waiting.pop(name, None)
         for name in self._closed_by_others(seen):
-            say(f"{name}: its bundle was closed in the store by somebody else")
+            log_line(f"{name}: its bundle was closed in the store by somebody else")
             self._waiting.pop(name, None)
         return done
 
@@ -184,7 +184,7 @@ class TransferRun:
 
     def _leave(self) -> None:
         if not self._cancelled:
-            tell("workers of the store go on; `splatbatch train` or `adopt` brings home what they train")
+            print_err("workers of the store go on; `splatbatch train` or `adopt` brings home what they train")
 
 
 def in_words(watch: StoreWatch, seen: StoreListing, tasks: dict[str, str]) -> str:
@@ -241,18 +241,18 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
     """
     batch = batch.needed_first()
     batch.output.create()
-    with Interruption() as interruption, held(batch.output, batch.terms, tell) as ours:
-        patience = WaitHooks(ours.beat, interruption.reason, tell)
+    with Interruption() as interruption, lock_output(batch.output, batch.terms, print_err) as ours:
+        patience = WaitHooks(ours.beat, interruption.reason, print_err)
         ledger = Ledger(batch.output.ledger, generation_of=ours.claims.generation)
         adopt_left(batch, ledger, patience)
-        mend(batch, ledger, patience)
+        restore_missing_products(batch, ledger, patience)
         looking = DecisionMaker(TrainOptions(verify=verify), patience)
         looked = looking.settle(looking.look(batch))
-        refused = refuse(looked, ledger, verify=verify) if looked.todo.tasks else {}
+        refused = record_rejections(looked, ledger, verify=verify) if looked.todo.tasks else {}
         todo = [task for task in looked.todo.tasks if task.name not in refused and task.kind is TRAINING]
         names = {task.name for task in todo}
         ready = [task for task in todo if not names.intersection(task.kind.needs(task))]
-        home = HomeSide(looked.batch, anchored(url, Path.cwd()), ledger, patience, tell)
+        home = HomeSide(looked.batch, anchored(url, Path.cwd()), ledger, patience, print_err)
         packed = home.pack(ready, is_retry=False)
         seen = home.look() if packed else StoreListing()
     trained = tuple(name for name, bundle in packed.items() if home.is_trained(bundle, seen))
@@ -272,14 +272,14 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
     batch.output.create()
     with Interruption() as interruption:
         with (
-            held(batch.output, batch.terms, tell) as ours,
+            lock_output(batch.output, batch.terms, print_err) as ours,
             RunContext.open(batch, interruption, show, (metrics, people), ours.beat) as night,
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
             rounds = RunHooks(interruption.reason, night.beat)
             travel = TransferRun(anchored(url, Path.cwd()), batch, ledger, rounds, packs=False)
             travel.follow() if watch else travel.once()
-            night.finish_contents(WaitHooks(night.beat, interruption.reason, tell))
+            night.finish_contents(WaitHooks(night.beat, interruption.reason, print_err))
             night.shown.forget()
             ended = RunSummary.of(batch, RunResult(tuple(batch.names)), night.shown)
         return night.end(ended)
@@ -318,10 +318,12 @@ def status_of(url: str) -> StoreFacts:
         StoreError: the store refuses us.
     """
     with Interruption() as interruption:
-        patience, watch = WaitHooks(stop=interruption.reason, tell=tell), StoreWatch()
+        patience, watch = WaitHooks(stop=interruption.reason, tell=print_err), StoreWatch()
         url = anchored(url, Path.cwd())
         seen = watch.take(ask(partial(exchange.look, url), watch.owners, patience))
-        told = run(TransferJob(partial(exchange.outline, url), seen.bundles, tell), patience) if seen.bundles else []
+        told = (
+            run(TransferJob(partial(exchange.outline, url), seen.bundles, print_err), patience) if seen.bundles else []
+        )
     found = []
     for name, (task, home, max_steps) in told:
         owner = seen.owners.get(name, exchange.Owner())
@@ -343,15 +345,15 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
     """
     wanted = set(names)
     with Interruption() as interruption:
-        patience, watch = WaitHooks(stop=interruption.reason, tell=tell), StoreWatch()
+        patience, watch = WaitHooks(stop=interruption.reason, tell=print_err), StoreWatch()
         url = anchored(url, Path.cwd())
         seen = watch.take(ask(partial(exchange.look, url), watch.owners, patience))
         left = [name for name in seen.bundles if seen.is_open(name)]
-        told = run(TransferJob(partial(exchange.outline, url), left, tell), patience) if left else []
+        told = run(TransferJob(partial(exchange.outline, url), left, print_err), patience) if left else []
         chosen = {name: task for name, (task, *_) in told if not wanted or task in wanted}
         if lacking := wanted - set(chosen.values()):
             raise StoreError(f"{url}: {', '.join(sorted(lacking))}: nobody is to train it there")
         files = [(f"{CLOSED}/{name}", "cancelled") for name in chosen]
         if files:
-            run(TransferJob(partial(exchange.note, url), files, tell), patience)
+            run(TransferJob(partial(exchange.note, url), files, print_err), patience)
     return sorted(chosen.values())

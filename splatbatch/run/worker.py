@@ -18,7 +18,7 @@ from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
 from splatbatch.files import sweep
 from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.machine.slots import given_cards
-from splatbatch.monitor.messages import say, tell
+from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.monitor.sinks import BatchOutcome
 from splatbatch.output.claims import PREPARING, Claim, Claims
 from splatbatch.output.endings import TaskHistory
@@ -27,17 +27,17 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.context import RunContext, RunSummary, metrics, write_the_report
-from splatbatch.run.decide import Decisions, TrainOptions, look_anew, mend
+from splatbatch.run.decide import Decisions, TrainOptions, look_anew, restore_missing_products
 from splatbatch.run.follow_ups import FinishedBatch, Show, follow, publish_as_asked
 from splatbatch.run.inspection import not_inspected, wanted_by
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.train import BatchWorker, begun
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
-from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.scheduler.work.exclusive_output import lock_output_alone
 from splatbatch.scheduler.work.remaining_tasks import RemainingTasks
 from splatbatch.scheduler.work.time_left import TimeLeft
-from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, see_no_workers, see_same_terms
+from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, check_no_workers, require_same_plan
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.task import Task
 
@@ -67,7 +67,7 @@ def work(
     _see_terms_asked(os.environ.get(TERMS, ""), batch.terms, batch.path)
     with Interruption() as interruption:
         with begun(batch, interruption, partial(WorkerFile, batch.output, terms=batch.terms)) as presence:
-            see_same_terms(watcher, presence.record, presence.beat, say)
+            require_same_plan(watcher, presence.record, presence.beat, log_line)
             claims, left = Claims(batch.output, presence, watcher.is_gone), RemainingTasks.of(batch)
             told = (partial(metrics, worker=presence.name),)
             with RunContext.open(batch, interruption, show, told, presence.beat) as night:
@@ -80,7 +80,7 @@ def work(
                 )
                 run = worker.rounds(batch)
                 if not (is_stopped := bool(worker.stop())):
-                    night.finish_contents(WaitHooks(night.beat, worker.stop, say))
+                    night.finish_contents(WaitHooks(night.beat, worker.stop, log_line))
             look_anew(batch.whole(), night.shown)
             if is_stopped:
                 night.tell_the_end(BatchOutcome(""))
@@ -92,9 +92,9 @@ def work(
         if code and worker.is_over:
             return AGAIN
         if code in (0, SplatbatchError.exit_code):
-            alone = partial(held_alone, batch.output, batch.terms, tell)
+            alone = partial(lock_output_alone, batch.output, batch.terms, print_err)
             ledger = Ledger(batch.output.ledger_of(presence.name))
-            _follow(FinishedBatch(batch, code, interruption, show, alone, say, ledger=ledger))
+            _follow(FinishedBatch(batch, code, interruption, show, alone, log_line, ledger=ledger))
     return code
 
 
@@ -104,10 +104,10 @@ def _follow(trained: FinishedBatch) -> None:
     if not (batch.config.publish.formats or wanted_by(whole)):
         return
     try:
-        see_no_workers(Watcher(batch.output), lambda: None, tell)
+        check_no_workers(Watcher(batch.output), lambda: None, print_err)
     except OutputError:
         what = "publishes" if batch.config.publish.formats else "says what is not inspected"
-        tell(f"others are at work: the last of them {what}")
+        print_err(f"others are at work: the last of them {what}")
         return
     afterwards = follow(trained, not_inspected(whole, "workers do not inspect"), publish_as_asked)
     write_the_report(whole, whole.standing(), trained.interruption.reason)
@@ -124,7 +124,7 @@ class JoinedWorker(BatchWorker):
     """Returns the batch as others have left it; None: as its YAML has it."""
     was_cancelled: bool = False
     is_alone: ClassVar[bool] = False
-    say: ClassVar = staticmethod(say)
+    say: ClassVar = staticmethod(log_line)
     """With the time: a worker's stderr is a log."""
 
     def __post_init__(self) -> None:
@@ -140,7 +140,7 @@ class JoinedWorker(BatchWorker):
         with self._turn():
             batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
             self._settle_left(batch)
-            mend(batch, self.ledger, self.patience)
+            restore_missing_products(batch, self.ledger, self.patience)
             yield batch, ProgressBefore.of(self.claims, batch.output, batch.names)
 
     def claiming(self, looked: Decisions, before: ProgressBefore) -> TaskClaimer:

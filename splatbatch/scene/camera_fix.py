@@ -33,7 +33,16 @@ from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, is_folder
 from splatbatch.scene.photos.headers import Headers, ImageHeader
 from splatbatch.scene.photos.pixels import Greys, correlation, greys_at
-from splatbatch.scene.photos.sizes import NearSize, Relation, SameSize, ScaledSize, Size, TransposedSize, relate, spell
+from splatbatch.scene.photos.sizes import (
+    NearSize,
+    Relation,
+    SameSize,
+    ScaledSize,
+    Size,
+    TransposedSize,
+    relate,
+    size_text,
+)
 from splatbatch.scene.reprojection import ReprojectionError, reprojection_error
 
 How = Literal["scale", "crop"]
@@ -100,7 +109,7 @@ def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix | FixRefus
     relation = relate(size, photo)
     if isinstance(relation, SameSize):
         return CameraFix(camera, camera)
-    if refusal := _refuse(relation, f"camera {camera.id}: {spell(size)}, photographs {spell(photo)}", how):
+    if refusal := _refuse(relation, f"camera {camera.id}: {size_text(size)}, photographs {size_text(photo)}", how):
         return refusal
     if how == "scale":
         return _apply(camera, photo, (photo[0] / size[0], photo[1] / size[1]), (0.0, 0.0))
@@ -191,7 +200,7 @@ def _followed(
         return replace(change, has_keypoints=False)
     what = (
         f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
-        f" {spell(photo)} the keypoints as they are miss by {alone:.4g} px: this would not mend it"
+        f" {size_text(photo)} the keypoints as they are miss by {alone:.4g} px: this would not mend it"
     )
     return FixRefusal(what, "Mend what verify-dims says of the geometry first.")
 

@@ -36,7 +36,7 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.rigs import Rigs
 from splatbatch.scene.colmap.types import Camera, Floats, Ints
 from splatbatch.scene.partition.border import Border
-from splatbatch.scene.photos.undistort import straighten
+from splatbatch.scene.photos.undistort import undistorted_camera
 
 Mask = NDArray[np.bool_]
 VERSION = 1
@@ -123,7 +123,7 @@ class CoverageMask:
         return {"version": VERSION, "hash": self.hash, "why": self.why, "photos": photos}
 
 
-def covered(
+def coverage_mask(
     model: Reconstruction,
     holdout: Collection[str],
     border: Border | None = None,
@@ -267,7 +267,7 @@ def _views(model: Reconstruction, rigs: Rigs | None, source: Reconstruction | No
     for image in model.images:
         matrix = image.world_to_camera()
         try:
-            camera = straighten(model.cameras[image.camera_id])
+            camera = undistorted_camera(model.cameras[image.camera_id])
         except SceneError:  # the audit's to report, and nothing shows it as a pinhole would
             continue
         if np.isfinite(matrix).all() and camera.width > 0 and camera.height > 0:

@@ -25,7 +25,7 @@ from splatbatch.scene.colmap.types import Floats, Image, centers_of
 from splatbatch.scene.moments import Frames, frames_of
 from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.scene.patches import Patch, model_folder
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 EVERY = 8
 MOST_LIST_BYTES = 64 * MIB
@@ -78,11 +78,11 @@ def in_words(frames: Frames, held_out: Collection[str]) -> str:
     """Say how many photographs are held out, of how many frames; empty where each was taken alone."""
     whole = [frame for frame in frames if {*frame}.issubset(held_out)]
     num, num_whole = (len({*chain(*these)}.intersection(held_out)) for these in (frames, whole))
-    said = f"{num} of {counted(sum(map(len, frames)), 'photograph')} are held out"
+    said = f"{num} of {plural(sum(map(len, frames)), 'photograph')} are held out"
     if num > num_whole:
         beside = "a photograph of the same moment is trained on, so that their PSNR flatters"
         return f"{said}; beside {num - num_whole} of them {beside}"
-    return f"{said}: {counted(len(whole), 'frame')}, so that no stereo twin is trained on" if num > len(whole) else ""
+    return f"{said}: {plural(len(whole), 'frame')}, so that no stereo twin is trained on" if num > len(whole) else ""
 
 
 def scene_in_words(patch: Patch, evaluation: Evaluation) -> str:

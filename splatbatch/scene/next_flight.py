@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
 from splatbatch.scene.colmap.types import Camera, Image
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -470,7 +470,7 @@ class Flight:
             _placemark(document, self._on_globe(np.array([view.position]))[0], view)
         for number, cell in enumerate(self.plan.cells, start=1):
             ring = self._on_globe(_corners(cell, self.plan.up) + self.offset)
-            _polygon(document, f"cell {number}: {cell.why}, {counted(cell.num_photos, 'photograph')}", ring)
+            _polygon(document, f"cell {number}: {cell.why}, {plural(cell.num_photos, 'photograph')}", ring)
         return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
     def _places(self, places: Any) -> Floats:

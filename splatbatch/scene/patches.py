@@ -114,7 +114,7 @@ def _see_folders(scene: Scene) -> None:
         raise SceneError("\n  ".join(f"scene.{key}: {folder}: no such folder" for key, folder in missing.items()), hint)
 
 
-def spell(names: Sequence[str], most: int = 20) -> str:
+def list_names(names: Sequence[str], most: int = 20) -> str:
     """Return names as a list that stays readable: "p0, p1, p2, … p99"."""
     if len(names) <= most:
         return ", ".join(names)

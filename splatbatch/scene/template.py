@@ -9,7 +9,7 @@ from pathlib import Path
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.config.yaml.source import quote
 from splatbatch.scene.finder import SceneLayout
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.text import one_line
 
 TEMPLATE = """\
@@ -69,7 +69,7 @@ def config_for(found: SceneLayout, base: Path, *, has_gpu: bool, kept: ImportNot
     """Return the YAML of a scene; `base` is the folder that it will lie in."""
     names = [patch.name for patch in found.patches]
     return TEMPLATE.format(
-        found=one_line(f"{len(names)} found: {spell(names)}" if len(names) > 1 else f"one scene: {names[0]}"),
+        found=one_line(f"{len(names)} found: {list_names(names)}" if len(names) > 1 else f"one scene: {names[0]}"),
         patches=_relative(found.root, base),
         images=f"  images: {_relative(found.images, base)}\n" if found.images else "",
         device=DEVICES[has_gpu],

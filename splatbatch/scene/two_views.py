@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import Floats
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 RATIO = 0.8
 """Of the distance to the second nearest descriptor, that the nearest must be below (Lowe 2004)."""
@@ -64,7 +64,7 @@ def register(one: SiftFeatures, other: SiftFeatures) -> RelativePose | str:
     """Return how two cameras stand to each other by their pictures; or why these do not say."""
     matches = _matches(one, other)
     if len(matches) < LEAST_INLIERS:
-        return f"{counted(len(matches), 'match', 'es')}"
+        return f"{plural(len(matches), 'match', 'es')}"
     pycolmap = load_pycolmap()
     options = pycolmap.TwoViewGeometryOptions()
     options.compute_relative_pose = True

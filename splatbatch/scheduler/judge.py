@@ -108,7 +108,7 @@ def _go(slot: Slot) -> dict[str, Any]:
     return Go(slot.gpu, slot.name, _visible(slot), round(time.time(), 3)).to_record()
 
 
-def never_began(folder: AttemptFolder) -> bool:
+def died_on_standby(folder: AttemptFolder) -> bool:
     """Return whether an attempt that has ended stood by to its end, though somebody may have told it to go."""
     told = folder.read_exit()
     return told is not None and told.stood_by and folder.last_progress().phase in PREPARING

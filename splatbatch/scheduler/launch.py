@@ -16,7 +16,7 @@ from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptStarted, SlotNotReady
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.obstacles import see_place
+from splatbatch.output.obstacles import check_destination
 from splatbatch.output.records.attempt import Claimed
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge, task_fault
@@ -132,7 +132,7 @@ class Launcher:
         """Make the folder of an attempt; what its supervisor and its trainer read is written by a reader."""
         task = self.pacer.paced(task)
         home = task.home(self._output)
-        see_place(home)
+        check_destination(home)
         with judge.next_attempt(home) as folder:
             claim = task.claim or Claimed(follows=home.newest_accepted())
             attempt = Attempt(task.name, folder, dict(task.setup.told), is_retry=self._is_retry, claim=claim)

@@ -339,7 +339,7 @@ class Runner:
 
     def _never_began(self, running: RunningAttempt, end: Exit) -> bool:
         """Put a standby back in the queue that had died when it was told to go: it counts for nothing."""
-        if has_not_begun := not isinstance(end, Cancelled) and judge.never_began(running.attempt.folder):
+        if has_not_begun := not isinstance(end, Cancelled) and judge.died_on_standby(running.attempt.folder):
             self._standbys.discard(running)
             self._queue.put_back(running.task)
         return has_not_begun

@@ -10,7 +10,7 @@ from typing import Any
 from splatbatch.config import Config, TaskId
 from splatbatch.errors import ConfigError
 from splatbatch.failures import retry
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import Diagnosis, Failed, Made, Outcome, Stopped, Trained
@@ -133,7 +133,7 @@ class RetryHandling:
         if not slot.gpu or not self._slots.has_other(slot):
             return False
         self._slots.give_up(slot)
-        self._ledger.write(SlotGivenUp(slot.name, f"{spelled(GPU_FAULT)}: {'; '.join(diagnosis.evidence)}"))
+        self._ledger.write(SlotGivenUp(slot.name, f"{title(GPU_FAULT)}: {'; '.join(diagnosis.evidence)}"))
         if self._history(task).has_moved:
             return False
         self._learn(task, has_moved=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from splatbatch.config import Config
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SceneError, SplatbatchError, TrainerError
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.files import read_tail
 from splatbatch.isolated import StopRequested
 from splatbatch.machine.local import LocalExecutor
@@ -145,4 +145,4 @@ def _failure(begins: str, attempts: list[AttemptFolder], why: Diagnosis) -> Spla
         return SplatbatchError(f"{begins}{why.advice}", place)
     evidence = f" ({one_line(why.evidence[-1])})" if why.evidence else ""
     advice = why.advice.partition(" Try: ")[0]  # what is to be typed is of a training
-    return SplatbatchError(f"{begins}{spelled(why.cause)}: {advice}{evidence}", place)
+    return SplatbatchError(f"{begins}{title(why.cause)}: {advice}{evidence}", place)

@@ -32,7 +32,7 @@ from splatbatch.tasks.deadline.speeds import Speeds
 from splatbatch.tasks.deadline.words import correction_in_words
 from splatbatch.tasks.memory_estimates import footprints_of
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
-from splatbatch.tasks.task import Task, at_pace
+from splatbatch.tasks.task import Task, with_step_budget
 from splatbatch.text import clock
 
 LOOK_S = 0.2
@@ -209,7 +209,7 @@ class DeadlineBudget:
 
     def paced(self, task: Task) -> Task:
         """Return a task as it is to be trained now."""
-        return task if task.today.paces == self.paces else at_pace([task], self.paces)[0]
+        return task if task.today.paces == self.paces else with_step_budget([task], self.paces)[0]
 
     def look(self, now: float, waiting: WaitingTasks, running: Mapping[Key, RunningAttempt]) -> Collection[Key]:
         """Look at how it goes; return the attempts that are to begin again, since they were given too much, or little.

@@ -42,7 +42,7 @@ def value_of(answer: Answer, phase: str) -> Any:
             raise _hanging(hang, phase)
 
 
-def failure_of(answer: Answer, phase: str) -> TaskFault:
+def diagnose_exception(answer: Answer, phase: str) -> TaskFault:
     """Return what a call for a task came to, as its failure.
 
     Raises:
@@ -53,7 +53,7 @@ def failure_of(answer: Answer, phase: str) -> TaskFault:
     except SplatbatchError:
         raise
     except Exception as error:  # noqa: BLE001 - that is what is asked for
-        return behind(error, phase)
+        return task_fault(error, phase)
     raise ValueError("the call has returned")
 
 
@@ -62,7 +62,7 @@ def of_traceback(words: str, traceback: str, phase: str) -> TaskFault:
     return _internal(Crashed(words, traceback), phase)
 
 
-def behind(error: BaseException, phase: str) -> TaskFault:
+def task_fault(error: BaseException, phase: str) -> TaskFault:
     """Return an exception that nobody expected as the failure of one task."""
     return error if isinstance(error, TaskFault) else _internal(fault_of(error), phase)
 
@@ -74,7 +74,7 @@ def diagnosis_of(error: BaseException, folder: Path, phase: str = "start") -> tu
     """
     if isinstance(error, SplatbatchError | OSError):
         return obstacles.diagnosis_of(error, folder, phase), ""
-    found = behind(error, phase)
+    found = task_fault(error, phase)
     return found.diagnosis, found.traceback
 
 

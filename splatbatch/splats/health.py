@@ -1,7 +1,7 @@
 """Whether a training is well: figures in, findings out; each says which rule found it and the numbers that show it.
 
-Pure, and the same for every trainer. Hopeless findings end a run of ours (`ProgressRecorder`), the others become warnings of a
-splat that is whole all the same. So do all about an external program, which has ended by then.
+Pure, and the same for every trainer. Hopeless findings end a run of ours (`ProgressRecorder`); the others become
+warnings of a splat that is whole all the same. So do all about an external program, which has ended by then.
 """
 
 from __future__ import annotations

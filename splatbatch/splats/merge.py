@@ -23,7 +23,7 @@ from splatbatch.splats import ply
 from splatbatch.splats.check import Flaws, flaws_of
 from splatbatch.splats.export import ChangedOnDisk, ExportSource
 from splatbatch.terminal import Advance, unheard
-from splatbatch.text import counted, spell_place, spell_some
+from splatbatch.text import list_some, plural, spell_place
 
 ROWS_AT_ONCE = 1 << 15
 """Of 8 MB at most: a merge needs no more memory for ten thousand patches than for two."""
@@ -144,7 +144,7 @@ def inside(partition: Partition, offset: Offset, box: Box) -> Region:
     return lambda means: box.holds(partition.in_axes(means.astype(np.float64), offset))
 
 
-def outside(partition: Partition, offset: Offset, boxes: Sequence[Box]) -> Region:
+def out_of_bounds(partition: Partition, offset: Offset, boxes: Sequence[Box]) -> Region:
     """Return what no box of a list holds."""
 
     def holds(means: ply.FloatArray) -> Mask:
@@ -272,7 +272,7 @@ def common_mode(names: Sequence[str], headers: Sequence[ply.SplatHeader]) -> boo
     named = list(zip(names, headers, strict=True))
     with_it, without = ([name for name, header in named if header.antialiased is one] for one in (True, False))
     if with_it and without:
-        said = f"{spell_some(with_it)} with training.antialiased: true, {spell_some(without)} with false"
+        said = f"{list_some(with_it)} with training.antialiased: true, {list_some(without)} with false"
         fewer = with_it if len(with_it) < len(without) else without
         hint = f"Set one for all in the YAML, then: splatbatch train {' '.join(fewer)}."
         raise OutputError(f"splats that were trained differently cannot be drawn as one: {said}", hint)
@@ -306,7 +306,7 @@ def _write(
         file.write(rows.data)
     if not num_inside and not part.may_be_empty:
         raise OutputError(
-            f"{part.source.name}: none of its {counted(header.num_gaussians, 'Gaussian')} lies in its core",
+            f"{part.source.name}: none of its {plural(header.num_gaussians, 'Gaussian')} lies in its core",
             f"It was trained in another frame: train it again, splatbatch retry {part.source.name} --force.",
         )
     num_left = num_inside - removed.total()
@@ -317,7 +317,7 @@ def _header(num_gaussians: int, degree: int, offset: Offset, num_parts: int, mod
     """Return the header of a merged splat: of the same length whatever the number of Gaussians is."""
     filler = "-" * (MOST_DIGITS - len(str(num_gaussians)))
     comments = (
-        f"{MERGED} {counted(num_parts, 'part')}",
+        f"{MERGED} {plural(num_parts, 'part')}",
         *ply.offset_comments(offset),
         *ply.mode_comments(mode),
         filler,

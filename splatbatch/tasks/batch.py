@@ -29,7 +29,7 @@ from splatbatch.tasks.shared_decisions.registry import NOT_SETTLED, Records, kno
 from splatbatch.tasks.shared_decisions.shared import SharedDecision
 from splatbatch.tasks.task import Names, Task, listed, only, patches_of, select, tasks_of, under
 from splatbatch.terminal import Advance, unheard
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 if TYPE_CHECKING:
     from splatbatch.output.index import Index
@@ -362,7 +362,7 @@ def _folder_named(folder: Path) -> FolderNamed:
     own = found.top / configuration.DEFAULT_CONFIG if found else own
     if own.is_file() or found is None:
         return FolderNamed(folder, own, f"Name its configuration: --config {quote(str(own))}")
-    what = "; ".join((f"{found.top}: {counted(len(found.patches), 'patch', 'es')}", *found.notes))
+    what = "; ".join((f"{found.top}: {plural(len(found.patches), 'patch', 'es')}", *found.notes))
     return FolderNamed(folder, own, f"{what}. Write its configuration first: splatbatch init {quote(str(folder))}")
 
 

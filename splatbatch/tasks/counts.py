@@ -8,7 +8,7 @@ from typing import NamedTuple
 from splatbatch.output.events import TaskUnit
 from splatbatch.output.folders import BACKDROP
 from splatbatch.output.records.merge import Merge
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 
 class CountWords(NamedTuple):
@@ -27,7 +27,7 @@ WORDS: Mapping[TaskUnit, CountWords] = {
 """By noun."""
 
 
-def tally(done: Mapping[str, bool], what: str = "patches") -> str:
+def count_patches(done: Mapping[str, bool], what: str = "patches") -> str:
     """Return how many of some patches are done, as "3 of 4 patches", or "4 of 4 patches and the backdrop"."""
     every = counting(done)
     counts = f"{sum(done[name] for name in every)} of {len(every)} {what}".rstrip()
@@ -37,7 +37,7 @@ def tally(done: Mapping[str, bool], what: str = "patches") -> str:
 def how_many(names: Collection[str], noun: TaskUnit = "patch") -> str:
     """Return how many patches there are, as "4 patches and the backdrop"; of other tasks, as "3 stages"."""
     every, words = counting(names), WORDS[noun]
-    return counted(len(every), words.one, words.plural) + (" and the backdrop" if len(every) < len(names) else "")
+    return plural(len(every), words.one, words.plural) + (" and the backdrop" if len(every) < len(names) else "")
 
 
 def behind_in_words(merged: Merge) -> str:
@@ -46,7 +46,7 @@ def behind_in_words(merged: Merge) -> str:
     if behind is None or behind.num_outside < behind.num_read:
         return ""
     return (
-        f"The merged scene has none of the backdrop's {counted(behind.num_read, 'Gaussian')}: all lie where patches "
+        f"The merged scene has none of the backdrop's {plural(behind.num_read, 'Gaussian')}: all lie where patches "
         "reach, which draw that ground themselves. The backdrop stood behind them while they trained."
     )
 

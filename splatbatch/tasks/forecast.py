@@ -19,7 +19,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.counts import how_many
 from splatbatch.tasks.memory_estimates import cards, num_slots
 from splatbatch.tasks.throughput import MOST_RESULTS, makespan_s, seconds_per_step
-from splatbatch.text import clock, counted
+from splatbatch.text import clock, plural
 
 UNASKED_S = 3600.0
 """So long a batch trains on the CPU without having been told to."""
@@ -55,7 +55,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     done = list(_finished(batch, on_cpu=on_cpu))
     if (throughput := seconds_per_step(done)) is not None:
         seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
-        basis = f"by the throughput of {counted(len(done), 'trained patch', 'es')}"
+        basis = f"by the throughput of {plural(len(done), 'trained patch', 'es')}"
         return Forecast(makespan_s(seconds, num_slots(batch.config)), basis, spelled)
     pace_of_all = memory_estimate.CPU if on_cpu else memory_estimate.H200
     known = [
@@ -94,7 +94,7 @@ def num_cores() -> int:
 
 def _basis(batch: Batch, at_once: int, *, on_cpu: bool) -> str:
     if on_cpu:
-        here = f"{at_once} at a time on this machine's {counted(num_cores(), 'core')}"
+        here = f"{at_once} at a time on this machine's {plural(num_cores(), 'core')}"
         return f"on the CPU, by the measured throughput of its rasteriser, {here}"
     if all("H200" in card.name for card in cards(batch.config)) and cards(batch.config):
         return "by the throughput of an H200"

@@ -23,7 +23,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.tasks import given_up, plan
 from splatbatch.tasks.fingerprints.fingerprint import (
-    behind,
+    backdrop_hash,
     border_hash,
     earlier_hashes,
     is_drawn_behind,
@@ -45,7 +45,7 @@ from splatbatch.tasks.fingerprints.inputs import (
 from splatbatch.tasks.product import Damaged, Stale, UpToDate
 from splatbatch.tasks.shared_decisions.registry import Records, SharedRecordsWatcher
 from splatbatch.tasks.task import Task
-from splatbatch.text import spell_some
+from splatbatch.text import list_some
 
 ResultStamps = tuple[Stamp, Stamp, Stamp]
 """Of result.json, of splat.ply, and of the folder of the accepted records: its time is that of the newest in it."""
@@ -307,16 +307,16 @@ class FreshnessChecker:
             cut_anew = [key for key in elsewhere if key.startswith(CORE) and self._is_resized(key, then, task)]
             others = (*found.changed, *found.unknown, *cut_anew)
             is_unread = bool(found.unread) or not all(is_content(key.rstrip("/")) for key in elsewhere)
-            return f"changed on disk: {spell_some(others)}" if others else "", is_unread and bool(then)
+            return f"changed on disk: {list_some(others)}" if others else "", is_unread and bool(then)
         now = self._inputs(task)
         found = differences(then, now.files, places(patch, recipe), self._facts)
         if others := (*found.changed, *found.unknown):
             what = "model or photographs" if any(key.startswith(MODEL) for key in others) else "photographs"
-            return f"{what} have changed: {spell_some(others)}", False
+            return f"{what} have changed: {list_some(others)}", False
         if now.hash == held.inputs:
             return "", False
         lists = [key for key in elsewhere if key in then and not is_content(key.rstrip("/"))]
-        return f"model, core or hold-out have changed{f': {spell_some(lists)}' if lists else ''}", False
+        return f"model, core or hold-out have changed{f': {list_some(lists)}' if lists else ''}", False
 
     def _is_resized(self, key: str, then: Mapping[str, FileFact], task: Task) -> bool:
         now = self._facts.of(locate(key, task.patch, task.recipe))
@@ -365,5 +365,5 @@ class _BackdropHash:
         if not is_drawn_behind(task.patch, task.recipe):
             return ""
         if (seen := self.seen(task)) != self._kept[0]:
-            self._kept = (seen, behind(task.patch, task.recipe))
+            self._kept = (seen, backdrop_hash(task.patch, task.recipe))
         return self._kept[1]

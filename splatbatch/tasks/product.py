@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.hashing import FileFacts, hash_of
-from splatbatch.text import spell_some
+from splatbatch.text import list_some
 
 
 @dataclass(frozen=True)
@@ -107,4 +107,4 @@ def damage_of(place: Path, parts: Mapping[str, str], facts: FileFacts | None = N
     """Say which files of a place do not hold what was written there, came or went; empty if none."""
     now = hashes_in(place, facts)
     damaged = [name for name in dict.fromkeys((*parts, *now)) if parts.get(name) != now.get(name)]
-    return spell_some(damaged) if damaged else ""
+    return list_some(damaged) if damaged else ""

@@ -9,20 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from splatbatch.errors import LaterFormatError
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.isolated import fault_of
 from splatbatch.machine.orphans import has_died
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import UNTIL, AttemptEnded, PatchRejected, TaskUnit
-from splatbatch.output.folders import latest_number, never_went
+from splatbatch.output.folders import latest_number, was_only_standby
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.obstacles import INTERNAL_FAULT
 from splatbatch.output.records.attempt import JobSpec, ProgressLine
 from splatbatch.output.records.result import Result
 from splatbatch.output.retention import ACCEPT
-from splatbatch.scene.patches import natural_key, spell
-from splatbatch.tasks.counts import WORDS, tally
+from splatbatch.scene.patches import list_names, natural_key
+from splatbatch.tasks.counts import WORDS, count_patches
 from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide
 from splatbatch.tasks.product import Missing
 from splatbatch.tasks.throughput import eta_s, steps_per_s
@@ -98,7 +98,7 @@ class PatchStatus:
     @property
     def why(self) -> str:
         """How it stands, and why: "failed: GPU memory ran out (cuda_oom)"."""
-        return f"{self.state}: {spelled(self.cause)}" if self.cause else self.state
+        return f"{self.state}: {title(self.cause)}" if self.cause else self.state
 
     def in_words(self) -> str:
         """Return how it stands, why, and what to do."""
@@ -167,7 +167,7 @@ def summary(statuses: Sequence[PatchStatus]) -> str:
     line = done_in_words(statuses)
     for state in STATES[len(MADE) :]:
         names = [status.patch for status in statuses if status.state == state]
-        line += f"; {state}: {spell(names)}" if names else ""
+        line += f"; {state}: {list_names(names)}" if names else ""
     return line
 
 
@@ -175,7 +175,7 @@ def done_in_words(statuses: Sequence[PatchStatus], what: str | None = None) -> s
     """Return how many are there and fresh: "3 of 4 patches trained", of a reconstruction "7 of 7 stages done"."""
     words = WORDS[noun_of(statuses)]
     what = f"{words.one}{words.plural}" if what is None else what
-    return f"{tally({one.patch: one.is_made for one in statuses}, what)} {words.done}"
+    return f"{count_patches({one.patch: one.is_made for one in statuses}, what)} {words.done}"
 
 
 def noun_of(statuses: Sequence[PatchStatus]) -> TaskUnit:
@@ -190,7 +190,7 @@ def _status(
     files = output.files_of(name) if is_begun else []
     attempt = None if endings.is_judged(name, latest_number(files)) else output.patch(name).latest(files)
     if attempt and not attempt.has_ended() and attempt.job.exists():
-        stands_by, died = never_went(attempt), has_died(attempt)
+        stands_by, died = was_only_standby(attempt), has_died(attempt)
         if stands_by and not died:
             return PatchStatus(name, "waiting", phase="standby")
         if not stands_by:
@@ -228,7 +228,7 @@ def _decided(standing: FreshnessChecker, name: str, endings: TaskHistory) -> Pat
 def _of_a_later_failure(ended: AttemptEnded | PatchRejected | None, result: Result) -> tuple[str, ...]:
     if not isinstance(ended, AttemptEnded) or ended.outcome not in ("failed", "stopped"):
         return ()
-    why = f": {spelled(ended.cause)}" if ended.cause else ""
+    why = f": {title(ended.cause)}" if ended.cause else ""
     return (f"attempt {ended.attempt or 0} {ended.outcome}{why}; the splat of {result.attempt} is kept",)
 
 

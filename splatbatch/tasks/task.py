@@ -20,7 +20,7 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.deadline.choice import StepBudget
 from splatbatch.output.records.fingerprint import Fingerprint
-from splatbatch.scene.patches import Patch, spell
+from splatbatch.scene.patches import Patch, list_names
 from splatbatch.tasks.deadline.pace import changes_of
 from splatbatch.tasks.product import ProductComparison
 
@@ -318,7 +318,7 @@ def under(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]
     return tuple(replace(task, asked=setups[task.today], setup=setups[task.today]) for task in tasks)
 
 
-def at_pace(tasks: Sequence[Task], paces: tuple[StepBudget, ...]) -> tuple[Task, ...]:
+def with_step_budget(tasks: Sequence[Task], paces: tuple[StepBudget, ...]) -> tuple[Task, ...]:
     """Return the tasks as a deadline leaves time for them; patches that are trained alike share their setup still."""
     every = {setup for task in tasks for setup in (task.today, task.asked, task.setup)}
     now = {setup: setup.paced(paces) for setup in every}
@@ -383,7 +383,7 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
         known = list(dict.fromkeys(getattr(task.id, kind) for task in tasks))
         for pattern in wanted:
             if not any(fnmatchcase(name, pattern) for name in known):
-                there = spell([name for name in known if name]) or "none: the config has no sweep"
+                there = list_names([name for name in known if name]) or "none: the config has no sweep"
                 raise ConfigError(f"--only {kind}={pattern}: there is none", f"There are: {there}.")
         if wanted:
             kept = [task for task in kept if any(fnmatchcase(getattr(task.id, kind), one) for one in wanted)]
@@ -400,7 +400,7 @@ def the_task(tasks: Sequence[Task], name: str) -> Task:
     """
     if len(tasks) > 1:
         names = [task.name for task in tasks]
-        raise ConfigError(f"{name}: has {len(names)} variants", f"Name one of {spell(names)}.")
+        raise ConfigError(f"{name}: has {len(names)} variants", f"Name one of {list_names(names)}.")
     return tasks[0]
 
 

@@ -18,8 +18,8 @@ from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.scene.colmap.types import Camera, Floats, Image
 from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.blocks import index_blocks
-from splatbatch.text import counted
-from splatbatch.training.even_choice import spread
+from splatbatch.text import plural
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
@@ -65,7 +65,7 @@ def _in_order(images: Sequence[Image]) -> list[Image]:
     """Return some cameras, spread over all, each followed by the nearest that is left; the first stands at an end."""
     sound = [image for image in images if np.isfinite(image.center()).all() and np.isfinite(image.rotation()).all()]
     named = sorted(sound, key=lambda image: image.name)
-    left = list(spread(named, MOST_KEYS))
+    left = list(evenly_spaced(named, MOST_KEYS))
     centers = np.array([image.center() for image in left])
     middle = centers - centers.mean(axis=0)
     longest = np.linalg.svd(middle, full_matrices=False)[2][0]
@@ -105,7 +105,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
             file.write(to_pixels(drawn).data)
             drawn_at.append(time.monotonic())
     rate = (len(drawn_at) - 1) / max(drawn_at[-1] - drawn_at[0], 1e-9)  # before the first a GPU may build its kernels
-    return f"{counted(len(drawn_at), 'frame')} in {drawn_at[-1] - began:.1f} s, {rate:.1f} a second after the first"
+    return f"{plural(len(drawn_at), 'frame')} in {drawn_at[-1] - began:.1f} s, {rate:.1f} a second after the first"
 
 
 def _calibration(camera: Camera, settings: FilmSettings) -> torch.Tensor:

@@ -24,7 +24,7 @@ from splatbatch.output.records.metrics import MOST_PSNR_DB
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
 from splatbatch.splats.blocks import index_blocks
-from splatbatch.training.even_choice import spread
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.loss import masked, psnr
 from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
@@ -51,7 +51,7 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     recipe = Recipe.model_validate(settings.recipe)
     device = open_device(recipe.training.device)
     model = shifted(read_reconstruction(Path(settings.sparse)), settings.offset)
-    names = spread(settings.holdout or sorted(image.name for image in model.images), settings.most_views)
+    names = evenly_spaced(settings.holdout or sorted(image.name for image in model.images), settings.most_views)
     folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
     photographs = ScenePhotographs(model, folders, recipe.training, names)
     stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}

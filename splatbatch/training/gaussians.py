@@ -36,7 +36,7 @@ Parameters = dict[str, Parameter]
 """means [N, 3], scales [N, 3] (log), quats [N, 4], opacities [N] (logit), sh0 [N, 1, 3], shN [N, K, 3]."""
 
 
-def first_values(points: Points, frame: TrainingFrame, training: Training) -> dict[str, Tensor]:
+def init_from_points(points: Points, frame: TrainingFrame, training: Training) -> dict[str, Tensor]:
     """Return one Gaussian per sparse point, as large as the distance to its neighbours, in the colour of the point.
 
     In host memory: nothing here touches CUDA.
@@ -74,7 +74,7 @@ def thinned(first: Mapping[str, Tensor], most: int, training: Training) -> dict[
             few, rows = num, found
             if len(found) >= NEARLY * most:
                 break
-    values = chosen(first, torch.from_numpy(np.sort(rows)))
+    values = select(first, torch.from_numpy(np.sort(rows)))
     return values | {"scales": _first_scales(values["means"].double().numpy(), training).float()}
 
 
@@ -85,7 +85,7 @@ def _first_scales(means: Floats, training: Training) -> Tensor:
     return torch.from_numpy(scales)[:, None].repeat(1, 3)
 
 
-def to_parameters(values: Mapping[str, Tensor], device: torch.device) -> Parameters:
+def as_parameters(values: Mapping[str, Tensor], device: torch.device) -> Parameters:
     """Return values as what is optimised, on the device that trains; they themselves stay as they are."""
     return {name: Parameter(value.to(device, copy=True)) for name, value in values.items()}
 
@@ -105,12 +105,12 @@ def values_of(splat: Gaussians, frame: TrainingFrame) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in values.items()}
 
 
-def from_splat(splat: Gaussians, frame: TrainingFrame, device: torch.device) -> Parameters:
+def load_splat(splat: Gaussians, frame: TrainingFrame, device: torch.device) -> Parameters:
     """Return what a splat file holds in the frame that is trained in, on the device that trains."""
-    return to_parameters(values_of(splat, frame), device)
+    return as_parameters(values_of(splat, frame), device)
 
 
-def chosen(values: Mapping[str, Tensor], which: Tensor) -> dict[str, Tensor]:
+def select(values: Mapping[str, Tensor], which: Tensor) -> dict[str, Tensor]:
     """Return the values of some Gaussians, by mask or number."""
     return {name: value[which] for name, value in values.items()}
 

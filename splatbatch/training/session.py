@@ -30,15 +30,15 @@ from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.splats import mode_comments, offset_comments, read_splat, write_splat
 from splatbatch.training import cuda
-from splatbatch.training.border.boundary_init import covered, num_covering
-from splatbatch.training.border.boundary_mask import answered_for
+from splatbatch.training.border.boundary_init import boundary_init, num_covering
+from splatbatch.training.border.boundary_mask import boundary_mask
 from splatbatch.training.border.patch_border import as_trained, surroundings_of, why_alone
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.precompile import KernelCompilation, for_training
 from splatbatch.training.evaluation.coverage import covered_of
 from splatbatch.training.evaluation.evaluate import Evaluator, SplatFiles
 from splatbatch.training.evaluation.pictures import picture_views
-from splatbatch.training.gaussians import chosen, export, first_values, from_splat, thinned, to_parameters
+from splatbatch.training.gaussians import as_parameters, export, init_from_points, load_splat, select, thinned
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of
 from splatbatch.training.photos.posed_images import (
@@ -66,7 +66,7 @@ class PreparedAttempt:
     """Settled: `cap_max` is a number."""
     views: TrainingImages
     gaussians: Mapping[str, Tensor]
-    """First values, as `first_values` makes them."""
+    """First values, as `init_from_points` makes them."""
     extent: PatchSize
     offset: Offset = NO_OFFSET
     """Was taken off the coordinates of the model."""
@@ -131,7 +131,7 @@ def prepare(
         views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
         progress.found(find_repeats(views.training))
         views = replace(views, surroundings=surroundings_of(settings, views.frame, training))
-        gaussians = _within_reach(first_values(reconstruction.points, views.frame, training), views, settings)
+        gaussians = _within_reach(init_from_points(reconstruction.points, views.frame, training), views, settings)
         views = replace(views, content=content_of(views.training, recipe))
     views = with_covered(views, covering.result())
     for warning in (*views.warnings, *filter(None, [why_not_covered(views), why_alone(settings, training)])):
@@ -180,7 +180,7 @@ def _within_reach(first: dict[str, Tensor], views: TrainingImages, settings: Tra
         return first
     if bool(outside.all()):
         raise SceneError(f"{settings.sparse}: 0 points within reach of its core: there is nothing to start from")
-    return chosen(first, ~outside)
+    return select(first, ~outside)
 
 
 def _within_cap(
@@ -193,7 +193,7 @@ def _within_cap(
         first = thinned(first, room, training)
         left = f"{num:,} sparse points were thinned to {len(first['means']):,} by voxel"
         progress.warn(f"{left}: training.cap_max is {cap:,}")
-    return covered(first, cover, cap)
+    return boundary_init(first, cover, cap)
 
 
 def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: ProgressRecorder) -> None:
@@ -211,8 +211,8 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
     # what this process may come to take on its GPU, its context included
     free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
     footprint = estimate(recipe.on(device.type), prepared.extent, free_mib)
-    scene = answered_for(prepared.views.to(device, footprint.photos))
-    gaussians = to_parameters(prepared.gaussians, device)
+    scene = boundary_mask(prepared.views.to(device, footprint.photos))
+    gaussians = as_parameters(prepared.gaussians, device)
     progress.show_on(open_tensorboard(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
     evaluator = Evaluator(scene, recipe, progress, device, folder)
 
@@ -226,10 +226,10 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
     with aside(folder.splat) as written:
         said = (*offset_comments(prepared.offset), *mode_comments(recipe.training.antialiased))
         write_splat(written, export(gaussians, scene.frame), step, planned, said)
-        gaussians = from_splat(read_splat(written), scene.frame, device)
+        gaussians = load_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
         evaluator.measure_earlier(prepared.earlier, _files_of(scene, prepared, device).figures)
-        evaluator.measure_first(to_parameters(prepared.gaussians, device))
+        evaluator.measure_first(as_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
         _write_figures(folder, scene, {**evaluator.to_record(), **made})
         with_all, by_name = scene.surroundings.drawn_with(gaussians), {photo.name: photo for photo in scene.holdout}

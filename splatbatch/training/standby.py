@@ -21,7 +21,7 @@ from splatbatch.errors import TrainerError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.training.border.patch_border import NONE
 from splatbatch.training.cuda_graph import GraphedStep
-from splatbatch.training.gaussians import Parameters, chosen, to_parameters
+from splatbatch.training.gaussians import Parameters, as_parameters, select
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.coarse import shrink
 from splatbatch.training.photos.posed_images import TrainingImages
@@ -72,7 +72,7 @@ def rehearse(views: TrainingImages, values: Mapping[str, Tensor], recipe: Recipe
     Another process may train on the same GPU: what this takes besides the context are some megabytes, given back.
     """
     scene = _in_small(views).to(device, "gpu")
-    gaussians = to_parameters(chosen(values, torch.arange(min(len(values["means"]), MOST_GAUSSIANS))), device)
+    gaussians = as_parameters(select(values, torch.arange(min(len(values["means"]), MOST_GAUSSIANS))), device)
     _train_a_little(gaussians, scene, recipe)
     del scene, gaussians
     gc.collect()

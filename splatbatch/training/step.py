@@ -91,11 +91,11 @@ class Step:
         training = self.recipe.training
         if not cuda.serves(colors, training):
             return photometric_loss(*masked(*photo.to_compare(colors), photo.valid()), training.ssim_lambda)
-        from splatbatch.training.cuda.loss import even
+        from splatbatch.training.cuda.loss import normalise
         from splatbatch.training.cuda.loss import photometric_loss as on_gpu
 
         kernels, target = cuda.loaded(), photo.target()
         as_taken = None if photo.tone is None else target
         if photo.tone is not None:
-            target = even(colors, target, photo.tone, photo.view.K, kernels)
+            target = normalise(colors, target, photo.tone, photo.view.K, kernels)
         return on_gpu(colors, target, training.ssim_lambda, kernels, as_taken, photo.valid())

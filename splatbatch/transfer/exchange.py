@@ -297,7 +297,7 @@ def read_result(url: str, place: str) -> dict[str, Any]:
         return {}
 
 
-def beat(url: str, sign: Mapping[str, Any]) -> dict[str, Any]:
+def heartbeat(url: str, sign: Mapping[str, Any]) -> dict[str, Any]:
     """Show that a worker lives; return whether what it trains is closed by now. A reader does this."""
     store, one = store_at(url), WorkerStatus.from_record(sign)
     store.write(f"{WORKERS}/{one.worker}", json.dumps(sign).encode())

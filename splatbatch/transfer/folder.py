@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import is_out_of_space, open_regular, sync_folder
-from splatbatch.output.generations import made_once
+from splatbatch.output.generations import create_once
 from splatbatch.transfer.store import PIECE_BYTES
 
 AWAY = frozenset({errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
@@ -44,7 +44,7 @@ class FolderStore:
     def create(self, name: str, content: bytes) -> bool:
         """Write a file unless there is one of that name."""
         with _told(self._folder), self._aside(name, content) as aside:
-            return made_once(aside, self._folder / name)
+            return create_once(aside, self._folder / name)
 
     def names(self, folder: str) -> dict[str, int]:
         """Return the names of the files in a folder, each with its size."""

@@ -26,7 +26,7 @@ from tiled import random_splat, some
 from splatbatch.hashing import stamp_of
 from splatbatch.outcome import Splat
 from splatbatch.output.layout import OutputFolder
-from splatbatch.scheduler.work.exclusive_output import held_alone
+from splatbatch.scheduler.work.exclusive_output import lock_output_alone
 from splatbatch.splats import Gaussians, check_splat, read_header, read_splat, write_splat
 from splatbatch.tasks.batch import open_batch
 
@@ -472,7 +472,7 @@ def test_a_worker_that_begins_while_a_scene_is_made_waits(batch: FakeBatch) -> N
     output = OutputFolder(batch.output)
     terms = open_batch(batch.config).terms
     before = len(list(place(batch, "p1").glob("attempt-*")))
-    with held_alone(output, terms, print):
+    with lock_output_alone(output, terms, print):
         worker = batch.start("work")
         wait_until(lambda: len(output.workers()) == 2)
         time.sleep(1)

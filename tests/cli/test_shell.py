@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.main import get_command
 
 from splatbatch.cli.app import GROUPS, RENAMED, app
-from splatbatch.failures.causes import WORDS, in_words, spelled
+from splatbatch.failures.causes import WORDS, in_words, title
 from splatbatch.failures.remedies import REMEDIES, for_patch, typed
 from splatbatch.failures.signatures import shipped
 from splatbatch.monitor.table import fitting, status_table
@@ -153,7 +153,7 @@ def test_every_cause_is_called_something() -> None:
     assert causes <= set(WORDS)
     assert all("_" not in words for words in WORDS.values())
     assert (in_words("cuda_oom"), in_words("SIGTERM")) == ("GPU memory ran out", "SIGTERM")
-    assert spelled("cuda_oom") == "GPU memory ran out (cuda_oom)"
+    assert title("cuda_oom") == "GPU memory ran out (cuda_oom)"
 
 
 def test_a_cause_is_told_in_words(batch: FakeBatch) -> None:

@@ -54,7 +54,7 @@ before = gpu.sample(uuid).used_mib
 import torch
 from splatbatch.config import Recipe
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
-from splatbatch.training.gaussians import first_values
+from splatbatch.training.gaussians import init_from_points
 from splatbatch.training.photos.posed_images import PhotoFolders, decode_views
 from splatbatch.training.standby import rehearse
 from splatbatch.training.session import open_device
@@ -64,7 +64,7 @@ for strategy in ("default", "mcmc"):
     model = read_reconstruction(patch / "patches/p0/sparse/0")
     views = decode_views(model, PhotoFolders(patch / "images"), frozenset(), recipe.training)
     device = open_device("cuda")
-    rehearse(views, first_values(model.points, views.frame, recipe.training), recipe, device)
+    rehearse(views, init_from_points(model.points, views.frame, recipe.training), recipe, device)
 print(json.dumps(gpu.sample(uuid).used_mib - before))
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -9,7 +9,7 @@ from test_kernels import some_gaussians, some_photos
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.strategies.importance import PruningViews
-from splatbatch.training.strategies.pruning import dispensable
+from splatbatch.training.strategies.pruning import prunable
 
 pytestmark = [
     pytest.mark.gpu,
@@ -49,6 +49,6 @@ def test_what_is_opaque_stays_and_what_cannot_be_seen_goes(way: str) -> None:
     some = large_ones()
     some["means"][:3] = torch.tensor([[-0.4, 0.0, -1.5], [0.1, 0.0, -1.5], [0.6, 0.0, -1.5]])  # before all others
     some["means"][-20:, 2] = -50.0
-    leaves = dispensable(some, PruningViews(some_photos(2), WAYS[way]), 0.05)
+    leaves = prunable(some, PruningViews(some_photos(2), WAYS[way]), 0.05)
     assert leaves[-20:].all()
     assert not leaves[:3].any()

@@ -20,7 +20,7 @@ from splatbatch.output.claims import Claim, ClaimedByOther, Claims, open_claims
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.result import Result
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.workers import SILENCE_S, Watcher, WorkerFile, lives_here
+from splatbatch.output.workers import SILENCE_S, Watcher, WorkerFile, is_alive_here
 
 ELSEWHERE = {"host": "far-away", "boot_id": "another"}
 
@@ -157,7 +157,7 @@ def test_on_one_host_and_boot_the_process_decides(
     with WorkerFile(output) as mine:
         assert Watcher(output).is_gone(change(mine.record)) is gone
     assert Watcher(output).is_gone(mine.record)  # it has ended
-    assert lives_here(mine.record)
+    assert is_alive_here(mine.record)
 
 
 def test_a_frozen_process_of_this_host_and_boot_is_silent_like_any_other(output: OutputFolder) -> None:

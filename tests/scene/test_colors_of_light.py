@@ -15,7 +15,7 @@ from uneven_quarry import falloff, sunny
 from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.correction import ColorCorrection
-from splatbatch.scene.colors.normalised_copies import evened
+from splatbatch.scene.colors.normalised_copies import normalised_copies
 from splatbatch.scene.colors.scene_corrections import solve_tones
 from splatbatch.scene.patches import Patch
 
@@ -82,7 +82,7 @@ def test_an_evened_copy_has_its_light_taken_out() -> None:
     camera = Camera(1, "PINHOLE", 64, 48, (50.0, 50.0, 30.0, 25.0))
     tone = ColorCorrection((1.1, 1.0, 0.9), (-0.1, 0.02), (0.1, 0.0), sunny(), TINT)
     pixels = (100 * falloff(tone, camera) * tone.gain).round().astype(np.uint8)
-    assert np.abs(evened(pixels, tone, camera).astype(int) - 100).max() <= 1
+    assert np.abs(normalised_copies(pixels, tone, camera).astype(int) - 100).max() <= 1
 
 
 def test_an_evened_copy_has_its_tilt_taken_out() -> None:
@@ -90,7 +90,7 @@ def test_an_evened_copy_has_its_tilt_taken_out() -> None:
     y, x = np.mgrid[:48, :64] + 0.5
     shading = np.exp((0.3 * (x - 30) - 0.2 * (y - 25)) / 40)
     pixels = (100 * shading[..., None] * [1.1, 1.0, 0.9]).round().astype(np.uint8)
-    found = evened(pixels, ColorCorrection((1.1, 1.0, 0.9), (), (0.3, -0.2)), camera)
+    found = normalised_copies(pixels, ColorCorrection((1.1, 1.0, 0.9), (), (0.3, -0.2)), camera)
     assert np.abs(found.astype(int) - 100).max() <= 1
 
 

@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 from splatbatch.errors import SceneError
 from splatbatch.scene.camera_fix import rescaled
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera
-from splatbatch.scene.photos.undistort import is_distorted, sources, straighten, undistorted_rays
+from splatbatch.scene.photos.undistort import is_distorted, sources, undistorted_camera, undistorted_rays
 from splatbatch.scene.reprojection import project
 from splatbatch.training.photos.decode import PhotoSource, decode
 
@@ -54,7 +54,7 @@ def test_rays_are_those_of_colmap(camera: Camera) -> None:
 
 @pytest.mark.parametrize("camera", CAMERAS, ids=lambda camera: camera.model)
 def test_a_point_lies_in_the_undistorted_photograph_where_the_map_looks_for_it(camera: Camera) -> None:
-    straight = straighten(camera)
+    straight = undistorted_camera(camera)
     points = np.random.default_rng(1).uniform((-0.4, -0.3, 1), (0.4, 0.3, 1), (300, 3))
     columns, rows = (np.floor(project(straight, points)).astype(int)).T
     places = sources(camera, straight)[:, rows, columns]  # of the pixel's middle: at most 0.71 px from the point
@@ -65,14 +65,14 @@ def test_a_point_lies_in_the_undistorted_photograph_where_the_map_looks_for_it(c
 
 @pytest.mark.parametrize("camera", CAMERAS, ids=lambda camera: camera.model)
 def test_no_pixel_of_the_undistorted_photograph_comes_from_outside(camera: Camera) -> None:
-    rows, columns = sources(camera, straighten(camera))
+    rows, columns = sources(camera, undistorted_camera(camera))
     assert -0.5 <= rows.min() < 2 and 297 < rows.max() <= 299.5
     assert -0.5 <= columns.min() < 2 and 397 < columns.max() <= 399.5
 
 
 @pytest.mark.parametrize("camera", CAMERAS, ids=lambda camera: camera.model)
 def test_the_middle_keeps_its_scale(camera: Camera) -> None:
-    straight = straighten(camera)
+    straight = undistorted_camera(camera)
     assert (straight.model, straight.fx, straight.fy) == ("PINHOLE", camera.fx, camera.fy)
     assert (camera.cx - straight.cx).is_integer()
     assert (camera.cy - straight.cy).is_integer()
@@ -82,7 +82,7 @@ def test_the_middle_keeps_its_scale(camera: Camera) -> None:
 def test_a_fisheye_is_cut_where_the_pinhole_would_stretch_it_fourfold(
     degrees: float, record_property: Callable[[str, object], None]
 ) -> None:
-    straight = straighten(equidistant(degrees))
+    straight = undistorted_camera(equidistant(degrees))
     width, height = (2 * np.rad2deg(np.arctan(side / 2 / straight.fx)) for side in (straight.width, straight.height))
     record_property("figure", f"{degrees} degrees across the corners: {width:.0f} x {height:.0f} are trained")
     assert width == pytest.approx(min(0.8 * degrees, 120), abs=0.5)
@@ -111,7 +111,7 @@ def test_a_fisheye_is_undistorted_as_by_colmap(
 
 
 def test_a_barrel_photograph_grows_and_a_pincushion_one_shrinks() -> None:
-    assert straighten(BARREL).width > 400 > straighten(PINCUSHION).width
+    assert undistorted_camera(BARREL).width > 400 > undistorted_camera(PINCUSHION).width
 
 
 @pytest.mark.parametrize(("model", "params"), [
@@ -121,7 +121,7 @@ def test_a_barrel_photograph_grows_and_a_pincushion_one_shrinks() -> None:
 def test_a_lens_without_distortion_is_a_pinhole_as_it_is(model: str, params: tuple[float, ...]) -> None:
     camera = Camera(1, model, 400, 300, params)
     assert not is_distorted(camera)
-    assert straighten(camera) == Camera(1, "PINHOLE", 400, 300, (320.0, 320.0, 200, 150))
+    assert undistorted_camera(camera) == Camera(1, "PINHOLE", 400, 300, (320.0, 320.0, 200, 150))
 
 
 @pytest.mark.parametrize(("camera", "why"), [
@@ -133,7 +133,7 @@ def test_a_lens_without_distortion_is_a_pinhole_as_it_is(model: str, params: tup
 ])  # fmt: skip
 def test_what_no_pinhole_shows_is_refused_with_advice(camera: Camera, why: str) -> None:
     with pytest.raises(SceneError, match=why) as refused:
-        straighten(camera)
+        undistorted_camera(camera)
     assert "colmap image_undistorter" in refused.value.hint
 
 

@@ -16,7 +16,7 @@ from splatbatch.errors import OutputError
 from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.splats import Gaussians, merge, mode_comments, read_header, read_splat, write_splat
 from splatbatch.splats.check import check_splat
-from splatbatch.splats.merge import MergePart, inside, merge_splats, outside
+from splatbatch.splats.merge import MergePart, inside, merge_splats, out_of_bounds
 
 NONE = (0.0, 0.0, 0.0)
 UTM = (500_000.0, 4_500_000.0, 100.0)
@@ -193,7 +193,7 @@ def test_each_gaussian_of_a_backdrop_shows_where_no_patch_has_it(
     partition = partition_of_boxes(folder, tiles(cuts), axes_of(turn))
     boxes = [core.core.clipped(core.bounds) for core in partition.cores if core.name != f"p{without}"]
     held = [inside(partition, UTM, box)(splat.means) for box in boxes]
-    behind = outside(partition, UTM, tuple(boxes))(splat.means)
+    behind = out_of_bounds(partition, UTM, tuple(boxes))(splat.means)
     assert (np.sum([*held, behind], axis=0) == 1).all()
 
 

@@ -27,7 +27,7 @@ from splatbatch.scene.partition.record import Core, Partition, write_partition
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
-from splatbatch.training.gaussians import SH_C0, export, first_values, to_parameters
+from splatbatch.training.gaussians import SH_C0, as_parameters, export, init_from_points
 from splatbatch.training.photos.frame import TrainingFrame
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
@@ -65,8 +65,8 @@ def quarry_splat() -> Gaussians:
     """Return the quarry as its sparse points show it."""
     points = read_reconstruction(QUARRY / "sparse/0").points
     frame = TrainingFrame(np.zeros(3), unit=1.0, scene_scale=1.0)
-    values = first_values(points, frame, Training(sh_degree=1, init_opacity=0.9, init_scale=1.5))
-    return export(to_parameters(values, torch.device("cpu")), frame)
+    values = init_from_points(points, frame, Training(sh_degree=1, init_opacity=0.9, init_scale=1.5))
+    return export(as_parameters(values, torch.device("cpu")), frame)
 
 
 def part(gaussians: Gaussians, kept: np.ndarray) -> Gaussians:

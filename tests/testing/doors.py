@@ -64,7 +64,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
     ),
     "prepare": (
         "splatbatch.tasks.fingerprints.fingerprint:fingerprint",
-        "splatbatch.tasks.fingerprints.fingerprint:behind",
+        "splatbatch.tasks.fingerprints.fingerprint:backdrop_hash",
         "splatbatch.tasks.fingerprints.fingerprint:inputs_of",
         "splatbatch.tasks.fingerprints.fingerprint:border_hash",
         "splatbatch.scene.holdout:choose_holdout",

@@ -24,7 +24,7 @@ from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.step_budget import DeadlineBudget
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.deadline.settle import choice_for, speeds_of
-from splatbatch.tasks.deadline.speeds import Speeds, paced
+from splatbatch.tasks.deadline.speeds import Speeds, with_budget
 from splatbatch.tasks.memory_estimates import footprints_of
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
 from splatbatch.tasks.shared_decisions.shared import PendingTasks
@@ -60,7 +60,7 @@ class TimedWorld(World):
         """Return how steps go: mostly as the model says, and somewhat more evenly."""
         assert self.speeds
         shares = np.linspace(0, 1, 41)
-        steps = shares * paced(task, pace).training.max_steps
+        steps = shares * with_budget(task, pace).training.max_steps
         times = np.array([self.speeds.stepping_s(task, pace, step) for step in steps])
         known = 0.7 * times / times[-1] + 0.3 * shares
         return lambda share: float(np.interp(share, known, shares))

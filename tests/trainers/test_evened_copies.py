@@ -19,7 +19,7 @@ from splatbatch.errors import SceneError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colmap.reconstruction import read_cameras
 from splatbatch.scene.colors.correction import ColorCorrection
-from splatbatch.scene.colors.normalised_copies import evened
+from splatbatch.scene.colors.normalised_copies import normalised_copies
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import open_trainer
 
@@ -99,7 +99,7 @@ def test_what_is_white_stays_white() -> None:
     camera = read_cameras(QUARRY / "sparse/0")[1]
     picture = np.full((2, 2, 3), 255, np.uint8)
     picture[0, 0] = (200, 100, 50)
-    found = evened(picture, ColorCorrection((2.0, 1.0, 0.5)), camera)
+    found = normalised_copies(picture, ColorCorrection((2.0, 1.0, 0.5)), camera)
     assert (found[0, 0].tolist(), found[1, 1].tolist()) == ([100, 100, 100], [255, 255, 255])
 
 

@@ -156,7 +156,7 @@ def test_the_points_of_what_a_patch_was_cut_from_count_where_it_is_named(
     patch: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(of_settings, "covered", lambda *given: seen.append(given[-1]) or CoverageMask())
+    monkeypatch.setattr(of_settings, "coverage_mask", lambda *given: seen.append(given[-1]) or CoverageMask())
     source = patch.images.parent / "scene"
     (source / "sparse").mkdir(parents=True)
     (source / "sparse/0").symlink_to(patch.sparse.resolve())

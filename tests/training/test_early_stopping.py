@@ -20,7 +20,7 @@ from splatbatch.output.records.metrics import Metrics
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
 from splatbatch.training.evaluation.early_stopping import EarlyStopping, StoppingRule, halves_of, psnr_in, window_of
-from splatbatch.training.gaussians import Parameters, to_parameters
+from splatbatch.training.gaussians import Parameters, as_parameters
 from splatbatch.training.photos.coarse import CoarseToFine
 from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
@@ -56,7 +56,7 @@ def cloud() -> Parameters:
         "sh0": torch.rand(200, 1, 3, generator=random),
         "shN": torch.zeros(200, 0, 3),
     }
-    return to_parameters(values, torch.device("cpu"))
+    return as_parameters(values, torch.device("cpu"))
 
 
 @pytest.mark.all

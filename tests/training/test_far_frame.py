@@ -19,7 +19,7 @@ from splatbatch.scene.frame import offset_for, shifted, span_of
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import Gaussians, read_header, read_splat, write_splat
 from splatbatch.training.evaluation.evaluate import evaluate
-from splatbatch.training.gaussians import export, first_values, from_splat
+from splatbatch.training.gaussians import export, init_from_points, load_splat
 from splatbatch.training.photos.frame import TrainingFrame
 from splatbatch.training.photos.posed_images import PhotoFolders, TrainingImages, decode_views
 
@@ -46,7 +46,7 @@ def test_first_means_and_poses_are_those_of_the_local_copy_to_one_ulp(far_quarry
     home = read_reconstruction(QUARRY / "sparse/0")
     near, far = (decoded(model, QUARRY / "images") for model in (home, far_quarry))
     means = [
-        first_values(model.points, views.frame, Training())["means"]
+        init_from_points(model.points, views.frame, Training())["means"]
         for model, views in ((home, near), (far_quarry, far))
     ]
     assert ulps(*means) <= 1
@@ -101,7 +101,7 @@ def test_the_file_is_as_good_as_the_splat_in_memory(patch: Patch) -> None:
     model = read_reconstruction(patch.sparse)
     holdout = frozenset(splat.metrics["final"]["images"])
     views = decode_views(model, PhotoFolders(patch.images), holdout, Training(workers=0))
-    again = evaluate(from_splat(read_splat(folder.splat), views.frame, torch.device("cpu")), views.holdout, recipe())
+    again = evaluate(load_splat(read_splat(folder.splat), views.frame, torch.device("cpu")), views.holdout, recipe())
     assert again and again["psnr"] == pytest.approx(splat.metrics["final"]["psnr"], abs=1e-4)
 
 
@@ -117,7 +117,7 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
     }
     gaussians = {name: torch.nn.Parameter(torch.randn(*shape, generator=generator)) for name, shape in shapes.items()}
     frame = TrainingFrame(np.array([1.0, -2.0, 30.0]), unit=7.0, scene_scale=1.0)
-    back = from_splat(export(gaussians, frame), frame, torch.device("cpu"))
+    back = load_splat(export(gaussians, frame), frame, torch.device("cpu"))
     quats = torch.nn.functional.normalize(gaussians["quats"], dim=-1)
     for name, value in back.items():
         assert torch.allclose(value, quats if name == "quats" else gaussians[name], atol=2e-6), name
@@ -127,7 +127,7 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
 def test_what_was_read_lies_in_memory_as_kernels_need_it(patch: Patch) -> None:
     folder, _ = trained(patch, recipe())
     frame = TrainingFrame(np.zeros(3), unit=1.0, scene_scale=1.0)
-    gaussians = from_splat(read_splat(folder.splat), frame, torch.device("cpu"))
+    gaussians = load_splat(read_splat(folder.splat), frame, torch.device("cpu"))
     assert all(value.is_contiguous() for value in gaussians.values())
 
 

@@ -22,7 +22,7 @@ from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.strategies import pruning
 from splatbatch.training.strategies.default import Default
 from splatbatch.training.strategies.importance import Importance, PruningViews
-from splatbatch.training.strategies.pruning import dispensable
+from splatbatch.training.strategies.pruning import prunable
 
 OPAQUE = 25.0
 """A logit whose sigmoid is 1 in float32."""
@@ -119,7 +119,7 @@ def test_before_a_backdrop_the_patchs_own_are_judged_by_the_whole_picture() -> N
 def test_a_backdrop_is_drawn_where_a_removal_is_judged_and_stays_whole() -> None:
     some, behind = gaussians(60), gaussians(20, seed=1)
     around = PatchBorder(backdrop=behind)
-    leaves = dispensable(some, album(photo(dict(around.drawn_with(some))), surroundings=around), 1.0)
+    leaves = prunable(some, album(photo(dict(around.drawn_with(some))), surroundings=around), 1.0)
     assert leaves.shape == (60,) and leaves.any()
     assert len(behind["means"]) == 20
 
@@ -127,7 +127,7 @@ def test_a_backdrop_is_drawn_where_a_removal_is_judged_and_stays_whole() -> None
 def test_what_no_photograph_shows_goes_first_and_costs_nothing() -> None:
     some = gaussians()
     some["means"][:3, 2] = -5.0  # behind the camera
-    leaves = dispensable(some, album(photo(some)), 1e-6)
+    leaves = prunable(some, album(photo(some)), 1e-6)
     assert leaves[:3].all()
 
 
@@ -136,7 +136,7 @@ def test_no_more_is_lost_than_allowed_and_one_more_would_be_too_much(loss_db: fl
     some = gaussians(60)
     noisy = {**some, "sh0": some["sh0"] + 0.3}
     judge = album(photo(noisy))
-    leaves = dispensable(some, judge, loss_db)
+    leaves = prunable(some, judge, loss_db)
     before, after = (judge.error(kept, judge.photos) for kept in (some, without(some, leaves)))
     assert 0 < int(leaves.sum()) < 45
     assert after <= before * 10 ** (loss_db / 10)
@@ -144,11 +144,11 @@ def test_no_more_is_lost_than_allowed_and_one_more_would_be_too_much(loss_db: fl
 
 def test_the_same_seed_removes_the_same() -> None:
     some, judge = gaussians(60), album(photo(gaussians(60, seed=2)), seed=3)
-    assert dispensable(some, judge, 0.5).equal(dispensable(some, judge, 0.5))
+    assert prunable(some, judge, 0.5).equal(prunable(some, judge, 0.5))
 
 
 def test_a_part_stays_however_much_may_be_lost() -> None:
-    assert int(dispensable(gaussians(100), album(photo(gaussians())), 1e3).sum()) <= 100 * pruning.MOST_PRUNED
+    assert int(prunable(gaussians(100), album(photo(gaussians())), 1e3).sum()) <= 100 * pruning.MOST_PRUNED
 
 
 def test_what_one_photograph_alone_needs_goes_before_what_two_need() -> None:
@@ -159,7 +159,7 @@ def test_what_one_photograph_alone_needs_goes_before_what_two_need() -> None:
 def test_of_one_photograph_the_least_important_go() -> None:
     some = gaussians(60)
     judge = album(photo(some))
-    leaves, total = dispensable(some, judge, 1.0), judge.importance(some).total
+    leaves, total = prunable(some, judge, 1.0), judge.importance(some).total
     assert float(total[leaves].max()) <= float(total[~leaves].min())
 
 

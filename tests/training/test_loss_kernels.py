@@ -8,7 +8,7 @@ from emulated_kernels import COMPILER, OnCpu
 
 from splatbatch.scene.colors.correction import NODES
 from splatbatch.training import loss
-from splatbatch.training.cuda.loss import even, photometric_loss, ssim
+from splatbatch.training.cuda.loss import normalise, photometric_loss, ssim
 from splatbatch.training.cuda.sources import constant
 from splatbatch.training.loss import CLIPPED, CLIPPED_COUNTS
 from splatbatch.training.photos import color_correction
@@ -84,7 +84,7 @@ def test_an_evened_photograph_and_its_loss_are_those_of_float64(num_coefficients
     K = torch.tensor([[60.0, 0, 23.5], [0, 60, 12.25], [0, 0, 1]])  # the middle of the vignetting is elsewhere
     render = (torch.rand(21, 53, 3) * 0.9 + 0.05).requires_grad_()
     exact = render.detach().double().requires_grad_()
-    target = even(render, pixels, tone, K, kernels)
+    target = normalise(render, pixels, tone, K, kernels)
     wanted, evened = color_correction.to_compare(exact, pixels, tone, RenderCamera(torch.eye(4), K, 53, 21))
     photometric_loss(render, target, 0.2, kernels, pixels).backward()
     loss.photometric_loss(wanted, evened).backward()

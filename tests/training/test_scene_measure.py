@@ -18,12 +18,12 @@ from splatbatch.output.records.metrics import QualityFigures, TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.colmap.rigs import read_rigs
 from splatbatch.scene.colors.correction import ColorCorrection
-from splatbatch.scene.coverage_mask import covered
+from splatbatch.scene.coverage_mask import coverage_mask
 from splatbatch.scene.partition.border import border_of
-from splatbatch.training.border.boundary_mask import answered_for
+from splatbatch.training.border.boundary_mask import boundary_mask
 from splatbatch.training.border.patch_border import surroundings_of
 from splatbatch.training.evaluation.evaluate import evaluate
-from splatbatch.training.gaussians import from_splat
+from splatbatch.training.gaussians import load_splat
 from splatbatch.training.photos.posed_images import PhotoFolders, decode_views, with_covered
 from splatbatch.training.scene.load import open_scene
 from splatbatch.training.scene.measure import PhotographRenderings, measure, measured
@@ -49,9 +49,9 @@ def test_a_photograph_is_measured_as_in_training(tmp_path: Path, tones: dict[str
     found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
     model = read_reconstruction(QUARRY / "sparse/0", tracks=True)
     views = decode_views(model, PhotoFolders(QUARRY / "images"), frozenset(names), RECIPE.training, tone_in(settings))
-    pixels = covered(model, names, rigs=read_rigs(QUARRY / "sparse/0"))
+    pixels = coverage_mask(model, names, rigs=read_rigs(QUARRY / "sparse/0"))
     views = with_covered(views, pixels)
-    splat = from_splat(quarry_splat(), views.frame, CPU)
+    splat = load_splat(quarry_splat(), views.frame, CPU)
     expected = evaluate(splat, views.holdout, RECIPE, is_evened=bool(tones))
     assert expected is not None and found.photos.keys() == expected["images"].keys() == set(names)
     for name, figures in expected["images"].items():
@@ -86,7 +86,7 @@ def test_the_gain_over_a_patch_is_of_the_pixels_that_it_was_measured_on(tmp_path
     views = decode_views(model, PhotoFolders(QUARRY / "images"), frozenset(names), RECIPE.training)
     around = surroundings_of(TrainingSettings(**behind), views.frame, RECIPE.training)
     expected = evaluate(
-        from_splat(quarry_splat(), views.frame, CPU), answered_for(replace(views, surroundings=around)).holdout, RECIPE
+        load_splat(quarry_splat(), views.frame, CPU), boundary_mask(replace(views, surroundings=around)).holdout, RECIPE
     )
     assert expected is not None and len(expected["images"]) == 2
     for name, figures in expected["images"].items():

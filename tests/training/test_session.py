@@ -27,7 +27,7 @@ from splatbatch.splats import read_splat
 from splatbatch.splats.health import Expectations
 from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
-from splatbatch.training.gaussians import export, first_values, thinned, to_parameters
+from splatbatch.training.gaussians import as_parameters, export, init_from_points, thinned
 from splatbatch.training.photos.frame import TrainingFrame
 from splatbatch.training.photos.posed_images import PhotoFolders, decode_views
 from splatbatch.training.progress.progress import ProgressRecorder
@@ -141,7 +141,7 @@ def test_gaussians_start_at_the_points_and_are_written_in_world_coordinates(patc
     frame = decode_views(model, PhotoFolders(patch.images), frozenset(), Training()).frame
     assert frame.unit != 1
     settings = Training(init_scale=1.0, init_opacity=0.25, sh_degree=2)
-    splat = export(to_parameters(first_values(model.points, frame, settings), torch.device("cpu")), frame)
+    splat = export(as_parameters(init_from_points(model.points, frame, settings), torch.device("cpu")), frame)
     assert np.allclose(splat.means, model.points.xyz, atol=1e-5)
     # a grid of 0.4: the three nearest of an inner point are 0.4 away
     assert np.median(np.exp(splat.scales)) == pytest.approx(0.4, rel=1e-3)
@@ -282,7 +282,7 @@ def test_points_are_thinned_evenly_and_as_large_as_those_left_lie_apart(most: in
     sparse = np.random.default_rng(2).uniform(-1, 1, (1000, 3))
     points = _points(np.concatenate([dense, sparse]))
     training = recipe().training
-    first = first_values(points, TrainingFrame(np.zeros(3), 1.0, 1.0), training)
+    first = init_from_points(points, TrainingFrame(np.zeros(3), 1.0, 1.0), training)
     left = thinned(first, most, training)
     assert min(most - 1, 0.9 * most) <= len(left["means"]) <= most
     share = float((left["means"].abs().max(dim=1).values < 0.1).float().mean())
@@ -293,5 +293,5 @@ def test_points_are_thinned_evenly_and_as_large_as_those_left_lie_apart(most: in
 def test_points_in_one_place_are_thinned_to_one() -> None:
     points = _points(np.ones((9, 3)))
     training = recipe().training
-    first = first_values(points, TrainingFrame(np.zeros(3), 1.0, 1.0), training)
+    first = init_from_points(points, TrainingFrame(np.zeros(3), 1.0, 1.0), training)
     assert len(thinned(first, 5, training)["means"]) == 1

@@ -9,7 +9,7 @@ import torch
 from emulated_kernels import COMPILER, OnCpu
 
 from splatbatch.config import Recipe
-from splatbatch.training.cuda.step import Adam, explore, move, watch
+from splatbatch.training.cuda.step import Adam, accumulate_grad2d, move, perturb_means
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.strategies import mcmc
 
@@ -76,7 +76,7 @@ def test_what_default_grows_by_is_added_up_where_a_gaussian_is_seen(kernels: OnC
     torch.manual_seed(0)
     rows, radii = torch.randn(40, 12), torch.randint(0, 2, (40, 2), dtype=torch.int32)
     sums, counts, seen = torch.ones(37), torch.ones(37), (radii[:37] > 0).all(1)
-    watch(rows[:, :2], radii, sums, counts, (20.0, 10.0), kernels)
+    accumulate_grad2d(rows[:, :2], radii, sums, counts, (20.0, 10.0), kernels)
     pull = torch.hypot(rows[:37, 0] * 20, rows[:37, 1] * 10)
     assert torch.allclose(sums, 1 + torch.where(seen, pull, 0))
     assert torch.equal(counts, 1 + seen.float())
@@ -106,7 +106,7 @@ def test_noise_moves_the_means_as_torch_moves_them(kernels: OnCpu) -> None:
     torch.manual_seed(3)
     mcmc.inject_noise(theirs, strength, recipe.training)
     torch.manual_seed(3)
-    explore(ours, torch.randn(500, 3), strength, (mcmc.STEEPNESS, mcmc.TRANSPARENT), kernels)
+    perturb_means(ours, torch.randn(500, 3), strength, (mcmc.STEEPNESS, mcmc.TRANSPARENT), kernels)
     moved = (theirs["means"] - values["means"]).norm()
     assert moved > 1
     assert float((ours["means"] - theirs["means"]).norm() / moved) < 1e-5

@@ -27,11 +27,11 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_splat
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.training.border.boundary import Boundary
-from splatbatch.training.border.boundary_init import covered, split_up
-from splatbatch.training.border.boundary_mask import answered_for, answering
+from splatbatch.training.border.boundary_init import boundary_init, split_up
+from splatbatch.training.border.boundary_mask import boundary_mask, boundary_mask_of
 from splatbatch.training.border.patch_border import ALONE, PatchBorder
 from splatbatch.training.evaluation.evaluate import evaluate
-from splatbatch.training.gaussians import Parameters, from_splat, to_parameters, values_of
+from splatbatch.training.gaussians import Parameters, as_parameters, load_splat, values_of
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
 from splatbatch.training.progress.progress import ProgressRecorder
@@ -119,12 +119,12 @@ def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bor
     folder, splat = trained(bordered, recipe())
     settings = folder.read_settings()
     read = prepare(settings, Recipe.model_validate(settings.recipe), ProgressRecorder(folder.progress, STEPS))
-    own = from_splat(read_splat(folder.splat), read.views.frame, CPU)
+    own = load_splat(read_splat(folder.splat), read.views.frame, CPU)
     drawn = read.views.surroundings.drawn_with(own)
     assert len(drawn["means"]) == splat.num_gaussians + read.views.surroundings.num_behind
     assert read.views.surroundings.num_behind > 0
     told = splat.metrics["final"]["psnr"]
-    holdout = answered_for(read.views).holdout
+    holdout = boundary_mask(read.views).holdout
     again, alone = (evaluate(one, holdout, read.recipe) for one in (drawn, own))
     assert again is not None
     assert alone is not None
@@ -136,7 +136,7 @@ def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bor
 def test_a_patch_answers_for_the_pixels_that_show_it(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
     views = prepare(folder.read_settings(), recipe(), ProgressRecorder(folder.progress, STEPS)).views
-    masks = [photo.mask for photo in answered_for(opaque(views)).training]
+    masks = [photo.mask for photo in boundary_mask(opaque(views)).training]
     # cameras at x = 0 to 0.8, 3 before a plane, look along z: x = 0 is at columns 8 to 16
     left, right = (
         [float(mask[8:16, columns].float().mean()) for mask in masks if mask is not None]
@@ -151,7 +151,7 @@ def test_a_thin_backdrop_that_lies_outside_is_not_taken_for_the_patch(bordered: 
     folder = prepared(bordered, recipe(), "attempt-09")
     views = prepare(folder.read_settings(), recipe(), ProgressRecorder(folder.progress, STEPS)).views
     thin = opaque(views, opacity=-3.0)
-    for photo in answered_for(thin).training:
+    for photo in boundary_mask(thin).training:
         assert photo.mask is not None
         assert float(photo.mask[8:16, 17:19].float().mean()) <= 0.1
 
@@ -161,7 +161,7 @@ def test_before_an_opaque_backdrop_the_share_that_lies_outside_is_what_is_render
     photo = PosedImage("a", RenderCamera(torch.eye(4), torch.eye(3), 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8))
     for alpha, most in ((1.0, 0.5), (0.2, 0.1)):
         shown = Rendering(outside[..., None].repeat(1, 1, 3), torch.full((4, 4, 1), alpha), {})
-        mask = answering(photo, shown).mask
+        mask = boundary_mask_of(photo, shown).mask
         assert mask is not None
         assert torch.equal(mask, outside <= most)
 
@@ -188,7 +188,7 @@ def test_what_a_mask_ignores_stays_ignored_before_a_backdrop(bordered: Patch) ->
     nothing_on_top = torch.ones(views.training[0].pixels.shape[:2], dtype=torch.bool)
     nothing_on_top[:5] = False
     masked = replace(views, training=(replace(views.training[0], mask=nothing_on_top),))
-    seen = answered_for(masked).training[0].mask
+    seen = boundary_mask(masked).training[0].mask
     assert seen is not None
     assert not seen[:5].any()
     assert seen.any()
@@ -197,7 +197,7 @@ def test_what_a_mask_ignores_stays_ignored_before_a_backdrop(bordered: Patch) ->
 def test_without_a_backdrop_the_views_are_left_as_they_are(patch: Patch) -> None:
     folder = prepared(patch, recipe(), "attempt-09")
     views = prepare(folder.read_settings(), recipe(), ProgressRecorder(folder.progress, STEPS)).views
-    assert answered_for(views) is views
+    assert boundary_mask(views) is views
 
 
 @pytest.mark.all
@@ -279,7 +279,7 @@ def bounds(lower: float = 0.0, upper: float = math.inf, margin: float = 0.1) -> 
 def some(num: int = 40) -> Parameters:
     generator = torch.Generator().manual_seed(1)
     shapes = {"means": (3,), "scales": (3,), "quats": (4,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
-    return to_parameters({name: torch.randn(num, *shape, generator=generator) for name, shape in shapes.items()}, CPU)
+    return as_parameters({name: torch.randn(num, *shape, generator=generator) for name, shape in shapes.items()}, CPU)
 
 
 def a_strategy(name: str, gaussians: Parameters) -> tuple[Strategy, int]:
@@ -339,7 +339,7 @@ def test_a_patch_begins_with_parts_of_the_backdrop_and_is_drawn_before_none_that
     whole = values_of(read_splat(Path(told.backdrop)), read.views.frame)
     outside = whole["means"][~around.bounds.holds(whole["means"])]
     assert around.num_behind and all((outside - one).norm(dim=1).min() < 3 for one in around.backdrop["means"])
-    assert len(covered(read.gaussians, around.cover, cap=3)["means"]) == len(read.gaussians["means"]) + 1
+    assert len(boundary_init(read.gaussians, around.cover, cap=3)["means"]) == len(read.gaussians["means"]) + 1
 
 
 def test_a_part_is_held_where_it_lies_and_shines_no_further_over_the_border_than_others() -> None:

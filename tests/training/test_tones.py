@@ -27,7 +27,15 @@ from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import CLIPPED_COUNTS, photometric_loss
 from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.color_correction import alike, even, in_tone, response, shrunk, to_compare, tone_of
+from splatbatch.training.photos.color_correction import (
+    alike,
+    in_tone,
+    normalise,
+    photometric_gain,
+    shrunk,
+    to_compare,
+    tone_of,
+)
 from splatbatch.training.photos.decode import PhotoSource, decode
 from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
@@ -73,7 +81,7 @@ def test_a_tone_multiplies_as_its_definition_says(tmp_path: Path) -> None:
         assert tone is not None
         bent = falloff(given, CAMERA)
         expected = (bent if given.field else bent[..., None]) * np.array(given.gain)
-        assert np.allclose(response(tone, seen, torch.float64), expected, rtol=1e-6)
+        assert np.allclose(photometric_gain(tone, seen, torch.float64), expected, rtol=1e-6)
 
 
 def test_an_undistorted_photograph_has_its_light_where_its_pixels_were_taken(tmp_path: Path) -> None:
@@ -84,7 +92,7 @@ def test_an_undistorted_photograph_has_its_light_where_its_pixels_were_taken(tmp
     ray = np.array([x - float(seen.K[0, 2]), y - float(seen.K[1, 2])]) / 250
     taken = 250 * (1 + 0.09 * float(ray @ ray)) * ray / 200
     expected = float(np.exp(own_light(sunny((0.5, 0.3)), *taken.reshape(2, 1))[0]))
-    assert float(response(tone, seen)[190, 280, 0]) == pytest.approx(expected, rel=1.5e-2)
+    assert float(photometric_gain(tone, seen)[190, 280, 0]) == pytest.approx(expected, rel=1.5e-2)
 
 
 def test_tones_of_one_patch_have_one_length_and_their_values() -> None:
@@ -92,7 +100,7 @@ def test_tones_of_one_patch_have_one_length_and_their_values() -> None:
     tones = [tone_for(seen, ColorCorrection((0.8, 1, 1))), None, torch.cat([tone_for(seen), torch.tensor([0.1, 0.2])])]
     found = alike(tones)
     assert [None if one is None else len(one) for one in found] == [8, None, 8]
-    assert torch.allclose(response(found[0], seen), response(tones[0], seen).expand(32, 48, 3))  # type: ignore[arg-type]
+    assert torch.allclose(photometric_gain(found[0], seen), photometric_gain(tones[0], seen).expand(32, 48, 3))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tone", [NEUTRAL, ColorCorrection((1, 1, 1), (0.0, 0.0))])
@@ -110,9 +118,11 @@ def test_a_smaller_photograph_has_the_same_tone_at_the_same_place(tmp_path: Path
     again = shrink(photo, factor)
     assert torch.allclose(small, shrunk(full, factor)) and torch.equal(again.tone, shrunk(full, factor))  # type: ignore[arg-type, union-attr]
     whole = 53 // factor * factor, 31 // factor * factor
-    blocks = response(full, at_full)[: whole[1], : whole[0]].unflatten(0, (-1, factor)).unflatten(2, (-1, factor))
+    blocks = (
+        photometric_gain(full, at_full)[: whole[1], : whole[0]].unflatten(0, (-1, factor)).unflatten(2, (-1, factor))
+    )
     for seen in (at_small, again.view):
-        found = response(small, seen)[: blocks.shape[0], : blocks.shape[2]]
+        found = photometric_gain(small, seen)[: blocks.shape[0], : blocks.shape[2]]
         assert torch.allclose(found, blocks.mean(dim=(1, 3)), rtol=4e-3)
 
 
@@ -126,7 +136,7 @@ def test_an_undistorted_photograph_fades_as_it_did_where_its_pixels_were_taken(t
     bend = 1 + 0.09 * float(ray @ ray)
     radius = float(np.linalg.norm(250 * bend * ray)) / 200
     expected = np.exp(-0.3 * radius**2 - 0.2 * radius**4)
-    assert float(response(tone, seen)[5, 3, 0]) == pytest.approx(expected, rel=5e-3)
+    assert float(photometric_gain(tone, seen)[5, 3, 0]) == pytest.approx(expected, rel=5e-3)
     straight = float(np.linalg.norm(250 * ray)) / 200
     assert abs(np.exp(-0.3 * straight**2 - 0.2 * straight**4) / expected - 1) > 0.02
 
@@ -157,7 +167,7 @@ def test_the_loss_with_a_tone_is_that_of_the_evened_photograph() -> None:
 def test_what_is_brighter_than_clipped_bytes_can_tell_counts_less_in_loss_and_gradient() -> None:
     colors, pixels, tone, seen = pair(256)
     pixels[2:5] = 255
-    gap = colors.detach() - even(pixels, tone, seen, torch.float64)
+    gap = colors.detach() - normalise(pixels, tone, seen, torch.float64)
     weight = torch.where((pixels >= 250) & (gap > 0), CLIPPED_COUNTS, 1.0).double()
     assert 0.1 < float((weight == 1)[2:5].double().mean()) < 0.9
     found = photometric_loss(*to_compare(colors, pixels, tone, seen), 0.0)
@@ -170,7 +180,7 @@ def test_what_is_brighter_than_clipped_bytes_can_tell_counts_less_in_loss_and_gr
 def test_the_gradient_where_it_counts_less_is_that_of_pictures_drawn_together() -> None:
     colors, pixels, tone, seen = pair(256)
     pixels[2:5] = 255
-    fixed, target = colors.detach().clone(), even(pixels, tone, seen, torch.float64)
+    fixed, target = colors.detach().clone(), normalise(pixels, tone, seen, torch.float64)
     is_brighter = (pixels >= 250) & (fixed > target)
 
     def drawn_together(image: Tensor) -> Tensor:

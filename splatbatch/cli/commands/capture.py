@@ -11,7 +11,7 @@ from splatbatch.files import write_text
 from splatbatch.run.capture import flight_of
 from splatbatch.scene.next_flight import Flight
 from splatbatch.tasks.batch import open_batch
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 SCENE = "scene"
 """Names all patches together."""
@@ -60,11 +60,11 @@ def _show(flight: Flight) -> None:
     for view in flight.views()[:MOST_SHOWN]:
         place = ", ".join(f"{one:.10g}" for one in view.position)
         figures = (f"{one:g}" for one in (view.heading_deg, view.pitch_deg, view.above_target))
-        table.add_row(view.name, place, *figures, counted(len(view.covers), "cell"))
+        table.add_row(view.name, place, *figures, plural(len(view.covers), "cell"))
     open_console().print(table)
     kinds = [cell.why for cell in plan.cells]
     told = ", ".join(f"{kinds.count(why)} {why}" for why in dict.fromkeys(kinds))
-    covers = f"{counted(len(plan.views), 'photograph')} for {counted(len(plan.cells), 'weak cell')} ({told})"
+    covers = f"{plural(len(plan.views), 'photograph')} for {plural(len(plan.cells), 'weak cell')} ({told})"
     print_line(f"{covers}, from {plan.distance:.4g} away; headings clockwise from the model's y axis")
     if plan.left:
-        print_line(f"{counted(len(plan.left), 'cell')} would still lack some: nothing is free around there")
+        print_line(f"{plural(len(plan.left), 'cell')} would still lack some: nothing is free around there")

@@ -10,7 +10,7 @@ from splatbatch.cli.commands.output import print_json, print_line
 from splatbatch.files import MIB
 from splatbatch.run.clean import clean as clean_batch
 from splatbatch.tasks.batch import open_batch
-from splatbatch.text import counted, plain
+from splatbatch.text import plain, plural
 
 
 def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
@@ -26,4 +26,4 @@ def clean(config: Path | None, *, dry_run: bool, as_json: bool) -> None:
     for one in found.files:
         typer.echo(plain(f"{one.path}: {one.what}, {one.bytes / MIB:.1f} MiB"))
     said = f"{'would be ' if dry_run else ''}removed, {found.bytes / MIB:.1f} MiB"
-    print_line(f"{counted(len(found.files), 'item')} {said}" if found.files else "nothing to remove")
+    print_line(f"{plural(len(found.files), 'item')} {said}" if found.files else "nothing to remove")

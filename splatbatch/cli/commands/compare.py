@@ -12,7 +12,7 @@ from splatbatch.monitor.table import figure, narrowed
 from splatbatch.run.compare import AttemptComparison, RunComparison, attempts_at, compare_runs
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import the_task
-from splatbatch.text import assignments, clock, counted, one_line
+from splatbatch.text import assignments, clock, one_line, plural
 
 
 def compare_two(one: str, other: str, *, as_json: bool) -> None:
@@ -69,4 +69,4 @@ def _show(found: RunComparison) -> None:
     console.print(f"first: {first}, second: {second}", markup=False)
     console.print(table)
     mean = figure(found.mean_gain_db, "+.2f") or "unknown"
-    console.print(f"mean gain: {mean} dB over {counted(len(found.gains), 'patch', 'es')}", markup=False)
+    console.print(f"mean gain: {mean} dB over {plural(len(found.gains), 'patch', 'es')}", markup=False)

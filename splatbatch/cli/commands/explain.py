@@ -13,7 +13,7 @@ import typer
 
 from splatbatch.cli.commands.compare import attempt_table
 from splatbatch.cli.commands.output import open_console, print_json
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.failures.settings import in_words
 from splatbatch.monitor.history import tell_history
 from splatbatch.outcome import Action, Diagnosis
@@ -73,7 +73,7 @@ def explain(config: Path | None, asked: ExplainRequest) -> None:
 
 
 def _print_diagnosis(found: Diagnosis) -> None:
-    typer.echo(plain(f"{spelled(found.cause)}, {ACTIONS[found.action]}: {found.advice}"))
+    typer.echo(plain(f"{title(found.cause)}, {ACTIONS[found.action]}: {found.advice}"))
     for line in found.evidence:
         typer.echo(plain(f"  | {line}"))
 

@@ -14,7 +14,7 @@ from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.imports.capture import ImportOptions
 from splatbatch.scene.imports.run import ImportResult
 from splatbatch.scene.imports.write import RECORD
-from splatbatch.text import counted, one_line, plain, spell_place
+from splatbatch.text import one_line, plain, plural, spell_place
 
 
 def import_(source: Path, folder: Path, options: ImportOptions, *, as_json: bool) -> None:
@@ -39,7 +39,7 @@ def _tell(folder: Path, done: ImportResult, audit: Audit) -> None:
     from splatbatch.scene.audit.table import render
 
     capture = done.capture
-    found = f"{counted(len(capture.shots), 'photograph')}, linked; {counted(done.num_points, 'point')}"
+    found = f"{plural(len(capture.shots), 'photograph')}, linked; {plural(done.num_points, 'point')}"
     print_line(f"{folder}: {capture.kind}: {found}")
     print_line(f"world: {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}")
     if any(done.offset):

@@ -14,9 +14,9 @@ from rich.table import Table
 
 from splatbatch.cli.commands.output import open_console, print_json, print_line
 from splatbatch.errors import ConfigError, SceneError
-from splatbatch.monitor.messages import PipeWriter, tell
+from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.monitor.table import narrowed
-from splatbatch.run.prepare import begin, repair, verified
+from splatbatch.run.prepare import begin, fix_cameras, verified
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.shared_decisions.colors import in_words, look_at_colors
@@ -52,7 +52,7 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     from splatbatch.scene.audit.table import render
 
     batch = open_batch(config, names)
-    audit = batch.audit(deep=options.deep, advance=partial(PipeWriter(tell).advance, "verify-dims", unit="models"))
+    audit = batch.audit(deep=options.deep, advance=partial(PipeWriter(print_err).advance, "verify-dims", unit="models"))
     if options.fix or options.out:
         raise typer.Exit(_fix(batch, audit, options))
     frame = FRAME.settle(batch, PendingTasks(batch.tasks, lambda: spans_of([audit])))
@@ -84,7 +84,7 @@ def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> int:
     if options.fix not in ("scale", "crop") or options.out is None:
         raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
     how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
-    repaired, config, audited = repair(batch, audit, how, options.out)
+    repaired, config, audited = fix_cameras(batch, audit, how, options.out)
     code = 0 if audited is None or audited.is_well else SceneError.exit_code
     if options.as_json:
         print_json(

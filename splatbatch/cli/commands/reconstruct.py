@@ -9,7 +9,7 @@ import typer
 
 from splatbatch import terminal
 from splatbatch.cli.commands.output import open_console, print_json, print_line
-from splatbatch.monitor.messages import say
+from splatbatch.monitor.messages import log_line
 from splatbatch.output.obstacles import NOT_MADE
 from splatbatch.reconstruction.plan import ReconstructionPlan
 from splatbatch.run.context import RunSummary
@@ -35,7 +35,7 @@ def run(options: ReconstructOptions, *, dry_run: bool, as_json: bool) -> None:
 
     def told(plan: ReconstructionPlan) -> None:
         for line in plan.in_words():
-            say(line)
+            log_line(line)
 
     code = reconstruct(options, tell_failed, told)
     result = result_of(options) if code == 0 else None

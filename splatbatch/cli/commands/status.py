@@ -23,7 +23,7 @@ from splatbatch.output.index import Index
 from splatbatch.output.lock import holder
 from splatbatch.output.workers import Watcher
 from splatbatch.run.status import BatchStatus, index_of, spelled_crew, standings, statuses_of
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.status import PatchStatus, summary
 from splatbatch.text import clock, one_line
@@ -77,7 +77,7 @@ def alike(told: Iterable[tuple[str, str]]) -> list[str]:
     for patch, words in told:
         lots.setdefault(words.replace(f" {patch}", " PATCH"), []).append(patch)
     first = {words: words.replace(" PATCH", f" {names[0]}") for words, names in lots.items()}
-    return [f"{spell(names, MOST_NAMED)}: {first[words]}" for words, names in lots.items()]
+    return [f"{list_names(names, MOST_NAMED)}: {first[words]}" for words, names in lots.items()]
 
 
 @dataclass

@@ -13,9 +13,9 @@ from splatbatch.cli.commands.train import show
 from splatbatch.errors import ConfigError
 from splatbatch.run import travel
 from splatbatch.run.store_worker import WorkerLifetime, work_for
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import open_batch
-from splatbatch.text import counted, plain
+from splatbatch.text import plain, plural
 from splatbatch.transfer.schemes import anchored
 
 
@@ -33,9 +33,9 @@ def pack(config: Path | None, names: Sequence[str], url: str, *, verify: bool, a
         told["to be packed once what they need has come home"] = done.waiting
         for what, which in told.items():
             if which:
-                typer.echo(plain(f"{what}: {spell(which)}"))
+                typer.echo(plain(f"{what}: {list_names(which)}"))
         if done.trained:
-            typer.echo(plain(f"trained in the store: {spell(done.trained)}; adopt it: splatbatch adopt {url}"))
+            typer.echo(plain(f"trained in the store: {list_names(done.trained)}; adopt it: splatbatch adopt {url}"))
         if done.packed:
             typer.echo(plain(f"train them anywhere: splatbatch work {url}"))
     raise typer.Exit(1 if done.refused else 0)
@@ -64,11 +64,11 @@ def status(url: str, *, as_json: bool) -> None:
     for one in found.bundles:
         step = f", step {one.step} of {one.max_steps}" if one.step is not None else ""
         who = f" with {one.worker}{step}" if one.worker else ""
-        often = f"; begun {counted(one.claims, 'time')}" if one.claims > 1 else ""
+        often = f"; begun {plural(one.claims, 'time')}" if one.claims > 1 else ""
         typer.echo(plain(f"{one.task}: {one.state}{who}{often}"))
     at_work = sum(bool(one.bundle) for one in found.workers)
     typer.echo(
-        plain(f"{counted(len(found.bundles), 'bundle')}, {counted(len(found.workers), 'worker')}, {at_work} at work")
+        plain(f"{plural(len(found.bundles), 'bundle')}, {plural(len(found.workers), 'worker')}, {at_work} at work")
     )
 
 
@@ -78,4 +78,4 @@ def cancel(url: str, names: Sequence[str]) -> None:
     if not closed:
         typer.echo(plain(f"{url}: nothing is to be trained there, nothing to cancel"))
         return
-    typer.echo(plain(f"cancelled: {spell(closed)}; workers leave them within seconds"))
+    typer.echo(plain(f"cancelled: {list_names(closed)}; workers leave them within seconds"))

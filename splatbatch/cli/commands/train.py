@@ -20,7 +20,7 @@ from splatbatch.cli.commands.scene import evaluate as evaluating
 from splatbatch.cli.commands.scene import merge as merging
 from splatbatch.errors import ConfigError
 from splatbatch.files import read_tail
-from splatbatch.monitor.messages import tell
+from splatbatch.monitor.messages import print_err
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import Publication
 from splatbatch.output.records.run import FollowUpResult
@@ -33,13 +33,13 @@ from splatbatch.run.decide import TrainOptions
 from splatbatch.run.detach import DetachedWorker, start_worker
 from splatbatch.run.prepare import open_or_begin
 from splatbatch.run.products import MergedScene
-from splatbatch.run.retry import check_savable, failed_only, kept_with_changes, save_kept, see_due
+from splatbatch.run.retry import check_due, check_savable, failed_only, kept_with_changes, save_kept
 from splatbatch.run.train import train as train_batch
 from splatbatch.run.worker import open_as_worker
 from splatbatch.run.worker import work as work_on
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.counts import tally
+from splatbatch.tasks.counts import count_patches
 from splatbatch.tasks.shared_decisions.frame import FRAME, note
 from splatbatch.tasks.status import PatchStatus, summary
 from splatbatch.text import one_line, plain
@@ -72,11 +72,11 @@ def train(
     assignments: Sequence[str] = (),
 ) -> None:
     """Train what is not trained, and do what follows; exit with 0 if every patch is trained, with 1 if not."""
-    batch = open_or_begin(config, names, changes_of(assignments), only, tell)
+    batch = open_or_begin(config, names, changes_of(assignments), only, print_err)
     if is_elsewhere(batch.config.executor) and (only or assignments):
         if only:
             raise ConfigError(f"train --only {only[0]}: workers take patches by name", "Name them: p0@base …")
-        see_no_workers(assignments)
+        check_no_workers(assignments)
     terminal.never_block()
     print_warnings(batch.config.warnings)
     ended = train_batch(batch, TrainOptions(verify=verify), show)
@@ -84,7 +84,7 @@ def train(
     raise typer.Exit(ended.exit_code)
 
 
-def see_no_workers(assignments: Sequence[str]) -> None:
+def check_no_workers(assignments: Sequence[str]) -> None:
     """Refuse settings of one run where workers train.
 
     Raises:
@@ -123,7 +123,7 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
     elif not names and not options.only:
         raise ConfigError("retry: no patch named", "Name one, as retry p5, or take all failed ones with --failed.")
     if not options.force:
-        see_due(batch)
+        check_due(batch)
     terminal.never_block()
     print_warnings(batch.config.warnings)
     ended = train_batch(batch, TrainOptions(force=options.force or bool(changes), is_retry=True), show)
@@ -187,12 +187,12 @@ def _lines(ended: RunSummary) -> list[str]:
 
 def _item(item: TodoItem) -> list[str]:
     """Return what is to be done, or worth a look, and the command for it."""
-    who = f"{spell(item.patches, MOST_NAMED)}: " if item.patches else ""
+    who = f"{list_names(item.patches, MOST_NAMED)}: " if item.patches else ""
     return [one_line(f"{'to do' if item.kind == 'do' else 'worth a look'}: {who}{item.what}"), f"    {item.command}"]
 
 
 def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], what: str) -> str:
-    return tally({one.patch: one in done for one in of}, what)
+    return count_patches({one.patch: one in done for one in of}, what)
 
 
 def print_retried(ended: RunSummary, *, save: bool) -> None:
@@ -245,13 +245,13 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     """
     if only:
         raise ConfigError(f"train --detach --only {only[0]}: a worker takes patches by name", "Name them: p0@base …")
-    batch = open_or_begin(config, names, {}, (), tell)
+    batch = open_or_begin(config, names, {}, (), print_err)
     if cluster_workers.is_elsewhere(batch.config.executor):
         terminal.never_block()
         print_warnings(batch.config.warnings)
         said = cluster_workers.start_elsewhere(batch, verify=verify)
         for words in (said, HOW) if said else ("nothing is left to be trained",):
-            tell(words)
+            print_err(words)
         return
     match start_worker(batch, verify=verify):
         case DetachedWorker(log=log, name=""):

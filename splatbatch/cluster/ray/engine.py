@@ -21,7 +21,7 @@ from splatbatch.config import Executor
 from splatbatch.errors import ExecutorError
 from splatbatch.files import read_tail, write_text
 from splatbatch.output.submissions import Submission
-from splatbatch.text import counted, one_line
+from splatbatch.text import one_line, plural
 
 CONNECT_S = 60.0
 """Ray itself tries for two minutes, and says nothing more by that."""
@@ -316,7 +316,7 @@ class RayEngine:
             return f"Ray: {error}"
         unheard = answer["unheard"]
         were = "was" if unheard == 1 else "were"
-        return f"Ray: {counted(unheard, 'worker')} {were} not reached" if unheard else ""
+        return f"Ray: {plural(unheard, 'worker')} {were} not reached" if unheard else ""
 
     def _look(self) -> Answer:
         """Ask for all; a Ray that has not answered is left alone for a while, for each question takes its time.

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from splatbatch.failures.causes import in_words, spelled
+from splatbatch.failures.causes import in_words, title
 from splatbatch.report.charts.curves import axis_label, time_ticks
 from splatbatch.report.facts import Report, ReportedAttempt, ReportedPatch
 from splatbatch.report.page.html import Attribute, Html, tag
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.workers import starts_of
-from splatbatch.text import assignments, counted, moment
+from splatbatch.text import assignments, moment, plural
 
 LANE_PX = 30
 BAR_PX = 22
@@ -93,8 +93,8 @@ def _night(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) -> Ht
     drawing = tag("svg", *rules, inner, labelled, width="100%", height=height + 18)
     frame = tag("div", tag("div", *labels, class_="slots"), drawing, class_="timeline", data_span=f"{span:.6g}")
     words = f"{moment(begin)} to {moment(end)}, {duration(span)}"
-    words += f", {counted(len(bars), 'attempt')} on {counted(len(lanes), 'slot')}"
-    words += f" of {counted(len(nodes), 'node')}" if len(nodes) > 1 else ""
+    words += f", {plural(len(bars), 'attempt')} on {plural(len(lanes), 'slot')}"
+    words += f" of {plural(len(nodes), 'node')}" if len(nodes) > 1 else ""
     words += f", the last {len(ordered)} drawn" if len(ordered) < len(bars) else ""
     return tag("details", tag("summary", words), frame, class_="run", open=is_latest)
 
@@ -169,7 +169,7 @@ def _told(bar: Bar, kind: str) -> str:
     attempt, where = bar.attempt, " of ".join(filter(None, (bar.place.slot, bar.place.node)))
     lines = [f"{bar.patch}, attempt {attempt.number} on {where}: {kind}"]
     if attempt.cause:
-        lines[0] += f": {spelled(attempt.cause)} in phase {attempt.phase or 'start'}, step {attempt.step or 0}"
+        lines[0] += f": {title(attempt.cause)} in phase {attempt.phase or 'start'}, step {attempt.step or 0}"
     lines.append(f"{moment(bar.start)}, {duration(bar.end - bar.start)}, of it {duration(attempt.setup_s)} set-up")
     if attempt.gate_s:
         lines.append(f"waited {duration(attempt.gate_s)} at the gate: {attempt.gate}")

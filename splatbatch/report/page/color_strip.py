@@ -20,9 +20,9 @@ from splatbatch.report.page.html import Html, join, tag
 from splatbatch.report.page.pictures import PictureBudget, data_url
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.correction import ColorCorrection
-from splatbatch.scene.colors.normalised_copies import evened
+from splatbatch.scene.colors.normalised_copies import normalised_copies
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 LONG_SIDE_PX = 176
 JPEG_QUALITY = 80
@@ -54,7 +54,7 @@ def _scene(scene: ReportedColors, folders: Sequence[Path], budget: PictureBudget
         yield tag("p", words, class_="quiet")
         yield tag("div", *strip, class_="strip")
     if len(photos) > len(strip):
-        words = f"{counted(len(photos) - len(strip), 'more photograph')} could not be pictured here."
+        words = f"{plural(len(photos) - len(strip), 'more photograph')} could not be pictured here."
         yield tag("p", words, class_="quiet")
 
 
@@ -104,7 +104,7 @@ def _decoded(path: Path, tone: ColorCorrection) -> tuple[Jpeg, Jpeg] | None:
     width, height = picture.size
     middle = Camera(0, "PINHOLE", width, height, (float(width), float(width), width / 2, height / 2))
     pixels = np.asarray(picture)
-    return _jpeg(pixels), _jpeg(evened(pixels, tone, middle))
+    return _jpeg(pixels), _jpeg(normalised_copies(pixels, tone, middle))
 
 
 def _jpeg(pixels: NDArray[np.uint8]) -> Jpeg:

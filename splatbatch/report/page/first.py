@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from splatbatch.failures.causes import in_words, spelled
+from splatbatch.failures.causes import in_words, title
 from splatbatch.files import MIB
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.metrics import deciding, spell_figures
@@ -18,7 +18,7 @@ from splatbatch.report.units import SIGNS, duration, photographs
 from splatbatch.report.workers import nodes_of
 from splatbatch.tasks.counts import counting, how_many
 from splatbatch.tasks.status import MADE, STATES, noun_of
-from splatbatch.text import assignments, counted, one_line
+from splatbatch.text import assignments, one_line, plural
 
 LEAST_GAIN_DB = 0.005
 """Less reads as nothing."""
@@ -134,7 +134,7 @@ def _row(patch: ReportedPatch, link: str, left_out: Container[str]) -> Html:
 
 def _notes(patch: ReportedPatch) -> list[Html]:
     notes = [tag("span", mark, class_="mark") for mark in patch.outliers]
-    notes += [tag("span", spelled(patch.cause), class_=f"cause {patch.state}")] if patch.cause else []
+    notes += [tag("span", title(patch.cause), class_=f"cause {patch.state}")] if patch.cause else []
     notes += [tag("span", f"changed: {assignments(patch.changes)}", class_="mark")] if patch.changes else []
     return notes + [tag("span", warning, class_="mark") for warning in patch.warnings[:2]]
 
@@ -203,7 +203,7 @@ def _item(item: TodoItem, links: Mapping[str, str]) -> Html:
     ]
     who = [part for name in linked for part in (name, Html(", "))][:-1]
     if len(names) > MOST_LINKED:
-        who.append(tag("span", f" and {counted(len(names) - MOST_LINKED, 'other')}"))
+        who.append(tag("span", f" and {plural(len(names) - MOST_LINKED, 'other')}"))
     said = tag("p", *who, ": " if who else "", item.what)
     # a name may hold anything: what a shell would take for the end of a line is not offered for copying
     words = one_line(item.command)

@@ -12,7 +12,7 @@ from splatbatch.report.facts import SplatQuality
 from splatbatch.report.page.html import Html, join, rows_of, table, tag
 from splatbatch.report.page.pictures import PictureBudget, data_url, read_picture
 from splatbatch.report.quality import FIGURES, exceeded, figure_row, held_out_in_words
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 SIZE_PX, MARGIN_PX = 220, 16
 POOREST, BEST = 0.25, 1.0
@@ -71,7 +71,7 @@ def holdout_map(cameras: Mapping[str, Mapping[str, float]], held_out: Mapping[st
         opacity = POOREST + (BEST - POOREST) * (one["psnr"] - low) / span
         look = {"fill": "#c33" if one.get("piece") else "#27c", "opacity": f"{opacity:.2f}"}
         dots.append(_dot(at, f"{name}: {one['psnr']:.2f} dB", look, 5))
-    words = f"{counted(len(places), 'photograph')} from above, {len(held_out)} of them held out"
+    words = f"{plural(len(places), 'photograph')} from above, {len(held_out)} of them held out"
     return _drawing(dots, (scale * (right - left), scale * (top - bottom)), words)
 
 
@@ -119,7 +119,7 @@ def _inputs(said: Certificate) -> Iterator[Html]:
     more = len(said.inputs) - len(listed)
     note = [tag("p", f"For {more:,} more, see certificate.json.", class_="quiet")] if more else []
     files = table(("file", "sha256"), rows_of(listed), WORDS)
-    yield tag("details", tag("summary", f"{counted(len(said.inputs), 'file')} that it was made from"), files, *note)
+    yield tag("details", tag("summary", f"{plural(len(said.inputs), 'file')} that it was made from"), files, *note)
 
 
 def quality_section(quality: SplatQuality | None, budget: PictureBudget) -> Iterator[Html]:
@@ -161,7 +161,7 @@ def _map(quality: SplatQuality) -> Iterator[Html]:
     dots = [_cell_dot(cell, (min(x), max(y)), MAP_PX / side, most) for cell in cells]
     box = f"-{CELL_PX} -{CELL_PX} {MAP_PX + 2 * CELL_PX} {MAP_PX + 2 * CELL_PX}"
     num_weak = sum(cell["weak"] > 0 for cell in cells)
-    words = f"{counted(len(cells), 'cell')} from above; {num_weak} of them seen by fewer than three"
+    words = f"{plural(len(cells), 'cell')} from above; {num_weak} of them seen by fewer than three"
     yield tag("svg", join(dots), viewBox=box, width=MAP_PX, height=MAP_PX, role="img", aria_label=words)
     yield tag("p", f"{words} photographs, in red.", class_="quiet")
 
@@ -169,4 +169,4 @@ def _map(quality: SplatQuality) -> Iterator[Html]:
 def _cell_dot(cell: Mapping[str, float], corner: tuple[float, float], scale: float, most: float) -> Html:
     place = {"cx": f"{scale * (cell['x'] - corner[0]):.1f}", "cy": f"{scale * (corner[1] - cell['y']):.1f}"}
     style = {"fill": "#c33"} if cell["weak"] else {"fill": "currentColor", "opacity": f"{cell['photos'] / most:.2f}"}
-    return tag("circle", tag("title", counted(int(cell["photos"]), "photograph")), r=CELL_PX // 2, **place, **style)
+    return tag("circle", tag("title", plural(int(cell["photos"]), "photograph")), r=CELL_PX // 2, **place, **style)

@@ -23,7 +23,7 @@ from splatbatch.report.page.pictures import PictureBudget
 from splatbatch.report.page.reconstruction import reconstruction_section
 from splatbatch.report.page.scene_section import merged_scene, scene_section, workers_section
 from splatbatch.report.viewer.viewer import Previews, viewer_script, what_is_missing
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 PICTURE_BYTES = 16 << 20
 SMALL_BYTES = 3 << 20
@@ -142,8 +142,8 @@ def _audit(audit: Mapping[str, Any] | None) -> Iterator[Html]:
         yield tag("p", "Sizes of photographs were not verified (--no-verify).", class_="mark")
     elif audit:
         warnings = audit["warnings"]
-        refused = counted(len(audit["refused"]), "patch", "es")
-        yield tag("p", f"{refused} refused, {counted(len(warnings), 'warning')}.")
+        refused = plural(len(audit["refused"]), "patch", "es")
+        yield tag("p", f"{refused} refused, {plural(len(warnings), 'warning')}.")
         yield tag("ul", *(tag("li", warning) for warning in warnings[:MOST_WARNINGS]))
 
 

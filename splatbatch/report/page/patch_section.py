@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from splatbatch.failures.causes import spelled
+from splatbatch.failures.causes import title
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.metrics import spell_figures
@@ -41,7 +41,7 @@ def attempts_section(patch: ReportedPatch) -> Iterator[Html]:
 
 def _row(attempt: ReportedAttempt) -> Html:
     outcome = attempt.outcome or "running"
-    said = f" {outcome}: {spelled(attempt.cause)}" if attempt.cause else f" {outcome}"
+    said = f" {outcome}: {title(attempt.cause)}" if attempt.cause else f" {outcome}"
     changed = assignments(attempt.changes) or "nothing"
     cells = [
         number(attempt.number, "d"),
@@ -168,14 +168,14 @@ def _key_figures(patch: ReportedPatch) -> list[str]:
     if patch.seconds is not None:
         figures.append(duration(patch.seconds))
     if patch.cause:
-        figures.append(spelled(patch.cause))
+        figures.append(title(patch.cause))
     return figures
 
 
 def _trouble(patch: ReportedPatch) -> Iterator[Html]:
     """Yield the last failure with its advice, and what was odd in the training."""
     if patch.cause or patch.advice:
-        yield tag("p", tag("b", spelled(patch.cause)), f" {patch.advice}", class_=f"trouble {patch.state}")
+        yield tag("p", tag("b", title(patch.cause)), f" {patch.advice}", class_=f"trouble {patch.state}")
     if patch.changes:
         yield tag("p", f"Trained with changed settings: {assignments(patch.changes)}", class_="mark")
     for warning in patch.warnings:
@@ -195,7 +195,7 @@ def _attempt(attempt: ReportedAttempt) -> Iterator[Html]:
     yield tag("span", f" on {attempt.slot or 'an unknown slot'}{node}{changed} ")
     yield tag("span", " · ".join(filter(None, _circumstances(attempt))), class_="quiet")
     if attempt.cause:
-        yield tag("p", tag("b", spelled(attempt.cause)), f" {attempt.advice}")
+        yield tag("p", tag("b", title(attempt.cause)), f" {attempt.advice}")
     if attempt.evidence:
         yield tag("pre", "\n".join("\n".join(attempt.evidence).splitlines()[:MOST_EVIDENCE]))
     yield from (tag("p", warning, class_="mark") for warning in attempt.warnings)

@@ -9,7 +9,7 @@ import numpy as np
 from splatbatch.reconstruction.facts import ReconstructionRecord, RegisteredImage
 from splatbatch.report.page.html import Html, join, rows_of, table, tag
 from splatbatch.report.page.scene_section import LEAST_HEIGHT_PX, MARGIN_PX, MOST_HEIGHT_PX, WIDTH_PX
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 MOST_DOTS = 4000
 MOST_MISSING = 200
@@ -46,7 +46,7 @@ def camera_map(told: ReconstructionRecord) -> Iterator[Html]:
         color = COLORS[int(np.searchsorted(limits, value, side="right"))] if limits[-1] > limits[0] else COLORS[0]
         title = tag("title", f"{one.name}: {_in_words(one)}")
         dots.append(tag("circle", title, cx=f"{x:.1f}", cy=f"{y:.1f}", r="4", fill=color))
-    label = f"{counted(len(told.placed), 'camera')} from above"
+    label = f"{plural(len(told.placed), 'camera')} from above"
     drawing = tag("svg", *dots, viewBox=f"0 0 {WIDTH_PX:g} {height:.1f}", role="img", aria_label=label)
     unit = "m from GPS" if told.gps else "px of reprojection"
     steps = ", ".join(f"{limit:.2g}" for limit in limits)

@@ -18,7 +18,7 @@ from splatbatch.report.scene import SEAM_FIGURES, in_words, seam_figures
 from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.viewer.viewer import Previews
 from splatbatch.report.workers import HEADINGS
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 WIDTH_PX = 600
 MOST_HEIGHT_PX, LEAST_HEIGHT_PX = 460, 120
@@ -81,7 +81,7 @@ def draw_map(scene: facts.SceneMap, patches: Sequence[facts.ReportedPatch], link
         *(label for _, label in cores),
         viewBox=f"0 0 {width:g} {height:.1f}",
         role="group",
-        aria_label=f"{counted(len(cores), 'patch', 'es')} from above, {counted(len(scene.seams), 'seam')}",
+        aria_label=f"{plural(len(cores), 'patch', 'es')} from above, {plural(len(scene.seams), 'seam')}",
     )
     return tag("figure", drawing, tag("figcaption", *_legend(scene)), class_="map")
 
@@ -217,7 +217,7 @@ def merged_scene(report: facts.Report, previews: Previews, budget: PictureBudget
     if scene.seams:
         counts = Counter(GRADES[seam.grade] or "not measured" for seam in scene.seams)
         words = ", ".join(f"{num} {name}" for name, num in counts.items())
-        parts.append(tag("p", tag("a", counted(len(scene.seams), "seam"), href="#seams"), f": {words}."))
+        parts.append(tag("p", tag("a", plural(len(scene.seams), "seam"), href="#seams"), f": {words}."))
     return tag("section", *parts, aria_label="The scene")
 
 

@@ -52,7 +52,7 @@ from splatbatch.scene.photos.headers import Headers, ImageHeader, unreadable
 from splatbatch.scene.photos.pixels import undecodable
 from splatbatch.scene.photos.sizes import Size
 from splatbatch.terminal import Advance, unheard
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 AT_ONCE = 64
 """Patches whose models are in memory together, so that their photographs are read by several threads."""
@@ -376,7 +376,7 @@ def _check_files(one: _PatchAudit, shots: list[photographs.AuditedImage]) -> Ite
         held = None  # they are there, and cannot be read
     if problem or held:  # one finding instead of thousands
         message = (
-            f"{problem or 'none of its photographs is there'}; {counted(len(shots), 'photograph')} should be below it"
+            f"{problem or 'none of its photographs is there'}; {plural(len(shots), 'photograph')} should be below it"
         )
         remedy = "Set scene.images to the folder of the photographs, or make this one readable."
         if held:

@@ -16,7 +16,7 @@ from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.causes import Cause, find_causes
 from splatbatch.scene.geometry.hypotheses import stray_share, widest_angle_degrees
 from splatbatch.scene.geometry.survey import GeometrySurvey, Misfit, by_camera, find_misfit, survey
-from splatbatch.text import spell_some
+from splatbatch.text import list_some
 
 _NAMED = 3  # images named in a finding
 
@@ -113,7 +113,7 @@ def _subject(cause: Cause, found: GeometrySurvey) -> str:
     total = sum(image.camera_id == cause.camera_id for image in found.views.images)
     if len(cause.images) >= limits.MOST * total and total > 1:
         return f"camera {cause.camera_id}"
-    return spell_some(map(shown, cause.images), _NAMED)
+    return list_some(map(shown, cause.images), _NAMED)
 
 
 def _message(cause: Cause) -> str:

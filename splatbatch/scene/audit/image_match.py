@@ -18,7 +18,7 @@ from splatbatch.scene.image_match.displacement_field import DisplacementField
 from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, UNLIKE, MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import MatchView, sharpness
 from splatbatch.scene.photos.sizes import SameSize, ScaledSize, relate
-from splatbatch.text import counted, spell_some
+from splatbatch.text import list_some, plural
 
 DISPLACED, DISPLACED_PX = 0.0012, 0.4
 """A field that all photographs of a camera have is told from this share of the side on, and this many pixels of the
@@ -247,9 +247,9 @@ class ImageMatchFindings:
         if max(parts, key=lambda name: parts[name]) == "lens" and (mixed := self._mixed(rows)):
             return mixed
         far = f"elsewhere, by {self._px(rows, field):.2g} px on average"
-        message = f"{self._counted(rows)} their points {far}: they are {spell(field, view)}"
+        message = f"{self._counted(rows)} their points {far}: they are {list_names(field, view)}"
         if len(rows) == 1:
-            message = f"shows its points {far}: it is {spell(field, view)}"
+            message = f"shows its points {far}: it is {list_names(field, view)}"
         remedy = "Use the photographs that the model was made from, uncropped; or make the model from these."
         found = self.scribe.note("displaced", self._subject(rows), message, remedy)
         return found if len(rows) > 2 else replace(found, severity="warning")
@@ -325,7 +325,7 @@ class ImageMatchFindings:
         return float(np.median([self._values[row] for row in rows]))
 
     def _counted(self, rows: Collection[int]) -> str:
-        return f"{len(rows)} of {counted(len(self._values), 'photograph')} looked at show"
+        return f"{len(rows)} of {plural(len(self._values), 'photograph')} looked at show"
 
     def _name(self, row: int) -> str:
         return shown(self.compared.images[row].name)
@@ -334,10 +334,10 @@ class ImageMatchFindings:
         numbers = {self._camera_id(row) for row in rows}
         if len(rows) > 3 and len(numbers) < len({self._camera_id(row) for row in self._values}):
             return ", ".join(f"camera {number}" for number in sorted(numbers))
-        return "photographs" if len(rows) > 3 else spell_some(map(self._name, sorted(rows)))
+        return "photographs" if len(rows) > 3 else list_some(map(self._name, sorted(rows)))
 
 
-def spell(field: DisplacementField, view: MatchView) -> str:
+def list_names(field: DisplacementField, view: MatchView) -> str:
     """Return what a field does to photographs, what moves them farthest first."""
     height, width = view.picture.shape
     parts, zoom, stretch, turn = field.parts(view), 100 * field.zoom, 200 * field.stretch, np.degrees(field.turn)

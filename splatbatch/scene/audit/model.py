@@ -22,9 +22,9 @@ from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, Image, 
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
-from splatbatch.scene.photos.sizes import spell
-from splatbatch.scene.photos.undistort import UNDISTORT, is_distorted, straighten
-from splatbatch.text import counted
+from splatbatch.scene.photos.sizes import size_text
+from splatbatch.scene.photos.undistort import UNDISTORT, is_distorted, undistorted_camera
+from splatbatch.text import plural
 
 _FARTHEST = 1e18  # a squared distance of more is infinite in float32; see splats.ply.LARGEST_COORDINATE
 _REMOVE = "Remove them (colmap point_filtering), or cut again."
@@ -76,10 +76,10 @@ def _check_counts(
     if count == 0:
         yield scribe.note("no_images", "images", "0 images: the patch is empty", f"{_RECUT} Or remove the patch.")
     elif (left := count - num_held_out) < _LEAST_TRAINED:
-        message = f"{counted(count, 'image')}, of which {num_held_out} held out: {left} left to train from"
+        message = f"{plural(count, 'image')}, of which {num_held_out} held out: {left} left to train from"
         yield scribe.note("too_few_images", "images", message, "Merge the patch with a neighbour, or remove it.")
     elif evaluation.holdout_list is None and count < evaluation.holdout_every and num_held_out < 2:
-        few = f"{counted(count, 'image')}, fewer than evaluation.holdout_every {evaluation.holdout_every}"
+        few = f"{plural(count, 'image')}, fewer than evaluation.holdout_every {evaluation.holdout_every}"
         message = f"{few}: {'only 1' if num_held_out else 'none'} is held out"
         remedy = "Lower evaluation.holdout_every, name photographs in evaluation.holdout_list, or enlarge the patch."
         yield scribe.note("few_images", "images", message, remedy)
@@ -175,12 +175,11 @@ def _unsupported(camera: Camera, scribe: FindingWriter) -> AuditFinding:
 def _check_distortion(camera: Camera, scribe: FindingWriter) -> AuditFinding:
     subject, remedy = f"camera {camera.id}", f"Undistort photographs and model together: {UNDISTORT}"
     try:
-        straight = straighten(camera)
+        straight = undistorted_camera(camera)
     except SceneError as error:
         return scribe.note("unsupported_model", subject, error.message.removeprefix(f"{subject}: "), remedy)
-    message = (
-        f"{camera.model}, {spell((camera.width, camera.height))} px become {spell((straight.width, straight.height))}"
-    )
+    sizes = (size_text((one.width, one.height)) for one in (camera, straight))
+    message = f"{camera.model}, {' px become '.join(sizes)}"
     return scribe.note("distorted", subject, message, f"None is needed; for COLMAP's own resampling: {UNDISTORT}")
 
 
@@ -341,9 +340,9 @@ def check_beside(patch: Patch, images: tuple[Image, ...], scribe: FindingWriter)
 def _check_models(patch: Patch, scribe: FindingWriter) -> Iterator[AuditFinding]:
     counts = models_beside(patch.sparse)
     if len(counts) > 1:
-        others = ", ".join(f"{path.name} ({counted(count, 'image')})" for path, count in counts if path != patch.sparse)
+        others = ", ".join(f"{path.name} ({plural(count, 'image')})" for path, count in counts if path != patch.sparse)
         own = next((count for path, count in counts if path == patch.sparse), 0)
-        message = f"{patch.sparse.name} with {counted(own, 'image')}, the most, is trained; {others} beside it: not"
+        message = f"{patch.sparse.name} with {plural(own, 'image')}, the most, is trained; {others} beside it: not"
         remedy = "Merge them (colmap model_merger), or move those away that are not meant."
         yield scribe.note("several_models", shown(str(patch.sparse.parent)), message, remedy)
 
@@ -365,7 +364,7 @@ def _difference(sparse: Path) -> str:
     forms = ((binary, "bin"), (text, "txt"))
     cameras, others = ({one.id: one for one in form.read_cameras(sparse / f"cameras.{end}")} for form, end in forms)
     if cameras.keys() != others.keys():
-        return f"{counted(len(cameras), 'camera')} in cameras.bin, {len(others)} in cameras.txt"
+        return f"{plural(len(cameras), 'camera')} in cameras.bin, {len(others)} in cameras.txt"
     for number, camera in cameras.items():
         facts = [(each.model, each.width, each.height, len(each.params)) for each in (camera, others[number])]
         if facts[0] != facts[1] or any(map(_unlike, camera.params, others[number].params)):
@@ -373,12 +372,12 @@ def _difference(sparse: Path) -> str:
             return f"camera {number} is {_spell_camera(camera)} in cameras.bin and {in_text} in cameras.txt"
     images, theirs = ({one.name: one for one in form.read_images(sparse / f"images.{end}")} for form, end in forms)
     if images.keys() != theirs.keys():
-        return f"{counted(len(images), 'image')} in images.bin, {len(theirs)} in images.txt, not of the same names"
+        return f"{plural(len(images), 'image')} in images.bin, {len(theirs)} in images.txt, not of the same names"
     for name, image in images.items():
         if any(map(_unlike, _pose(image), _pose(theirs[name]))):
             return f"the pose of {name}"
     points, lines = (form.count_points(sparse / f"points3D.{end}") for form, end in forms)
-    return f"{counted(points, 'point')} in points3D.bin, {lines} in points3D.txt" if points != lines else ""
+    return f"{plural(points, 'point')} in points3D.bin, {lines} in points3D.txt" if points != lines else ""
 
 
 def _unlike(one: float, other: float) -> bool:

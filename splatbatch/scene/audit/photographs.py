@@ -31,10 +31,10 @@ from splatbatch.scene.photos.sizes import (
     Size,
     TransposedSize,
     relate,
-    spell,
+    size_text,
     spell_factor,
 )
-from splatbatch.text import spell_some
+from splatbatch.text import list_some
 
 _TO_RGB = "Convert it to 8-bit RGB (magick IN -colorspace sRGB -depth 8 -alpha off OUT); keep name and size."
 _TRAITS: dict[Trait, tuple[str, str]] = {
@@ -135,7 +135,7 @@ def _check_photo(shot: AuditedImage, photo: ImageHeader, scribe: FindingWriter) 
         kind, message = _TRAITS[trait]
         yield scribe.note(kind, subject, message, _TO_RGB)
     if photo.orientation != 1 and photo.size == (shot.camera.width, shot.camera.height):
-        message = f"EXIF orientation {photo.orientation}, but the camera fits the stored {spell(photo.size)} px"
+        message = f"EXIF orientation {photo.orientation}, but the camera fits the stored {size_text(photo.size)} px"
         yield scribe.note("exif_orientation", subject, message, "Reset the tag: exiftool -Orientation=1 -n FILE")
 
 
@@ -190,7 +190,7 @@ def _first_pair(originals: list[str], copies: list[str]) -> str:
 
 
 def _spell(stems: list[str], verb: str) -> str:
-    return f"{verb} {spell_some(map(shown, stems))}; " if stems else ""
+    return f"{verb} {list_some(map(shown, stems))}; " if stems else ""
 
 
 def _stem(name: str) -> str:
@@ -250,7 +250,7 @@ def check_mask_names(masks: Path, images: Path, scribe: FindingWriter) -> Iterat
     wanted = {f"{name}.png" for name in photographs} | {f"{_stem(name)}.png" for name in photographs}
     lost = [name for name in names if name not in wanted]
     if photographs and lost:
-        message = f"{len(lost)} of {len(names)} masks belong to no photograph: {spell_some(map(shown, lost))}"
+        message = f"{len(lost)} of {len(names)} masks belong to no photograph: {list_some(map(shown, lost))}"
         remedy = f"Name them as their photographs: {shown(photographs[0])}.png, or {shown(_stem(photographs[0]))}.png."
         yield scribe.note("mask_names", shown(str(masks)), message, remedy)
 
@@ -259,7 +259,7 @@ def _check_shape(shot: AuditedImage, mask: ImageHeader, path: Path, scribe: Find
     if isinstance(shot.header, ImageHeader) and not isinstance(
         relate(shot.header.size, mask.size), SameSize | ScaledSize
     ):
-        message = f"{spell(mask.size)}, its photograph {shown(shot.image.name)} is {spell(shot.header.size)}"
+        message = f"{size_text(mask.size)}, its photograph {shown(shot.image.name)} is {size_text(shot.header.size)}"
         remedy = "Make the mask anew from this photograph; it is stretched over it as it is."
         yield scribe.note("mask_size", _named(path), message, remedy)
 
@@ -334,8 +334,8 @@ def _row(patch: str, shots: list[AuditedImage]) -> CameraRow:
 
 def _check_mixed(row: CameraRow, scribe: FindingWriter) -> Iterator[AuditFinding]:
     if len(row.sizes) > 1:
-        seen = ", ".join(f"{count} of {spell(size)}" for size, count in row.sizes)
-        message = f"its photographs have {len(row.sizes)} sizes: {seen}; the camera says {spell(row.size)}"
+        seen = ", ".join(f"{count} of {size_text(size)}" for size, count in row.sizes)
+        message = f"its photographs have {len(row.sizes)} sizes: {seen}; the camera says {size_text(row.size)}"
         remedy = "Resize the odd ones from their originals, or give each size a camera of its own in COLMAP."
         yield scribe.note("mixed_sizes", _camera_named(row), message, remedy)
 
@@ -346,7 +346,8 @@ def _check_ratios(rows: list[CameraRow], scribe: FindingWriter) -> Iterator[Audi
         first = rows[0]
         if any(_differ(first, row, axis) for axis in (0, 1)):
             ratios = " and ".join(
-                f"{spell(each.sizes[0][0])} for {spell(each.size)} ({_camera_named(each)})" for each in (first, row)
+                f"{size_text(each.sizes[0][0])} for {size_text(each.size)} ({_camera_named(each)})"
+                for each in (first, row)
             )
             message = f"photographs and cameras have unlike ratios: {ratios}"
             remedy = f"Bring every camera to its photographs' true size: {FIX.format('scale')} (or crop)."
@@ -368,7 +369,7 @@ def _camera_named(row: CameraRow) -> str:
 def _deviation(shot: AuditedImage, photo: ImageHeader, relation: Relation, scribe: FindingWriter) -> AuditFinding:
     camera = shot.camera
     kind, what, remedy = _describe(relation, photo)
-    message = f"{spell(photo.size)}, but camera {camera.id} says {spell((camera.width, camera.height))}: {what}"
+    message = f"{size_text(photo.size)}, but camera {camera.id} says {size_text((camera.width, camera.height))}: {what}"
     return scribe.note(kind, shown(shot.image.name), message, remedy)
 
 

@@ -14,8 +14,8 @@ from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.audit.findings import AuditFinding
 from splatbatch.scene.audit.photographs import CameraRow
 from splatbatch.scene.colmap.files import shown
-from splatbatch.scene.photos.sizes import spell
-from splatbatch.text import counted, one_line
+from splatbatch.scene.photos.sizes import size_text
+from splatbatch.text import one_line, plural
 
 MOST_LINES = 8
 """Lines per patch and kind of finding before "… and 37 more"."""
@@ -38,19 +38,19 @@ def _table(audit: Audit) -> Table:
     for row in audit.rows:
         prefixes = ", ".join(f"{escape(shown(prefix))}/" for prefix in row.prefixes if prefix)
         name, model = escape(shown(row.patch)), escape(shown(row.model))
-        table.add_row(name, str(row.camera_id), prefixes, model, spell(row.size), str(row.num_images), _sizes(row))
+        table.add_row(name, str(row.camera_id), prefixes, model, size_text(row.size), str(row.num_images), _sizes(row))
     return table
 
 
 def _sizes(row: CameraRow) -> str:
-    parts = [f"{count} x {spell(size)}" for size, count in row.sizes[:_MOST_SIZES]]
+    parts = [f"{count} x {size_text(size)}" for size, count in row.sizes[:_MOST_SIZES]]
     if len(row.sizes) > _MOST_SIZES:
         parts.append(f"{len(row.sizes) - _MOST_SIZES} more sizes")
     lost = row.num_images - sum(count for _, count in row.sizes)
     if lost:
         parts.append(f"[red]{lost} unusable[/]")
     is_equal = not lost and [size for size, _ in row.sizes] == [row.size]
-    return f"[green]all {spell(row.size)}[/]" if is_equal else ", ".join(parts)
+    return f"[green]all {size_text(row.size)}[/]" if is_equal else ", ".join(parts)
 
 
 def _details(findings: Iterable[AuditFinding]) -> Iterable[RenderableType]:
@@ -75,9 +75,9 @@ def _remedies(group: list[AuditFinding]) -> list[str]:
 
 def _summary(audit: Audit) -> Text:
     errors, warnings, bad = audit.errors(), audit.warnings(), audit.bad_patches()
-    photographs = counted(audit.num_photographs, "photograph")
-    scope = f"{counted(len(audit.patches), 'patch', 'es')}, {photographs} audited for {escape(audit.trainer)}"
-    counts = f"{counted(len(errors), 'error')}, {counted(len(warnings), 'warning')}"
+    photographs = plural(audit.num_photographs, "photograph")
+    scope = f"{plural(len(audit.patches), 'patch', 'es')}, {photographs} audited for {escape(audit.trainer)}"
+    counts = f"{plural(len(errors), 'error')}, {plural(len(warnings), 'warning')}"
     style = "red" if errors else "yellow" if warnings else "green"
     names = f" in {', '.join(escape(shown(name)) for name in bad)}" if bad else ""
     return Text.from_markup(f"\n{scope}: [{style}]{counts}[/]{names}")

@@ -61,14 +61,14 @@ def _write(source: Path, copy: Path, tone: ColorCorrection, camera: Camera) -> N
             pixels = np.asarray(pixels_of(file))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
         raise SceneError(f"{source}: cannot be decoded ({error})", "Copy it again from the camera.") from error
-    picture = Image.fromarray(evened(pixels, tone, camera))
+    picture = Image.fromarray(normalised_copies(pixels, tone, camera))
     if alpha is not None:
         picture.putalpha(alpha)
     options: dict[str, Any] = {"quality": JPEG_QUALITY, "subsampling": 0} if form == "JPEG" else {}
     picture.save(copy, form, **kept, **options)
 
 
-def evened(pixels: NDArray[np.uint8], tone: ColorCorrection, camera: Camera) -> NDArray[np.uint8]:
+def normalised_copies(pixels: NDArray[np.uint8], tone: ColorCorrection, camera: Camera) -> NDArray[np.uint8]:
     """Return a photograph [H, W, 3] divided by its tone; what was white stays white, whatever its gain."""
     divisor = np.asarray(tone.gain, np.float32) * _falloff(pixels.shape[:2], tone, camera)
     divided = np.rint(pixels / divisor).clip(0, 255).astype(np.uint8)

@@ -29,7 +29,7 @@ from splatbatch.scene.colors.observations import (
 from splatbatch.scene.colors.solve import ColorObservations, Solution, settle_later, solve
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.exposure import Exposure, read_exposure
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 PAYS = 0.2
 """Share by which the residual must fall before `auto` evens photographs."""
@@ -105,7 +105,7 @@ def solve_tones(
 
 
 def _too_few(number: int, of_what: str) -> str:
-    return f"{counted(number, 'observation')} in {of_what}, fewer than {LEAST}"
+    return f"{plural(number, 'observation')} in {of_what}, fewer than {LEAST}"
 
 
 def _why_none(shots: Mapping[str, TrackedPhoto]) -> str:
@@ -261,7 +261,7 @@ def _own_light(names: list[str], tones: Mapping[str, ColorCorrection]) -> Iterab
     """Say into how many photographs light falls that the others do not have."""
     lit = [name for name in names if name in tones and tones[name].field]
     if lit:
-        num = counted(len(lit), "photograph")
+        num = plural(len(lit), "photograph")
         yield f"light that others do not have, as where the sun breaks in, lies over {num}, as {lit[0]}: evened"
 
 

@@ -19,7 +19,7 @@ from splatbatch.scene.colmap.indexed_model import Ids, KeypointSample, SampleSiz
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, Image, Ints, rotations_of
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.photos.sizes import NearSize, SameSize, ScaledSize, Size, relate, spell
+from splatbatch.scene.photos.sizes import NearSize, SameSize, ScaledSize, Size, relate, size_text
 from splatbatch.scene.reprojection import project
 
 Mask = NDArray[np.bool_]
@@ -307,7 +307,9 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
         return None
     size = (camera.width, camera.height)
     if photo != size and not belongs(camera, size, reach) and belongs(camera, photo, reach):
-        what = f"K and keypoints fit its photographs of {spell(photo)}, width and height of {spell(size)} do not"
+        what = (
+            f"K and keypoints fit its photographs of {size_text(photo)}, width and height of {size_text(size)} do not"
+        )
         return Misfit("size_alone", what, photo)
     is_one_sided = reach.beyond_far > limits.ONE_SIDED * reach.beyond_near
     if reach.beyond_far > max(limits.OUTSIDE, limits.OUTSIDE_KEYPOINTS / reach.num_keypoints) and is_one_sided:
@@ -354,7 +356,7 @@ def _left_behind(camera: Camera, reach: KeypointReach, why: str) -> Misfit:
     else:
         how = "cropped"
     what = (
-        f"K and keypoints belong to photographs of about {spell(meant)}, not to {spell(size)} ({why}): "
+        f"K and keypoints belong to photographs of about {size_text(meant)}, not to {size_text(size)} ({why}): "
         f"the photographs were {how}, width and height followed, K was left behind"
     )
     return Misfit("k_left_behind", what, meant if is_exact else None)

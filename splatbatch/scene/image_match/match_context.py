@@ -18,7 +18,7 @@ from splatbatch.scene.image_match.displacement_field import (
     shrunk,
     solved,
 )
-from splatbatch.scene.image_match.ncc_patches import MatchView, Places, likeness
+from splatbatch.scene.image_match.ncc_patches import MatchView, Places, image_match
 from splatbatch.scene.image_match.pairs import LEAST_POINTS, ImagePair
 from splatbatch.scene.photos.pixels import Greys, decode_grey
 from splatbatch.scene.photos.sizes import Size
@@ -120,7 +120,7 @@ class MatchContext:
         a, b = self.view(pair.one, one), self.view(pair.other, other)
         if a is None or b is None:
             return float("nan")
-        found = likeness(pair, a, b)
+        found = image_match(pair, a, b)
         found = found[np.isfinite(found)]
         return float(found.mean()) if len(found) >= LEAST_POINTS else float("nan")
 

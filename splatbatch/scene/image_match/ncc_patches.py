@@ -93,7 +93,7 @@ class NccPatches:
         return np.stack(moved, axis=2)
 
 
-def squares(pair: ImagePair, one: MatchView, other: MatchView) -> NccPatches:
+def ncc_patches(pair: ImagePair, one: MatchView, other: MatchView) -> NccPatches:
     """Return squares about the points of a pair that face both cameras, with steps of a pixel of the coarser one."""
     with np.errstate(all="ignore"):
         toward = [view.center - pair.xyz for view in (one, other)]
@@ -130,9 +130,9 @@ def correlated(one: Floats, other: Floats) -> Floats:
         return np.where(np.minimum(*spreads) >= _LEAST_STD, found, np.nan)
 
 
-def likeness(pair: ImagePair, one: MatchView, other: MatchView) -> Floats:
+def image_match(pair: ImagePair, one: MatchView, other: MatchView) -> Floats:
     """Return how alike the squares of a pair are where the model puts them, [n]: 1 alike, 0 unrelated, NaN unknown."""
-    found = squares(pair, one, other)
+    found = ncc_patches(pair, one, other)
     return correlated(found.seen(one, HALF), found.seen(other, HALF))
 
 
@@ -147,7 +147,7 @@ class PatchShifts:
 
 def shifts(pair: ImagePair, one: MatchView, other: MatchView) -> PatchShifts:
     """Return where the squares of a pair in one picture are found in the other, to a part of a step."""
-    found = squares(pair, one, other)
+    found = ncc_patches(pair, one, other)
     small, large = found.seen(one, HALF), found.seen(other, HALF + REACH)
     small = small - small.mean(axis=(1, 2), keepdims=True)
     side, count = 2 * HALF + 1, 2 * REACH + 1
@@ -184,7 +184,7 @@ def _summit(table: Floats, n: Ints, i: Ints, j: Ints, along: tuple[int, int]) ->
 
 def sharpness(pair: ImagePair, one: MatchView, other: MatchView) -> float:
     """Return how much finer one picture shows its squares than the other: 1 alike, below 1 blurred; NaN if unknown."""
-    found = squares(pair, one, other)
+    found = ncc_patches(pair, one, other)
     fine = []
     for view in (one, other):
         seen = found.seen(view, HALF)

@@ -17,7 +17,7 @@ from splatbatch.scene.image_match.match_context import MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import Places
 from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
 from splatbatch.scene.photos.sizes import Size
-from splatbatch.scene.photos.undistort import is_distorted, straighten
+from splatbatch.scene.photos.undistort import is_distorted, undistorted_camera
 
 _MOST = 12  # folders or models that are looked into
 _DEPTH = 4  # of folders below the scene that models are looked for in
@@ -148,7 +148,7 @@ def undistorted() -> Iterator[Relabeling]:
 
 def _straight(camera: Camera) -> Camera | None:
     try:
-        return straighten(camera) if is_distorted(camera) else None
+        return undistorted_camera(camera) if is_distorted(camera) else None
     except SceneError:
         return None
 

@@ -32,7 +32,7 @@ from splatbatch.scene.imports.capture import (
 from splatbatch.scene.imports.write import posed_model
 from splatbatch.scene.photos.numbers import link_numbers
 from splatbatch.scene.reprojection import in_pycolmap, project
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 THREADS = 2
 _WIDEST = np.cos(np.radians(75))
@@ -403,7 +403,7 @@ def is_same_depth(ratio: float) -> bool:
     return _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]
 
 
-def see_poses(capture: SourceCapture, folder: Path, told: tuple[ImportMessages, ImportMistakes]) -> None:
+def check_poses(capture: SourceCapture, folder: Path, told: tuple[ImportMessages, ImportMistakes]) -> None:
     """Match a few pairs of photographs and see that they fit poses and points."""
     notes, mistakes = told
     try:
@@ -475,7 +475,7 @@ def triangulated(
     for number, shot in enumerate(shots, start=1):
         model.images[number].name = shot.name
     if model.num_points3D():
-        kept = f"{counted(model.num_points3D(), 'point')} triangulated from the photographs (SIFT)"
+        kept = f"{plural(model.num_points3D(), 'point')} triangulated from the photographs (SIFT)"
         unseen = sorted(image.name for image in model.images.values() if not image.num_points3D)
         notes.convert(f"{kept}, poses and lenses kept{f'; none in {some(unseen)}' if unseen else ''}")
     elif not notes.left_out or "points:" not in notes.left_out[-1]:

@@ -15,7 +15,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Floats, Points2D
-from splatbatch.text import counted, spell_some
+from splatbatch.text import list_some, plural
 
 OPENGL = np.diag([1.0, -1.0, -1.0])
 """Camera axes of OpenGL and Blender (y up, looking along -z) to those of COLMAP (y down, looking along z)."""
@@ -234,7 +234,7 @@ class ImportMistakes:
         """
         if not self._by_remedy:
             return
-        lines = [f"{self.source}: {counted(len(self), 'mistake')}, nothing was written"]
+        lines = [f"{self.source}: {plural(len(self), 'mistake')}, nothing was written"]
         for remedy, found in self._by_remedy.items():
             lines += list(found)[:MOST_OF_A_KIND]
             if len(found) > MOST_OF_A_KIND:
@@ -263,7 +263,7 @@ def why_no_number(value: Any) -> str:
 
 def some(names: Sequence[str], most: int = 3) -> str:
     """Return some names in words: "a, b, c and 12 more"."""
-    return spell_some(map(shown, names), most)
+    return list_some(map(shown, names), most)
 
 
 def unknown_keys(given: Mapping[str, Any], known: frozenset[str]) -> list[str]:

@@ -22,10 +22,10 @@ from splatbatch.scene.photos.sizes import (
     Size,
     TransposedSize,
     relate,
-    spell,
+    size_text,
     spell_factor,
 )
-from splatbatch.text import counted, spell_place
+from splatbatch.text import plural, spell_place
 
 _NONE = 1
 """Sides of this length or less mean that nobody has written the size: exports with 0x0 and 1x1 exist."""
@@ -61,7 +61,9 @@ def fit_to_photographs(
     for shot in shots:
         header = headers[shot.photo]
         if shot.camera.model == "EQUIRECTANGULAR" and shot.camera.width != 2 * shot.camera.height:
-            what = f"a panorama of {spell((shot.camera.width, shot.camera.height))}: it is not twice as wide as high"
+            what = (
+                f"a panorama of {size_text((shot.camera.width, shot.camera.height))}: it is not twice as wide as high"
+            )
             mistakes.add(shot.where, what, "Export whole panoramas, or the camera model that the photographs have.")
         if isinstance(header, ImageHeader):
             one, what = _fitted(shot, header.size, mistakes)
@@ -72,7 +74,7 @@ def fit_to_photographs(
             mistakes.add(shot.where, f"{shot.photo}: cannot be read: {header.what}", remedy)
     for what, count in told.items():
         if what:
-            notes.convert(f"{counted(count, 'camera')}: {what}")
+            notes.convert(f"{plural(count, 'camera')}: {what}")
     return tuple(fitted)
 
 
@@ -101,7 +103,7 @@ def _fitted(shot: PosedPhoto, size: Size, mistakes: ImportMistakes) -> tuple[Pos
         if is_turned
         else "Give the photographs that the source was made with; or correct their size there."
     )
-    mistakes.add(shot.where, f"camera {spell(own)}, photograph {shot.photo.name} {spell(size)}: {why}", remedy)
+    mistakes.add(shot.where, f"camera {size_text(own)}, photograph {shot.photo.name} {size_text(size)}: {why}", remedy)
     return shot, ""
 
 
@@ -109,12 +111,12 @@ def _sized(shot: PosedPhoto, size: Size, mistakes: ImportMistakes) -> tuple[Pose
     """Return the shot with the photograph's size where none was written, if K is in its pixels."""
     camera = shot.camera
     shares = [value / side for value, side in zip(_principal_point(camera), size, strict=True)]
-    own = f"camera size {spell((camera.width, camera.height))}"
+    own = f"camera size {size_text((camera.width, camera.height))}"
     if all(_CENTRAL[0] < share < _CENTRAL[1] for share in shares):
         fitted = replace(camera, width=size[0], height=size[1])
         return replace(shot, camera=fitted), f"{own} is none: it is now the photograph's, in whose pixels K is"
     where = f"({', '.join(f'{value:g}' for value in _principal_point(camera))})"
-    what = f"{own}, principal point {where}: K is not in pixels of {shot.photo.name} ({spell(size)})"
+    what = f"{own}, principal point {where}: K is not in pixels of {shot.photo.name} ({size_text(size)})"
     mistakes.add(shot.where, what, "Export focal length and principal point in pixels, with the size of the images.")
     return shot, ""
 

@@ -33,7 +33,7 @@ from splatbatch.scene.photos.folders import (
     find_photographs,
     photographs_below,
 )
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 _REMEDY = "Export the model again, all of its files at once."
 _EMPTY = Points2D(np.zeros((0, 2)), np.zeros(0, np.uint64))
@@ -161,7 +161,7 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, not
     tracks, ids = points.tracks, np.repeat(points.ids, points.track_lengths)
     seen = sum(int((one.point3d_ids != np.uint64(NO_POINT3D)).sum()) for one in keypoints.values())
     if not len(tracks.image_ids) and not seen:
-        notes.convert(f"{counted(len(points), 'point')} without tracks")
+        notes.convert(f"{plural(len(points), 'point')} without tracks")
         return
     loose, order = 0, np.argsort(tracks.image_ids, kind="stable")
     images, starts = np.unique(tracks.image_ids[order], return_index=True)
@@ -193,7 +193,7 @@ def read(folder: Path, options: ImportOptions, notes: ImportMessages, mistakes: 
     posed = {shot.name for shot in shots}
     others = [name for name in photographs_below(place) if name not in posed] if place.is_dir() else []
     if others:
-        notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(others)}")
+        notes.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(others)}")
     reference, crs = _georeference(folder, notes)
     world = "the world of the export"
     return SourceCapture("COLMAP export", shots, _cloud(export, folder, notes), world, crs, reference)
@@ -257,9 +257,9 @@ def _shots(
             mistakes.add(where, _lack(place, folder), _MISSING)
     renamed = [image.name for image, own in found if image.name != own]
     if renamed:
-        notes.convert(f"{counted(len(renamed), 'photograph')} found under another name: {some(renamed)}")
+        notes.convert(f"{plural(len(renamed), 'photograph')} found under another name: {some(renamed)}")
     if missing:
-        notes.leave_out(f"{counted(len(missing), 'pose')} without photograph: {some(missing)}")
+        notes.leave_out(f"{plural(len(missing), 'pose')} without photograph: {some(missing)}")
     shots = (_shot(image, folder / own, own, cameras.get(image.camera_id), export) for image, own in found)
     return tuple(shot for shot in shots if shot)
 
@@ -294,7 +294,7 @@ def _cloud(export: Export, folder: Path, notes: ImportMessages) -> PointCloud | 
         return None
     finite = np.isfinite(points.xyz).all(axis=1)
     if not finite.all():
-        notes.leave_out(f"{counted(int((~finite).sum()), 'point')} without a finite place")
+        notes.leave_out(f"{plural(int((~finite).sum()), 'point')} without a finite place")
     has_names = any((one.point3d_ids != np.uint64(NO_POINT3D)).any() for one in export.keypoints.values())
     ids = points.ids[finite] if has_names else None
     return PointCloud(points.xyz[finite], points.rgb[finite], str(folder), ids)

@@ -37,7 +37,7 @@ from splatbatch.scene.imports.capture import (
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.sizes import Size
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -210,7 +210,7 @@ def _num_posed(chunk: Element) -> int:
 
 def _in_words(chunk: Element) -> str:
     state = "" if is_enabled(chunk) else ", disabled"
-    return f'"{chunk.get("label", "")}" ({counted(_num_posed(chunk), "camera")} with a pose{state})'
+    return f'"{chunk.get("label", "")}" ({plural(_num_posed(chunk), "camera")} with a pose{state})'
 
 
 def world_of(document: XmlDocument, chunk: Element, component: str | None, mistakes: ImportMistakes) -> ModelFrame:
@@ -493,10 +493,10 @@ def _stations(
     ]  # fmt: skip
     for names, why in ((disabled, "disabled"), (unaligned, "without a pose (not aligned)")):
         if names:
-            notes.leave_out(f"{counted(len(names), 'camera')} {why}: {some(names)}")
+            notes.leave_out(f"{plural(len(names), 'camera')} {why}: {some(names)}")
     components = Counter(camera.get("component_id") for camera, _ in posed)
     if len(components) > 1:
-        counts = ", ".join(f"component {key}: {counted(count, 'camera')}" for key, count in components.most_common())
+        counts = ", ".join(f"component {key}: {plural(count, 'camera')}" for key, count in components.most_common())
         remedy = "Align them to each other (markers, more photographs), or export one component alone."
         what = f"{len(components)} components that do not hang together: {counts}"
         mistakes.add(document.where(chunk, "components"), what, remedy)
@@ -530,7 +530,7 @@ def _poses(
     slaves = _slave_poses(document, chunk, cameras, poses, mistakes)
     if slaves:
         notes.convert(
-            f"{counted(len(slaves), 'camera')} of a rig stand on their masters, turned and moved as their sensors say, "
+            f"{plural(len(slaves), 'camera')} of a rig stand on their masters, turned and moved as their sensors say, "
             "in units of the chunk"
         )
     return {**poses, **slaves}
@@ -613,7 +613,7 @@ class _PoseFinder:
     def tell(self, notes: ImportMessages) -> None:
         """Say which photographs have no pose, and which poses no photograph."""
         if self._missing:
-            notes.leave_out(f"{counted(len(self._missing), 'pose')} without photograph: {some(self._missing)}")
+            notes.leave_out(f"{plural(len(self._missing), 'pose')} without photograph: {some(self._missing)}")
         others = [name for name in self._photographs.names if name not in self._taken]
         if others:
-            notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(others)}")
+            notes.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(others)}")

@@ -16,13 +16,13 @@ from splatbatch.files import open_regular, path_beside
 from splatbatch.scene.formats import seen_at
 from splatbatch.scene.imports import colmap_export as exports
 from splatbatch.scene.imports import metashape, transforms, write
-from splatbatch.scene.imports.agreement import see_poses, triangulated
+from splatbatch.scene.imports.agreement import check_poses, triangulated
 from splatbatch.scene.imports.capture import ImportMessages, ImportMistakes, ImportOptions, SourceCapture
 from splatbatch.scene.imports.checks import check_world, fit_to_photographs
 from splatbatch.scene.imports.colmap_export import suffix_of
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.imports.transforms import find_documents
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 ImportFormat = Literal["transforms", "metashape", "colmap"]
 _HEAD = 4096  # bytes of an XML file that are looked at
@@ -181,7 +181,7 @@ def _checked(
         try:
             cloud, told = read_cloud(options.points)
             capture = replace(capture, cloud=replace(cloud, xyz=capture.of_points.of_points(cloud.xyz)))
-            for line in [*told, f"{counted(len(cloud.xyz), 'point')} of {options.points.name}; they have no tracks"]:
+            for line in [*told, f"{plural(len(cloud.xyz), 'point')} of {options.points.name}; they have no tracks"]:
                 notes.convert(line)
         except SceneError as error:
             mistakes.add("--points", error.message, error.hint)
@@ -207,7 +207,7 @@ def _written(
     shots = capture.shots
     if capture.cloud is not None:
         if capture.cloud.ids is None:
-            see_poses(capture, folder, (notes, mistakes))
+            check_poses(capture, folder, (notes, mistakes))
         model = write.posed_model(shots)
         write.add_points(model, shots, capture.cloud)
     elif options.triangulates:

@@ -47,7 +47,7 @@ from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.photos.folders import PHOTOGRAPHS, FolderListings, photographs_below
 from splatbatch.scene.photos.sizes import Size
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 DISTORTION = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
 OF_LENS = frozenset({
@@ -388,7 +388,7 @@ def _placed(
     if undone is not IDENTITY and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
         notes.convert(f"{name}: its points lie where the photographs look without applied_transform undone: kept so")
         moved = cloud.xyz
-    notes.convert(f"{counted(len(moved), 'point')} of {name}; they have no tracks")
+    notes.convert(f"{plural(len(moved), 'point')} of {name}; they have no tracks")
     return replace(cloud, xyz=moved)
 
 
@@ -617,7 +617,7 @@ def read(
     undone = [_undone(each, notes, mistakes) for each in found]
     frames = [frame for each in found for frame in reader.read(each)]
     if reader.missing:
-        notes.leave_out(f"{counted(len(reader.missing), 'pose')} without photograph: {some(reader.missing)}")
+        notes.leave_out(f"{plural(len(reader.missing), 'pose')} without photograph: {some(reader.missing)}")
     shots = _shots(frames, dict(zip(map(id, found), undone, strict=True)), notes, mistakes)
     for each in found:
         _tell_keys(each, notes)
@@ -741,4 +741,4 @@ def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFr
     for folder in sorted(folders):
         others += [name for name in photographs_below(folder) if (folder / name).absolute() not in posed]
     if others:
-        notes.leave_out(f"{counted(len(others), 'photograph')} without a pose: {some(sorted(set(others)))}")
+        notes.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(sorted(set(others)))}")

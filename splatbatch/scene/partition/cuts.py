@@ -19,7 +19,7 @@ from splatbatch.scene.colmap.indexed_model import IndexedModel, Indices, Mask
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, owners
 from splatbatch.scene.partition.record import Axes
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 SHARE = 0.15
 """Of a photograph's points: who sees so much of a core belongs to it, however far away."""
@@ -357,9 +357,7 @@ def _nearest(layouts: Sequence[CutLayout], most: int) -> CutLayout:
     if found := first(most):
         return found
     near = first(SENSIBLE * min(one.most() for one in layouts)) or layouts[-1]
-    raise ConfigError(
-        asked, f"Nearest possible: --max-images {near.most()}, {counted(len(near.cores), 'patch', 'es')}."
-    )
+    raise ConfigError(asked, f"Nearest possible: --max-images {near.most()}, {plural(len(near.cores), 'patch', 'es')}.")
 
 
 def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> CutLayout:

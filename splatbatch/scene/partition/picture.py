@@ -17,7 +17,7 @@ from splatbatch.files import open_regular, write_text
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.plan import PartitionPlan
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 WIDTH_PX, MOST_HEIGHT_PX, EDGE_PX, HEAD_PX = 1400, 2400, 40, 80
 POINTS_DRAWN, POINTS_ASKED = 6000, 200_000
@@ -153,14 +153,14 @@ def _homes(plan: PartitionPlan, places: Floats) -> list[int]:
 def _words(plan: PartitionPlan, sheet: _Sheet) -> list[tuple[float, float, int, str]]:
     partition = plan.partition
     total = sum(core.cost for core in partition.cores)
-    patches = counted(len(partition.cores), "patch", "es")
+    patches = plural(len(partition.cores), "patch", "es")
     words: list[tuple[float, float, int, str]] = [
-        (EDGE_PX, 34.0, 20, f"{patches}, {counted(len(plan.sightings.images), 'photograph')}"),
+        (EDGE_PX, 34.0, 20, f"{patches}, {plural(len(plan.sightings.images), 'photograph')}"),
         (EDGE_PX, 60.0, 14, "solid: cores; dashed: with overlap; rings: held out; seen against the last axis"),
     ]
     for core in partition.cores:
         left, top, right, bottom = sheet.box(core.bounds)
-        about = f"{counted(core.num_images, 'photograph')}, {counted(core.num_core_points, 'point')}"
+        about = f"{plural(core.num_images, 'photograph')}, {plural(core.num_core_points, 'point')}"
         share = f"{core.cost / total:.0%} of the cost" if total else ""
         for below, height, text in ((24, 18, core.name), (42, 12, about), (58, 12, share)):
             if LETTER * height * len(text) <= right - left - 12 and below + 4 <= bottom - top:  # else the table says it

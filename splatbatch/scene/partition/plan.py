@@ -24,7 +24,7 @@ from splatbatch.scene.holdout import hold_out
 from splatbatch.scene.partition import cuts, record
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box, first_meeting, tile
 from splatbatch.scene.partition.files import PARTITION
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 MAX_IMAGES = 400
 WIDEST_OVERLAP = 0.5
@@ -199,7 +199,7 @@ def plan_split(source: Path, out: Path, options: SplitOptions) -> PartitionPlan:
     before = record.partition_of(out)
     sightings = read_sightings(source)
     if not sightings.images or not len(sightings.photo):
-        lack = f"{counted(len(sightings.images), 'image')} and {counted(len(sightings.points), 'point')}"
+        lack = f"{plural(len(sightings.images), 'image')} and {plural(len(sightings.points), 'point')}"
         raise SceneError(f"{source}: nothing to cut: {lack}, none of which sees another", "Name a reconstruction.")
     held = hold_out(sightings, options.block, options.seed, before)
     axes = _axes(sightings, options, before)
@@ -286,7 +286,7 @@ def _asked_for(
     """
     if (lacking := ground.lacks(layout)) is not None:
         part = layout.parts[lacking]
-        few = f"{counted(part.num_photos, 'photograph')} and {counted(int(part.in_core.sum()), 'point')}"
+        few = f"{plural(part.num_photos, 'photograph')} and {plural(int(part.in_core.sum()), 'point')}"
         raise ConfigError(
             f"patch {names[lacking]} would have {few}: too few to train ({cuts.LEAST_PHOTOS} that are not held out, "
             f"{cuts.LEAST_POINTS})",
@@ -351,9 +351,9 @@ def _notes(
     blind = np.sum([part.photos for part in parts.values()], axis=0) == 0
     if blind.any():
         names = [image.name for image, is_blind in zip(sightings.images, blind, strict=True) if is_blind]
-        notes.append(f"{counted(len(names), 'photograph')} see no point and are in no patch: {', '.join(names[:5])}")
+        notes.append(f"{plural(len(names), 'photograph')} see no point and are in no patch: {', '.join(names[:5])}")
     if sightings.num_nowhere:
-        notes.append(f"{counted(sightings.num_nowhere, 'point')} of the source left out: nowhere to be (NaN, infinity)")
+        notes.append(f"{plural(sightings.num_nowhere, 'point')} of the source left out: nowhere to be (NaN, infinity)")
     if len(layout.cores) > 1 and layout.evenness() > UNEVEN:
         remedy = "; to cut anew, split into another folder" if before else ""
         notes.append(f"the dearest patch costs {layout.evenness():.1f} times the cheapest{remedy}")

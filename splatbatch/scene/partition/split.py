@@ -34,10 +34,10 @@ from splatbatch.scene.partition.files import PARTITION, PATCH, SPLIT_READY, is_o
 from splatbatch.scene.partition.picture import draw
 from splatbatch.scene.partition.plan import PartitionPlan, SplitOptions, plan_split
 from splatbatch.scene.partition.record import Core, Partition, patch_record, read_partition, relative, write_partition
-from splatbatch.scene.patches import has_model, model_folder, natural_key, spell
+from splatbatch.scene.patches import has_model, list_names, model_folder, natural_key
 from splatbatch.scene.photos.folders import DIVISORS, find_photographs, is_folder
 from splatbatch.terminal import Advance, unheard
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 SPARSE = "sparse/0"
 PICTURE = "partition.svg"
@@ -99,10 +99,10 @@ def missing_photographs(shared: Shared, sightings: IndexedModel) -> str:
     missing = [name for name in names if not (folder / name).exists()]
     if len(missing) == len(names):
         raise SceneError(
-            f"--images {folder}: none of the model's {counted(len(names), 'photograph')} lies there, as {names[0]}",
+            f"--images {folder}: none of the model's {plural(len(names), 'photograph')} lies there, as {names[0]}",
             "Name the folder that the image names of the model are relative to.",
         )
-    return f"{counted(len(missing), 'photograph')} missing in {folder}: {', '.join(missing[:5])}" if missing else ""
+    return f"{plural(len(missing), 'photograph')} missing in {folder}: {', '.join(missing[:5])}" if missing else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,7 +386,7 @@ def _see_none_lost(request: SplitRequest, plan: PartitionPlan) -> None:
         SceneError: some would be.
     """
     if lost := sorted(request.trained - {core.name for core in plan.partition.cores}, key=natural_key):
-        message = f"--out {request.out}: {spell(lost, 5)}: trained, and no patch of the new cut"
+        message = f"--out {request.out}: {list_names(lost, 5)}: trained, and no patch of the new cut"
         hint = "`splatbatch split --drop` removes it all the same; or cut into a new folder, with another --out."
         raise SceneError(message, hint)
 

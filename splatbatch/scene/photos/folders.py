@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from splatbatch.errors import SceneError
 from splatbatch.files import fault_of_name
 from splatbatch.scene.photos.headers import Headers, ImageHeader
-from splatbatch.scene.photos.sizes import Size, spell
+from splatbatch.scene.photos.sizes import Size, size_text
 
 if TYPE_CHECKING:  # numpy, which `status` does without
     from splatbatch.scene.colmap.types import Camera, Image
@@ -289,7 +289,7 @@ def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
         if not isinstance(header, ImageHeader):
             unusable.append(f"{name}: {header.what}")
         elif any(abs(header.size[axis] - camera[axis] / divisor) >= 1 for axis in (0, 1)):
-            wrong.append(f"{name} is {spell(header.size)}, its camera {spell(camera)}")
+            wrong.append(f"{name} is {size_text(header.size)}, its camera {size_text(camera)}")
     if unusable:
         return f"{len(unusable)} of {len(used)} photographs cannot be read there, as {unusable[0]}"
     return f"{len(wrong)} of {len(used)} photographs have another size, as {wrong[0]}" if wrong else ""

@@ -85,7 +85,7 @@ def spell_factor(factor: float) -> str:
     return f"{100 * factor:.4g} % of the size"
 
 
-def spell(size: Size) -> str:
+def size_text(size: Size) -> str:
     """Return "1548x1357"."""
     return f"{size[0]}x{size[1]}"
 

@@ -45,7 +45,7 @@ def load_lenses(cameras: Iterable[Camera]) -> None:
 
 
 @lru_cache(maxsize=4096)
-def straighten(camera: Camera) -> Camera:
+def undistorted_camera(camera: Camera) -> Camera:
     """Return the pinhole camera of the undistorted photograph: the largest box that no border of black reaches into.
 
     Of a fisheye it is 120 degrees wide and high at most.

@@ -20,7 +20,7 @@ from splatbatch.outcome import Diagnosis, Exit, Failed
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder, CachedAttemptDir
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded
-from splatbatch.output.folders import PatchFolder, never_went
+from splatbatch.output.folders import PatchFolder, was_only_standby
 from splatbatch.output.ledger import Ledger, judged_attempts
 from splatbatch.output.obstacles import COLLECT
 from splatbatch.output.records.attempt import JobSpec
@@ -107,7 +107,7 @@ def _adopt_all(batch: Batch, left: Sequence[LeftAttempts], ledger: Ledger, patie
 def _ended(folder: AttemptFolder) -> tuple[CachedAttemptDir, Exit] | None:
     """Return an attempt that has ended, and how; what never began is barred from it, and leaves nothing."""
     judge.tidy(folder)
-    if never_went(folder):
+    if was_only_standby(folder):
         shutil.rmtree(folder.path, ignore_errors=True)
     elif folder.start.exists():
         ended = CachedAttemptDir(folder.path)

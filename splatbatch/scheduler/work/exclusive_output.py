@@ -14,7 +14,7 @@ from splatbatch.output.claims import PREPARING, Claim, Claims
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.lock import OutputLock
 from splatbatch.output.workers import LOCAL, Watcher, WorkerFile
-from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, see_no_workers
+from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, check_no_workers
 
 LOOK_S, AGAIN_S = 0.2, 0.5
 TURN_S = 1800.0
@@ -34,7 +34,7 @@ class ExclusiveOutput:
 
 
 @contextmanager
-def held(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[ExclusiveOutput]:
+def lock_output(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[ExclusiveOutput]:
     """Hold an output folder as the worker that `train` is; others may join.
 
     Raises:
@@ -42,7 +42,7 @@ def held(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
     """
     watcher = Watcher(output)
     with OutputLock(output.lock) as lock:
-        see_no_workers(watcher, lock.beat, say)
+        check_no_workers(watcher, lock.beat, say)
         with WorkerFile(output, LOCAL, terms) as presence:
 
             def beat() -> None:
@@ -50,22 +50,22 @@ def held(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
                 presence.beat()
 
             claims = Claims(output, presence, watcher.is_gone)
-            yield ExclusiveOutput(claims, beat, lambda: see_no_workers(watcher, beat, say))
+            yield ExclusiveOutput(claims, beat, lambda: check_no_workers(watcher, beat, say))
 
 
 @contextmanager
-def held_alone(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+def lock_output_alone(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Hold an output folder so that nobody trains into it: workers that begin wait; give what shows that we live.
 
     Raises:
         OutputError: another run holds it, or workers train into it.
     """
-    with held(output, terms, say) as ours, without_workers(output, ours, say) as beat:
+    with lock_output(output, terms, say) as ours, pause_workers(output, ours, say) as beat:
         yield beat
 
 
 @contextmanager
-def without_workers(
+def pause_workers(
     output: OutputFolder, ours: ExclusiveOutput, say: Callable[[str], None]
 ) -> Iterator[Callable[[], None]]:
     """Let no worker train into a folder that is ours; give what shows that we live.

@@ -10,7 +10,7 @@ from splatbatch.errors import ExecutorError, OutputError
 from splatbatch.output import workers as limits
 from splatbatch.output.claims import ClaimedByOther, told_silence
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.workers import LOCAL, Watcher, spelled
+from splatbatch.output.workers import LOCAL, Watcher, title
 
 LOOK_S = 0.5
 PREPARATION = "the preparation of the batch"
@@ -41,12 +41,12 @@ class WaitReporter:
         if now < self._next.get(task, 0.0):
             return
         self._next[task] = now + SAY_EVERY_S
-        who = f"{spelled(held.owner)} has it" if held.is_legible else f"its claim {held.path} cannot be read"
+        who = f"{title(held.owner)} has it" if held.is_legible else f"its claim {held.path} cannot be read"
         is_quiet = silent_s >= limits.QUIET_S or not held.is_legible
         self.say(f"waiting for {task}: {who}{f'; {told_silence(silent_s)}' if is_quiet else ''}")
 
 
-def see_no_workers(watcher: Watcher, beat: Callable[[], None], say: Callable[[str], None]) -> None:
+def check_no_workers(watcher: Watcher, beat: Callable[[], None], say: Callable[[str], None]) -> None:
     """See that no worker trains into the folder; of one on another host that takes until it moves, or is silent.
 
     Raises:
@@ -60,7 +60,9 @@ def see_no_workers(watcher: Watcher, beat: Callable[[], None], say: Callable[[st
         )
 
 
-def see_same_terms(watcher: Watcher, mine: WorkerRecord, beat: Callable[[], None], say: Callable[[str], None]) -> None:
+def require_same_plan(
+    watcher: Watcher, mine: WorkerRecord, beat: Callable[[], None], say: Callable[[str], None]
+) -> None:
     """See that nobody trains into the folder by another YAML or with another version.
 
     Raises:

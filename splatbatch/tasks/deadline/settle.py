@@ -21,7 +21,7 @@ from splatbatch.tasks.memory_estimates import footprints_of, num_slots
 from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 from splatbatch.tasks.throughput import MOST_RESULTS
-from splatbatch.text import counted, moment
+from splatbatch.text import moment, plural
 
 AIM = 0.97
 """Share of the time that is planned with: the rest is for the report, and for what is tried again."""
@@ -140,7 +140,7 @@ def _basis(num_done: int, unknown: Sequence[str]) -> str:
     if unknown:
         return f"nobody knows yet how fast {', '.join(unknown)} is here"
     by_model = "by a model of how long training takes, corrected once the first patch shows how long it does"
-    return f"by the throughput of {counted(num_done, 'trained patch', 'es')}" if num_done else by_model
+    return f"by the throughput of {plural(num_done, 'trained patch', 'es')}" if num_done else by_model
 
 
 def _done(batch: WholeBatch, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:

@@ -56,7 +56,7 @@ class Speeds:
         key = (task.name, pace)
         if until is None and key in self._stepping:
             return self._stepping[key]
-        recipe, need = paced(task, pace), self.needs.get(task.name)
+        recipe, need = with_budget(task, pace), self.needs.get(task.name)
         if need is None:
             steps = recipe.training.max_steps
             return float(steps if until is None else min(steps, until))
@@ -90,7 +90,7 @@ def full_recipe(task: Task) -> Recipe:
     return task.setup.without_deadline.recipe
 
 
-def paced(task: Task, pace: StepBudget) -> Recipe:
+def with_budget(task: Task, pace: StepBudget) -> Recipe:
     """Return what trains a task at a pace; what was asked for by name stays."""
     recipe = full_recipe(task)
     asked = task.setup.changes

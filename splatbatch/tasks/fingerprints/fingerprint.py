@@ -36,7 +36,7 @@ def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
     inputs = inputs_of(patch, recipe)
     known = Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
-    known = known.surrounded_by(border_hash(patch, recipe), behind(patch, recipe))
+    known = known.surrounded_by(border_hash(patch, recipe), backdrop_hash(patch, recipe))
     return replace(with_colors(known, patch), offset=patch.offset, holdout="" if patch.by_name else "frames")
 
 
@@ -47,7 +47,7 @@ def border_hash(patch: Patch, recipe: Recipe) -> str:
     return hash_of(patch.border.to_record())
 
 
-def behind(patch: Patch, recipe: Recipe) -> str:
+def backdrop_hash(patch: Patch, recipe: Recipe) -> str:
     """Return the hash of the splat that is drawn behind a patch now; empty for none."""
     if patch.behind is None or not is_drawn_behind(patch, recipe):
         return ""

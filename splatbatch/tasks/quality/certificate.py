@@ -24,7 +24,7 @@ from splatbatch.output.records.quality import (
     seal_of,
 )
 from splatbatch.output.records.result import Result
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
@@ -33,7 +33,7 @@ from splatbatch.tasks.plan import leaves
 from splatbatch.tasks.product import ProductComparison
 from splatbatch.tasks.quality.inspection import SCENE, open_named
 from splatbatch.tasks.task import Task, of_patches
-from splatbatch.text import spell_place, spell_some
+from splatbatch.text import list_some, spell_place
 
 FIGURES = ("psnr_covered", "covered_share", "psnr")
 FEW = 3
@@ -242,13 +242,13 @@ def why_contradicted(record: dict[str, Any], folder: PatchFolder) -> Iterator[st
         yield f"names other versions than {RESULT} does: {_keys_of(said.made_with, known.made_with)}"
     yield from _other_photographs(said, known, RESULT)
     if result.photographs and (trained := sorted(said.holdout.keys() & set(result.photographs.trained))):
-        yield f"calls held out what it was trained on by {RESULT}: {spell(trained, FEW)}"
+        yield f"calls held out what it was trained on by {RESULT}: {list_names(trained, FEW)}"
     files = result.trained_from.files
     recorded = {key: fact.sha256 for key, fact in files.items() if fact.sha256 and fact.num_bytes >= 0}
     if differing := [key for key, sha256 in recorded.items() if said.inputs.get(key) != sha256]:
-        yield f"names other files than {RESULT} does: {spell_some(differing)}"
+        yield f"names other files than {RESULT} does: {list_some(differing)}"
     if files and (unknown := sorted(said.inputs.keys() - files.keys())):
-        yield f"names files that {RESULT} does not: {spell_some(unknown)}"
+        yield f"names files that {RESULT} does not: {list_some(unknown)}"
 
 
 def why_outdated(record: dict[str, Any], task: Task, folder: PatchFolder) -> Iterator[str]:
@@ -258,7 +258,7 @@ def why_outdated(record: dict[str, Any], task: Task, folder: PatchFolder) -> Ite
         yield "names other settings than the YAML has now"
     now = {key: sha256_of(locate(key, task.patch, task.recipe)) for key in said.inputs}
     if differing := [key for key, sha256 in said.inputs.items() if now[key] != sha256]:
-        yield f"was made from other files: {spell_some(differing)}"
+        yield f"was made from other files: {list_some(differing)}"
 
 
 def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Iterator[str]:
@@ -282,7 +282,7 @@ def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Itera
         yield f"names other splats than {MERGE} does: {_keys_of(said.inputs, known.inputs)}"
     yield from _other_photographs(said, known, INSPECTION)
     if merged.held_out is not None and (others := sorted(said.holdout.keys() - set(merged.held_out))):
-        yield f"calls held out what {MERGE} does not: {spell(others, FEW)}"
+        yield f"calls held out what {MERGE} does not: {list_names(others, FEW)}"
 
 
 def why_scene_outdated(output: OutputFolder) -> Iterator[str]:
@@ -333,7 +333,7 @@ def _other_photographs(said: Certificate, known: Certificate, file: str) -> Iter
         (known.holdout.keys() - said.holdout.keys(), "lacks"),
     ):
         if names:
-            yield f"{words} held-out photographs otherwise than {file}: {spell(sorted(names), FEW)}"
+            yield f"{words} held-out photographs otherwise than {file}: {list_names(sorted(names), FEW)}"
     for name in sorted(said.holdout.keys() & known.holdout.keys()):
         here, there = said.holdout[name], known.holdout[name]
         for key in sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key)):
@@ -347,4 +347,4 @@ def _number(value: float | None) -> str:
 
 def _keys_of(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Return the keys under which two mappings differ."""
-    return spell(sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key)), FEW)
+    return list_names(sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key)), FEW)

@@ -19,14 +19,14 @@ from splatbatch.output.records.evaluation import EvaluationSettings
 from splatbatch.output.records.metrics import QualityFigures
 from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.partition.record import Partition
-from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, spell
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, list_names
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, find_masks, stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import key_of
 from splatbatch.tasks.program import MeasureTasks
-from splatbatch.tasks.scene.merge import see_whole
+from splatbatch.tasks.scene.merge import check_whole
 from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.shared_decisions.holdout import held_out
 from splatbatch.tasks.task import Task, patches_of
@@ -64,7 +64,7 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     partition = partition_for(batch)
     offset = offset_of(batch, partition)
     scene = batch.output.scene
-    see_whole(scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat))
+    check_whole(scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat))
     check_place(splat, partition, offset)
     splat = splat.absolute()  # its process works in another folder
     holdout, notes = held_out(batch, splat)
@@ -125,7 +125,7 @@ def _images(patches: tuple[Patch, ...]) -> Path:
     """
     folders = {(patch.images, patch.masks) for patch in patches}
     if len(folders) > 1:
-        names = spell(sorted(str(images) for images, _ in folders), 3)
+        names = list_names(sorted(str(images) for images, _ in folders), 3)
         raise SceneError(
             f"scene.images: each patch has photographs of its own ({names})", "Name the folder that has them all."
         )
@@ -160,7 +160,7 @@ def _photographs(images: Path, names: Sequence[str]) -> list[str]:
     folder, folders = stored_photographs(images)[0], FolderListings()
     missing = [name for name in names if not isinstance(folders.locate(folder, name), FoundPhotograph)]
     if missing:
-        message = f"{folder}: {len(missing)} of {len(names)} held-out photographs are missing: {spell(missing, 3)}"
+        message = f"{folder}: {len(missing)} of {len(names)} held-out photographs are missing: {list_names(missing, 3)}"
         raise SceneError(message, "Put them back, or name their folder as scene.images.")
     return [f"{folder}/{name}" for name in names]
 

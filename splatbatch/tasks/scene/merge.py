@@ -23,7 +23,7 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch
 from splatbatch.splats.clean import IN_WORDS
 from splatbatch.splats.export import ExportSource
-from splatbatch.splats.merge import MergePart, Region, WrittenPart, inside, merge_splats, outside
+from splatbatch.splats.merge import MergePart, Region, WrittenPart, inside, merge_splats, out_of_bounds
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import ProductComparison, key_of
 from splatbatch.tasks.scene.clean import CleaningRules
@@ -32,7 +32,7 @@ from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_f
 from splatbatch.tasks.shared_decisions.holdout import never_trained_on
 from splatbatch.tasks.task import patches_of
 from splatbatch.terminal import Advance, unheard
-from splatbatch.text import spell_some
+from splatbatch.text import list_some
 
 MOST_REASONS = 20
 """That a message holds."""
@@ -94,7 +94,7 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
     usable = tuple(one for one in candidates if not one.lacking)
     lacking = tuple(one for one in candidates if one.lacking)
     if lacking and not (allow_missing and any(one.core for one in usable)):
-        reasons = spell_some((f"{one.name}: {one.lacking}" for one in lacking), MOST_REASONS, "; ")
+        reasons = list_some((f"{one.name}: {one.lacking}" for one in lacking), MOST_REASONS, "; ")
         hint = "Train what is missing: splatbatch train. With --allow-missing the scene has holes there."
         raise OutputError(f"{len(lacking)} of {len(candidates)} patches cannot be merged: {reasons}", hint)
     return SceneParts(batch, partition, usable, lacking, warnings)
@@ -111,7 +111,7 @@ class MergeResult:
     """What was wrong with the splat that stood there."""
 
 
-def see_whole(files: MergedFiles) -> Merge | None:
+def check_whole(files: MergedFiles) -> Merge | None:
     """Return what a merged splat was made of, once every byte is seen to be as it was merged; None if nobody knows.
 
     Raises:
@@ -193,7 +193,7 @@ def _region(parts: SceneParts, one: MergeCandidate) -> tuple[Region, list[list[l
     if one.core is not None:
         return inside(parts.partition, parts.offset, one.core.core), [_corners(one.core.core)]
     boxes = tuple(other.core.core.clipped(reach_of(other.core)) for other in parts.usable if other.core)
-    return outside(parts.partition, parts.offset, boxes), [_corners(box) for box in boxes]
+    return out_of_bounds(parts.partition, parts.offset, boxes), [_corners(box) for box in boxes]
 
 
 def _record(part: MergePart, one: WrittenPart) -> MergedPart:

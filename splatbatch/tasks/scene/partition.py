@@ -5,11 +5,11 @@ from __future__ import annotations
 from splatbatch.config import Offset
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.scene.partition.record import AGAIN, Partition, partition_of
-from splatbatch.scene.patches import spell
+from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.shared_decisions.frame import FRAME
 from splatbatch.tasks.task import of_patches
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 FEW = 3
 """Names that a message holds."""
@@ -36,7 +36,7 @@ def partition_for(batch: Batch) -> Partition:
     strangers = [task.name for task in of_patches(batch.every) if not partition.core(task.name)]
     if strangers:
         hint = f"Move what is no patch of this scene elsewhere, or cut it again: {AGAIN}"
-        raise SceneError(f"{partition.path}: patches: knows nothing of {spell(strangers, FEW)}", hint)
+        raise SceneError(f"{partition.path}: patches: knows nothing of {list_names(strangers, FEW)}", hint)
     return partition
 
 
@@ -57,6 +57,6 @@ def check_scene(partition: Partition) -> None:
     known = partition.test | partition.contiguous | partition.train
     names = {image.name for image in read_images(partition.source)}
     if partition.train and (new := sorted(names - known)):
-        said = f"{counted(len(new), 'photograph')} new ({spell(new, FEW)})"
+        said = f"{plural(len(new), 'photograph')} new ({list_names(new, FEW)})"
         hint = f"{AGAIN} Patches that stay as they are are not trained again."
         raise SceneError(f"{partition.path}: its scene has changed, {partition.source}: {said}", hint)

@@ -25,7 +25,7 @@ from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import find_masks, stored_photographs
 from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task, patches_of
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 if TYPE_CHECKING:
     from splatbatch.scene.colors.scene_corrections import SceneCorrections
@@ -299,7 +299,7 @@ def in_words(solved: SceneColors) -> list[str]:
     before, after = solved.residual_before or 0, solved.residual_after or 0
     told = f"a track's colours differ by {before:.1f} %, evened by {after:.1f} %"
     verdict = "evening pays" if solved.is_even else "their colours agree already"
-    lines = [f"{counted(len(solved.tones), 'photograph')}, gains {ranges}; {told}: {verdict}"]
+    lines = [f"{plural(len(solved.tones), 'photograph')}, gains {ranges}; {told}: {verdict}"]
     lines += [
         f"camera {name}: {100 * (1 - math.exp(min(sum(one), 1))):.0f} % darker in the corners"
         for name, one in solved.vignetting.items()

@@ -10,7 +10,7 @@ from splatbatch.config import Config
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.deadline.choice import DeadlineDecision
 from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
-from splatbatch.tasks.task import Task, at_pace
+from splatbatch.tasks.task import Task, with_step_budget
 
 
 class SharedDeadline(SharedDecision[DeadlineDecision]):
@@ -50,7 +50,7 @@ class SharedDeadline(SharedDecision[DeadlineDecision]):
     def apply(self, tasks: Sequence[Task], record: DeadlineDecision | None) -> tuple[Task, ...]:
         """Return tasks as they are trained in time."""
         paces = record.paces if record else ()
-        return tuple(tasks) if all(task.today.paces == paces for task in tasks) else at_pace(tasks, paces)
+        return tuple(tasks) if all(task.today.paces == paces for task in tasks) else with_step_budget(tasks, paces)
 
     def in_words(self, record: DeadlineDecision, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
         """Return what was chosen, a line for each thing there is to say; that it cannot be met comes first."""

@@ -15,7 +15,7 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.result import Result
 from splatbatch.scene.partition.files import find_partition
-from splatbatch.scene.patches import Patch, spell
+from splatbatch.scene.patches import Patch, list_names
 from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 from splatbatch.text import spell_place
@@ -69,7 +69,9 @@ class SharedFrame(SharedDecision[Frame]):
 
             offset, apart = shared_offset(_with_others(batch, spans), known.offset if known else None)
             if lost := [name for name in apart if name in spans]:
-                message = f"{spell(lost)}: too far from the other patches to share the offset {spell_place(offset)}"
+                message = (
+                    f"{list_names(lost)}: too far from the other patches to share the offset {spell_place(offset)}"
+                )
                 raise SceneError(f"{message}: float32 would lose the millimetre", REMEDY)
         return Frame(offset)
 

@@ -21,7 +21,7 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.scene.partition.files import PARTITION
-from splatbatch.scene.patches import Patch, spell
+from splatbatch.scene.patches import Patch, list_names
 from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import TRAINING, Task
@@ -209,10 +209,12 @@ def disputed(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
     found = {}
     for patch, one in parts.items():
         if names := sorted(leaked.intersection(one.trained)):
-            found[patch] = f"its hold-out is another: of what the others hold out it was trained on {spell(names, FEW)}"
+            found[patch] = (
+                f"its hold-out is another: of what the others hold out it was trained on {list_names(names, FEW)}"
+            )
         elif names := sorted((both - leaked).intersection(one.held_out)):
             found[patch] = (
-                f"its hold-out is another: of what the others were trained on it holds out {spell(names, FEW)}"
+                f"its hold-out is another: of what the others were trained on it holds out {list_names(names, FEW)}"
             )
     return found
 
@@ -227,10 +229,10 @@ def unlike_today(parts: Iterable[tuple[Task, UsedPhotographs]]) -> str:
             no_longer |= {*one.held_out} - now
     said = []
     if trained:
-        names = spell(sorted(trained), FEW)
+        names = list_names(sorted(trained), FEW)
         said += [f"partition.json and YAML now hold out {names}, which was trained on: as recorded it is not"]
     if no_longer:
-        names = spell(sorted(no_longer), FEW)
+        names = list_names(sorted(no_longer), FEW)
         said += [f"partition.json and YAML no longer hold out {names}: as recorded it is held out"]
     return f"hold-out: {'; '.join(said)}" if said else ""
 
@@ -240,4 +242,6 @@ def assumptions(parts: Mapping[str, UsedPhotographs]) -> str:
     names = [name for name, one in parts.items() if one.is_assumed]
     if not names:
         return ""
-    return f"hold-out: {spell(names, FEW)}: an external program may have been trained on what the settings hold out"
+    return (
+        f"hold-out: {list_names(names, FEW)}: an external program may have been trained on what the settings hold out"
+    )

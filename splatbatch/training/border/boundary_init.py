@@ -25,7 +25,7 @@ from torch import Tensor
 
 from splatbatch.training.border.boundary import Boundary
 from splatbatch.training.cpu.projection import scaled_rotations
-from splatbatch.training.gaussians import chosen
+from splatbatch.training.gaussians import select
 
 MOST_PARTS = 1024
 """Of one Gaussian."""
@@ -52,7 +52,7 @@ def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> GaussianPieces:
     nums = 1 + more.long()
     origin = torch.repeat_interleave(nums)
     is_part = nums[origin] > 1
-    pieces = chosen(values, origin)
+    pieces = select(values, origin)
     away = torch.randn(len(origin), 3, 1, generator=torch.Generator().manual_seed(SEED)) * is_part[:, None, None]
     pieces["means"] = pieces["means"] + (scaled_rotations(pieces["quats"], scales[origin]) @ away)[:, :, 0]
     held = bounds.largest_scales(pieces["means"])[:, None]  # where each lies: parts of one far away lie at the border
@@ -60,7 +60,7 @@ def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> GaussianPieces:
     return GaussianPieces(pieces, origin, is_part)
 
 
-def covered(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap: int) -> dict[str, Tensor]:
+def boundary_init(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap: int) -> dict[str, Tensor]:
     """Return the first values of a patch, and with them what covers the ground near its border that has few points.
 
     Gaussians are held small there, and none grows where none is: black holes would stay.

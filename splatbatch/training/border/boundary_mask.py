@@ -28,7 +28,7 @@ MOST_OUTSIDE = 0.5
 
 
 @torch.no_grad()
-def answered_for(views: TrainingImages) -> TrainingImages:
+def boundary_mask(views: TrainingImages) -> TrainingImages:
     """Return views whose photographs count where the patch answers for them; the same views without a backdrop.
 
     Held-out ones too: what they show of the backdrop says nothing of the patch.
@@ -41,7 +41,7 @@ def answered_for(views: TrainingImages) -> TrainingImages:
     if drawn is None:
         return views
     whole, is_outside = drawn
-    marked = whole | painted(is_outside)  # from wherever it is seen
+    marked = whole | label_colors(is_outside)  # from wherever it is seen
     training, holdout = (
         tuple(one for photo in photos if (one := _masked(photo, marked)).counts())
         for photos in (views.training, views.holdout)
@@ -51,16 +51,16 @@ def answered_for(views: TrainingImages) -> TrainingImages:
     return replace(views, training=training, holdout=holdout, surroundings=replace(around, within={}))
 
 
-def painted(is_outside: Tensor) -> dict[str, Tensor]:
+def label_colors(is_outside: Tensor) -> dict[str, Tensor]:
     """Return the colours of Gaussians of which each [N] lies outside, white, or within reach, black."""
     return {"sh0": ((is_outside.float() - 0.5) / SH_C0)[:, None, None].repeat(1, 1, 3)}
 
 
 def _masked(photo: PosedImage, marked: Mapping[str, Tensor]) -> PosedImage:
-    return answering(photo, rasterize(marked, photo.view, RasterOptions(sh_degree=0)))
+    return boundary_mask_of(photo, rasterize(marked, photo.view, RasterOptions(sh_degree=0)))
 
 
-def answering(photo: PosedImage, marked: Rendering) -> PosedImage:
+def boundary_mask_of(photo: PosedImage, marked: Rendering) -> PosedImage:
     """Return a photograph whose pixels count where little of what they show lies outside, which is rendered white.
 
     Where the backdrop is thin, dark is not within: neither patch could mend there what the other is to draw. Where it

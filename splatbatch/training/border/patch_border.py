@@ -24,7 +24,7 @@ from splatbatch.scene.partition.border import Border
 from splatbatch.splats import read_header, read_splat
 from splatbatch.training.border.boundary import Boundary
 from splatbatch.training.border.boundary_init import split_up
-from splatbatch.training.gaussians import chosen, values_of
+from splatbatch.training.gaussians import select, values_of
 from splatbatch.training.photos.frame import TrainingFrame
 
 ALONE = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
@@ -110,12 +110,12 @@ def surroundings_of(settings: TrainingSettings, frame: TrainingFrame, training: 
     values = _read(settings, frame, training.sh_degree)
     if not training.keeps_to_core:
         inside = bounds.holds(values["means"])
-        return PatchBorder(None, chosen(values, ~inside), chosen(values, inside))
+        return PatchBorder(None, select(values, ~inside), select(values, inside))
     # what reaches over the border would shine into the core; what the crop takes away may not be drawn behind
     pieces = split_up(values, bounds)
     inside, was_inside = bounds.holds(pieces.values["means"]), bounds.holds(values["means"])[pieces.origin]
     behind, within, cover = (
-        chosen(pieces.values, which) for which in (~inside & ~was_inside, inside, inside & pieces.is_part)
+        select(pieces.values, which) for which in (~inside & ~was_inside, inside, inside & pieces.is_part)
     )
     return PatchBorder(bounds, behind, within, cover)
 

@@ -48,7 +48,7 @@ def ssim(render: Tensor, photo: Tensor, kernels: Kernels) -> Tensor:
     return _compared(render.contiguous(), photo.contiguous(), (0.0, 1.0), kernels)[1]
 
 
-def even(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor, kernels: Kernels) -> Tensor:
+def normalise(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor, kernels: Kernels) -> Tensor:
     """Return the evened photograph [H, W, 3] that a loss compares a rendering with: what is clipped is drawn to it.
 
     The same numbers as `training.photos.tones.to_compare`, which would take a dozen passes over the image; that clipped

@@ -126,7 +126,7 @@ def move(
 
 
 @torch.no_grad()
-def watch(
+def accumulate_grad2d(
     pulls: Tensor, radii: Tensor, sums: Tensor, counts: Tensor, halves: tuple[float, float], kernels: Kernels
 ) -> None:
     """Add up how strongly each of the first Gaussians is pulled, and how often it is seen.
@@ -145,7 +145,7 @@ def watch(
 
 
 @torch.no_grad()
-def explore(
+def perturb_means(
     gaussians: Mapping[str, Tensor], noise: Tensor, strength: Tensor, fading: tuple[float, float], kernels: Kernels
 ) -> None:
     """Add covariance x noise x strength to the means, in place, less where a Gaussian is opaque.

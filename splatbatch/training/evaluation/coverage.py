@@ -9,7 +9,7 @@ from splatbatch.errors import SceneError
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.scene.colmap.reconstruction import Reconstruction, count_points, read_reconstruction
 from splatbatch.scene.colmap.rigs import rigs_of
-from splatbatch.scene.coverage_mask import CoverageMask, covered
+from splatbatch.scene.coverage_mask import CoverageMask, coverage_mask
 from splatbatch.scene.partition.border import Border
 
 MOST_POINTS = 2_000_000
@@ -32,7 +32,7 @@ def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) 
     whole = model or read_reconstruction(sparse, tracks=True)
     # within its reach a patch with a core has all the points that there are
     source = None if border else _source_of(settings)
-    return covered(whole, frozenset(settings.holdout), border, rigs_of(sparse), source)
+    return coverage_mask(whole, frozenset(settings.holdout), border, rigs_of(sparse), source)
 
 
 def _source_of(settings: TrainingSettings) -> Reconstruction | None:

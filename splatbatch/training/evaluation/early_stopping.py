@@ -20,8 +20,8 @@ from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.output.records.metrics import MOST_PSNR_DB
-from splatbatch.text import counted
-from splatbatch.training.even_choice import spread
+from splatbatch.text import plural
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.optim import LAST_MEANS_RATE
 from splatbatch.training.photos.coarse import CoarseToFine
 from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
@@ -324,13 +324,13 @@ def halves_of(holdout: Sequence[PosedImage]) -> tuple[tuple[HoldoutHalf, ...], b
         was_looked_at = any(photo.covered_share is not None for photo in holdout)
         note = "fewer than 2 held-out photographs are covered: all pixels tell when it ends" if was_looked_at else ""
     if len(seen) < 2:
-        return (), False, f"{counted(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps"
+        return (), False, f"{plural(len(seen), 'held-out photograph')}, and 2 are needed: it makes all its steps"
     by_name = sorted(seen, key=lambda photo: photo.name)
     return (_half(by_name[::2]), _half(by_name[1::2])), is_covered, note
 
 
 def _half(photos: Sequence[PosedImage]) -> HoldoutHalf:
-    return HoldoutHalf(tuple(photo.name for photo in photos), tuple(map(window_of, spread(photos, MOST_PHOTOS))))
+    return HoldoutHalf(tuple(photo.name for photo in photos), tuple(map(window_of, evenly_spaced(photos, MOST_PHOTOS))))
 
 
 def window_of(photo: PosedImage) -> PosedImage:

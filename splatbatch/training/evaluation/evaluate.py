@@ -26,8 +26,8 @@ from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import picture_views
-from splatbatch.training.even_choice import spread
-from splatbatch.training.gaussians import Parameters, from_splat
+from splatbatch.training.even_choice import evenly_spaced
+from splatbatch.training.gaussians import Parameters, load_splat
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
 from splatbatch.training.photos.frame import TrainingFrame
 from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
@@ -54,7 +54,7 @@ class Evaluator:
         folder: AttemptFolder,
     ) -> None:
         self._recipe, self._progress, self._folder = recipe, progress, folder
-        self._holdout, self._sample = views.holdout, spread(views.training, TRAINING_VIEWS)
+        self._holdout, self._sample = views.holdout, evenly_spaced(views.training, TRAINING_VIEWS)
         self._covered, self._earlier = views.covered, Metrics()
         self._largest = views.loaded.get("largest")
         self._is_evened, self._surroundings = views.are_evened, views.surroundings
@@ -326,5 +326,5 @@ class SplatFiles:
             raise ValueError(f"lies in another frame: offset {header.offset}, not {self.offset}")
         splat, recipe = read_splat(path), drawn_as(self.recipe, header)
         with torch.inference_mode():
-            drawn = self.surroundings.drawn_with(from_splat(splat, self.frame, self.device))
+            drawn = self.surroundings.drawn_with(load_splat(splat, self.frame, self.device))
             return evaluate(drawn, self.photos, recipe, lpips, is_evened=self.is_evened) or {}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splatbatch.scene.two_views import RelativePose, SiftFeatures, features_of, register
-from splatbatch.training.even_choice import spread
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.novel_views import center_of
 from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
 from splatbatch.training.rendering.view import RenderCamera
@@ -94,7 +94,7 @@ def _far_pairs(subject: InspectedSplat) -> list[tuple[SmallPhotograph, SmallPhot
 
 
 def _candidates(subject: InspectedSplat) -> Iterator[tuple[SmallPhotograph, SmallPhotograph, int]]:
-    looks = spread(subject.training, MOST_VIEWS)
+    looks = evenly_spaced(subject.training, MOST_VIEWS)
     for one, other in combinations(looks, 2):
         shared = np.intersect1d(one.points[one.is_inside], other.points[other.is_inside])
         if len(shared) < LEAST_SHARED:

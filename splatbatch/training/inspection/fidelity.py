@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
 from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_as
-from splatbatch.training.even_choice import spread
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import InspectedSplat, SmallPhotograph
 from splatbatch.training.photos.posed_images import PosedImage
 
@@ -70,7 +70,7 @@ def psnrs(subject: InspectedSplat, looks: tuple[SmallPhotograph, ...]) -> dict[s
 
 def gap_db(subject: InspectedSplat, held_out: dict[str, float]) -> float | None:
     """Return by how much trained photographs are better than held-out ones; None without either."""
-    trained = psnrs(subject, spread(subject.training, MOST_VIEWS))
+    trained = psnrs(subject, evenly_spaced(subject.training, MOST_VIEWS))
     if not trained or not held_out:
         return None
     return statistics.fmean(trained.values()) - statistics.fmean(held_out.values())

@@ -90,8 +90,8 @@ def _surface(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
 
 
 def _shapes(subject: InspectedSplat) -> tuple[dict[str, FigureValue], ByPhoto]:
-    painted = shapes.painted(subject)
-    values = {"needles": painted.needles, "giants": painted.giants, "ballast": shapes.ballast(subject)}
+    painted = shapes.label_colors(subject)
+    values = {"needles": painted.needles, "giants": painted.giants, "ballast": shapes.transparent_share(subject)}
     return {name: FigureValue(value) for name, value in values.items()}, {}
 
 

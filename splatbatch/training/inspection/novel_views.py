@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splatbatch.training.even_choice import spread
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
 from splatbatch.training.rendering.view import RenderCamera
 
@@ -23,7 +23,7 @@ def holes(subject: InspectedSplat, points: Floats) -> float | None:
     looks = subject.training
     if len(looks) < 2:
         return None
-    shares = [_beside(subject, look, baseline_of(subject, look), points) for look in spread(looks, MOST_VIEWS)]
+    shares = [_beside(subject, look, baseline_of(subject, look), points) for look in evenly_spaced(looks, MOST_VIEWS)]
     return float(np.mean(shares))
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splatbatch.training.even_choice import spread
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
 
 DETAIL_SIGMA_PX = 1.0
@@ -131,7 +131,7 @@ def _registration(looks: Sequence[SmallPhotograph]) -> dict[str, float]:
 def shifts(subject: InspectedSplat) -> dict[str, float]:
     """Return how far photographs lie beside their renderings, in 1/1000 of their width; phases tell (Kuglin 1975)."""
     found = {}
-    for look in spread(subject.looks, MOST_RENDERED):
+    for look in evenly_spaced(subject.looks, MOST_RENDERED):
         shown = subject.shown(look)
         drawn = shown.colors.clamp(0, 1).mean(dim=-1)
         photo = look.small.pixels.to(drawn).mean(dim=-1)

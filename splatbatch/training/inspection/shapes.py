@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splatbatch.training.even_choice import spread
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import BlendedView, InspectedSplat
 from splatbatch.training.inspection.surface import FrontCounts
 
@@ -33,14 +33,14 @@ def floaters(subject: InspectedSplat, found: FrontCounts) -> float:
     return float(opacities[is_floater].sum() / max(opacities[opaque].sum(), 1e-9))
 
 
-def ballast(subject: InspectedSplat) -> float:
+def transparent_share(subject: InspectedSplat) -> float:
     """Return which share of the Gaussians is near-invisible."""
     return float((subject.own["opacities"].sigmoid() < FAINT).double().mean())
 
 
-def painted(subject: InspectedSplat) -> PictureShares:
+def label_colors(subject: InspectedSplat) -> PictureShares:
     """Return how much of the pictures needles and giants paint."""
-    shares = np.array([_shares(subject.shown(look)) for look in spread(subject.looks, MOST_VIEWS)])
+    shares = np.array([_shares(subject.shown(look)) for look in evenly_spaced(subject.looks, MOST_VIEWS)])
     needles, giants = shares.mean(axis=0) if len(shares) else (0.0, 0.0)
     return PictureShares(float(needles), float(giants))
 

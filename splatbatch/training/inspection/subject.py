@@ -29,10 +29,10 @@ from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.scene.reprojection import project
 from splatbatch.splats import Gaussians, read_header, read_splat
 from splatbatch.splats.blocks import SIGMAS
-from splatbatch.training.border.boundary_mask import answered_for
+from splatbatch.training.border.boundary_mask import boundary_mask
 from splatbatch.training.border.patch_border import surroundings_of
 from splatbatch.training.evaluation.coverage import covered_of
-from splatbatch.training.gaussians import Parameters, chosen, from_splat
+from splatbatch.training.gaussians import Parameters, load_splat, select
 from splatbatch.training.photos.frame import TrainingFrame
 from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage, TrainingImages, decode_views, with_covered
 from splatbatch.training.rendering.rasterize import with_values
@@ -137,7 +137,7 @@ class InspectedSplat:
 
     def part(self, which: Tensor) -> Parameters:
         """Return the splat's own Gaussians of a mask [N], on the device that draws."""
-        return _frozen({name: value.to(self.device) for name, value in chosen(self.own, which).items()})
+        return _frozen({name: value.to(self.device) for name, value in select(self.own, which).items()})
 
     def _met(self, view: RenderCamera) -> Tensor | None:
         """Return which Gaussians a view may show, [N]; None: all lie where they are drawn."""
@@ -286,13 +286,13 @@ class LoadedSubject:
         Raises:
             SceneError: no photograph shows the patch.
         """
-        views = answered_for(self.views.to(device, "host"))
+        views = boundary_mask(self.views.to(device, "host"))
         if room is None and device.type == "cuda":
             room = int(SHARE * torch.cuda.mem_get_info(device)[0])
         needed = COPIES * sum(values.nbytes for values in vars(self.gaussians).values())
         is_held = room is None or needed <= room or bool(views.surroundings.backdrop)
         home = device if is_held else torch.device("cpu")
-        subject = subject_of(from_splat(self.gaussians, views.frame, home), views, self.model, self.recipe)
+        subject = subject_of(load_splat(self.gaussians, views.frame, home), views, self.model, self.recipe)
         return replace(subject, piece=self.piece, is_sampled=self.is_sampled, is_held=is_held)
 
 

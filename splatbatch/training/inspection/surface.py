@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from splatbatch.training.even_choice import spread
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import AT_ONCE, Floats, InspectedSplat, SmallPhotograph
 from splatbatch.training.rendering.rasterize import rasterize
 
@@ -58,7 +58,7 @@ class SurfaceDepths:
 def depths_at_points(subject: InspectedSplat) -> SurfaceDepths:
     """Return how far from the points the surface is drawn in some of the pictures."""
     points, errors = [np.zeros(0, np.int64)], [np.zeros(0)]
-    for look in spread(subject.looks, MOST_VIEWS):
+    for look in evenly_spaced(subject.looks, MOST_VIEWS):
         y, x = look.cells()
         shown = subject.shown(look)
         drawn, alpha = (values.cpu().numpy()[y, x] for values in (shown.depths, shown.alphas))

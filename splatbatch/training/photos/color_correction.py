@@ -79,7 +79,7 @@ def num_coefficients(tone: Tensor) -> int:
     return tone.numel() - _BEFORE_VIGNETTING
 
 
-def response(tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
+def photometric_gain(tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return what a tone multiplies the colours of the scene by, [H, W, 3], or [3] where that is one gain alone."""
     values = tone.to(dtype)
     gain, coefficients, tilt = values[:3], values[_BEFORE_VIGNETTING:_BEFORE_TILT], values[_BEFORE_TILT:_BEFORE_TINT]
@@ -109,12 +109,12 @@ def _shares(places: Tensor) -> Tensor:
 
 def in_tone(colors: Tensor, tone: Tensor | None, view: RenderCamera) -> Tensor:
     """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
-    return colors if tone is None else colors * response(tone, view, colors.dtype)
+    return colors if tone is None else colors * photometric_gain(tone, view, colors.dtype)
 
 
-def even(pixels: Tensor, tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
+def normalise(pixels: Tensor, tone: Tensor, view: RenderCamera, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return a photograph [H, W, 3] uint8 in the colours of the scene, which may exceed 1."""
-    return pixels.to(dtype) / 255 / response(tone, view, dtype)
+    return pixels.to(dtype) / 255 / photometric_gain(tone, view, dtype)
 
 
 def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: RenderCamera) -> tuple[Tensor, Tensor]:
@@ -123,7 +123,7 @@ def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: RenderCamera)
     Where a rendering is brighter than a clipped byte can tell, the target is drawn towards it, and the gradient is
     smaller by as much: so L1 counts it with exactly this weight, as `loss.masked` counts what a mask ignores with 0.
     """
-    target, seen = even(pixels, tone, view, colors.dtype), colors.detach()
+    target, seen = normalise(pixels, tone, view, colors.dtype), colors.detach()
     is_brighter = (pixels >= CLIPPED) & (seen > target)
     return (
         torch.where(is_brighter, seen + CLIPPED_COUNTS * (colors - seen), colors),

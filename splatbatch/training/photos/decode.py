@@ -19,7 +19,7 @@ from splatbatch.scene.camera_fix import rescaled
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.photos.folders import MASK_COUNTS
 from splatbatch.scene.photos.headers import opened_photograph, pixels_of
-from splatbatch.scene.photos.undistort import is_distorted, sources, straighten
+from splatbatch.scene.photos.undistort import is_distorted, sources, undistorted_camera
 
 Pixels = NDArray[np.uint8]
 """[H, W, 3]"""
@@ -81,7 +81,7 @@ def decode(source: PhotoSource) -> Decoded:
         pixels = _resample(pixels, places)
         mask = _resample_mask(mask, places) if mask is not None else None
         return Decoded(pixels, mask, straight, stored, half, _bent(camera, straight, places) / half**2)
-    return Decoded(pixels, mask, straighten(camera), stored, half)
+    return Decoded(pixels, mask, undistorted_camera(camera), stored, half)
 
 
 def _bent(camera: Camera, straight: Camera, places: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -109,7 +109,7 @@ def lens(camera: Camera) -> tuple[Camera, NDArray[np.float32]]:
 
 @lru_cache(maxsize=LENSES)
 def _lens(camera: Camera) -> tuple[Camera, NDArray[np.float32]]:
-    straight = straighten(camera)
+    straight = undistorted_camera(camera)
     return straight, sources(camera, straight)
 
 

@@ -21,9 +21,9 @@ from splatbatch.scene.colors.correction import ColorCorrection, ToneOf, neutral
 from splatbatch.scene.coverage_mask import LEAST_SHARE, CoverageMask
 from splatbatch.scene.photos.folders import DIVISORS, PhotographSource, choose_photographs, find_masks
 from splatbatch.scene.photos.undistort import load_lenses
-from splatbatch.text import counted
+from splatbatch.text import plural
 from splatbatch.training.border.patch_border import NONE, PatchBorder
-from splatbatch.training.photos.color_correction import alike, even, in_tone, to_compare, tone_of
+from splatbatch.training.photos.color_correction import alike, in_tone, normalise, to_compare, tone_of
 from splatbatch.training.photos.decode import Decoded, PhotoSource, decode
 from splatbatch.training.photos.frame import TrainingFrame, frame_of
 from splatbatch.training.rendering.view import RenderCamera
@@ -68,7 +68,7 @@ class PosedImage:
     def evened(self) -> Tensor:
         """Return the photograph [H, W, 3] in the colours of the scene, which may exceed 1."""
         pixels = self.target()
-        return pixels / 255 if self.tone is None else even(pixels, self.tone, self.view)
+        return pixels / 255 if self.tone is None else normalise(pixels, self.tone, self.view)
 
     def to_compare(self, colors: Tensor) -> tuple[Tensor, Tensor]:
         """Return a rendering and the photograph, [H, W, 3], for the loss: evened, or the bytes as they are."""
@@ -251,7 +251,7 @@ def _size_warnings(
     if not resized:
         return ()
     differ = "differs in size from its" if len(resized) == 1 else "differ in size from their"
-    return (f"{counted(len(resized), 'photograph')} {differ} camera, as {resized[0]}: K was rescaled",)
+    return (f"{plural(len(resized), 'photograph')} {differ} camera, as {resized[0]}: K was rescaled",)
 
 
 def _mask_warnings(photos: Sequence[PosedImage], masks: Mapping[str, Path]) -> Iterator[str]:
@@ -261,7 +261,7 @@ def _mask_warnings(photos: Sequence[PosedImage], masks: Mapping[str, Path]) -> I
     blind = [photo.name for photo in photos if not photo.counts()]
     if blind:
         whose = "is left out since its" if len(blind) == 1 else "are left out since their"
-        yield f"{counted(len(blind), 'photograph')} {whose} mask ignores every pixel, as {blind[0]}"
+        yield f"{plural(len(blind), 'photograph')} {whose} mask ignores every pixel, as {blind[0]}"
 
 
 def _as_loaded(chosen: PhotographSource, decoded: Sequence[Decoded]) -> dict[str, Any]:

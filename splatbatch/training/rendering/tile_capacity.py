@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from splatbatch.text import counted
+from splatbatch.text import plural
 from splatbatch.training import cuda
 from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
@@ -96,7 +96,7 @@ class TileCapacity:
             found.append(f"our GPU kernels were compiled and not kept ({unkept}): every attempt compiles them again")
         if self.overflown:
             found.append(
-                f"tile lists were too short in {counted(self.overflown, 'check')}: some steps missed what lies farthest"
+                f"tile lists were too short in {plural(self.overflown, 'check')}: some steps missed what lies farthest"
             )
         return tuple(found)
 

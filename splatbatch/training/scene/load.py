@@ -15,7 +15,7 @@ from splatbatch.machine.slots import available_mib
 from splatbatch.output.records.evaluation import EvaluationSettings
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.rigs import rigs_of
-from splatbatch.scene.coverage_mask import CoverageMask, covered
+from splatbatch.scene.coverage_mask import CoverageMask, coverage_mask
 from splatbatch.scene.frame import shifted
 from splatbatch.scene.partition.border import Shares, reach_of, shares_of
 from splatbatch.scene.partition.boxes import Box
@@ -129,7 +129,7 @@ def open_scene(settings: EvaluationSettings, recipe: Recipe, device: torch.devic
     scene = LoadedScene(settings, recipe, partition, shifted(world, settings.offset), shares, device)
     if not scene.held_out:
         raise SceneError(f"{partition.source}: has none of the photographs that are to be measured on")
-    return replace(scene, covered=covered(world, set(scene.held_out), rigs=rigs_of(partition.source)))
+    return replace(scene, covered=coverage_mask(world, set(scene.held_out), rigs=rigs_of(partition.source)))
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -23,7 +23,7 @@ from splatbatch.scene.partition.border import Seam, looks_across, reach_of, seam
 from splatbatch.training.evaluation.evaluate import TorchMemoryPeaks, evaluate, psnr_on
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import picture_views
-from splatbatch.training.even_choice import spread
+from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage, covered_in
 from splatbatch.training.rendering.view import drawn_as
 from splatbatch.training.scene.load import LoadedScene
@@ -153,7 +153,7 @@ def _views_of(scene: LoadedScene, seam: Seam) -> list[str]:
     held_out = _across(scene, seam, scene.held_out)
     others = _across(scene, seam, sorted(scene.shares.keys() - set(held_out)))
     room = max(0, MOST_VIEWS - len(held_out))
-    return [*spread(held_out, MOST_VIEWS), *spread(others, room)]
+    return [*evenly_spaced(held_out, MOST_VIEWS), *evenly_spaced(others, room)]
 
 
 def _seen_from_both(

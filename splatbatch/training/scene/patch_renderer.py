@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from splatbatch.config import Offset
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
-from splatbatch.training.border.boundary_mask import answering, painted
+from splatbatch.training.border.boundary_mask import boundary_mask_of, label_colors
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
@@ -48,8 +48,8 @@ class Backdrop:
         """Return a photograph whose pixels count where the patch answers for them."""
         behind = self.store.seen_from(shot.standpoint, shot.photo.view)
         is_outside = ~self.reach.holds(behind["means"], shot.standpoint)
-        shown = rasterize({**behind, **painted(is_outside)}, shot.photo.view, RasterOptions(sh_degree=0))
-        return answering(shot.photo, shown)
+        shown = rasterize({**behind, **label_colors(is_outside)}, shot.photo.view, RasterOptions(sh_degree=0))
+        return boundary_mask_of(shot.photo, shown)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from splatbatch.training.border.patch_border import PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering
-from splatbatch.training.strategies.pruning import dispensable
+from splatbatch.training.strategies.pruning import prunable
 from splatbatch.training.strategies.strategy import Strategy
 
 
@@ -85,7 +85,7 @@ class Default(Strategy):
         """Remove what the photographs do not miss; return whether that is anything."""
         if self._album is None or not self._prune_loss_db:
             return False
-        leaves = dispensable(self._gaussians, self._album, self._prune_loss_db)
+        leaves = prunable(self._gaussians, self._album, self._prune_loss_db)
         remove(self._gaussians, self._optimizers, self._state, leaves)
         return bool(leaves.any())
 
@@ -135,10 +135,10 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
         info, num = rendering.info, len(state["count"])  # of the patch's own, which come first
         halves = info["width"] / 2, info["height"] / 2
         if (rows := info.get("rows")) is not None:
-            from splatbatch.training.cuda.step import watch
+            from splatbatch.training.cuda.step import accumulate_grad2d
 
             pulls = rows.grad[0, :, 10:] if self.absgrad else rows.grad[0]
-            watch(pulls, info["radii"][0], state["grad2d"], state["count"], halves, cuda.loaded())
+            accumulate_grad2d(pulls, info["radii"][0], state["grad2d"], state["count"], halves, cuda.loaded())
             return
         means2d = info["means2d"]
         pull = (means2d.absgrad if self.absgrad else means2d.grad)[0, :num]  # [N, 2]; 0 where one is not seen

@@ -90,9 +90,9 @@ def inject_noise(gaussians: Parameters, strength: Tensor, training: Training) ->
     """
     noise, fading = torch.randn_like(gaussians["means"]), (STEEPNESS, TRANSPARENT)
     if cuda.serves(noise, training):
-        from splatbatch.training.cuda.step import explore
+        from splatbatch.training.cuda.step import perturb_means
 
-        explore(gaussians, noise, strength, fading, cuda.loaded())
+        perturb_means(gaussians, noise, strength, fading, cuda.loaded())
         return
     share = torch.sigmoid(STEEPNESS * (TRANSPARENT - gaussians["opacities"].sigmoid())) * strength
     axes = scaled_rotations(gaussians["quats"], gaussians["scales"].exp())  # [N, 3, 3]

@@ -16,7 +16,7 @@ TRIALS = 6
 """Each halves what is unknown of how many may go."""
 
 
-def dispensable(gaussians: Mapping[str, Tensor], album: PruningViews, loss_db: float) -> Tensor:
+def prunable(gaussians: Mapping[str, Tensor], album: PruningViews, loss_db: float) -> Tensor:
     """Return which Gaussians may go, [N]: the least important ones, for so many dB of PSNR on photographs at most.
 
     What is lost is measured by rendering without them: importances do not add up where Gaussians overlap.

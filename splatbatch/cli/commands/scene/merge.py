@@ -15,7 +15,7 @@ from splatbatch.run import api
 from splatbatch.run.products import MergedScene
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.counts import behind_in_words
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 HEADINGS = ("patch", "Gaussians", "in the core", "cleaned away", "attempt")
 
@@ -79,10 +79,10 @@ def _table(merged: Merge) -> Table:
 
 
 def _last_line(merged: Merge, files: MergedFiles, num_new: int) -> str:
-    size = f"{counted(merged.num_gaussians, 'Gaussian')}, {(merged.bytes or 0) / MIB:,.1f} MiB"
-    what = f"{counted(num_new, 'part')} written" if num_new else "nothing has changed: left as it was"
+    size = f"{plural(merged.num_gaussians, 'Gaussian')}, {(merged.bytes or 0) / MIB:,.1f} MiB"
+    what = f"{plural(num_new, 'part')} written" if num_new else "nothing has changed: left as it was"
     cleaned = f"; cleaned away: {_removed(merged.cleaned.removed)}" if merged.cleaned else ""
-    holes = f"; {counted(len(merged.holes), 'hole')}" if merged.holes else ""
+    holes = f"; {plural(len(merged.holes), 'hole')}" if merged.holes else ""
     return f"{files.splat}: {size}; {what}{cleaned}{holes}"
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import typer
 
 from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
-from splatbatch.monitor.messages import PipeWriter, tell
+from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.scene.partition.picture import check_picture, draw
 from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_axis, parse_grid, read_boxes
 from splatbatch.scene.partition.record import json_schema
 from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
-from splatbatch.text import counted
+from splatbatch.text import plural
 
 STATES = {"new": "", "stays": "stays as it is", "changes": "cut anew"}
 
@@ -61,7 +61,7 @@ def run(asked: SplitRequest, output: SplitOutput) -> None:
     """
     if output.picture:
         check_picture(output.picture)
-    done = split(asked, dry_run=output.dry_run, advance=partial(PipeWriter(tell).advance, "split", unit="patches"))
+    done = split(asked, dry_run=output.dry_run, advance=partial(PipeWriter(print_err).advance, "split", unit="patches"))
     if output.picture:
         draw(done.plan, output.picture)
     if output.as_json:
@@ -87,9 +87,9 @@ def show(done: SplitFiles, out: Path, *, dry_run: bool) -> None:
     for name in facts.gone:
         print_line(f"{name}: is no more")
     print_warnings(done.notes)
-    held = f"{counted(facts.num_test, 'photograph')} held out in every patch"
+    held = f"{plural(facts.num_test, 'photograph')} held out in every patch"
     piece = f", {facts.num_contiguous:,} in one piece" if facts.num_contiguous else ""
-    total = f"{counted(len(facts.patches), 'patch', 'es')} of {counted(facts.num_photographs, 'photograph')}"
+    total = f"{plural(len(facts.patches), 'patch', 'es')} of {plural(facts.num_photographs, 'photograph')}"
     for line in filter(None, (f"{total}, {held}{piece}", facts.hold_out)):
         print_line(line)
     dearest = f"the dearest {facts.evenness:.2f} times the cheapest"

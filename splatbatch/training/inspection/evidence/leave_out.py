@@ -14,7 +14,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.output.records.quality import Inspection, LeaveOutResult
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.text import counted
+from splatbatch.text import plural
 from splatbatch.training.session import train_attempt
 
 MOST_STEPS = 1000
@@ -58,7 +58,7 @@ def _why_not(hurting: set[str], left: set[str], measured: set[str]) -> str:
     if not hurting:
         return "no photograph that was trained on is named"
     if len(left) < LEAST_LEFT or not measured:
-        return f"only {counted(len(left), 'photograph')} would be left to train on, and {len(measured)} to measure on"
+        return f"only {plural(len(left), 'photograph')} would be left to train on, and {len(measured)} to measure on"
     return ""
 
 
