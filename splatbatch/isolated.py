@@ -182,7 +182,7 @@ class IsolatedCalls(Generic[Item]):
         self._hangs = 0 if found else self._hangs
         if not self._left:
             self.end()
-        elif self._process.has_ended():
+        elif self._process.has_exited():
             found.append((self._left.popleft(), self._process.why_it_died()))
             self.end()
         elif not found and (idle_s := self._process.idle_s()) > self._hangs_s:
@@ -233,7 +233,7 @@ DEFAULT_BACKEND: CallKind = IsolatedCalls
 class WaitHooks:
     """What is done while a reader is waited for."""
 
-    beat: Callable[[], None] = lambda: None
+    tick: Callable[[], None] = lambda: None
     stop: Callable[[], str] = lambda: ""
     """Its reason ends the reader."""
     tell: Callable[[str], None] = lambda _: None
@@ -254,7 +254,7 @@ def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator
         while not reading.is_over:
             found = reading.look()
             yield from found
-            patience.beat()
+            patience.tick()
             if reason := patience.stop():
                 raise StopRequested(reason)
             if found:
@@ -318,7 +318,7 @@ class IsolatedProcess:
         """Take in that it begins something: what was before does not count as idle."""
         self._idle.moves()
 
-    def has_ended(self) -> bool:
+    def has_exited(self) -> bool:
         """Return whether no more answers will come."""
         return self._is_closed
 

@@ -138,12 +138,12 @@ def report(num: int, folder: str) -> None:
     opened.decisions(refusals(opened.audits()))
     laps["plan"] = watch.lap()
     with OutputLock(opened.output.lock) as lock, WorkerFile(opened.output, LOCAL) as presence:
-        claims = Claims(opened.output, presence, Watcher(opened.output).is_gone)
+        claims = Claims(opened.output, presence, Watcher(opened.output).is_dead)
         before = ProgressBefore.of(claims, opened.output, opened.names)
         past = OtherWorkersHistory(opened.output, opened.output.ledger, is_alone=True)
         claiming = TaskClaimer(LOCAL, claims, before, opened.standing("content"), past, lambda _: None)
         ledger = Ledger(opened.output.ledger, generation_of=claims.generation)
-        session.run(opened, ledger, RunHooks(stop=lambda: "", beat=lock.beat, claimer=claiming))
+        session.run(opened, ledger, RunHooks(stop=lambda: "", tick=lock.heartbeat, claimer=claiming))
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

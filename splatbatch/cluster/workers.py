@@ -71,7 +71,7 @@ class EngineWorkers:
         found = ((one, handle, self.seen.get(handle)) for one in self.submissions for handle in one.handles)
         return [(one, handle, seen) for one, handle, seen in found if isinstance(seen, Ended)]
 
-    def is_gone(self, handle: Handle) -> bool:
+    def is_dead(self, handle: Handle) -> bool:
         """Return whether an engine says that a worker has ended."""
         return isinstance(self.seen.get(handle), Ended)
 
@@ -96,7 +96,7 @@ class EngineWorkers:
         What an engine holds back for good is taken back from it: nobody would know of it any more.
         """
         for one in self.submissions:
-            if one.handles and all(self.is_gone(handle) for handle in one.handles):
+            if one.handles and all(self.is_dead(handle) for handle in one.handles):
                 self.engine(one.record.engine).drop(one)
                 one.close()
         self.submissions = [one for one in self.submissions if not one.ended.exists()]

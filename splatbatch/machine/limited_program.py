@@ -74,7 +74,7 @@ class CallContext:
     folder: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to ours."""
-    beat: Callable[[], None] = lambda: None
+    tick: Callable[[], None] = lambda: None
     """Called while it runs; what it raises ends the program."""
 
 
@@ -99,7 +99,7 @@ def run_bounded(command: Sequence[str], bounds: CallBounds, within: CallContext 
         exceeded: Literal["", "time", "memory"] = ""
         try:
             while process.poll() is None and not exceeded:
-                within.beat()
+                within.tick()
                 peak = max(peak, memory_mib(process.pid))
                 if time.monotonic() - began > bounds.wall_s:
                     exceeded = "time"

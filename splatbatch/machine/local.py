@@ -146,7 +146,7 @@ class LocalExecutor:
     def close(self) -> None:
         """End what served all attempts together, and supervisors that have told all and stand still."""
         for supervisor in self._supervisors.values():
-            supervisor.see_off()
+            supervisor.reap()
         self._starts.close()
         if self._mps:
             self._mps.stop()
@@ -197,7 +197,7 @@ class _Supervisor:
     def of(folder: AttemptFolder, process: Child) -> _Supervisor:
         return _Supervisor(folder, process, processes.start_ticks(process.pid), SupervisorWatchdog(process.pid, folder))
 
-    def see_off(self) -> None:
+    def reap(self) -> None:
         """See to it that one that has told its end goes: whoever stopped it then would have it stay for ever."""
         if self.folder.exit.exists() and self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)

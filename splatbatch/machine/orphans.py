@@ -95,7 +95,7 @@ class Orphans:
         """Return the attempts that were started and have not told their end."""
         places = [self.output.patch(self.task).path] if self.task else (self.output.path / "patches").glob("*")
         patches = (PatchFolder(path) for path in places)
-        return [one for patch in patches for one in patch.attempts() if one.start.exists() and not one.has_ended()]
+        return [one for patch in patches for one in patch.attempts() if one.start.exists() and not one.has_exited()]
 
 
 def stop_orphans(

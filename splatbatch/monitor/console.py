@@ -73,7 +73,7 @@ class ConsoleListener:
         """Show an event of the ledger."""
         raise NotImplementedError
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Show that time passes, and how much nobody took; called many times a second."""
         if lost := terminal.take_lost():
             self.say(f"{plural(lost, 'line')} not shown: nobody took them")
@@ -99,9 +99,9 @@ class LineListener(ConsoleListener):
         """Print a line."""
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Print what runs, once a minute."""
-        super().beat()
+        super().tick()
         if time.monotonic() < self._next_beat:
             return
         self._next_beat = time.monotonic() + HEARTBEAT_S
@@ -158,9 +158,9 @@ class LiveListener(ConsoleListener):
         """Print a line above the table."""
         self._live.console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"))
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Draw the table anew, once a second; a terminal that takes nothing is spared."""
-        super().beat()
+        super().tick()
         if not terminal.is_stuck() and time.monotonic() >= self._next_redraw:
             self._next_redraw = time.monotonic() + REDRAW_S
             self._redraw()

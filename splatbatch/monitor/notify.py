@@ -74,7 +74,7 @@ class Notifier:
             case _:
                 pass
 
-    def beat(self) -> Iterator[str]:
+    def tick(self) -> Iterator[str]:
         """Start what waits, look after what runs; yield why a delivery failed."""
         yield from self._look()
         if self._last is not None:

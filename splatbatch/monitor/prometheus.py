@@ -56,7 +56,7 @@ class MetricsFile:
     def tell(self, event: Event) -> None:
         """Hear nothing: all that it says is read from the files."""
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Write it if it is time, and nobody else does; called many times a second."""
         if time.monotonic() < self._next:
             return

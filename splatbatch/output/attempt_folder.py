@@ -115,7 +115,7 @@ class AttemptFolder:
         folders = (AttemptFolder(path) for path in names if path.name.removeprefix(ATTEMPT_PREFIX).isdecimal())
         return tuple(folder for folder in folders if folder.number < self.number)
 
-    def has_ended(self) -> bool:
+    def has_exited(self) -> bool:
         """Return whether its supervisor has told how it ended."""
         return os.path.exists(f"{self.path}/{EXIT}")  # noqa: PTH110 - asked of thousands, and twice as fast as a Path
 
@@ -123,7 +123,7 @@ class AttemptFolder:
         """Return whether its parent has asked it to stop."""
         return os.path.exists(self.cancel)  # noqa: PTH110 - a folder that may not be read is no error
 
-    def never_starts(self) -> bool:
+    def cancelled_before_start(self) -> bool:
         """Return whether it was asked to stop before it began."""
         return self.cancel.exists() and not self.start.exists()
 

@@ -31,7 +31,7 @@ class Claim:
 
     task: str
     generation: int
-    follows: int = 0
+    after_record: int = 0
     """The newest accepted record when it was claimed: what is trained under this claim can only become the next."""
 
 
@@ -90,7 +90,7 @@ class Claims:
 
     def renew(self, task: str) -> Claim:
         """Return our claim of a task once more, to follow what was accepted since: what others had left of it, say."""
-        self._claims[task] = replace(self._claims[task], follows=self._output.patch(task).newest_accepted())
+        self._claims[task] = replace(self._claims[task], after_record=self._output.patch(task).newest_accepted())
         return self._claims[task]
 
     def close(self, task: str) -> None:

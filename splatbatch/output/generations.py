@@ -87,7 +87,7 @@ class Generations:
                 self._path(older).unlink(missing_ok=True)
         return None
 
-    def beat(self, text: bytes) -> None:
+    def heartbeat(self, text: bytes) -> None:
         """Write into our generation that we live; in place, so that nobody sees it missing."""
         if self._mine:
             descriptor = os.open(self._mine, os.O_WRONLY)

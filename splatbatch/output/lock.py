@@ -55,7 +55,7 @@ class OutputLock:
             os.close(self._descriptor)
             raise _held(self._path, other)
         try:
-            self.beat()
+            self.heartbeat()
         except OSError:
             os.close(self._descriptor)
             raise
@@ -84,7 +84,7 @@ class OutputLock:
         os.close(self._descriptor)
         self._generations.free()
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Show that we live, at most every few seconds."""
         if time.monotonic() < self._next_beat:
             return
@@ -98,7 +98,7 @@ class OutputLock:
         text = json.dumps(self._identity()).encode().ljust(RECORD_BYTES)
         # in place, since the lock belongs to this very file, and of one length, so that no reader sees it torn
         os.pwrite(self._descriptor, text, 0)
-        self._generations.beat(text)
+        self._generations.heartbeat(text)
 
     def _identity(self) -> Record:
         return {

@@ -103,7 +103,7 @@ def pin(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | No
     then = result.trained_from.files
     differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
     now = replace(now, files=with_contents(now.files, then, differ))
-    pinned, number = result.but(pinned=now), 1 + (folder.newest_accepted() if follows is None else follows)
+    pinned, number = result.with_fields(pinned=now), 1 + (folder.newest_accepted() if follows is None else follows)
     if not (folder.path / result.attempt / SPLAT).exists():  # accepted by 0.1.0, which moved it away from there
         write_json(folder.result, pinned.to_record())
         return
@@ -139,7 +139,7 @@ def put_in_place(folder: PatchFolder) -> None:
         OSError: the splat of the attempt is there no more, or they cannot be written.
     """
     while (number := folder.newest_accepted()) and (result := Result.read(folder.accepted(number))):
-        put_up(folder, result.but(accepted=number))
+        put_up(folder, result.with_fields(accepted=number))
         if folder.newest_accepted() == number:
             return
 
@@ -152,7 +152,7 @@ def put_up(folder: PatchFolder, result: Result) -> None:
     link_whole(attempt / SPLAT, folder.splat, within=attempt, is_ours=True)
     # a copy, where links are not possible, has a time of its own
     splat = replace(result.splat or SplatFacts(), mtime_ns=file_fact(folder.splat).mtime_ns)
-    write_json(folder.result, result.but(splat=splat).to_record())
+    write_json(folder.result, result.with_fields(splat=splat).to_record())
 
 
 def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:

@@ -78,7 +78,7 @@ class WorkerFile:
             os.close(self._held)
             self._held = -1
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Show that we live, at most every few seconds; that it cannot be written must not end a batch."""
         if time.monotonic() >= self._next_beat:
             with contextlib.suppress(OSError):
@@ -129,11 +129,11 @@ class Watcher:
         """Return what a worker says of itself; None if there is no such file, or nobody can read it."""
         return WorkerRecord.read(self.output.worker(name))
 
-    def is_gone(self, owner: WorkerRecord) -> bool:
+    def is_dead(self, owner: WorkerRecord) -> bool:
         """Return whether the worker that a claim names has ended, has died, or has been silent for so long."""
-        return self.has_ended(owner) or self.silent_s(owner) >= SILENCE_S
+        return self.has_exited(owner) or self.silent_s(owner) >= SILENCE_S
 
-    def has_ended(self, owner: WorkerRecord) -> bool:
+    def has_exited(self, owner: WorkerRecord) -> bool:
         """Return whether a worker has let go of all that it had, or its process is known to be no more."""
         now = self.read(owner.worker)
         if now is not None and (now.token != owner.token or now.has_ended):
@@ -159,11 +159,11 @@ class Watcher:
     def present(self, but: str = "") -> list[WorkerRecord]:
         """Return the living, and those whose processes are here although they count as gone: they may thaw."""
         found = [self.read(name) for name in self.output.workers()]
-        return [one for one in found if one and one.worker != but and self.is_present(one)]
+        return [one for one in found if one and one.worker != but and self.may_still_write(one)]
 
-    def is_present(self, worker: WorkerRecord) -> bool:
+    def may_still_write(self, worker: WorkerRecord) -> bool:
         """Return whether a worker may still do something: one that is frozen on this host may thaw."""
-        return not self.has_ended(worker) and (is_alive_here(worker) is True or self.silent_s(worker) < SILENCE_S)
+        return not self.has_exited(worker) and (is_alive_here(worker) is True or self.silent_s(worker) < SILENCE_S)
 
     def lives(self, worker: WorkerRecord) -> bool:
         """Return whether a worker, seen just now not to be gone, is known to live: it moves."""

@@ -66,7 +66,7 @@ class PublishRequest:
             raise ConfigError(message, f"Name some of {', '.join(KINDS)}; or set publish.formats.")
         target = PublishTarget(to or settings.folder, forced)
         target.check(batch.output.path)
-        batch.see_apart("--to" if to else "publish.folder", target.folder, target.folder)
+        batch.check_apart("--to" if to else "publish.folder", target.folder, target.folder)
         return cls(kinds, target, is_measured=settings.measure, crs=batch.config.scene.crs or "")
 
 

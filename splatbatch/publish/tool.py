@@ -37,7 +37,7 @@ class SplatTransform:
     program: Path
     bounds: CallBounds = USUAL
     """Of each call."""
-    beat: Callable[[], None] = lambda: None
+    tick: Callable[[], None] = lambda: None
 
     def run(self, arguments: Sequence[str], wall_s: float | None = None) -> ProgramEnd:
         """Call the tool.
@@ -49,7 +49,7 @@ class SplatTransform:
         heap = f"--max-old-space-size={self.bounds.memory_mib}"
         try:
             return run_bounded(
-                [self.node, heap, str(self.program), *ON_CPU, *arguments], bounds, CallContext(beat=self.beat)
+                [self.node, heap, str(self.program), *ON_CPU, *arguments], bounds, CallContext(tick=self.tick)
             )
         except OSError as error:
             raise OutputError(f"{self.node}: cannot be started ({error.strerror})", HINT) from error

@@ -58,7 +58,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
     watcher, crew = Watcher(output), EngineWorkers(settings.executor, output)
     crew.look()
     run = holder(output.lock)
-    workers = [one for one in watcher.present(but=LOCAL) if not crew.is_gone(one.job)]  # frozen ones may thaw
+    workers = [one for one in watcher.present(but=LOCAL) if not crew.is_dead(one.job)]  # frozen ones may thaw
     if run is None and not workers and not crew.lives():
         return CancelledAttempt(output, was_running=False)
     if not patches:
@@ -136,7 +136,7 @@ class AskedWorker:
 
     def is_over(self) -> bool:
         """Return whether it has ended."""
-        return not self.watcher.is_present(self.run)
+        return not self.watcher.may_still_write(self.run)
 
 
 def _opened(config: Path | str | None, names: Sequence[str]) -> tuple[Config, list[str]]:

@@ -43,7 +43,7 @@ def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
     Raises:
         OutputError: a run, or a worker, holds the output folder.
     """
-    with nullcontext() if dry_run else lock_output_alone(batch.output, batch.terms, print_err):
+    with nullcontext() if dry_run else lock_output_alone(batch.output, batch.plan_hash, print_err):
         found = tuple(one for name in batch.names for one in _superfluous(batch.output.patch(name)))
         if not dry_run:
             results.remove(Path(one.path) for one in found)
@@ -53,7 +53,7 @@ def clean(batch: Batch, *, dry_run: bool) -> CleanOutput:
 def _superfluous(folder: PatchFolder) -> Iterator[RemovedFile]:
     """Yield what may go of a patch; nothing where no product says which attempt is accepted."""
     product = folder.read_result() or Result()
-    attempts = [attempt for attempt in folder.attempts() if attempt.has_ended()]
+    attempts = [attempt for attempt in folder.attempts() if attempt.has_exited()]
     if product.attempt not in {attempt.path.name for attempt in attempts}:
         return
     others = [attempt for attempt in attempts if attempt.path.name != product.attempt]

@@ -90,7 +90,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
             ended = None
             if not interruption.signal:
                 inspected = not_inspected(batch.whole(), "workers do not inspect")
-                alone = partial(lock_output_alone, batch.output, batch.terms, print_err)
+                alone = partial(lock_output_alone, batch.output, batch.plan_hash, print_err)
                 ended = night.follow(RunResult(tuple(batch.names)), inspected, after, alone)
         if ended is None:
             print_err(
@@ -132,7 +132,7 @@ class WorkerSubmitter:
             self.crew.settle()
             self.crew.look()
             self.crew.close()
-            terms = self.batch.terms
+            terms = self.batch.plan_hash
             self._see_same_terms(terms)
             if self.crew.lives() or self.living():
                 return f"workers are at work or wait already: nothing was started. {'; '.join(self.crew.in_words())}"
@@ -142,7 +142,7 @@ class WorkerSubmitter:
 
     def living(self) -> list[WorkerRecord]:
         """Return the workers that are not known to be gone, also by what their engine says."""
-        return [one for one in self.watcher.living(but=LOCAL) if not self.crew.is_gone(one.job)]
+        return [one for one in self.watcher.living(but=LOCAL) if not self.crew.is_dead(one.job)]
 
     def _start(self, terms: str, num_tasks: int) -> str:
         wanted = self._wanted(terms, num_tasks)
@@ -240,7 +240,7 @@ class WorkerFollower:
             self.night.hear(event)
             if isinstance(event, AttemptEnded):
                 self._ends[event.outcome] += 1
-        self.night.beat()
+        self.night.tick()
 
     def _is_over(self) -> bool:
         """Return whether nobody works any more, and nobody will; engines are asked now and then."""

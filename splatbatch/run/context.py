@@ -153,12 +153,12 @@ class RunContext:
         self.console.tell(event)
         self.sinks.tell(event)
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Show that we live, and how far it is; called many times a second."""
         self.keep()
-        self.console.beat()
-        self.contents.beat()
-        for reason in self.sinks.beat():
+        self.console.tick()
+        self.contents.tick()
+        for reason in self.sinks.tick():
             (self.ledger.write if self.ledger else self.console.tell)(NotifyFailed(reason))
 
     def show_anew(self, patience: WaitHooks) -> None:
@@ -193,7 +193,7 @@ class RunContext:
             self.made.append,
             alone,
             self.console.say,
-            self.beat,
+            self.tick,
             self.ledger or UNWRITTEN,
         )
         return replace(ended, afterwards=follow(trained, inspected, after))
@@ -236,7 +236,7 @@ def tracking(batch: Batch, _: FreshnessChecker) -> Sink:
     """Return what writes attempts into MLflow."""
 
     def settings() -> dict[str, dict[str, Any]]:
-        return {task.name: task.asked.recipe.settings() for task in batch.tasks}
+        return {task.name: task.requested_settings.recipe.settings() for task in batch.tasks}
 
     return MlflowSink(batch.config.tracking, batch.output, batch.path.resolve().parent, settings)
 

@@ -61,7 +61,7 @@ def explained(batch: Batch, task: Task) -> ExplainOutput:
     """Return the whole history of a task of a batch."""
     (status,) = standing_now(batch)
     history = [event for event in events(batch.output, *OF_ATTEMPTS) if event.patch == task.name]
-    otherwise = tuple(ChangedSetting(one.key, one.value, one.usual) for one in task.asked.differences)
+    otherwise = tuple(ChangedSetting(one.key, one.value, one.usual) for one in task.requested_settings.differences)
     attempts = attempts_of(batch.output.patch(task.name), history)
     return ExplainOutput(task.name, status, title(status.cause), otherwise, attempts)
 

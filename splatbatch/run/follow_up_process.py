@@ -54,7 +54,7 @@ class SplatTasks(BuiltinProgram):
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         """Remove earlier attempts, but for those that still run."""
         for one in folder.earlier():
-            if one.has_ended():
+            if one.has_exited():
                 shutil.rmtree(one.path, ignore_errors=True)
 
     @staticmethod
@@ -122,7 +122,7 @@ class CertifyTasks(SplatTasks):
 
     def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         """Return a certificate as it would be written now, one that is not fresh before all others."""
-        products = [certificate.product(one, task.setup.config, output) for one in self.subjects]
+        products = [certificate.product(one, task.next_settings.config, output) for one in self.subjects]
         return next((one for one in products if not one.is_fresh), products[0])
 
     @staticmethod

@@ -55,7 +55,7 @@ class FinishedBatch:
     alone: Alone
     say: Callable[[str], None]
     """Says what happens, with its time."""
-    beat: Callable[[], None] = lambda: None
+    tick: Callable[[], None] = lambda: None
     """Shows that we live; called many times a second."""
     ledger: Ledger = single.UNWRITTEN
 
@@ -71,7 +71,7 @@ class FinishedBatch:
             SplatbatchError: it could not be made.
         """
         with ExitStack() as stack:
-            stop, beats = self.interruption.reason, [self.beat, beat]
+            stop, beats = self.interruption.reason, [self.tick, beat]
             if alone:
                 beats.append(in_turn(lambda: stack.enter_context(self.alone()), stop))
 
@@ -173,7 +173,7 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
     batch = open_batch(trained.batch.path)  # with what the night has settled
     PublishRequest.of(batch)  # for its errors, before a scene is merged
     if not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None:
-        patience = WaitHooks(trained.beat, trained.interruption.reason, trained.say)
+        patience = WaitHooks(trained.tick, trained.interruption.reason, trained.say)
         lacking, is_empty = task_fault.value_of(answer(_lacking_in_scene, batch, patience), "start")
         if lacking and (is_empty or not (allow_missing or batch.config.publish.allow_missing)):
             hint = "" if is_empty else "; publish.allow_missing: true publishes the scene with holes"

@@ -49,7 +49,7 @@ def inspect(batch: Batch, interruption: Interruption, how: InspectOptions) -> tu
         Interrupted: somebody wants it to end.
     """
     batch.output.create()
-    with lock_output_alone(batch.output, batch.terms, print_err) as beat:
+    with lock_output_alone(batch.output, batch.plan_hash, print_err) as beat:
         found, failed = inspect_tasks(batch, RunHooks(interruption.reason, beat), how)
     if interruption.signal:
         raise Interrupted(interruption.exit_code)
@@ -71,7 +71,7 @@ def inspect_tasks(
     for name, task in subjects.items():
         if rounds.stop():
             break
-        rounds.beat()
+        rounds.tick()
         try:
             told = order(batch, task, measures_drop=how.measures_drop) if task else order_scene(batch)
             made[name] = inspecting(batch, told, _folder(batch, task))
@@ -106,13 +106,13 @@ def _made(
     watched = [InspectionProgress(name, task.home(batch.output)) for name, task in stale.items()]
 
     def beat() -> None:
-        rounds.beat()
+        rounds.tick()
         for one in watched:
             one.look()
 
     verbs = {task.name: f"inspect {name}" for name, task in stale.items()}
     try:
-        found = single.make_all(batch.config, [*stale.values()], replace(rounds, beat=beat), verbs, ledger)
+        found = single.make_all(batch.config, [*stale.values()], replace(rounds, tick=beat), verbs, ledger)
     except Exception as error:  # noqa: BLE001 - there is no slot here, say; or a fault is ours
         return dict.fromkeys(stale, error)
     for one in watched:
@@ -138,7 +138,7 @@ class InspectionProgress:
         self._looked = time.monotonic()
         self._steps.look()
         latest = self._home.attempts()[self._earlier :][-1:]
-        if latest and latest[0].has_ended() and (found := InspectionFolder(latest[0].path).read_inspection()):
+        if latest and latest[0].has_exited() and (found := InspectionFolder(latest[0].path).read_inspection()):
             print_err(_in_words(self._name, found))
             self._is_told = True
 

@@ -88,7 +88,7 @@ def make(
     batch.output.create()
     with Interruption() as interruption, ExitStack() as stack:
         try:
-            keep = stack.enter_context(lock_output_alone(batch.output, batch.terms, print_err)) if alone else str
+            keep = stack.enter_context(lock_output_alone(batch.output, batch.plan_hash, print_err)) if alone else str
 
             def beat() -> None:
                 keep()
@@ -139,7 +139,7 @@ def merge(
     """
     if out is not None:
         check_place(out, batch.output.path)
-        batch.see_apart("--out", out, out.parent)
+        batch.check_apart("--out", out, out.parent)
     if not batch.output.path.is_dir():
         gather(batch, allow_missing=allow_missing)  # which says that nothing was ever trained
     to = str(out.absolute()) if out else ""
@@ -179,7 +179,7 @@ def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path |
     to = to or Path(name)
     file = to / name if to.is_dir() or not to.suffix else to
     made = replace(wanted, out=file)
-    batch.see_apart("--to", file, file.parent)
+    batch.check_apart("--to", file, file.parent)
     made.check(batch.output.path)
     return splats[0].name, make_film(splats[0], made, print_err)
 
@@ -194,7 +194,7 @@ def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, i
     splats = published(batch, names)
     if len(splats) > 1:
         raise ConfigError(f"--to {file}: one file for {len(splats)} splats", "Name a folder, or one patch.")
-    batch.see_apart("--to", file, file.parent)
+    batch.check_apart("--to", file, file.parent)
     splat = splats[0]
     check_export(file, splat.path, batch.output.path, is_forced=is_forced)
     return splat.name, export_splat(ExportSource(splat.path, splat.name, splat.sha256), file, cut).num_gaussians

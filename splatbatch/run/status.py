@@ -120,5 +120,5 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus
     crew.look()
     running = holder(batch.output.lock)
     statuses = statuses if running else audited(batch, statuses)
-    present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_gone(one.worker.job))
+    present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_dead(one.worker.job))
     return BatchStatus(statuses, running, present, crew)

@@ -211,7 +211,7 @@ class HomeSide:
         found = {}
         for name in self.bundles:
             owner = seen.owners.get(name)
-            if owner and owner.generation >= MOST_HANDLINGS and seen.is_open(name) and self.watch.is_gone(owner, seen):
+            if owner and owner.generation >= MOST_HANDLINGS and seen.is_open(name) and self.watch.is_dead(owner, seen):
                 found[name] = f"{owner.generation} workers have begun it, and none has brought anything to its end"
         return found
 
@@ -274,7 +274,7 @@ class HomeSide:
 
     def _settle(self, task: Task, ours: int, returned: TransferResult) -> None:
         """Judge what has come as any attempt that a dead worker has left, and say why it does not count, if so."""
-        adopt_task(self.batch, task, self.ledger, TaskHistory(self.batch.output), self.patience.beat)
+        adopt_task(self.batch, task, self.ledger, TaskHistory(self.batch.output), self.patience.tick)
         found = (
             one for one in events(self.batch.output, AttemptEnded) if (one.patch, one.attempt) == (task.name, ours)
         )
@@ -397,13 +397,13 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
     job = replace(job, depends_on=depends_on, claim=claim, env={}, is_retry=bundle.is_retry, changes=changes)
     write_json(folder.job, job.to_record(), PRIVATE)
     folder.place_model(task.patch.sparse)
-    if not folder.has_ended():
+    if not folder.has_exited():
         write_json(folder.exit, ExitFacts(Lost(f"{returned.worker} has not told how it ended")).to_record())
 
 
 def _since(bundle: Bundle, task: Task) -> dict[str, Any]:
     """Return the settings of a bundle that are others at home by now: by its own an attempt is judged."""
-    now = {name: getattr(task.today.recipe, name).model_dump(mode="json") for name in RECIPE_SECTIONS}
+    now = {name: getattr(task.yaml_settings.recipe, name).model_dump(mode="json") for name in RECIPE_SECTIONS}
     return {
         f"{name}.{key}": value
         for name in RECIPE_SECTIONS

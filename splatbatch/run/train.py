@@ -74,8 +74,8 @@ def train(
 def _train_here(batch: Batch, wish: TrainOptions, show: Show, after: After) -> RunSummary:
     with Interruption() as interruption:
         with (
-            begun(batch, interruption, partial(lock_output, batch.output, batch.terms, print_err)) as ours,
-            RunContext.open(batch, interruption, show, (metrics, tracking, people), ours.beat) as night,
+            begun(batch, interruption, partial(lock_output, batch.output, batch.plan_hash, print_err)) as ours,
+            RunContext.open(batch, interruption, show, (metrics, tracking, people), ours.heartbeat) as night,
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
             store = batch.config.executor.store
@@ -85,9 +85,9 @@ def _train_here(batch: Batch, wish: TrainOptions, show: Show, after: After) -> R
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
                 night.tell_the_end(BatchOutcome(f"ended with an error: {error.message}"))
                 raise
-            inspected = inspect_wanted(batch, RunHooks(worker.stop, night.beat), ledger)
+            inspected = inspect_wanted(batch, RunHooks(worker.stop, night.tick), ledger)
             if not run.stopped:
-                night.finish_contents(WaitHooks(night.beat, worker.stop, print_err))
+                night.finish_contents(WaitHooks(night.tick, worker.stop, print_err))
             look_anew(batch.whole(), night.shown)
             ended = night.follow(run, inspected, after, partial(pause_workers, batch.output, ours, print_err))
         return night.end(ended)
@@ -184,7 +184,7 @@ class BatchWorker:
             with DecodeAhead(decoded_ahead) as decoding:
                 rounds = RunHooks(
                     self.stop,
-                    self.night.beat,
+                    self.night.tick,
                     decoding.refused,
                     claiming,
                     requests=self.requests,
@@ -227,7 +227,7 @@ class BatchWorker:
         ledger, output = self.ledger, looked.batch.output
 
         def settle(task: Task) -> None:
-            adopt_task(looked.batch, task, ledger, looked.standing.endings, self.night.beat)
+            adopt_task(looked.batch, task, ledger, looked.standing.endings, self.night.tick)
 
         past = OtherWorkersHistory(output, output.ledger_of(self.name), is_alone=self.is_alone)
         claiming = TaskClaimer(self.name, self.claims, before, looked.standing, past, settle)

@@ -61,7 +61,7 @@ class TransferRun:
 
     def __post_init__(self) -> None:
         url = anchored(self.url, self.batch.path.resolve().parent)
-        patience = WaitHooks(self.rounds.beat, self.rounds.stop, log_line)
+        patience = WaitHooks(self.rounds.tick, self.rounds.stop, log_line)
         self.home = HomeSide(self.batch, url, self.ledger, patience, log_line)
         self._waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
 
@@ -163,7 +163,7 @@ class TransferRun:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self._obey()
-            self.rounds.beat()
+            self.rounds.tick()
             if why := self.rounds.stop():
                 raise StopRequested(why)
             time.sleep(BEAT_S)
@@ -213,7 +213,7 @@ def state_of(watch: StoreWatch, seen: StoreListing, bundle: str) -> str:
     owner = seen.owners.get(bundle)
     if owner is None or seen.is_free_of(owner):
         return "waiting"
-    return "silent" if watch.is_gone(owner, seen) else "at work"
+    return "silent" if watch.is_dead(owner, seen) else "at work"
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,8 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
     """
     batch = batch.needed_first()
     batch.output.create()
-    with Interruption() as interruption, lock_output(batch.output, batch.terms, print_err) as ours:
-        patience = WaitHooks(ours.beat, interruption.reason, print_err)
+    with Interruption() as interruption, lock_output(batch.output, batch.plan_hash, print_err) as ours:
+        patience = WaitHooks(ours.heartbeat, interruption.reason, print_err)
         ledger = Ledger(batch.output.ledger, generation_of=ours.claims.generation)
         adopt_left(batch, ledger, patience)
         restore_missing_products(batch, ledger, patience)
@@ -272,14 +272,14 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
     batch.output.create()
     with Interruption() as interruption:
         with (
-            lock_output(batch.output, batch.terms, print_err) as ours,
-            RunContext.open(batch, interruption, show, (metrics, people), ours.beat) as night,
+            lock_output(batch.output, batch.plan_hash, print_err) as ours,
+            RunContext.open(batch, interruption, show, (metrics, people), ours.heartbeat) as night,
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
-            rounds = RunHooks(interruption.reason, night.beat)
+            rounds = RunHooks(interruption.reason, night.tick)
             travel = TransferRun(anchored(url, Path.cwd()), batch, ledger, rounds, packs=False)
             travel.follow() if watch else travel.once()
-            night.finish_contents(WaitHooks(night.beat, interruption.reason, print_err))
+            night.finish_contents(WaitHooks(night.tick, interruption.reason, print_err))
             night.shown.forget()
             ended = RunSummary.of(batch, RunResult(tuple(batch.names)), night.shown)
         return night.end(ended)

@@ -64,13 +64,13 @@ def work(
         ExecutorError: others train into the folder by another YAML or version.
     """
     watcher = Watcher(batch.output)
-    _see_terms_asked(os.environ.get(TERMS, ""), batch.terms, batch.path)
+    _see_terms_asked(os.environ.get(TERMS, ""), batch.plan_hash, batch.path)
     with Interruption() as interruption:
-        with begun(batch, interruption, partial(WorkerFile, batch.output, terms=batch.terms)) as presence:
-            require_same_plan(watcher, presence.record, presence.beat, log_line)
-            claims, left = Claims(batch.output, presence, watcher.is_gone), RemainingTasks.of(batch)
+        with begun(batch, interruption, partial(WorkerFile, batch.output, terms=batch.plan_hash)) as presence:
+            require_same_plan(watcher, presence.record, presence.heartbeat, log_line)
+            claims, left = Claims(batch.output, presence, watcher.is_dead), RemainingTasks.of(batch)
             told = (partial(metrics, worker=presence.name),)
-            with RunContext.open(batch, interruption, show, told, presence.beat) as night:
+            with RunContext.open(batch, interruption, show, told, presence.heartbeat) as night:
                 ledger, times = (
                     night.open_ledger(batch.output.ledger_of(presence.name), claims),
                     TimeLeft.of(batch, for_s),
@@ -80,7 +80,7 @@ def work(
                 )
                 run = worker.rounds(batch)
                 if not (is_stopped := bool(worker.stop())):
-                    night.finish_contents(WaitHooks(night.beat, worker.stop, log_line))
+                    night.finish_contents(WaitHooks(night.tick, worker.stop, log_line))
             look_anew(batch.whole(), night.shown)
             if is_stopped:
                 night.tell_the_end(BatchOutcome(""))
@@ -92,7 +92,7 @@ def work(
         if code and worker.is_over:
             return AGAIN
         if code in (0, SplatbatchError.exit_code):
-            alone = partial(lock_output_alone, batch.output, batch.terms, print_err)
+            alone = partial(lock_output_alone, batch.output, batch.plan_hash, print_err)
             ledger = Ledger(batch.output.ledger_of(presence.name))
             _follow(FinishedBatch(batch, code, interruption, show, alone, log_line, ledger=ledger))
     return code
@@ -175,7 +175,7 @@ class JoinedWorker(BatchWorker):
             if why := self.stop():
                 raise StopRequested(why)
             waits.on(held, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
-            self.night.beat()
+            self.night.tick()
             time.sleep(WAIT_S)
         try:
             yield
@@ -193,7 +193,7 @@ class JoinedWorker(BatchWorker):
 
 def _has_leftovers(batch: Batch, task: Task, endings: TaskHistory) -> bool:
     attempts = batch.output.patch(task.name).attempts()
-    return any(not endings.is_judged(task.name, one.number) and not one.never_starts() for one in attempts)
+    return any(not endings.is_judged(task.name, one.number) and not one.cancelled_before_start() for one in attempts)
 
 
 def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:

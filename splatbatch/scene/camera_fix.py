@@ -189,7 +189,7 @@ def _followed(
 ) -> CameraFix | FixRefusal:
     """Return the change with its keypoints, without them, or why it would make the camera worse."""
     before, after, photo = change.before, change.after, (change.after.width, change.after.height)
-    if not len(views.seen()):
+    if not len(views.obs()):
         return change  # nothing can be verified: no image has enough keypoints with points
     agreed = _median(views, before)
     if agreed <= limits.trusted_px(before):

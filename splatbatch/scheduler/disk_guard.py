@@ -123,7 +123,7 @@ def when_there_is_room(write: Callable[[], Written], folder: Path, patience: Wai
             patience.tell(f"paused until there is room on the disk of {folder} ({error})")
         time.sleep(LOOK_S)
         while not takes_writes(folder) and time.monotonic() <= give_up_at:
-            patience.beat()
+            patience.tick()
             _obey(patience)
             time.sleep(LOOK_S)
 

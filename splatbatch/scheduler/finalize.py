@@ -63,7 +63,9 @@ def collect(ending: FinishedAttempt) -> Record:
     again.
     """
     folder, task = ending.attempt.folder, ending.task
-    outcome = judge.judge(folder, task.maker, ending.end, partial(_background, ending), own(task.setup.config.failures))
+    outcome = judge.judge(
+        folder, task.maker, ending.end, partial(_background, ending), own(task.next_settings.config.failures)
+    )
     facts = judge.facts(folder)
     judge.tidy(folder)
     said = _take_in(ending, outcome, facts) if isinstance(outcome, Trained) else {}
@@ -74,12 +76,12 @@ def collect(ending: FinishedAttempt) -> Record:
 
 def _background(ending: FinishedAttempt) -> PatchContext:
     """Return what is known of a patch whose attempt has failed: what its program reads, and how it failed before."""
-    recipe, folder = ending.task.setup.recipe, ending.attempt.folder
+    recipe, folder = ending.task.next_settings.recipe, ending.attempt.folder
     if ending.task.kind is not TRAINING:
         return PatchContext(folder.path.parent.name)
     settings = ending.task.kind.settings(ending.task)
     past = tuple(_failures_before(ending.attempt, ending.home))
-    name, differences = folder.path.parent.name, ending.task.setup.differences
+    name, differences = folder.path.parent.name, ending.task.next_settings.differences
     return PatchContext(name, recipe.training.trainer, recipe.reads(), settings, differences, past)
 
 

@@ -135,7 +135,9 @@ class Launcher:
         check_destination(home)
         with judge.next_attempt(home) as folder:
             claim = task.claim or Claimed(follows=home.newest_accepted())
-            attempt = Attempt(task.name, folder, dict(task.setup.told), is_retry=self._is_retry, claim=claim)
+            attempt = Attempt(
+                task.name, folder, dict(task.next_settings.all_changes), is_retry=self._is_retry, claim=claim
+            )
         key, audited = self._key(attempt), self.audited.get(task.name, "")
         limits = self._config.limits.model_copy(update=dict(task.kind.limits))
         what = AttemptPreparation(task, attempt, key, slot, standby, limits, audited)
@@ -155,4 +157,6 @@ class Launcher:
 
     def _tell(self, running: RunningAttempt) -> None:
         task, number = running.task, running.attempt.folder.number
-        self._ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, dict(task.setup.told)))
+        self._ledger.write(
+            AttemptStarted(task.name, number, running.key, running.slot.name, dict(task.next_settings.all_changes))
+        )

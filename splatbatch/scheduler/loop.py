@@ -150,7 +150,7 @@ class Runner:
             self._stand_by()
             self._retries.let_go(self._queue, self._begun())
             self._ledger.flush()
-            rounds.beat()
+            rounds.tick()
             if not has_news:
                 self._clock.sleep(POLL_S, self._readings())
 

@@ -97,7 +97,7 @@ class MemoryModel:
 
     def note(self, running: RunningAttempt) -> None:
         """Learn from an attempt that has ended well."""
-        footprint = running.task.footprint
+        footprint = running.task.memory_estimate
         if footprint is None or not footprint.gpu_mib:
             return
         own = judge.own_peak_mib(running.attempt.folder)
@@ -107,9 +107,11 @@ class MemoryModel:
 
     def of(self, task: Task) -> MemoryEstimate | None:
         """Return what an attempt at this task will take at most; None if nobody can know."""
-        if task.footprint is None or not self._shares:
-            return task.footprint
-        return replace(task.footprint, gpu_mib=math.ceil(task.footprint.gpu_mib * max(LEAST_SHARE, *self._shares)))
+        if task.memory_estimate is None or not self._shares:
+            return task.memory_estimate
+        return replace(
+            task.memory_estimate, gpu_mib=math.ceil(task.memory_estimate.gpu_mib * max(LEAST_SHARE, *self._shares))
+        )
 
     def holds(self, running: RunningAttempt) -> float | None:
         """Return what an attempt may hold at its end, in MiB, as NVML sees it: also what torch keeps and does not use.

@@ -189,7 +189,7 @@ class RetryHandling:
         cause = self._history(task).failures[-1].diagnosis.cause
         if attempt is None or task.kind is not TRAINING or cause in given_up.OF_MACHINE:
             return {}
-        return {"key": given_up.key_of(task.asked, attempt.depends_on.files), "cause": cause}
+        return {"key": given_up.key_of(task.requested_settings, attempt.depends_on.files), "cause": cause}
 
     def _take_rung(
         self, task: Task, again: retry.RetryAfter, current: Mapping[str, Any]
@@ -203,7 +203,7 @@ class RetryHandling:
             return task, {}
         changes = retry.resolve(again.rung, current)
         task = task.kind.changed(task, {key: value for key, value in changes.items() if key != "slots"})
-        _ = task.setup.recipe  # for its errors
+        _ = task.next_settings.recipe  # for its errors
         self._learn(task, rungs={**self._history(task).rungs, again.ladder: again.taken})
         if "slots" in changes:
             self._slots.keep(max(1, int(changes["slots"])))

@@ -19,7 +19,7 @@ class RunHooks:
 
     stop: Callable[[], str]
     """Its reason ends what runs and starts nothing more."""
-    beat: Callable[[], None]
+    tick: Callable[[], None]
     refused: Callable[[], Mapping[str, str]] = dict
     """Tasks that were found unfit since it was asked last, by name with the reasons."""
     claimer: Claimer = field(default_factory=SoleClaimer)
@@ -39,4 +39,4 @@ class RunHooks:
         def tell(words: str) -> None:
             ledger.write(WaitingForWorker(words))
 
-        return WaitHooks(self.beat, self.stop, tell)
+        return WaitHooks(self.tick, self.stop, tell)

@@ -67,7 +67,7 @@ def how_it_ended(running: RunningAttempt, seen: ProcessState) -> Exit | None:
 
     Of one that has ended, the records change no more: from here on each is read once.
     """
-    if seen.is_running and not running.attempt.folder.has_ended():
+    if seen.is_running and not running.attempt.folder.has_exited():
         return None
     folder = CachedAttemptDir(running.attempt.folder.path)
     end = verdict(folder.read_exit(), seen)

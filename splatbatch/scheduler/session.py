@@ -62,8 +62,8 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
         memory_estimates.record(expected, batch.config, ledger)
         if rounds.is_alone:
             grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
-            stop_orphans(orphans, executor, ledger, grace_s, rounds.beat)
-        tasks = [replace(task, footprint=expected.get(task.name)) for task in batch.tasks]
+            stop_orphans(orphans, executor, ledger, grace_s, rounds.tick)
+        tasks = [replace(task, memory_estimate=expected.get(task.name)) for task in batch.tasks]
         if choice and rounds.is_alone:  # of several workers none knows what the others will have done
             rounds = replace(rounds, pacer=pacer_of(batch, choice, ledger))
         outcomes = Runner(batch.config, executor, ledger, is_retry=is_retry).run(tasks, rounds)
@@ -79,7 +79,7 @@ def _footprints(batch: Batch, rounds: RunHooks) -> dict[str, MemoryEstimate]:
     """
     patches, extents = patches_of(batch.tasks), dict[Path, PatchSize]()
     with contextlib.suppress(StopRequested):
-        for patch, answer in answers(isolated.DEFAULT_BACKEND(_measured, patches), WaitHooks(rounds.beat, rounds.stop)):
+        for patch, answer in answers(isolated.DEFAULT_BACKEND(_measured, patches), WaitHooks(rounds.tick, rounds.stop)):
             if isinstance(answer, Returned):
                 num_points, sizes, stored = answer.value
                 extents[patch.sparse] = PatchSize(num_points, tuple(map(tuple, sizes)), stored)

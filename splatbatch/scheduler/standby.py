@@ -87,7 +87,7 @@ class Standbys:
         lacking = [slot for slot in busy if slot.name not in meant]
         for slot in lacking[: len(busy) - len(self._ready)]:
             task = next((task for task in queue.due(now) if self._may_stand_by(task)), None)
-            if task is None or isinstance(slots.offer_standby(slot, task.footprint, now), ClosedGate):
+            if task is None or isinstance(slots.offer_standby(slot, task.memory_estimate, now), ClosedGate):
                 return
             try:
                 running = self._launcher.stand_by(task, slot)

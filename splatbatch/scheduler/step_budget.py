@@ -82,13 +82,13 @@ class PaceSample:
     @property
     def pace(self) -> StepBudget:
         """Return at which it does."""
-        paces = self.task.today.paces
+        paces = self.task.yaml_settings.paces
         return paces[0] if paces else FULL
 
     @property
     def share(self) -> float:
         """Return the share of its steps that is measured."""
-        return self.step / self.task.setup.recipe.training.max_steps
+        return self.step / self.task.next_settings.recipe.training.max_steps
 
 
 @dataclass
@@ -209,7 +209,7 @@ class DeadlineBudget:
 
     def paced(self, task: Task) -> Task:
         """Return a task as it is to be trained now."""
-        return task if task.today.paces == self.paces else with_step_budget([task], self.paces)[0]
+        return task if task.yaml_settings.paces == self.paces else with_step_budget([task], self.paces)[0]
 
     def look(self, now: float, waiting: WaitingTasks, running: Mapping[Key, RunningAttempt]) -> Collection[Key]:
         """Look at how it goes; return the attempts that are to begin again, since they were given too much, or little.
@@ -283,7 +283,7 @@ def _is_far_less(one: StepBudget, other: StepBudget) -> bool:
 def pacer_of(batch: Batch, choice: DeadlineDecision, ledger: Ledger) -> DeadlineBudget:
     """Return what keeps a batch to what was chosen for its deadline, and writes down what it corrects."""
     bare = batch.with_record(DEADLINE, None)
-    recipes = list({id(one): one for one in (task.asked.recipe for task in bare.tasks)}.values())
+    recipes = list({id(one): one for one in (task.requested_settings.recipe for task in bare.tasks)}.values())
 
     def tell(now: DeadlineDecision) -> None:
         DEADLINE.write(batch.output, now)

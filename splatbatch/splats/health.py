@@ -89,7 +89,7 @@ class HealthFinding:
 
     rule: str
     shown_by: str
-    is_hopeless: bool = False
+    is_fatal: bool = False
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.shown_by}"
@@ -115,20 +115,20 @@ def _not_finite(history: Sequence[StepFigures], _: Expectations) -> Iterator[Hea
     now = history[-1]
     if not math.isfinite(now.loss) or not math.isfinite(now.gradient or 0.0):
         numbers = f"loss {now.loss}, gradient norm {now.gradient} at step {now.step}"
-        yield HealthFinding("nan_loss", numbers, is_hopeless=True)
+        yield HealthFinding("nan_loss", numbers, is_fatal=True)
 
 
 def _no_gradients(history: Sequence[StepFigures], _: Expectations) -> Iterator[HealthFinding]:
     latest = history[-ZERO_GRADIENT_RECORDS:]
     if len(latest) == ZERO_GRADIENT_RECORDS and all(one.photo_gradient == 0 for one in latest):
         numbers = f"exactly zero at the last {len(latest)} records up to step {latest[-1].step}"
-        yield HealthFinding("zero_gradients", f"every gradient was {numbers}: nothing is learned", is_hopeless=True)
+        yield HealthFinding("zero_gradients", f"every gradient was {numbers}: nothing is learned", is_fatal=True)
 
 
 def _collapse(history: Sequence[StepFigures], expected: Expectations) -> Iterator[HealthFinding]:
     first, now = history[0].num_gaussians, history[-1]
     if now.num_gaussians == 0:
-        yield HealthFinding("zero_gaussians", f"all Gaussians were pruned by step {now.step}", is_hopeless=True)
+        yield HealthFinding("zero_gaussians", f"all Gaussians were pruned by step {now.step}", is_fatal=True)
     elif now.num_gaussians < COLLAPSED_SHARE * first:
         yield HealthFinding("collapse", f"{now.num_gaussians} of {first} Gaussians are left at step {now.step}", True)
     elif now.num_gaussians < SHRUNK_SHARE * expected.kept_share * first and now.step >= expected.max_steps:

@@ -89,7 +89,7 @@ class Batch:
             raise ConfigError("the configuration came from standard input, and is needed again", "Write it to a file.")
         return self.path.resolve()
 
-    def see_apart(self, option: str, place: Path, folder: Path) -> None:
+    def check_apart(self, option: str, place: Path, folder: Path) -> None:
         """See that a folder that is to be written to lies among no photographs, masks or models of the batch.
 
         Raises:
@@ -104,10 +104,10 @@ class Batch:
                 raise OutputError(message, "Name a place elsewhere.")
 
     @property
-    def terms(self) -> str:
+    def plan_hash(self) -> str:
         """Return a hash of what all workers of the batch must agree on."""
-        own = [terms for task in self.every if (terms := task.kind.terms())]
-        return terms_of((task.today.without_deadline.recipe for task in self.every), self.config.deadline, own)
+        own = [terms for task in self.every if (terms := task.kind.plan_hash())]
+        return terms_of((task.yaml_settings.without_deadline.recipe for task in self.every), self.config.deadline, own)
 
     @property
     def names(self) -> list[str]:
@@ -126,7 +126,7 @@ class Batch:
 
     def recipes(self) -> dict[str, Recipe]:
         """Return what trains each task in this run, by its name."""
-        return {task.name: task.asked.recipe for task in self.tasks}
+        return {task.name: task.requested_settings.recipe for task in self.tasks}
 
     def audit(self, *, deep: bool = False, advance: Advance = unheard) -> Audit:
         """Check the patches before a GPU is touched, in a sweep each of them once; all trainers must take them.
@@ -170,7 +170,7 @@ class Batch:
         from splatbatch.tasks.shared_decisions.frame import REMEDY, far_apart, spans_of
 
         cache = self.output.audit_cache if self.output.path.is_dir() else None
-        evaluations = {task.patch.name: task.asked.recipe.evaluation for task in tasks}
+        evaluations = {task.patch.name: task.requested_settings.recipe.evaluation for task in tasks}
         extent = AuditExtent(cache=cache, evaluations=evaluations)
         if deep:
             extent = replace(extent, groups=None)
@@ -331,7 +331,7 @@ def _see_read(batch: Batch) -> None:
         ConfigError: one is not: the training would be the same as before.
     """
     for task in batch.tasks if batch.changes else ():
-        recipe = task.asked.recipe
+        recipe = task.requested_settings.recipe
         if unread := sorted(batch.changes.keys() - recipe.reads()):
             name = recipe.training.trainer
             message = f"--set {unread[0]}: the command of {name}, which trains {task.name}, does not read it"

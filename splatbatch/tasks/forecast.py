@@ -50,7 +50,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
         basis = f"each in at most {most:,.0f} MiB, by what such stages took a core of a server"
         return Forecast(sum(one.seconds for one in own), basis, how_many(batch.names, batch.noun))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
-    recipes = {task.name: task.asked.recipe for task in batch.only(names).tasks}
+    recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes)
     done = list(_finished(batch, on_cpu=on_cpu))
     if (throughput := seconds_per_step(done)) is not None:

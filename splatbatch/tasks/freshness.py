@@ -190,7 +190,7 @@ class FreshnessChecker:
         task = self._tasks[name]
         is_as_it_was = (
             brief.splat == [splat.num_bytes, splat.mtime_ns]
-            and any(self.hash_of(one) in brief.recipes for one in task.today.counting)
+            and any(self.hash_of(one) in brief.recipes for one in task.yaml_settings.acceptable_recipes)
             and not moved_model(brief.model, task.patch, self._facts)
             and not self._have_others_moved(self._index, brief.others, task)
             and brief.settled == self._key(task)
@@ -281,7 +281,7 @@ class FreshnessChecker:
 
     def _why_other_settings(self, result: Result, held: Fingerprint, task: Task) -> str:
         recipe = task.recipe
-        if any(self.hash_of(one) in (held.recipe, held.effective) for one in task.today.counting):
+        if any(self.hash_of(one) in (held.recipe, held.effective) for one in task.yaml_settings.acceptable_recipes):
             return ""
         if not held.settings:
             return "settings have changed"
@@ -340,7 +340,7 @@ class FreshnessChecker:
             return found.given_up if event.t == found.given_up_at else event.reason
         if self._given_up_now.get(name, (None, ""))[0] is not event:
             task = self._tasks[name]
-            is_same = event.key == given_up.key_of(task.today, self._inputs(task).files)
+            is_same = event.key == given_up.key_of(task.yaml_settings, self._inputs(task).files)
             self._given_up_now[name] = (event, event.reason if is_same else "")
         return self._given_up_now[name][1]
 

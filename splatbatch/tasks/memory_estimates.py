@@ -39,7 +39,7 @@ def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = meas
     found, extents, tasks = {}, dict[Path, PatchSize](), tuple(tasks)
     num_behind = _num_behind(tasks, measure)
     for task in tasks:
-        recipe, sparse = task.asked.recipe, task.patch.sparse
+        recipe, sparse = task.requested_settings.recipe, task.patch.sparse
         if recipe.program is not None:  # nobody knows what an external trainer needs
             continue
         with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
@@ -56,7 +56,7 @@ def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
     for task in tasks:
         if task.patch.is_whole:
             with contextlib.suppress(SceneError):
-                recipe, whole = task.asked.recipe, measure(task.patch)
+                recipe, whole = task.requested_settings.recipe, measure(task.patch)
                 cap = recipe.training.cap(whole.num_points)
                 return expected_gaussians(recipe.settled(whole.num_points), thinned(whole, cap).num_points)
     folder = next((task.patch.behind for task in tasks if task.patch.behind), None)
@@ -67,7 +67,7 @@ def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
 def _as_trained(task: Task, extent: PatchSize, num_behind: int) -> PatchSize:
     """Return the extent of what a task trains: a whole scene is thinned, and drawn behind the patches with a core."""
     if task.patch.is_whole:
-        return thinned(extent, task.asked.recipe.training.cap(extent.num_points))
+        return thinned(extent, task.requested_settings.recipe.training.cap(extent.num_points))
     return replace(extent, num_behind=num_behind) if task.patch.behind else extent
 
 

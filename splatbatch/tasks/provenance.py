@@ -27,7 +27,7 @@ def recipe_of(task: Task, result: Result) -> Recipe:
         with contextlib.suppress(ValidationError):
             return Recipe.model_validate(_changed(tree, result.changes))
     with contextlib.suppress(ConfigError):
-        return task.today.changed(result.changes).recipe
+        return task.yaml_settings.changed(result.changes).recipe
     return task.recipe
 
 

@@ -131,7 +131,7 @@ class ReconstructTasks(BuiltinProgram):
         """Return what it is expected to take."""
         return TaskEstimate(*self.told.expected)
 
-    def terms(self) -> str:
+    def plan_hash(self) -> str:
         """Return what all workers must agree on."""
         return self.stage.key
 

@@ -189,7 +189,7 @@ def _status(
     """Return what a patch's files say; of a trained one that it is, and no figures."""
     files = output.files_of(name) if is_begun else []
     attempt = None if endings.is_judged(name, latest_number(files)) else output.patch(name).latest(files)
-    if attempt and not attempt.has_ended() and attempt.job.exists():
+    if attempt and not attempt.has_exited() and attempt.job.exists():
         stands_by, died = was_only_standby(attempt), has_died(attempt)
         if stands_by and not died:
             return PatchStatus(name, "waiting", phase="standby")

@@ -47,10 +47,10 @@ class TaskSettings:
     @cached_property
     def recipe(self) -> Recipe:
         """The settings, checked; a ConfigError says what is wrong with them."""
-        return self.config.recipe(self.patch, self.told, self.variant)
+        return self.config.recipe(self.patch, self.all_changes, self.variant)
 
     @cached_property
-    def told(self) -> Mapping[str, Any]:
+    def all_changes(self) -> Mapping[str, Any]:
         """All changes, those for a deadline included; what somebody asks for by name goes before these."""
         return (
             {**changes_of(self.without_deadline.recipe, self.paces[0]), **self.changes} if self.paces else self.changes
@@ -62,7 +62,7 @@ class TaskSettings:
         return replace(self, paces=()) if self.paces else self
 
     @cached_property
-    def counting(self) -> tuple[Recipe, ...]:
+    def acceptable_recipes(self) -> tuple[Recipe, ...]:
         """The recipes whose splats are fresh: of a deadline also those with more steps, none at all given up first.
 
         A splat that made all its steps is fresh where it might have ended early, if nobody asks for that by number.
@@ -89,7 +89,7 @@ class TaskSettings:
         own = {key: value for key, value in recipe.as_given().items() if key in recipe.reads()}
         return differences(own, batch, Recipe().as_given())
 
-    def paced(self, paces: tuple[StepBudget, ...]) -> TaskSettings:
+    def with_budget(self, paces: tuple[StepBudget, ...]) -> TaskSettings:
         """Return what trains at another pace."""
         return self if paces == self.paces else replace(self, paces=paces)
 
@@ -179,7 +179,7 @@ class TaskKind(ABC):
         """Return the task under other settings."""
         return task
 
-    def terms(self) -> str:
+    def plan_hash(self) -> str:
         """Return what all workers must agree on, besides the recipe of its task."""
         return ""
 
@@ -193,7 +193,7 @@ class TrainTasks(TaskKind):
 
     def maker(self, task: Task) -> TaskProgram:
         """Return its trainer."""
-        return task.setup.trainer
+        return task.next_settings.trainer
 
     def product(self, task: Task, output: OutputFolder) -> ProductComparison | None:
         """Return None."""
@@ -213,31 +213,31 @@ class TrainTasks(TaskKind):
         """Return the settings of the YAML, those really in force, and the inputs."""
         from splatbatch.tasks.fingerprints.fingerprint import fingerprint, recipe_hash
 
-        return replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(task.setup.recipe))
+        return replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(task.next_settings.recipe))
 
     def why_unfit(self, task: Task) -> str:
         """Audit the patch anew, by itself."""
         from splatbatch.scene.audit.audit import AuditExtent, audit_patches
         from splatbatch.trainers import rules_of
 
-        recipe = task.setup.recipe
+        recipe = task.next_settings.recipe
         extent = AuditExtent(evaluations={task.patch.name: recipe.evaluation})
         audit = audit_patches([task.patch], None, rules_of([recipe]), extent)
         return next((finding.in_words() for finding in audit.errors()), "")
 
     def retry(self, task: Task, config: Config) -> Retry:
         """Return what the YAML says; external trainers have ladders of their own."""
-        return config.retry_of(task.setup.recipe)
+        return config.retry_of(task.next_settings.recipe)
 
     def settings(self, task: Task) -> Mapping[str, Any]:
         """Return those of its recipe, and what has been changed; of a program what it reads."""
-        recipe = task.setup.recipe
-        settings = {**task.setup.changes, **recipe.settings()}
+        recipe = task.next_settings.recipe
+        settings = {**task.next_settings.changes, **recipe.settings()}
         return {key: value for key, value in settings.items() if key in recipe.reads()}
 
     def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
         """Return the task under other settings; its recipe says whether there are such."""
-        return replace(task, setup=task.setup.changed(changes))
+        return replace(task, next_settings=task.next_settings.changed(changes))
 
 
 TRAINING = TrainTasks()
@@ -252,13 +252,13 @@ class Task:
 
     id: TaskId
     patch: Patch
-    today: TaskSettings
+    yaml_settings: TaskSettings
     """By the YAML: what results are held against."""
-    asked: TaskSettings
+    requested_settings: TaskSettings
     """By the YAML and --set."""
-    setup: TaskSettings
+    next_settings: TaskSettings
     """What the next attempt trains by: what was asked for, and the rungs that were taken."""
-    footprint: MemoryEstimate | None = None
+    memory_estimate: MemoryEstimate | None = None
     """What it is expected to take, as far as its model can be read."""
     claim: Claimed | None = None
     """Under which claim it is ours; None as long as it is not."""
@@ -286,12 +286,16 @@ class Task:
     @property
     def recipe(self) -> Recipe:
         """What would train it today, by the YAML."""
-        return self.today.recipe
+        return self.yaml_settings.recipe
 
     @property
     def length(self) -> float:
         """How long it is, on a scale of its own: images x pixels x steps."""
-        return self.asked.recipe.training.max_steps * self.footprint.photos_mib if self.footprint else 0.0
+        return (
+            self.requested_settings.recipe.training.max_steps * self.memory_estimate.photos_mib
+            if self.memory_estimate
+            else 0.0
+        )
 
 
 def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
@@ -314,15 +318,26 @@ def under(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]
     """Return the tasks as --set asks for them."""
     if not changes:
         return tuple(tasks)
-    setups = {setup: setup.changed(changes) for setup in {task.today for task in tasks}}
-    return tuple(replace(task, asked=setups[task.today], setup=setups[task.today]) for task in tasks)
+    setups = {setup: setup.changed(changes) for setup in {task.yaml_settings for task in tasks}}
+    return tuple(
+        replace(task, requested_settings=setups[task.yaml_settings], next_settings=setups[task.yaml_settings])
+        for task in tasks
+    )
 
 
 def with_step_budget(tasks: Sequence[Task], paces: tuple[StepBudget, ...]) -> tuple[Task, ...]:
     """Return the tasks as a deadline leaves time for them; patches that are trained alike share their setup still."""
-    every = {setup for task in tasks for setup in (task.today, task.asked, task.setup)}
-    now = {setup: setup.paced(paces) for setup in every}
-    return tuple(replace(task, today=now[task.today], asked=now[task.asked], setup=now[task.setup]) for task in tasks)
+    every = {setup for task in tasks for setup in (task.yaml_settings, task.requested_settings, task.next_settings)}
+    now = {setup: setup.with_budget(paces) for setup in every}
+    return tuple(
+        replace(
+            task,
+            yaml_settings=now[task.yaml_settings],
+            requested_settings=now[task.requested_settings],
+            next_settings=now[task.next_settings],
+        )
+        for task in tasks
+    )
 
 
 def patches_of(tasks: Iterable[Task]) -> tuple[Patch, ...]:

@@ -33,5 +33,5 @@ def refresh(batch: Batch, name: str) -> None:
     files = with_contents(now, then, differences(then, now, places(task.patch, task.recipe), facts))
     num_gaussians = (result.splat and result.splat.num_gaussians) or result.num_gaussians or 0
     splat = results.splat_facts(folder.splat, num_gaussians)
-    write_json(folder.result, result.with_files(files).but(splat=splat).to_record())
+    write_json(folder.result, result.with_files(files).with_fields(splat=splat).to_record())
     folder.damage.unlink(missing_ok=True)  # it was read, and is what was accepted

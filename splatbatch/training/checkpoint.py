@@ -145,7 +145,7 @@ def identity(recipe: Recipe, views: TrainingImages, first: Mapping[str, Tensor])
     for photo in (*views.training, *views.holdout):
         digest.update(photo.name.encode())
         thinned = photo.pixels[::PIXEL_STRIDE, ::PIXEL_STRIDE]
-        for tensor in (photo.view.viewmat, photo.view.K, thinned, photo.mask, photo.tone, photo.covered):
+        for tensor in (photo.view.viewmat, photo.view.K, thinned, photo.mask, photo.correction, photo.coverage_mask):
             digest.update(b"" if tensor is None else tensor.contiguous().cpu().numpy().tobytes())
     for values in (first, views.surroundings.to_hash()):
         for name in sorted(values):

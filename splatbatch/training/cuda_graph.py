@@ -34,8 +34,8 @@ class _Recording:
         self.photo.pixels.copy_(photo.pixels, non_blocking=True)
         if self.photo.mask is not None and photo.mask is not None:
             self.photo.mask.copy_(photo.mask, non_blocking=True)
-        if self.photo.tone is not None and photo.tone is not None:
-            self.photo.tone.copy_(photo.tone)
+        if self.photo.correction is not None and photo.correction is not None:
+            self.photo.correction.copy_(photo.correction)
         self.photo.view.viewmat.copy_(photo.view.viewmat)
         self.photo.view.K.copy_(photo.view.K)
         self.graph.replay()
@@ -56,7 +56,7 @@ class GraphedStep:
         if self._is_first:  # what is made but once must not be made in every replay
             self._is_first = False
             return self._step(photo, sh_degree, is_watched=is_watched)
-        of_tone = None if photo.tone is None else len(photo.tone)
+        of_tone = None if photo.correction is None else len(photo.correction)
         key = (photo.view.width, photo.view.height, photo.mask is None, of_tone, sh_degree)
         recording = self._recordings.get(key)
         if recording is None:
@@ -88,7 +88,7 @@ class GraphedStep:
         place = RenderCamera(view.viewmat.clone(), view.K.clone(), view.width, view.height)
         pixels = torch.empty_like(photo.pixels, device=view.viewmat.device)
         mask = None if photo.mask is None else torch.empty_like(photo.mask, device=view.viewmat.device)
-        tone = None if photo.tone is None else photo.tone.clone()
+        tone = None if photo.correction is None else photo.correction.clone()
         graph, there = torch.cuda.CUDAGraph(), PosedImage(photo.name, place, pixels, mask, tone)
         # torch.cuda.graph() would collect garbage and empty torch's memory cache, each time
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")

@@ -41,7 +41,7 @@ def init_from_points(points: Points, frame: TrainingFrame, training: Training) -
 
     In host memory: nothing here touches CUDA.
     """
-    means = (points.xyz - frame.center) / frame.unit
+    means = (points.xyz - frame.origin) / frame.scale
     num, num_sh = len(means), (training.sh_degree + 1) ** 2
     opacity = float(training.resolved().init_opacity)
     generator = torch.Generator().manual_seed(training.seed)
@@ -92,10 +92,10 @@ def as_parameters(values: Mapping[str, Tensor], device: torch.device) -> Paramet
 
 def values_of(splat: Gaussians, frame: TrainingFrame) -> dict[str, Tensor]:
     """Return what a splat file holds in the frame that is trained in: what `export` made of it, rounded as it was."""
-    means = (splat.means.astype(np.float64) - frame.center) / frame.unit
+    means = (splat.means.astype(np.float64) - frame.origin) / frame.scale
     values = {
         "means": means.astype(np.float32),
-        "scales": splat.scales - np.float32(math.log(frame.unit)),
+        "scales": splat.scales - np.float32(math.log(frame.scale)),
         "quats": splat.quats,
         "opacities": splat.opacities,
         "sh0": splat.sh0[:, None],
@@ -121,10 +121,10 @@ def export(gaussians: Parameters, frame: TrainingFrame) -> Gaussians:
     def array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return tensor.detach().float().cpu().numpy()
 
-    means = array(gaussians["means"]).astype(np.float64) * frame.unit + frame.center
+    means = array(gaussians["means"]).astype(np.float64) * frame.scale + frame.origin
     return Gaussians(
         means=means.astype(np.float32),
-        scales=array(gaussians["scales"]) + np.float32(math.log(frame.unit)),
+        scales=array(gaussians["scales"]) + np.float32(math.log(frame.scale)),
         quats=array(torch.nn.functional.normalize(gaussians["quats"], dim=-1)),
         opacities=array(gaussians["opacities"]),
         sh0=array(gaussians["sh0"][:, 0]),

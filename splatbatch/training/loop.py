@@ -58,7 +58,7 @@ def train(
         if is_due:
             progress.step(step, learned.loss, gaussians, learned.norms())
         has_changed = one_step.refine(step)
-        has_changed |= (is_due or has_changed) and capacity.review()
+        has_changed |= (is_due or has_changed) and capacity.grow()
         has_changed |= evaluator.early.step_done(step)
         if graphed and has_changed:
             graphed.forget()

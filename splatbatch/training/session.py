@@ -147,7 +147,7 @@ def prepare(
     )
     resume = Path(settings.resume) if settings.resume else None
     settled = recipe.settled(len(whole.points) if settings.is_backdrop else extent.num_points)
-    gaussians = _within_cap(gaussians, views.surroundings.cover, settled.training, progress)
+    gaussians = _within_cap(gaussians, views.surroundings.boundary_init, settled.training, progress)
     who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
     opening.join()
     of_settings = (settings.offset, resume, settings.earlier)
@@ -175,7 +175,7 @@ def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, 
 
 def _within_reach(first: dict[str, Tensor], views: TrainingImages, settings: TrainingSettings) -> dict[str, Tensor]:
     """Return the first values that a patch with a core starts from: all of them, for one without."""
-    outside = views.surroundings.outside(first)
+    outside = views.surroundings.out_of_bounds(first)
     if outside is None:
         return first
     if bool(outside.all()):
@@ -222,7 +222,7 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
     step, planned = evaluator.early.last_step, recipe.training.max_steps
 
     progress.phase("eval")
-    scene.surroundings.hold_back(gaussians)
+    scene.surroundings.clamp_scales(gaussians)
     with aside(folder.splat) as written:
         said = (*offset_comments(prepared.offset), *mode_comments(recipe.training.antialiased))
         write_splat(written, export(gaussians, scene.frame), step, planned, said)
@@ -232,7 +232,7 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
         evaluator.measure_first(as_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
         _write_figures(folder, scene, {**evaluator.to_record(), **made})
-        with_all, by_name = scene.surroundings.drawn_with(gaussians), {photo.name: photo for photo in scene.holdout}
+        with_all, by_name = scene.surroundings.with_backdrop(gaussians), {photo.name: photo for photo in scene.holdout}
         picture_views(folder, lambda name: (with_all, by_name[name]), final, recipe)
         progress.phase("export")
     with contextlib.suppress(OSError):
@@ -249,8 +249,8 @@ def _files_of(scene: TrainingImages, prepared: PreparedAttempt, device: torch.de
 
 
 def _write_figures(folder: AttemptFolder, scene: TrainingImages, metrics: Mapping[str, Any]) -> None:
-    if scene.covered is not None:
-        write_json(folder.covered, scene.covered.to_record())
+    if scene.coverage_masks is not None:
+        write_json(folder.covered, scene.coverage_masks.to_record())
     write_json(folder.metrics, dict(metrics))
 
 

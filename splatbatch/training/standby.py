@@ -95,7 +95,7 @@ def _train_a_little(gaussians: Parameters, scene: TrainingImages, recipe: Recipe
     for degree in range(recipe.training.sh_degree + 1):
         graphed(photo, degree)
     step.refine(_first_refinement(plan))
-    capacity.review()
+    capacity.grow()
 
 
 def _in_small(views: TrainingImages) -> TrainingImages:

@@ -63,8 +63,10 @@ class Step:
     def derive(self, photo: PosedImage, sh_degree: int) -> tuple[Tensor, Rendering]:
         """Return the loss, [], and the rendering; the gradients lie in the Gaussians."""
         options = RasterOptions.of(self.recipe, sh_degree)
-        rendering = rasterize(self.surroundings.drawn_with(self.gaussians), photo.view, options, self.capacity.entries)
-        self.capacity.note(rendering)
+        rendering = rasterize(
+            self.surroundings.with_backdrop(self.gaussians), photo.view, options, self.capacity.entries
+        )
+        self.capacity.record(rendering)
         self.strategy.step_pre_backward(rendering)
         loss = self._loss(rendering.colors, photo)
         if not cuda.serves(loss, self.recipe.training):  # there the pulls are part of Adam
@@ -74,7 +76,7 @@ class Step:
 
     def update(self, rendering: Rendering) -> GradNorms | None:
         """Move the Gaussians down their gradients, which are gone then; return what our kernels know of these."""
-        squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.pulls)
+        squares = move(self.optimizers, rendering.info["radii"][0], self.strategy.regulariser_weights)
         factor = LAST_MEANS_RATE ** (1 / self.plan.max_steps) if self.means_decay is None else self.means_decay
         self.strategy.step_post_backward(rendering, decay(self.optimizers, factor))
         return squares
@@ -83,7 +85,7 @@ class Step:
         """Add, move and remove Gaussians if it is time; return whether steps are different from now on."""
         has_changed = self.strategy.refine(step)
         if step % self.plan.refine_every == 0:
-            self.surroundings.hold_back(self.gaussians)
+            self.surroundings.clamp_scales(self.gaussians)
         return has_changed
 
     def _loss(self, colors: Tensor, photo: PosedImage) -> Tensor:
@@ -95,7 +97,7 @@ class Step:
         from splatbatch.training.cuda.loss import photometric_loss as on_gpu
 
         kernels, target = cuda.loaded(), photo.target()
-        as_taken = None if photo.tone is None else target
-        if photo.tone is not None:
-            target = normalise(colors, target, photo.tone, photo.view.K, kernels)
+        as_taken = None if photo.correction is None else target
+        if photo.correction is not None:
+            target = normalise(colors, target, photo.correction, photo.view.K, kernels)
         return on_gpu(colors, target, training.ssim_lambda, kernels, as_taken, photo.valid())

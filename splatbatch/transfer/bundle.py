@@ -135,11 +135,11 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         patch=task.id.patch,
         variant=task.id.variant,
         settings=_settings_of(task),
-        changes=dict(task.setup.told),
+        changes=dict(task.next_settings.all_changes),
         is_retry=is_retry,
         depends_on=replace(depends_on, files=known),
         follows=follows,
-        held_out=choose_holdout(patch, task.setup.recipe.evaluation),
+        held_out=choose_holdout(patch, task.next_settings.recipe.evaluation),
         offset=patch.offset,
         tones={name: patch.tones[name] for name in depends_on.photographs if name in patch.tones},
         border=patch.border.to_record() if patch.border else {},
@@ -153,7 +153,7 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
 
 def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
     """Yield the files that a training of the task reads, by their names in the bundle."""
-    patch, recipe = task.patch, task.setup.recipe
+    patch, recipe = task.patch, task.next_settings.recipe
     for key, fact in depends_on.files.items():
         if is_content(key) and fact.num_bytes >= 0:
             yield key, locate(key, patch, recipe)
@@ -169,7 +169,7 @@ def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
 
 def _settings_of(task: Task) -> dict[str, Any]:
     """Return what a worker trains by, before changes: the sections as they hold for this task, and its trainer."""
-    config, setup = task.setup.config, task.setup
+    config, setup = task.next_settings.config, task.next_settings
     recipe = config.recipe(setup.patch, {}, setup.variant)
     found = {name: getattr(recipe, name).model_dump(mode="json") for name in RECIPE_SECTIONS}
     if place := found["evaluation"].get("holdout_list"):
@@ -191,10 +191,10 @@ def _see_same(bundle: Bundle, task: Task) -> None:
     Raises:
         ConfigError: it would not be.
     """
-    program = task.setup.recipe.program
+    program = task.next_settings.recipe.program
     names = {name: str(value) for name, value in (program.env if program else {}).items()}
     opened = _setup_of(bundle, Path(), Path(), names).recipe
-    if recipe_hash(opened) != recipe_hash(task.setup.recipe):
+    if recipe_hash(opened) != recipe_hash(task.next_settings.recipe):
         raise ConfigError(f"{task.name}: its settings cannot travel", "Please report it, with the YAML.")
 
 

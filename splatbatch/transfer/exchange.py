@@ -215,7 +215,7 @@ class StoreWatch:
         """Return for how long a worker is known not to have moved."""
         return time.monotonic() - self._moved.get(sign.worker, (0, time.monotonic()))[1]
 
-    def is_gone(self, owner: Owner, seen: StoreListing) -> bool:
+    def is_dead(self, owner: Owner, seen: StoreListing) -> bool:
         """Return whether whoever has claimed a bundle is known to be gone, or has let it go."""
         if seen.is_free_of(owner):
             return True
@@ -232,7 +232,7 @@ class StoreWatch:
 
     def _is_free(self, bundle: str, seen: StoreListing) -> bool:
         owner = seen.owners.get(bundle)
-        return owner is None or (owner.generation < MOST_HANDLINGS and self.is_gone(owner, seen))
+        return owner is None or (owner.generation < MOST_HANDLINGS and self.is_dead(owner, seen))
 
 
 def is_following(piece: FileRef) -> bool:

@@ -36,7 +36,7 @@ class ResidentProcess:
         """Return what has come of the call, if something has; after a Fault or a Hang it is of no more use."""
         if found := self._process.answers():
             return found[0]
-        if self._process.has_ended():
+        if self._process.has_exited():
             return self._process.why_it_died()
         idle_s = self._process.idle_s()
         return Hung(self._process.note(), idle_s) if idle_s > self._hangs_s else None

@@ -141,7 +141,7 @@ def run(errand: TransferJob[Item], patience: WaitHooks) -> list[tuple[Item, Any]
     """
     try:
         while not errand.look():
-            patience.beat()
+            patience.tick()
             if why := patience.stop():
                 raise StopRequested(why)
             rest(POLL_S, [errand._reader] if errand._reader else [])

@@ -470,7 +470,7 @@ def test_while_a_worker_trains_nothing_is_made_of_what_it_may_replace(batch: Fak
 def test_a_worker_that_begins_while_a_scene_is_made_waits(batch: FakeBatch) -> None:
     lose(batch)
     output = OutputFolder(batch.output)
-    terms = open_batch(batch.config).terms
+    terms = open_batch(batch.config).plan_hash
     before = len(list(place(batch, "p1").glob("attempt-*")))
     with lock_output_alone(output, terms, print):
         worker = batch.start("work")

@@ -43,7 +43,7 @@ def test_a_matrix_is_all_its_combinations(tmp_path: Path) -> None:
 
 def test_without_a_sweep_a_name_is_a_patch(tmp_path: Path) -> None:
     (task,) = tasks_of(sweep(tmp_path), [Patch("p0@x", tmp_path, tmp_path)])
-    assert (task.id, task.name, task.today.variant) == (TaskId("p0@x"), "p0@x", None)
+    assert (task.id, task.name, task.yaml_settings.variant) == (TaskId("p0@x"), "p0@x", None)
 
 
 def test_a_name_does_not_depend_on_order_or_on_what_else_is_compared(tmp_path: Path) -> None:

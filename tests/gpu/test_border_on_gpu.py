@@ -36,7 +36,7 @@ def around() -> tuple[dict[str, torch.nn.Parameter], PatchBorder]:
     core = torch.tensor([[-torch.inf] * 3, [0.0, torch.inf, torch.inf]])
     reach = torch.tensor([[-9.0] * 3, [0.1, 9.0, 9.0]])
     bounds = Boundary(torch.eye(3), core, reach, 0.1).to(torch.device("cuda"))
-    inside = bounds.holds(everyone["means"])
+    inside = bounds.contains(everyone["means"])
     own = {name: torch.nn.Parameter(value.detach()[inside]) for name, value in everyone.items()}
     return own, PatchBorder(bounds, {name: value.detach()[~inside] for name, value in everyone.items()})
 
@@ -55,17 +55,17 @@ def a_step(strategy: str, **training: object) -> tuple[Step, tuple[PosedImage, .
 def test_own_and_backdrop_make_the_picture_that_all_of_them_make() -> None:
     own, surroundings = around()
     view = some_photos(1)[0].view
-    together, parts = rasterize(some_gaussians(), view), rasterize(surroundings.drawn_with(own), view)
+    together, parts = rasterize(some_gaussians(), view), rasterize(surroundings.with_backdrop(own), view)
     assert float((together.colors - parts.colors).abs().max()) <= 1e-4
 
 
 def test_the_gpu_draws_a_backdrop_as_the_cpu_does() -> None:
     own, surroundings = around()
     view, cpu = some_photos(1)[0].view, torch.device("cpu")
-    there = rasterize(surroundings.drawn_with(own), view).colors.cpu()
+    there = rasterize(surroundings.with_backdrop(own), view).colors.cpu()
     moved = {name: value.detach().cpu() for name, value in own.items()}
     on_cpu = replace(view, viewmat=view.viewmat.cpu(), K=view.K.cpu())
-    here = rasterize(surroundings.to(cpu).drawn_with(moved), on_cpu).colors
+    here = rasterize(surroundings.to(cpu).with_backdrop(moved), on_cpu).colors
     assert float((here - there).detach().abs().mean()) <= 1e-3
 
 
@@ -106,10 +106,10 @@ def test_refining_between_steps_keeps_to_the_reach_and_new_recordings_work(
         for photo in photos:
             (graphed or step)(photo, 3)
         assert step.refine(refining)
-        step.capacity.review()
+        step.capacity.grow()
         if graphed:
             graphed.forget()
-        outside = step.surroundings.outside(step.gaussians)
+        outside = step.surroundings.out_of_bounds(step.gaussians)
         assert outside is not None
         # `default` splits after it has removed what strayed: a child may lie across the border until the next time
         assert float(outside.float().mean()) <= (0.02 if strategy == "default" else 0.0)
@@ -127,7 +127,7 @@ def test_pruning_before_a_backdrop_removes_own_gaussians_alone_and_steps_go_on(m
     for refining in (None, step.plan.refine_stop):
         if refining is not None:
             assert step.refine(refining)
-            step.capacity.review()
+            step.capacity.grow()
             if graphed:
                 graphed.forget()
         for photo in photos * 3:

@@ -140,13 +140,13 @@ def test_a_recording_evens_each_photograph_by_its_own_tone() -> None:
     step, photos = a_step("default", num_coefficients=2)
     step(photos[0], 3)
     graphed = GraphedStep(step)
-    for photo in (photos[0], photos[1], dataclasses.replace(photos[0], tone=None)):
+    for photo in (photos[0], photos[1], dataclasses.replace(photos[0], correction=None)):
         graphed(photo, 3)
-    recorded = [recording.photo.tone for recording in graphed._recordings.values()]
-    assert photos[0].tone is not None and photos[1].tone is not None
+    recorded = [recording.photo.correction for recording in graphed._recordings.values()]
+    assert photos[0].correction is not None and photos[1].correction is not None
     assert [tone is None for tone in recorded] == [False, True]
     assert recorded[0] is not None
-    assert torch.equal(recorded[0], photos[1].tone) and not torch.equal(recorded[0], photos[0].tone)
+    assert torch.equal(recorded[0], photos[1].correction) and not torch.equal(recorded[0], photos[0].correction)
 
 
 @pytest.mark.alone
@@ -205,6 +205,6 @@ def test_a_list_that_is_too_short_loses_the_farthest_and_is_noticed() -> None:
     step, photos = a_step("default")
     step.capacity.entries = 5000
     step(photos[0], 3)
-    assert step.capacity.review()
+    assert step.capacity.grow()
     assert step.capacity.overflown == 1
     assert step.capacity.entries > 5000

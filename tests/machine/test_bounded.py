@@ -54,7 +54,7 @@ def test_a_beat_that_raises_ends_the_program(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_bounded(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], CallBounds(30), CallContext(beat=stop))
+        run_bounded(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], CallBounds(30), CallContext(tick=stop))
     assert not lives(int((tmp_path / "pid").read_text()))
 
 

@@ -123,7 +123,7 @@ def test_the_budget_is_thirty_seconds_or_what_is_left_of_the_grace(
 def test_no_beat_waits_for_those_who_hang(hanging: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "BUDGET_S", 1.0)
     took: list[float] = []
-    beat = Sinks.beat
+    beat = Sinks.tick
 
     def timed(sinks: Sinks) -> list[str]:
         began = time.monotonic()
@@ -131,7 +131,7 @@ def test_no_beat_waits_for_those_who_hang(hanging: FakeBatch, monkeypatch: pytes
         took.append(time.monotonic() - began)
         return said
 
-    monkeypatch.setattr(Sinks, "beat", timed)
+    monkeypatch.setattr(Sinks, "tick", timed)
     hanging.constants |= {"splatbatch.monitor.notify.TIMEOUT_S": 0.2}
     hanging.change(retry={"max_attempts": 1})
     hanging.script(p0=["exit 1 CUDA error: out of memory"])

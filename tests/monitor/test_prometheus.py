@@ -64,9 +64,9 @@ def test_of_several_workers_one_writes_and_when_it_ends_another_does(
     monkeypatch.setattr(prometheus, "write_text", lambda path, text: (written.append(path), write_text(path, text)))
     for _ in range(3):
         for one in files:
-            one.beat()
+            one.tick()
     assert len(written) == 3
-    files[1].beat()  # the first has ended
+    files[1].tick()  # the first has ended
     assert len(written) == 4
 
 

@@ -243,8 +243,8 @@ class Spoilt:
     def tell(self, event: Event) -> None:
         self._at("tell")
 
-    def beat(self) -> Iterator[str]:
-        self._at("beat")
+    def tick(self) -> Iterator[str]:
+        self._at("tick")
         yield from ()
 
     def close(self, end: BatchOutcome) -> None:
@@ -259,13 +259,13 @@ class Spoilt:
         yield "left over"
 
 
-@pytest.mark.parametrize("where", ["tell", "beat", "close", "is_done", "give_up"])
+@pytest.mark.parametrize("where", ["tell", "tick", "close", "is_done", "give_up"])
 def test_a_sink_that_raises_is_told_of_once_and_left_alone(where: str) -> None:
     spoilt, sound = Spoilt(where), Spoilt("")
     sinks, said = Sinks([spoilt, sound]), []
     for _ in range(2):
         sinks.tell(AttemptEnded("p0", 1, "trained"))
-        said += [*sinks.beat(), *sinks.finish(BatchOutcome(""), lambda: 0.0)]
+        said += [*sinks.tick(), *sinks.finish(BatchOutcome(""), lambda: 0.0)]
     assert [line for line in said if "spoilt" in line] == [
         "spoilt: RuntimeError: no such server; nothing more is written there"
     ]
@@ -281,7 +281,7 @@ def test_a_beat_never_waits(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -
     sink.tell(AttemptEnded("p0", 1, "trained"))
     began = time.monotonic()
     for _ in range(20):
-        assert list(sink.beat()) == []
+        assert list(sink.tick()) == []
     assert time.monotonic() - began < 2
     assert any("not all was written in time" in line for line in Sinks([sink]).finish(BatchOutcome(""), lambda: 0.0))
 
@@ -305,7 +305,7 @@ def test_a_store_that_is_away_all_night_is_told_of_once_and_not_asked_without_pa
     monkeypatch.setattr(mlflow_sink, "Hook", Failing)
     monkeypatch.setattr("splatbatch.monitor.sinks.sink.LOOK_S", 0.0)
     sink = MlflowSink(Tracking(mlflow="http://x"), OutputFolder(batch.output), batch.folder, lambda: {"p0": {}})
-    said = [line for _ in range(50) for line in sink.beat()]
+    said = [line for _ in range(50) for line in sink.tick()]
     assert (len(said), Failing.num_started) == (1, 1)
     assert "MlflowException: away" in said[0]
     assert len([*Sinks([sink]).finish(BatchOutcome(""), lambda: 30.0)]) == 1

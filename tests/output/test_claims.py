@@ -89,10 +89,10 @@ def test_a_claim_follows_what_was_accepted_when_it_was_made(output: OutputFolder
     record.parent.mkdir(parents=True)
     record.write_text("{}")
     claims = claims_of(output, "one")
-    assert claims.take("p0") == Claim("p0", 1, follows=1)
+    assert claims.take("p0") == Claim("p0", 1, after_record=1)
     record.with_name("2.json").write_text("{}")
-    assert claims.take("p0").follows == 1
-    assert claims.renew("p0").follows == 2
+    assert claims.take("p0").after_record == 1
+    assert claims.renew("p0").after_record == 2
 
 
 @pytest.mark.parametrize("lost_answer", [True, False])
@@ -129,17 +129,17 @@ def test_silence_is_content_that_does_not_change_by_the_clock_of_who_looks(outpu
     now = [began]
     watcher, far = Watcher(output, clock=lambda: now[0]), elsewhere(output)
     for now[0] in (began, began + SILENCE_S - 1):
-        assert not watcher.is_gone(far.record)
+        assert not watcher.is_dead(far.record)
     far._write()
     for now[0] in (began + SILENCE_S, began + 2 * SILENCE_S - 1):
-        assert not watcher.is_gone(far.record)
+        assert not watcher.is_dead(far.record)
     assert watcher.lives(far.record)  # it was seen to move
     now[0] = began + 2 * SILENCE_S
-    assert watcher.is_gone(far.record)
+    assert watcher.is_dead(far.record)
     os.utime(far.path)
-    assert watcher.is_gone(far.record)  # times are of other clocks: they count for nothing
+    assert watcher.is_dead(far.record)  # times are of other clocks: they count for nothing
     far._write()
-    assert not watcher.is_gone(far.record)
+    assert not watcher.is_dead(far.record)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_on_one_host_and_boot_the_process_decides(
     output: OutputFolder, change: Callable[[WorkerRecord], WorkerRecord], gone: bool
 ) -> None:
     with WorkerFile(output) as mine:
-        assert Watcher(output).is_gone(change(mine.record)) is gone
-    assert Watcher(output).is_gone(mine.record)  # it has ended
+        assert Watcher(output).is_dead(change(mine.record)) is gone
+    assert Watcher(output).is_dead(mine.record)  # it has ended
     assert is_alive_here(mine.record)
 
 
@@ -164,10 +164,10 @@ def test_a_frozen_process_of_this_host_and_boot_is_silent_like_any_other(output:
     now = [0.0]
     watcher, here = Watcher(output, clock=lambda: now[0]), WorkerFile(output).__enter__()
     for now[0], gone in ((0.0, False), (SILENCE_S - 1, False), (SILENCE_S, True)):
-        assert watcher.is_gone(here.record) is gone
+        assert watcher.is_dead(here.record) is gone
     assert (watcher.living(), watcher.present()) == ([], [here.record])  # it may thaw
     here._write()
-    assert (watcher.is_gone(here.record), watcher.living()) == (False, [here.record])
+    assert (watcher.is_dead(here.record), watcher.living()) == (False, [here.record])
 
 
 def test_one_look_tells_how_long_a_worker_of_this_boot_has_been_silent(output: OutputFolder) -> None:
@@ -185,8 +185,8 @@ def test_a_worker_whose_name_another_has_by_now_is_gone(output: OutputFolder) ->
     claims.take("p0")
     after = WorkerFile(output, "local").__enter__()
     owner = claims.owner("p0", 1)
-    assert (owner.token, Watcher(output).is_gone(owner)) == (before.record.token, True)
-    assert not Watcher(output).is_gone(after.record)
+    assert (owner.token, Watcher(output).is_dead(owner)) == (before.record.token, True)
+    assert not Watcher(output).is_dead(after.record)
 
 
 TORN = [b"", b"[1]", b"{", b"\xff" * 64]
@@ -204,7 +204,7 @@ def waits_for_silence(output: OutputFolder) -> bool:
     """Return whether p0 can be claimed only once its claim has been silent for as long as a worker may be."""
     now = [0.0]
     watcher = Watcher(output, clock=lambda: now[0])
-    claims = Claims(output, WorkerFile(output, "one").__enter__(), watcher.is_gone)
+    claims = Claims(output, WorkerFile(output, "one").__enter__(), watcher.is_dead)
     before = claims.take("p0")
     now[0] = SILENCE_S
     return isinstance(before, ClaimedByOther) and not before.is_legible and claims.take("p0") == Claim("p0", 2)
@@ -247,7 +247,7 @@ def test_the_protocol_costs_less_than_five_milliseconds_per_task(
         manifest, started = attempt.read_result() or Result(), time.process_time()
         claim = claims.take(f"p{number}")
         assert isinstance(claim, Claim)
-        assert results.accept(folder, attempt, manifest, claim.follows)
+        assert results.accept(folder, attempt, manifest, claim.after_record)
         claims.close(f"p{number}")
         cost_s += time.process_time() - started
     record_property("figure", f"{1e3 * cost_s / num:.2f} ms of CPU per task: claimed, accepted, put up and closed")

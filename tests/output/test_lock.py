@@ -147,12 +147,12 @@ def test_the_lock_beats_now_and_then_and_is_never_seen_torn(path: Path, monkeypa
     with OutputLock(path) as held:
         size = path.stat().st_size
         for _ in range(200):
-            held.beat()
+            held.heartbeat()
             assert path.stat().st_size == size
         assert (holder(path) or Holder()).sequence == 201
         monkeypatch.setattr(lock, "BEAT_S", 60.0)
-        held.beat()
-        held.beat()
+        held.heartbeat()
+        held.heartbeat()
         assert (holder(path) or Holder()).sequence == 202
 
 
@@ -291,6 +291,6 @@ def test_a_beat_that_does_not_fit_on_the_disk_ends_nothing(path: Path, monkeypat
     monkeypatch.setattr(lock, "BEAT_S", 0.0)
     with OutputLock(path) as held:
         monkeypatch.setattr(lock.os, "pwrite", full)
-        held.beat()
+        held.heartbeat()
         with pytest.raises(OutputError, match=r"process \d+ on"), OutputLock(path):
             pass

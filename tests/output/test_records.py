@@ -145,7 +145,7 @@ def test_what_another_version_knows_of_a_result_survives_when_it_is_written_anew
     result = folder.read_result()
     assert result is not None
     assert result.with_files({}).to_record() == {**written, "files": {}}
-    assert result.but(pinned=FINGERPRINT).with_files({}).to_record()["pinned"]["files"] == {}
+    assert result.with_fields(pinned=FINGERPRINT).with_files({}).to_record()["pinned"]["files"] == {}
 
 
 def test_the_records_of_an_attempt_that_has_ended_are_opened_once(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_what_fails_is_told_and_is_trained_again_when_somebody_insists(batch: Fa
 def test_who_asked_hears_of_what_is_made_and_has_the_report_again(trained: api.Batch) -> None:
     heard: list[Any] = []
     ended = api.train(trained, show=heard.append)
-    assert [type(one).__name__ for one in heard] == ["Ended"]
+    assert [type(one).__name__ for one in heard] == ["RunSummary"]
     assert heard[0].statuses == ended.statuses
     assert [row.patch for row in api.report(trained).patches] == ["p0", "p1"]
 

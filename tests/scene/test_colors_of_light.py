@@ -31,17 +31,19 @@ def quarry_camera() -> Camera:
 def missed(found: ColorCorrection, planted: ColorCorrection) -> float:
     """Return which share of planted light is left, whatever its level: of the root mean square of logarithms."""
     camera = quarry_camera()
-    light, left = (np.log(falloff(one, camera)) for one in (planted, replace(found, gain=(1, 1, 1), tilt=(0, 0))))
+    light, left = (
+        np.log(falloff(one, camera)) for one in (planted, replace(found, gain=(1, 1, 1), shading_gradient=(0, 0)))
+    )
     return float((left - light).std(axis=(0, 1)).mean() / light.std(axis=(0, 1)).mean())
 
 
 def test_planted_light_is_found_again_with_its_tint_and_none_where_there_is_none(tmp_path: Path) -> None:
     plant(QUARRY, tmp_path / "images", most=0.2, fields=FIELDS, tint=TINT)
     found = tones(QUARRY, tmp_path / "images").tones
-    assert {name for name, tone in found.items() if tone.field} == set(FIELDS)
+    assert {name for name, tone in found.items() if tone.shading_grid} == set(FIELDS)
     for name, field in FIELDS.items():
-        assert missed(found[name], ColorCorrection(field=field, tint=TINT)) <= 0.45
-        assert found[name].tint == pytest.approx(TINT, abs=0.2)
+        assert missed(found[name], ColorCorrection(shading_grid=field, shading_color=TINT)) <= 0.45
+        assert found[name].shading_color == pytest.approx(TINT, abs=0.2)
 
 
 @pytest.mark.all
@@ -54,15 +56,19 @@ def test_gains_are_found_again_beside_light_of_single_photographs(tmp_path: Path
 
 
 def test_photographs_in_even_light_have_none_of_their_own() -> None:
-    assert not any(tone.field for tone in tones(QUARRY).tones.values())
+    assert not any(tone.shading_grid for tone in tones(QUARRY).tones.values())
 
 
 @pytest.mark.all
 def test_on_caliterra_those_have_light_of_their_own_into_which_the_sun_broke() -> None:
     found = tones(SHARED / "data/caliterra").tones
-    lit = {int(name[-8:-4]) for name, tone in found.items() if tone.field}
+    lit = {int(name[-8:-4]) for name, tone in found.items() if tone.shading_grid}
     assert {9417, 9418, 9426, 9427} <= lit <= set(range(9405, 9435))
-    assert all(tone.tint[0] > tone.tint[1] > tone.tint[2] for tone in found.values() if tone.field)
+    assert all(
+        tone.shading_color[0] > tone.shading_color[1] > tone.shading_color[2]
+        for tone in found.values()
+        if tone.shading_grid
+    )
 
 
 @pytest.mark.all
@@ -72,8 +78,8 @@ def test_a_held_out_photograph_has_its_light_from_its_tracks_and_changes_no_othe
         plant(QUARRY, tmp_path / "images", most=0.2, fields=fields)
         patch = Patch("p0", QUARRY / "sparse/0", tmp_path / "images")
         found.append(solve_tones([patch], held_out=[held]).tones)
-    assert not found[0][held].field
-    assert missed(found[1][held], ColorCorrection(field=FIELDS[held])) <= 0.45
+    assert not found[0][held].shading_grid
+    assert missed(found[1][held], ColorCorrection(shading_grid=FIELDS[held])) <= 0.45
     for name in found[0].keys() - {held}:
         assert found[1][name] == found[0][name]
 
@@ -101,6 +107,8 @@ def test_a_tone_comes_back_from_what_files_hold() -> None:
         ColorCorrection((1.5, 1.0, 0.5), (), (0.1, -0.2)),
     ):
         assert ColorCorrection.of(tone.values()) == tone
-        assert ColorCorrection.of(replace(tone, vignetting=(-0.3, 0.1)).values()).tilt == tone.tilt
-        lit = replace(tone, field=sunny(), tint=TINT)
+        assert (
+            ColorCorrection.of(replace(tone, vignetting=(-0.3, 0.1)).values()).shading_gradient == tone.shading_gradient
+        )
+        lit = replace(tone, shading_grid=sunny(), shading_color=TINT)
         assert ColorCorrection.of(lit.values()) == lit

@@ -50,17 +50,17 @@ def test_real_scenes_are_cut_in_as_many_even_patches_as_asked(source: Path, wish
 @CASES
 def test_who_sees_a_seventh_of_a_core_is_in_its_patch(source: Path, wish: SplitOptions, num_patches: int):
     plan = planned(source, wish)
-    owner = plan.partition.owner(plan.partition.in_axes(plan.sightings.points.xyz))
+    owner = plan.partition.owner(plan.partition.in_axes(plan.observations.points.xyz))
     for index, core in enumerate(plan.partition.cores):
-        for photo in range(len(plan.sightings.images)):
-            seen = owner[plan.sightings.point[plan.sightings.photo == photo]]
+        for photo in range(len(plan.observations.images)):
+            seen = owner[plan.observations.point[plan.observations.photo == photo]]
             assert np.mean(seen == index) < SHARE or plan.parts[core.name].photos[photo]
 
 
 @CASES
 def test_every_point_lies_in_one_core_and_most_are_in_its_patch(source: Path, wish: SplitOptions, num_patches: int):
     plan = planned(source, wish)
-    places = plan.partition.in_axes(plan.sightings.points.xyz)
+    places = plan.partition.in_axes(plan.observations.points.xyz)
     holding = np.sum([core.core.holds(places) for core in plan.partition.cores], axis=0)
     assert (holding == 1).all()
     for core in plan.partition.cores:

@@ -29,7 +29,7 @@ CONTENT = Box((-10.0, -10.0, -10.0), (10.0, 10.0, 10.0))
 def two(folder: Path) -> Partition:
     """Return a scene cut in two at x = 1.5."""
     cores = tuple(
-        Core(name, box, box.grown((0.5, 0.5, 0.5)), box.clipped(CONTENT), 3, 40, 30, 0.5, "ab" * 32)
+        Core(name, box, box.with_overlap((0.5, 0.5, 0.5)), box.clipped(CONTENT), 3, 40, 30, 0.5, "ab" * 32)
         for name, box in zip(("p0", "p1"), EVERYWHERE.cut(0, 1.5), strict=True)
     )
     names = [frozenset({name}) for name in ("a.jpg", "b.jpg", "c.jpg")]

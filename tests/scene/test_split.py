@@ -157,8 +157,8 @@ def test_a_block_of_photographs_side_by_side_can_be_held_out_instead(tmp_path: P
     done = cut(CALITERRA, tmp_path / "patches", SplitOptions(max_images=45, block=0.12, seed=1))
     block = done.plan.partition.contiguous
     assert len(block) == 9
-    names = [image.name for image in done.plan.sightings.images]
-    centers = done.plan.sightings.centers()
+    names = [image.name for image in done.plan.observations.images]
+    centers = done.plan.observations.centers()
     away = np.linalg.norm(centers - centers[:, None], axis=2)
     around = [{names[index] for index in np.argsort(row)[:9]} for row in away]
     assert block in around  # one of them with those that stand nearest
@@ -375,7 +375,7 @@ def test_a_source_with_loose_ends_makes_sound_patches(scene: Path, tmp_path: Pat
     assert any("1 point of the source left out: nowhere to be" in note for note in done.notes)
     for name in ("p0", "p1"):
         assert pycolmap.Reconstruction(tmp_path / "patches" / name / "sparse" / "0").is_valid()
-    assert (done.plan.sightings.point_of_keypoint != NONE).sum() == len(done.plan.sightings.photo)
+    assert (done.plan.observations.point_of_keypoint != NONE).sum() == len(done.plan.observations.photo)
 
 
 @pytest.mark.parametrize("name", ["rigs.bin", "frames.bin"])

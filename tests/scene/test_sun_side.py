@@ -48,7 +48,7 @@ def ramp(found: SceneCorrections, images: Path, axis: int) -> float:
     for name, shot in shots_of([Patch("p0", QUARRY / "sparse/0", images)]).items():
         tone, camera = found.tones[name], shot.camera
         offsets = (shot.xy - (camera.cx, camera.cy)) / (np.hypot(camera.width, camera.height) / 2)
-        changes.append(-np.log(tone.gain).mean() - offsets @ np.array(tone.tilt))
+        changes.append(-np.log(tone.gain).mean() - offsets @ np.array(tone.shading_gradient))
         points.append(shot.points)
         places.append(np.full(len(shot.xy), centers[name]))
     point = np.concatenate(points)
@@ -77,7 +77,7 @@ def test_a_held_out_photograph_has_the_light_of_all_and_changes_that_of_no_other
     with Image.open(tmp_path / held) as file:
         file.point(lambda value: value * 0.8).save(tmp_path / held, quality=97)
     after = solve_tones([patch], held_out=[held]).tones
-    assert after[held].tilt == pytest.approx(before["left/0004.jpg"].tilt, abs=0.01)
+    assert after[held].shading_gradient == pytest.approx(before["left/0004.jpg"].shading_gradient, abs=0.01)
     assert after[held].gain[1] / before[held].gain[1] == pytest.approx(0.8, abs=0.01)
     assert all(after[name] == tone for name, tone in before.items() if name != held)
 

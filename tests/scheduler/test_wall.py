@@ -212,7 +212,7 @@ def test_a_large_splat_is_collected_while_others_start_and_end(
     opened = open_batch(batch.make("p0", "p1", "p2", "p3", "p4").config)
     opened.output.create()
     beats: list[float] = []
-    rounds = RunHooks(stop=lambda: "", beat=lambda: beats.append(time.monotonic()))
+    rounds = RunHooks(stop=lambda: "", tick=lambda: beats.append(time.monotonic()))
     Runner(opened.config, doors.AtOnce(hole_bytes=int(gigabytes * 1e9)), Ledger(opened.output.ledger)).run(
         opened.tasks, rounds
     )

@@ -77,15 +77,15 @@ def test_train_checks_a_recipe_once_per_task_and_once_more_per_rung(
 
 def test_a_rung_makes_another_setup_of_the_same_task(batch: FakeBatch) -> None:
     (task,) = open_batch(batch.make("p0", sweep={"variants": SEEDS["variants"][:1]}).config).tasks
-    setup = task.setup.changed({"training.sh_degree": 0})
-    assert replace(task, setup=setup).id == task.id
+    setup = task.next_settings.changed({"training.sh_degree": 0})
+    assert replace(task, next_settings=setup).id == task.id
     assert (setup.recipe.training.sh_degree, setup.recipe.training.seed) == (0, 1)
-    assert task.setup.trainer is task.setup.trainer is not setup.trainer
+    assert task.next_settings.trainer is task.next_settings.trainer is not setup.trainer
 
 
 def test_patches_that_are_trained_alike_share_recipe_and_trainer(batch: FakeBatch) -> None:
     first, own, last = open_batch(batch.make("p0", "p1", "p2", patches=OWN).config).tasks
-    assert first.setup is last.setup is not own.setup
+    assert first.next_settings is last.next_settings is not own.next_settings
 
 
 def test_whatever_changes_in_the_scheduler_is_assigned_in_one_module() -> None:
@@ -152,6 +152,6 @@ def test_a_splat_that_made_all_its_steps_counts_where_one_may_end_early(
 ) -> None:
     batch.make("p0", training={"max_steps": max_steps}, evaluation={"stop_after": asked})
     (task,) = open_batch(batch.config).tasks
-    recipes = task.today.counting
+    recipes = task.yaml_settings.acceptable_recipes
     assert len(recipes) == counting
     assert [one.stops_after() for one in recipes[1:]] == [0] * (counting - 1)

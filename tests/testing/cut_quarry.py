@@ -54,7 +54,9 @@ def cut_quarry(folder: Path, offset: tuple[float, float, float] = (0.0, 0.0, 0.0
         offset=offset,
         test=every_nth_frame(frames_of(model.images), 8),
         contiguous=frozenset(),
-        cores=tuple(Core(f"p{i}", core, core.grown(tuple(step)), core.clipped(around)) for i, core in enumerate(cores)),
+        cores=tuple(
+            Core(f"p{i}", core, core.with_overlap(tuple(step)), core.clipped(around)) for i, core in enumerate(cores)
+        ),
         overlap=OVERLAP,
     )
     write_partition(partition)
@@ -64,7 +66,7 @@ def cut_quarry(folder: Path, offset: tuple[float, float, float] = (0.0, 0.0, 0.0
 def quarry_splat() -> Gaussians:
     """Return the quarry as its sparse points show it."""
     points = read_reconstruction(QUARRY / "sparse/0").points
-    frame = TrainingFrame(np.zeros(3), unit=1.0, scene_scale=1.0)
+    frame = TrainingFrame(np.zeros(3), scale=1.0, scene_scale=1.0)
     values = init_from_points(points, frame, Training(sh_degree=1, init_opacity=0.9, init_scale=1.5))
     return export(as_parameters(values, torch.device("cpu")), frame)
 

@@ -21,7 +21,7 @@ TEST = frozenset({"img0.png", "img8.png"})
 def halves(folder: Path, at: float = 0.0) -> Partition:
     """The partition of a scene whose patches lie in `folder`."""
     cores = tuple(
-        Core(name, box, box.grown((0.3, 0.0, 0.0)), box.clipped(SCENE))
+        Core(name, box, box.with_overlap((0.3, 0.0, 0.0)), box.clipped(SCENE))
         for name, box in zip(("p0", "p1"), EVERYWHERE.cut(0, at), strict=True)
     )
     source = folder / "sparse" / "0"

@@ -175,7 +175,7 @@ def failures(batch: FakeBatch, entry: str) -> dict[str, str]:
             looked = DecisionMaker(TrainOptions()).look(opened)
             return {name: fault.diagnosis.cause for name, fault in looked.faults.items()}
         case "prepare" | "collect":
-            rounds = RunHooks(stop=lambda: "", beat=lambda: None)
+            rounds = RunHooks(stop=lambda: "", tick=lambda: None)
             outcomes = Runner(opened.config, AtOnce(), Ledger(opened.output.ledger)).run(opened.tasks, rounds)
             return {name: one.diagnosis.cause for name, one in outcomes.items() if isinstance(one, Failed)}
     return _beside(opened)
@@ -183,7 +183,7 @@ def failures(batch: FakeBatch, entry: str) -> dict[str, str]:
 
 def _beside(opened: Batch) -> dict[str, str]:
     """Return nothing: what is done beside the training costs no patch anything."""
-    session._footprints(opened, RunHooks(stop=lambda: "", beat=lambda: None))
+    session._footprints(opened, RunHooks(stop=lambda: "", tick=lambda: None))
     contents = ContentHasher(opened)
     for name in opened.names:
         contents.want(name)

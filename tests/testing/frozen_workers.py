@@ -108,17 +108,17 @@ class Worker:
 
     def _train(self, claim: Claim) -> bool | None:
         folder = self.output.patch(TASK)
-        if claim.follows:  # it is trained already: what was decided when the claim was made
+        if claim.after_record:  # it is trained already: what was decided when the claim was made
             return None
         attempt = folder.new_attempt()
-        claimed = Claimed(self.name, claim.generation, claim.follows)
+        claimed = Claimed(self.name, claim.generation, claim.after_record)
         write_json(attempt.job, JobSpec(limits=TimeLimits(wall_s=60), claim=claimed).to_record())
         write_splat(attempt.splat, splat_of(self.num_gaussians), 20)
         splat = check_splat(attempt.splat)
         assert isinstance(splat, Splat)
         tried = Attempt(TASK, attempt, claim=claimed)
         result = results.keep(tried, Trained(splat), AttemptFacts())
-        is_ours = results.accept(folder, attempt, result, claim.follows)
+        is_ours = results.accept(folder, attempt, result, claim.after_record)
         results.forget_superseded(folder, attempt.path.name)
         return is_ours
 

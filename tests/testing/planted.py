@@ -67,10 +67,16 @@ def rendered(pixels: np.ndarray, tone: ColorCorrection, middle: tuple[float, flo
     y, x = np.mgrid[:height, :width] + 0.5
     square = ((x - middle[0]) ** 2 + (y - middle[1]) ** 2) / (np.hypot(width, height) / 2) ** 2
     bent = sum((v * square ** (i + 1) for i, v in enumerate(tone.vignetting)), np.zeros_like(square))
-    bent += (tone.tilt[0] * (x - middle[0]) + tone.tilt[1] * (y - middle[1])) / (np.hypot(width, height) / 2)
+    bent += (tone.shading_gradient[0] * (x - middle[0]) + tone.shading_gradient[1] * (y - middle[1])) / (
+        np.hypot(width, height) / 2
+    )
     half = np.hypot(width, height) / 2
-    own = own_light(tone.field, (x - middle[0]) / half, (y - middle[1]) / half) if tone.field else np.zeros_like(bent)
-    falloff = np.exp(bent[..., None] + own[..., None] * np.array(tone.tint))
+    own = (
+        own_light(tone.shading_grid, (x - middle[0]) / half, (y - middle[1]) / half)
+        if tone.shading_grid
+        else np.zeros_like(bent)
+    )
+    falloff = np.exp(bent[..., None] + own[..., None] * np.array(tone.shading_color))
     return (pixels * np.array(tone.gain) * falloff).clip(0, 255).round().astype(np.uint8)
 
 

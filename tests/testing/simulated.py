@@ -237,9 +237,9 @@ class Simulation:
         opened = open_batch(self.batch.config)
         opened.output.create()
         kinds = {task.name: self.kinds.get(task.name, task.kind) for task in opened.tasks}
-        tasks = [replace(task, footprint=self.need(task.name), kind=kinds[task.name]) for task in opened.tasks]
+        tasks = [replace(task, memory_estimate=self.need(task.name), kind=kinds[task.name]) for task in opened.tasks]
         runner = Runner(opened.config, self.world, Ledger(opened.output.ledger), self.world)
-        return runner.run(tasks, RunHooks(stop=lambda: "", beat=lambda: None))
+        return runner.run(tasks, RunHooks(stop=lambda: "", tick=lambda: None))
 
     def need(self, name: str) -> MemoryEstimate:
         script = self.world.scripts[name][0]

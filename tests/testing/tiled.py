@@ -44,7 +44,7 @@ def partition_of_boxes(
     folder: Path, boxes: list[Box], axes: tuple[Triple, ...] = UPRIGHT, content: Box = CONTENT, by: float = 1.0
 ) -> Partition:
     cores = tuple(
-        Core(f"p{i}", box, box.grown((by, by, by)), box.clipped(content.grown((100.0,) * 3)))
+        Core(f"p{i}", box, box.with_overlap((by, by, by)), box.clipped(content.with_overlap((100.0,) * 3)))
         for i, box in enumerate(boxes)
     )
     nobody: frozenset[str] = frozenset()

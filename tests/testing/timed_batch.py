@@ -50,7 +50,7 @@ class TimedWorld(World):
         task = next(task for task in self.batch.every if task.name == folder.task)
         training = read_json(folder.settings)["recipe"]["training"]
         steps, divisor = training["max_steps"], {"full": 1, "1/2": 2, "1/4": 4}[training["resolution"]]
-        share = steps / task.today.without_deadline.recipe.training.max_steps
+        share = steps / task.yaml_settings.without_deadline.recipe.training.max_steps
         train_s = self.speeds.stepping_s(task, StepBudget(share, divisor)) * self.factor * self.own.get(task.name, 1.0)
         made = Script(train_s, steps=steps, load_s=self.load_s, step_at=self._curve(task, StepBudget(share, divisor)))
         self.scripts[folder.task] = [*([made] * folder.number)]
@@ -105,8 +105,8 @@ def night(
     speeds, _ = speeds_of(batch, needs)
     world.batch, world.speeds = timed, speeds_of(batch, needs)[0]
     pacer = DeadlineBudget(choice, speeds, world.time + deadline_s, lambda now: DEADLINE.write(batch.output, now))
-    tasks = [replace(task, footprint=needs[task.name]) for task in timed.tasks]
+    tasks = [replace(task, memory_estimate=needs[task.name]) for task in timed.tasks]
     runner = Runner(timed.config, world, Ledger(batch.output.ledger), world)
-    runner.run(tasks, RunHooks(stop=lambda: "", beat=lambda: None, pacer=pacer))
+    runner.run(tasks, RunHooks(stop=lambda: "", tick=lambda: None, pacer=pacer))
     steps = {name: fake.result(name)["step"] for name in names}
     return Night(fake, world, pacer.choice, steps)

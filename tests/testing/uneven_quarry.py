@@ -65,12 +65,14 @@ def falloff(tone: ColorCorrection, camera: Camera) -> np.ndarray:
     """The vignetting and light of a photograph [H, W], of one with a field [H, W, 3], written as defined."""
     rows, columns = np.mgrid[: camera.height, : camera.width] + 0.5
     radius = np.hypot(columns - camera.cx, rows - camera.cy) / (np.hypot(camera.width, camera.height) / 2)
-    plane = tone.tilt[0] * (columns - camera.cx) + tone.tilt[1] * (rows - camera.cy)
+    plane = tone.shading_gradient[0] * (columns - camera.cx) + tone.shading_gradient[1] * (rows - camera.cy)
     half = np.hypot(camera.width, camera.height) / 2
     shading = plane / half
-    if tone.field:
-        own = own_light(tone.field, (columns - camera.cx) / half, (rows - camera.cy) / half)
-        return falloff(replace(tone, field=()), camera)[..., None] * np.exp(own[..., None] * np.array(tone.tint))
+    if tone.shading_grid:
+        own = own_light(tone.shading_grid, (columns - camera.cx) / half, (rows - camera.cy) / half)
+        return falloff(replace(tone, shading_grid=()), camera)[..., None] * np.exp(
+            own[..., None] * np.array(tone.shading_color)
+        )
     return np.exp(
         shading + sum((v * radius ** (2 * power) for power, v in enumerate(tone.vignetting, 1)), np.zeros_like(radius))
     )

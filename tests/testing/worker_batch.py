@@ -96,7 +96,7 @@ def cut(batch: FakeBatch, num_tasks: int) -> None:
     rest, cores = EVERYWHERE, []
     for number in range(num_tasks):
         box, rest = rest.cut(0, 2 * (number + 1) / num_tasks - 1) if number < num_tasks - 1 else (rest, rest)
-        cores.append(Core(f"p{number}", box, box.grown((0.3, 0.0, 0.0)), box.clipped(SCENE)))
+        cores.append(Core(f"p{number}", box, box.with_overlap((0.3, 0.0, 0.0)), box.clipped(SCENE)))
     (batch.folder / "sparse").mkdir()
     (batch.folder / "sparse/0").symlink_to(batch.folder / "patches/p0/sparse/0")
     write_partition(replace(halves(batch.folder), cores=tuple(cores)))

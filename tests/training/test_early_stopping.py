@@ -225,7 +225,9 @@ def test_a_photograph_of_which_nothing_is_covered_is_left_out() -> None:
     seen = torch.zeros(30, 40, dtype=torch.bool)
     seen[:, :10] = True
     photos = [
-        replace(photo(f"{index}.png"), covered=None if index == 2 else seen, covered_share=0.0 if index == 2 else 0.25)
+        replace(
+            photo(f"{index}.png"), coverage_mask=None if index == 2 else seen, covered_share=0.0 if index == 2 else 0.25
+        )
         for index in range(5)
     ]
     halves, is_covered, note = halves_of(photos)

@@ -116,7 +116,7 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
         "shN": (50, 3, 3),
     }
     gaussians = {name: torch.nn.Parameter(torch.randn(*shape, generator=generator)) for name, shape in shapes.items()}
-    frame = TrainingFrame(np.array([1.0, -2.0, 30.0]), unit=7.0, scene_scale=1.0)
+    frame = TrainingFrame(np.array([1.0, -2.0, 30.0]), scale=7.0, scene_scale=1.0)
     back = load_splat(export(gaussians, frame), frame, torch.device("cpu"))
     quats = torch.nn.functional.normalize(gaussians["quats"], dim=-1)
     for name, value in back.items():
@@ -126,7 +126,7 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
 @pytest.mark.all
 def test_what_was_read_lies_in_memory_as_kernels_need_it(patch: Patch) -> None:
     folder, _ = trained(patch, recipe())
-    frame = TrainingFrame(np.zeros(3), unit=1.0, scene_scale=1.0)
+    frame = TrainingFrame(np.zeros(3), scale=1.0, scene_scale=1.0)
     gaussians = load_splat(read_splat(folder.splat), frame, torch.device("cpu"))
     assert all(value.is_contiguous() for value in gaussians.values())
 

@@ -61,7 +61,7 @@ def test_each_fault_is_found_by_its_rule(
     history: list[StepFigures], expected: Expectations, rule: str, numbers: str, hopeless: bool
 ) -> None:
     finding = judge(history, expected)[0]
-    assert (finding.rule, finding.is_hopeless) == (rule, hopeless)
+    assert (finding.rule, finding.is_fatal) == (rule, hopeless)
     assert numbers in str(finding)
 
 

@@ -58,7 +58,7 @@ def measured(all_of_them: dict[str, Tensor], one: PosedImage, around: PatchBorde
     """The same by leaving out each Gaussian and drawing again."""
 
     def draw(some: dict[str, Tensor]) -> Tensor:
-        return rasterize(around.drawn_with(some), one.view, RasterOptions(0)).colors
+        return rasterize(around.with_backdrop(some), one.view, RasterOptions(0)).colors
 
     colors, each = draw(all_of_them), torch.eye(len(all_of_them["means"]), dtype=torch.bool)
     drawn = [draw(without(all_of_them, out)) for out in each]
@@ -103,7 +103,7 @@ def test_an_evened_photograph_is_compared_in_the_colours_of_the_scene() -> None:
     tone = torch.tensor([0.5, 0.6, 0.7, 4 / (where.width**2 + where.height**2), -0.1, 0.05])
     colors = rasterize(some, where, RasterOptions(0)).colors.clamp(0, 1)
     taken = (255 * in_tone(colors, tone, where)).round().to(torch.uint8)
-    evened, as_it_is = (PosedImage("a.png", where, taken, tone=one) for one in (tone, None))
+    evened, as_it_is = (PosedImage("a.png", where, taken, correction=one) for one in (tone, None))
     assert 50 * album(evened).error(some, (evened,)) < album(as_it_is).error(some, (as_it_is,))
 
 
@@ -119,7 +119,7 @@ def test_before_a_backdrop_the_patchs_own_are_judged_by_the_whole_picture() -> N
 def test_a_backdrop_is_drawn_where_a_removal_is_judged_and_stays_whole() -> None:
     some, behind = gaussians(60), gaussians(20, seed=1)
     around = PatchBorder(backdrop=behind)
-    leaves = prunable(some, album(photo(dict(around.drawn_with(some))), surroundings=around), 1.0)
+    leaves = prunable(some, album(photo(dict(around.with_backdrop(some))), surroundings=around), 1.0)
     assert leaves.shape == (60,) and leaves.any()
     assert len(behind["means"]) == 20
 
@@ -152,7 +152,7 @@ def test_a_part_stays_however_much_may_be_lost() -> None:
 
 
 def test_what_one_photograph_alone_needs_goes_before_what_two_need() -> None:
-    worth = Importance(total=torch.tensor([9.0, 4.0, 0.0, 1.0]), most=torch.tensor([9.0, 2.0, 0.0, 1.0]))
+    worth = Importance(total=torch.tensor([9.0, 4.0, 0.0, 1.0]), max_over_views=torch.tensor([9.0, 2.0, 0.0, 1.0]))
     assert worth.order().tolist() == [2, 3, 0, 1]
 
 

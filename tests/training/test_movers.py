@@ -50,7 +50,7 @@ def with_block(value: float, left: int = 6) -> Tensor:
 
 
 def found(one: ResidualMap, others: list[ResidualMap], evidence: transient_mask.TransientEvidence = STRONG) -> Tensor:
-    return alone(one.off, ResidualGrid.of([one, *others]).seen_from(0, middles(PLANE, one.view)), evidence)
+    return alone(one.residual, ResidualGrid.of([one, *others]).seen_from(0, middles(PLANE, one.view)), evidence)
 
 
 def test_what_one_photograph_alone_shows_is_found() -> None:

@@ -139,7 +139,7 @@ def test_a_failure_leaves_one_line_an_exit_code_and_no_splat(patch: Patch, capsy
 def test_gaussians_start_at_the_points_and_are_written_in_world_coordinates(patch: Patch) -> None:
     model = read_reconstruction(patch.sparse)
     frame = decode_views(model, PhotoFolders(patch.images), frozenset(), Training()).frame
-    assert frame.unit != 1
+    assert frame.scale != 1
     settings = Training(init_scale=1.0, init_opacity=0.25, sh_degree=2)
     splat = export(as_parameters(init_from_points(model.points, frame, settings), torch.device("cpu")), frame)
     assert np.allclose(splat.means, model.points.xyz, atol=1e-5)

@@ -120,7 +120,7 @@ def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bor
     settings = folder.read_settings()
     read = prepare(settings, Recipe.model_validate(settings.recipe), ProgressRecorder(folder.progress, STEPS))
     own = load_splat(read_splat(folder.splat), read.views.frame, CPU)
-    drawn = read.views.surroundings.drawn_with(own)
+    drawn = read.views.surroundings.with_backdrop(own)
     assert len(drawn["means"]) == splat.num_gaussians + read.views.surroundings.num_behind
     assert read.views.surroundings.num_behind > 0
     told = splat.metrics["final"]["psnr"]
@@ -171,14 +171,17 @@ def opaque(views: TrainingImages, opacity: float = 8.0) -> TrainingImages:
     around = views.surroundings
 
     def wall(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        size = math.log(0.3 / views.frame.unit)
+        size = math.log(0.3 / views.frame.scale)
         return {
             **values,
             "opacities": torch.full_like(values["opacities"], opacity),
             "scales": torch.full_like(values["scales"], size),
         }
 
-    return replace(views, surroundings=replace(around, backdrop=wall(around.backdrop), within=wall(around.within)))
+    return replace(
+        views,
+        surroundings=replace(around, backdrop=wall(around.backdrop), backdrop_inside=wall(around.backdrop_inside)),
+    )
 
 
 @pytest.mark.all
@@ -208,8 +211,8 @@ def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
     assert not any(value.requires_grad for value in surroundings.backdrop.values())
     assert bordered.border is not None
     assert surroundings.bounds is not None
-    assert not surroundings.bounds.holds(surroundings.backdrop["means"]).any()
-    assert surroundings.bounds.holds(read.gaussians["means"]).all()
+    assert not surroundings.bounds.contains(surroundings.backdrop["means"]).any()
+    assert surroundings.bounds.contains(read.gaussians["means"]).all()
 
 
 @pytest.mark.all
@@ -295,15 +298,15 @@ def test_refining_leaves_nothing_outside_and_keeps_to_the_cap(name: str) -> None
     gaussians = some()
     strategy, due = a_strategy(name, gaussians)
     strategy.within(PatchBorder(bounds()))
-    assert not bounds().holds(gaussians["means"]).all()
+    assert not bounds().contains(gaussians["means"]).all()
     strategy.refine(due)
-    assert bounds().holds(gaussians["means"]).all()
+    assert bounds().contains(gaussians["means"]).all()
     assert 0 < len(gaussians["means"]) <= 60
 
 
 def test_no_gaussian_reaches_over_the_border_by_more_than_the_margin() -> None:
     gaussians, room = some(), bounds()
-    PatchBorder(room).hold_back(gaussians)
+    PatchBorder(room).clamp_scales(gaussians)
     x, largest = gaussians["means"][:, 0], gaussians["scales"].exp().amax(dim=1)
     is_inside = x >= 0
     assert (3 * largest[is_inside] <= x[is_inside].clamp_min(room.margin) * 1.0001).all()
@@ -332,14 +335,16 @@ def test_a_patch_begins_with_parts_of_the_backdrop_and_is_drawn_before_none_that
     told = folder.read_settings()
     read = prepare(told, settings, ProgressRecorder(folder.progress, STEPS))
     around = read.views.surroundings
-    assert around.bounds is not None and len(around.cover["means"])
-    assert around.bounds.holds(around.cover["means"]).all()
-    points = int(around.bounds.holds(torch.as_tensor(read.gaussians["means"])).sum()) - len(around.cover["means"])
+    assert around.bounds is not None and len(around.boundary_init["means"])
+    assert around.bounds.contains(around.boundary_init["means"]).all()
+    points = int(around.bounds.contains(torch.as_tensor(read.gaussians["means"])).sum()) - len(
+        around.boundary_init["means"]
+    )
     assert 0 < points < len(read.gaussians["means"])
     whole = values_of(read_splat(Path(told.backdrop)), read.views.frame)
-    outside = whole["means"][~around.bounds.holds(whole["means"])]
+    outside = whole["means"][~around.bounds.contains(whole["means"])]
     assert around.num_behind and all((outside - one).norm(dim=1).min() < 3 for one in around.backdrop["means"])
-    assert len(boundary_init(read.gaussians, around.cover, cap=3)["means"]) == len(read.gaussians["means"]) + 1
+    assert len(boundary_init(read.gaussians, around.boundary_init, cap=3)["means"]) == len(read.gaussians["means"]) + 1
 
 
 def test_a_part_is_held_where_it_lies_and_shines_no_further_over_the_border_than_others() -> None:
@@ -363,7 +368,7 @@ def test_where_a_margin_is_much_wider_than_a_gaussian_the_backdrop_is_left_as_it
 def test_deep_inside_nothing_is_made_smaller() -> None:
     gaussians = some()
     before = gaussians["scales"].detach().clone()
-    PatchBorder(bounds(lower=-1e3)).hold_back(gaussians)
+    PatchBorder(bounds(lower=-1e3)).clamp_scales(gaussians)
     assert torch.equal(gaussians["scales"], before)
 
 
@@ -371,7 +376,7 @@ def test_what_is_drawn_behind_counts_for_no_refinement() -> None:
     own, behind = some(30), {name: value.detach() for name, value in some(12).items()}
     strategy, _ = a_strategy("default", own)
     strategy.within(PatchBorder(bounds(), behind))
-    drawn = PatchBorder(bounds(), behind).drawn_with(own)
+    drawn = PatchBorder(bounds(), behind).with_backdrop(own)
     assert torch.equal(drawn["means"][:30], own["means"])
     state = strategy.state()
     strategy.step_post_backward(_seen(42), torch.tensor(0.0))
@@ -392,6 +397,6 @@ def _seen(num: int):  # type: ignore[no-untyped-def]
 def test_points_outside_the_reach_start_nothing(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(cap_max="2x"), "attempt-09")
     read = prepare(folder.read_settings(), recipe(cap_max="2x"), ProgressRecorder(folder.progress, STEPS))
-    num_cover = min(36 // 3, len(read.views.surroundings.cover["means"]))
+    num_cover = min(36 // 3, len(read.views.surroundings.boundary_init["means"]))
     assert len(read.gaussians["means"]) == 18 + num_cover  # of 6 x 6 points half lie below x = 0
     assert read.recipe.training.cap_max == 36

@@ -75,18 +75,23 @@ def tone_for(seen: RenderCamera, tone: ColorCorrection = TONE) -> Tensor:
 
 
 def test_a_tone_multiplies_as_its_definition_says(tmp_path: Path) -> None:
-    lit = replace(TONE, field=sunny(), tint=(1.2, 1.0, 0.8))
-    for given in (TONE, replace(TONE, tilt=(0.3, -0.2)), ColorCorrection((0.9, 1.0, 1.1), (), (0.1, 0.2)), lit):
+    lit = replace(TONE, shading_grid=sunny(), shading_color=(1.2, 1.0, 0.8))
+    for given in (
+        TONE,
+        replace(TONE, shading_gradient=(0.3, -0.2)),
+        ColorCorrection((0.9, 1.0, 1.1), (), (0.1, 0.2)),
+        lit,
+    ):
         tone, seen = decoded_tone(given, CAMERA, tmp_path)
         assert tone is not None
         bent = falloff(given, CAMERA)
-        expected = (bent if given.field else bent[..., None]) * np.array(given.gain)
+        expected = (bent if given.shading_grid else bent[..., None]) * np.array(given.gain)
         assert np.allclose(photometric_gain(tone, seen, torch.float64), expected, rtol=1e-6)
 
 
 def test_an_undistorted_photograph_has_its_light_where_its_pixels_were_taken(tmp_path: Path) -> None:
     camera = Camera(1, "SIMPLE_RADIAL", 320, 240, (250.0, 158.0, 123.0, 0.09))
-    tone, seen = decoded_tone(ColorCorrection(field=sunny((0.5, 0.3))), camera, tmp_path)
+    tone, seen = decoded_tone(ColorCorrection(shading_grid=sunny((0.5, 0.3))), camera, tmp_path)
     assert tone is not None
     x, y = 280.5, 190.5
     ray = np.array([x - float(seen.K[0, 2]), y - float(seen.K[1, 2])]) / 250
@@ -110,13 +115,13 @@ def test_a_tone_that_changes_nothing_is_none(tmp_path: Path, tone: ColorCorrecti
 
 @pytest.mark.parametrize("factor", [2, 3, 8])
 def test_a_smaller_photograph_has_the_same_tone_at_the_same_place(tmp_path: Path, factor: int) -> None:
-    tone = replace(TONE, tilt=(0.2, -0.3))
+    tone = replace(TONE, shading_gradient=(0.2, -0.3))
     full, at_full = decoded_tone(tone, CAMERA, tmp_path)
     small, at_small = decoded_tone(tone, CAMERA, tmp_path, factor)
     assert full is not None and small is not None
     photo = PosedImage("a.png", at_full, torch.zeros(31, 53, 3, dtype=torch.uint8), None, full)
     again = shrink(photo, factor)
-    assert torch.allclose(small, shrunk(full, factor)) and torch.equal(again.tone, shrunk(full, factor))  # type: ignore[arg-type, union-attr]
+    assert torch.allclose(small, shrunk(full, factor)) and torch.equal(again.correction, shrunk(full, factor))  # type: ignore[arg-type, union-attr]
     whole = 53 // factor * factor, 31 // factor * factor
     blocks = (
         photometric_gain(full, at_full)[: whole[1], : whole[0]].unflatten(0, (-1, factor)).unflatten(2, (-1, factor))
@@ -209,7 +214,7 @@ def test_a_rendering_is_judged_in_the_tone_of_its_photograph_and_in_the_evened_c
     gaussians, seen, colors = rendered()
     tone = tone_for(seen)
     figures = evaluate(gaussians, [as_photo(colors, tone, seen)], Recipe(), is_evened=True)
-    blind = evaluate(gaussians, [replace(as_photo(colors, tone, seen), tone=None)], Recipe())
+    blind = evaluate(gaussians, [replace(as_photo(colors, tone, seen), correction=None)], Recipe())
     assert figures is not None and blind is not None
     assert min(figures["psnr"], figures["psnr_even"]) > 50  # what rounding to bytes takes
     assert figures["psnr"] != figures["psnr_even"]

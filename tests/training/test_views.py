@@ -63,7 +63,7 @@ def test_a_point_is_seen_at_the_same_pixel_in_either_frame(sparse: Path, images:
     for image, photo in zip(model.images, views.training, strict=True):
         world = image.world_to_camera()
         theirs = model.cameras[image.camera_id].K @ (world[:3, :3] @ point + world[:3, 3])
-        trained = torch.tensor((point - views.frame.center) / views.frame.unit, dtype=torch.float32)
+        trained = torch.tensor((point - views.frame.origin) / views.frame.scale, dtype=torch.float32)
         ours = photo.view.K @ (photo.view.viewmat[:3, :3] @ trained + photo.view.viewmat[:3, 3])
         assert np.allclose((ours / ours[2]).numpy(), theirs / theirs[2], rtol=1e-4)
 
@@ -84,14 +84,14 @@ def test_cameras_in_one_place_leave_the_unit_as_it_is(
     sparse: Path, images: Path, place: tuple[float, float, float], num: int
 ) -> None:
     frame = decode_views(pose(sparse, [place] * num), PhotoFolders(images), frozenset(), Training()).frame
-    assert (frame.unit, frame.scene_scale) == (1.0, 1.0)
+    assert (frame.scale, frame.scene_scale) == (1.0, 1.0)
 
 
 def test_one_camera_apart_from_a_crowd_sets_the_unit(sparse: Path, images: Path) -> None:
     frame = decode_views(
         pose(sparse, [(0, 0, 0)] * 8 + [(9, 0, 0)]), PhotoFolders(images), frozenset(), Training()
     ).frame
-    assert 1 <= frame.unit <= 9
+    assert 1 <= frame.scale <= 9
     assert frame.scene_scale < 20
 
 

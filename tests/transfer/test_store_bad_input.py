@@ -34,7 +34,7 @@ def home(batch: FakeBatch) -> FakeBatch:
 def test_a_worker_of_another_version_leaves_what_is_packed_and_says_so(home: FakeBatch, tmp_path: Path) -> None:
     url = str(tmp_path / "store")
     run(home, url, "pack", "--to", url)
-    home.constants |= {f"splatbatch.{module}.__version__": "9.9" for module in ("night.store_worker", "remote.bundle")}
+    home.constants |= {f"splatbatch.{module}.__version__": "9.9" for module in ("run.store_worker", "transfer.bundle")}
     code, said = work(home, tmp_path / "far", url, "--idle", "2s")
     assert (code, said.count("was packed by splatbatch")) == (0, 2), said
     assert [one["state"] for one in bundles(url)] == ["waiting"] * 2

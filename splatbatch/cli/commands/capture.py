@@ -32,7 +32,7 @@ def plan_capture(config: Path | None, names: Sequence[str], to: Path | None, *, 
         raise ConfigError(f"--to {to}: neither GeoJSON nor KML", "Name it *.geojson or *.kml.")
     batch = open_batch(config, [name for name in names if name != SCENE])
     if to:
-        batch.see_apart("--to", to, to.parent)
+        batch.check_apart("--to", to, to.parent)
     flight = flight_of(batch, is_whole=SCENE in names)
     if to:
         _write(flight, to)

@@ -62,7 +62,7 @@ def explain(config: Path | None, asked: ExplainRequest) -> None:
     task = the_task(batch.tasks, asked.name)
     if asked.as_json:
         return print_json(explained(batch, task))
-    if own := task.asked.differences:
+    if own := task.requested_settings.differences:
         typer.echo(plain(f"{task.name}: set otherwise: {in_words(own)}").replace("\n", " "))
     for line in tell_history(batch.output, standing_now(batch)[0]):
         typer.echo(plain(line).replace("\n", " "))

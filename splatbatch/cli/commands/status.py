@@ -99,7 +99,7 @@ class StatusWatcher:
         if time.monotonic() >= self._next_look:
             self.crew.look()
             self._next_look = time.monotonic() + ENGINE_S
-        living = any(not self.crew.is_gone(one.job) for one in self.watcher.living())
+        living = any(not self.crew.is_dead(one.job) for one in self.watcher.living())
         return living or self.crew.lives() or holder(self.batch.output.lock) is not None
 
     def is_over(self) -> bool:

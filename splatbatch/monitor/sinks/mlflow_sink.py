@@ -85,7 +85,7 @@ class MlflowSink:
         if isinstance(event, AttemptEnded):
             self._want([event.patch])
 
-    def beat(self) -> Iterator[str]:
+    def tick(self) -> Iterator[str]:
         """Look after the process; start one for what has ended meanwhile, and for what could not be written."""
         yield from self._look()
         if self._hook is None and self._due and (self._is_closed or time.monotonic() >= self._not_before):

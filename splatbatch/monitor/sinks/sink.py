@@ -38,7 +38,7 @@ class Sink(Protocol):
     def tell(self, event: Event) -> None:
         """Hear an event of the ledger."""
 
-    def beat(self) -> Iterable[str] | None:
+    def tick(self) -> Iterable[str] | None:
         """Write what is due; return why something could not be written."""
 
     def close(self, end: BatchOutcome) -> None:
@@ -64,9 +64,9 @@ class Sinks:
         for sink in list(self._sinks):
             self._guarded(sink, lambda sink=sink: sink.tell(event))  # type: ignore[misc]
 
-    def beat(self) -> Iterator[str]:
+    def tick(self) -> Iterator[str]:
         """Let all of them write what is due; yield why something could not be written."""
-        yield from self._each(lambda sink: sink.beat())
+        yield from self._each(lambda sink: sink.tick())
 
     def finish(self, end: BatchOutcome, left_s: Callable[[], float]) -> Iterator[str]:
         """Let all of them write what is left, side by side and in one budget; yield what was not written.
@@ -76,10 +76,10 @@ class Sinks:
             left_s: returns the seconds that are left of the budget; it may shrink meanwhile.
         """
         yield from self._each(lambda sink: sink.close(end))
-        yield from self.beat()
+        yield from self.tick()
         while self._busy() and left_s() > 0:
             time.sleep(LOOK_S)
-            yield from self.beat()
+            yield from self.tick()
         for sink in self._busy():
             yield from self._each(lambda sink: sink.give_up(), [sink])
 

@@ -83,9 +83,9 @@ class Result(KeptRecord):
 
     def ahead_of_its_files(self, number: int) -> Result:
         """Return it as what an accepted record says that nobody has acted on."""
-        return replace(self.but(accepted=number), is_ahead=True)
+        return replace(self.with_fields(accepted=number), is_ahead=True)
 
-    def but(self, **changed: Any) -> Result:
+    def with_fields(self, **changed: Any) -> Result:
         """Return it with some keys changed."""
         known = {key: in_json(value) for key, value in changed.items()}
         return Result.from_record({**self.written, **known})
@@ -127,4 +127,4 @@ class Result(KeptRecord):
         """Return it with more, or newer, facts of the files that it is held against."""
         facts = files_to_record(files)
         chosen = mapping(self.written.get("pinned"))
-        return self.but(pinned={**chosen, "files": facts}) if chosen else self.but(files=facts)
+        return self.with_fields(pinned={**chosen, "files": facts}) if chosen else self.with_fields(files=facts)

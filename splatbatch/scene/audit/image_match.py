@@ -200,16 +200,16 @@ class ImageMatchFindings:
     def _field_of(self, rows: set[int]) -> DisplacementField | None:
         """Return by what photographs are displaced that show their points then."""
         everyone = self._of_cameras(rows) if len(rows) > 1 else rows
-        field = self.compared.field(everyone, levels=_COARSE_TO_FINE)
-        return field if field and self._best(everyone, [Relabeling("", field=field)]) else None
+        field = self.compared.displacement(everyone, levels=_COARSE_TO_FINE)
+        return field if field and self._best(everyone, [Relabeling("", displacement=field)]) else None
 
     def _displaced(self, wrong: set[int]) -> Iterator[tuple[set[int], AuditFinding]]:
         """Yield the photographs of cameras that show all points elsewhere, if only by pixels."""
         for everyone in self._by_camera(set(self._values) - wrong):
             rows = everyone - self._bad
-            field = self.compared.field(rows) if len(rows) > 2 else None
+            field = self.compared.displacement(rows) if len(rows) > 2 else None
             if field and field.size(self._view(rows)) >= self._limit(rows, DISPLACED) and self._rises(rows, field):
-                yield everyone, self._note_field(everyone, self.compared.field(rows, levels=(2, 1)) or field)
+                yield everyone, self._note_field(everyone, self.compared.displacement(rows, levels=(2, 1)) or field)
 
     def _displaced_ones(self, without: set[int]) -> Iterator[AuditFinding]:
         """Yield single photographs that show all points elsewhere, farther than others do."""
@@ -218,14 +218,14 @@ class ImageMatchFindings:
         changed = set(rows)
         while True:
             for row in sorted(changed & set(rows)):
-                field = left.field({row})
+                field = left.displacement({row})
                 sizes[row] = field.size(self._view({row})) if field else 0.0
             row = max(rows, key=lambda each: sizes[each], default=-1)
             usual = float(np.median([sizes[each] for each in rows])) if rows else 0.0
             if row < 0 or sizes[row] < max(self._limit({row}, DISPLACED_ONE), UNUSUAL * usual):
                 return
             rows.remove(row)
-            field = left.field({row})
+            field = left.displacement({row})
             if field and self._rises({row}, field):
                 yield self._note_field({row}, field)
                 changed = {each for pair in left.of({row}).pairs for each in (pair.one, pair.other)}
@@ -233,7 +233,7 @@ class ImageMatchFindings:
 
     def _rises(self, rows: set[int], field: DisplacementField) -> bool:
         """Return whether photographs are more alike when they are read as displaced."""
-        reading = Relabeling("", field=field)
+        reading = Relabeling("", displacement=field)
         before = self.compared.of(rows).mean()
         return self.compared.of(rows).mean(dict.fromkeys(rows, reading)) >= before + _RISE
 
@@ -288,11 +288,11 @@ class ImageMatchFindings:
 
     def _is_bent(self, part: MatchContext, rows: set[int], enough: float) -> bool:
         """Return whether photographs of a pinhole are bent more than they are displaced otherwise."""
-        field = part.field(rows, levels=_COARSE_TO_FINE)
+        field = part.displacement(rows, levels=_COARSE_TO_FINE)
         parts = field.parts(self._view(rows)) if field else {"lens": 0.0}
         if field is None or parts["lens"] < max(parts.values()):
             return False
-        return part.mean(dict.fromkeys(rows, Relabeling("", field=field))) >= enough
+        return part.mean(dict.fromkeys(rows, Relabeling("", displacement=field))) >= enough
 
     def _blurred(self, wrong: set[int]) -> Iterator[AuditFinding]:
         finer: dict[int, list[float]] = {}

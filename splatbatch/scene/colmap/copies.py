@@ -53,7 +53,7 @@ _TRANSLATION = struct.Struct("<3d")
 class Subset:
     """Some photographs of a model, with the points that they see."""
 
-    sightings: IndexedModel
+    observations: IndexedModel
     photos: Mask  # [I]
     points: Mask  # [P]
     rigs: Rigs | None = None
@@ -93,16 +93,16 @@ class Subset:
             yield "rigs.bin", iter([rigs_bytes(rigs)])
 
     def _rigs(self) -> Rigs | None:
-        ids = {self.sightings.images[index].id for index in np.flatnonzero(self.photos)}
+        ids = {self.observations.images[index].id for index in np.flatnonzero(self.photos)}
         return self.rigs.of(ids) if self.rigs else None
 
     def _cameras(self, rigs: Rigs | None) -> Pieces:
-        used = {self.sightings.images[index].camera_id for index in np.flatnonzero(self.photos)}
+        used = {self.observations.images[index].camera_id for index in np.flatnonzero(self.photos)}
         used |= rigs.camera_ids() if rigs else set()
-        yield _binary_cameras([self.sightings.cameras[number] for number in sorted(used)])
+        yield _binary_cameras([self.observations.cameras[number] for number in sorted(used)])
 
     def _images(self) -> Pieces:
-        of, ids = self.sightings, self.sightings.points.ids
+        of, ids = self.observations, self.observations.points.ids
         yield _COUNT.pack(int(self.photos.sum()))
         order = sorted(np.flatnonzero(self.photos).tolist(), key=lambda index: of.images[index].id)
         for index in order:
@@ -123,7 +123,7 @@ class Subset:
             yield self._some_points(chosen[first : first + _AT_ONCE])
 
     def _some_points(self, chosen: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bytes:
-        of, source = self.sightings, self.sightings.points
+        of, source = self.observations, self.observations.points
         lengths = np.diff(of.starts)[chosen]
         begins = np.cumsum(lengths) - lengths
         at = np.repeat(of.starts[chosen] - begins, lengths) + np.arange(int(lengths.sum()))

@@ -24,17 +24,17 @@ class ColorCorrection:
 
     r = distance from the principal point / half the diagonal of the photograph.
     """
-    tilt: tuple[float, float] = (0.0, 0.0)
+    shading_gradient: tuple[float, float] = (0.0, 0.0)
     """a, b: shading = exp(a x + b y), x to the right and y down from the principal point, in the unit of r.
 
     The sun's side of a photograph, where all of them share that light.
     """
-    field: tuple[float, ...] = ()
+    shading_grid: tuple[float, ...] = ()
     """None, or NODES^2 logarithms, row by row from the upper left, -1 to 1 in x and y; bilinear between them.
 
     Light of this photograph alone, as where the sun comes through clouds: shading = exp(tint x field).
     """
-    tint: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    shading_color: tuple[float, float, float] = (1.0, 1.0, 1.0)
     """By how much R, G and B follow the field."""
 
     def values(self) -> list[float]:
@@ -42,11 +42,17 @@ class ColorCorrection:
 
         What comes before something that is there is 0 where there is none of it.
         """
-        if self.field:
-            return [*self.gain, *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING], *self.tilt, *self.tint, *self.field]
-        if not any(self.tilt):
+        if self.shading_grid:
+            return [
+                *self.gain,
+                *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING],
+                *self.shading_gradient,
+                *self.shading_color,
+                *self.shading_grid,
+            ]
+        if not any(self.shading_gradient):
             return [*self.gain, *self.vignetting]
-        return [*self.gain, *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING], *self.tilt]
+        return [*self.gain, *(*self.vignetting, 0.0, 0.0)[:_VIGNETTING], *self.shading_gradient]
 
     @classmethod
     def of(cls, values: Sequence[float]) -> ColorCorrection:
@@ -59,7 +65,7 @@ class ColorCorrection:
         if len(light) < _TINT + NODES * NODES:
             return tone
         (r, g, b), field = light[:_TINT], light[_TINT : _TINT + NODES * NODES]
-        return cls(tone.gain, tone.vignetting, tone.tilt, tuple(field), (r, g, b))
+        return cls(tone.gain, tone.vignetting, tone.shading_gradient, tuple(field), (r, g, b))
 
 
 NEUTRAL = ColorCorrection()

@@ -78,7 +78,7 @@ def normalised_copies(pixels: NDArray[np.uint8], tone: ColorCorrection, camera: 
 def _falloff(shape: tuple[int, ...], tone: ColorCorrection, camera: Camera) -> NDArray[np.float32]:
     """Return how much of the light of its centre reaches each pixel, [H, W, 1], or [H, W, 3] in light of its own."""
     height, width = shape
-    if not tone.vignetting and not any(tone.tilt) and not tone.field:
+    if not tone.vignetting and not any(tone.shading_gradient) and not tone.shading_grid:
         return np.ones((height, width, 1), np.float32)
     center = middle(camera)
     x = (np.arange(width, dtype=np.float32) + 0.5) * (camera.width / width) - center[0]
@@ -88,12 +88,12 @@ def _falloff(shape: tuple[int, ...], tone: ColorCorrection, camera: Camera) -> N
     bent = np.zeros_like(square)
     for coefficient in reversed(tone.vignetting):
         bent = (bent + np.float32(coefficient)) * square
-    plane = (np.float32(tone.tilt[0]) * x[None] + np.float32(tone.tilt[1]) * y[:, None]) / half
+    plane = (np.float32(tone.shading_gradient[0]) * x[None] + np.float32(tone.shading_gradient[1]) * y[:, None]) / half
     shading = (bent + plane)[..., None]
-    if tone.field:
+    if tone.shading_grid:
         across, down = (shares_along(one / half) for one in (x, y))
-        own = down @ np.array(tone.field, np.float32).reshape(NODES, NODES) @ across.T
-        shading = shading + own[..., None] * np.array(tone.tint, np.float32)
+        own = down @ np.array(tone.shading_grid, np.float32).reshape(NODES, NODES) @ across.T
+        shading = shading + own[..., None] * np.array(tone.shading_color, np.float32)
     return np.exp(shading).astype(np.float32)
 
 

@@ -219,7 +219,7 @@ def _tone(found: Solution, number: int, camera: int) -> ColorCorrection:
     tint = found.tints[number] if len(found.tints) else np.ones(3)
     r, g, b = (round(float(one), FIELD_DIGITS) for one in tint)
     own = tuple(round(float(one), FIELD_DIGITS) for one in found.fields[number])
-    return replace(tone, field=own, tint=(r, g, b))
+    return replace(tone, shading_grid=own, shading_color=(r, g, b))
 
 
 def _coefficients(values: Floats) -> tuple[float, ...]:
@@ -259,7 +259,7 @@ def _groups(linked: LinkedObservations) -> Iterable[str]:
 
 def _own_light(names: list[str], tones: Mapping[str, ColorCorrection]) -> Iterable[str]:
     """Say into how many photographs light falls that the others do not have."""
-    lit = [name for name in names if name in tones and tones[name].field]
+    lit = [name for name in names if name in tones and tones[name].shading_grid]
     if lit:
         num = plural(len(lit), "photograph")
         yield f"light that others do not have, as where the sun breaks in, lies over {num}, as {lit[0]}: evened"

@@ -45,7 +45,7 @@ class Cause:
 def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
     """Return what is wrong with a model; empty for an intact one."""
     views = survey.views
-    seen = views.seen()
+    seen = views.obs()
     bad = seen[views.medians[seen] > views.trusted[seen]]
     if len(bad) >= limits.HALF * len(seen) and len(bad) > 1 and (causes := _of_scene(survey, seen)):
         return causes
@@ -82,9 +82,9 @@ def _of_camera(survey: GeometrySurvey, number: int, rows: Ints, share: float = 1
     """Return what explains images of one camera by its K, its lens or its being another."""
     group = _group(survey, number, rows, share)
     # a whole camera was exchanged only if the other is wrong, too; else its K is
-    others = [other for other, its in _by_camera(survey.views, survey.views.seen()) if other != number]
+    others = [other for other, its in _by_camera(survey.views, survey.views.obs()) if other != number]
     if share == 1:
-        everyone = dict(_by_camera(survey.views, survey.views.seen()))
+        everyone = dict(_by_camera(survey.views, survey.views.obs()))
         others = [other for other in others if _is_bad(survey.views, everyone[other])]
     others = others[:_MOST_CAMERAS]
     candidates = chain(
@@ -195,5 +195,5 @@ def _is_bad(views: TrackObservations, rows: Ints) -> bool:
 
 
 def _alarm(survey: GeometrySurvey, number: int) -> float:
-    medians = survey.views.medians[survey.views.seen()]
+    medians = survey.views.medians[survey.views.obs()]
     return limits.alarm_px(survey.views.cameras[number], float(np.median(medians)) if len(medians) else float("inf"))

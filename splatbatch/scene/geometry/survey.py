@@ -98,7 +98,7 @@ class TrackObservations:
             self, rows=self.rows[chosen], xyz=self.xyz[chosen], xy=self.xy[chosen], places=self.places[chosen]
         )
 
-    def seen(self) -> Ints:
+    def obs(self) -> Ints:
         """Return the images that have enough observations to be judged."""
         return np.flatnonzero(np.bincount(self.rows, minlength=len(self.images)) >= limits.LEAST_OBSERVATIONS)
 

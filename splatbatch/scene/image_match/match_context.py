@@ -68,7 +68,7 @@ class Relabeling:
     """Another camera in place of an image's."""
     path: Callable[[int], str | None] | None = None
     """Another file in place of an image's, by its row."""
-    field: DisplacementField | None = None
+    displacement: DisplacementField | None = None
 
 
 AS_IS = Relabeling("as they are")
@@ -113,7 +113,7 @@ class MatchContext:
             return None
         place = reading.place((camera.width, camera.height), self.sizes[row]) if reading.place else None
         view = MatchView(picture, meant, image.rotation(), np.array(image.translation), place)
-        return replace(view, place=reading.field.place(view)) if reading.field else view
+        return replace(view, place=reading.displacement.place(view)) if reading.displacement else view
 
     def value(self, pair: ImagePair, one: Relabeling, other: Relabeling) -> float:
         """Return how alike two photographs are; NaN where too little of them can be compared."""
@@ -146,7 +146,7 @@ class MatchContext:
         known = [value for value in found if np.isfinite(value)]
         return float(np.mean(known)) if known else float("nan")
 
-    def field(
+    def displacement(
         self, rows: Collection[int], base: Relabeling = AS_IS, levels: Sequence[int] = (1,)
     ) -> DisplacementField | None:
         """Return the field that the photographs of some images have in common, the others having none.
@@ -159,7 +159,7 @@ class MatchContext:
         pairs = self.of(rows).pairs
         found: DisplacementField | None = None
         for times in levels:
-            reading = replace(base, field=found) if found else base
+            reading = replace(base, displacement=found) if found else base
             more = self._more(pairs, rows, reading, times)
             if more is not None:
                 found = found + more if found else more

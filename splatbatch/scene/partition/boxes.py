@@ -32,7 +32,7 @@ class Box:
             inside &= values < high
         return inside
 
-    def grown(self, by: Corner) -> Box:
+    def with_overlap(self, by: Corner) -> Box:
         """Return the box with its finite sides moved outwards, by so much along each axis."""
         lower = tuple(side - step for side, step in zip(self.lower, by, strict=True))
         upper = tuple(side + step for side, step in zip(self.upper, by, strict=True))

@@ -78,7 +78,7 @@ class CutRegion:
 class PartObservations:
     """The sightings of a scene, with where its points lie in the axes of the boxes."""
 
-    sightings: IndexedModel
+    observations: IndexedModel
     places: Floats  # [P, 3]
     point: Indices  # [n]
     totals: Floats  # [I], sightings of each photograph
@@ -88,18 +88,18 @@ class PartObservations:
     def weights(self) -> Floats:
         """Return each point's share of the scene's work, [P]: of the pixels that see it, and as a point."""
         per_sighting = self.pixels / np.maximum(self.totals, 1) / max(self.pixels.sum(), 1)
-        seen = per_sighting[self.sightings.photo]
+        seen = per_sighting[self.observations.photo]
         shares = np.bincount(self.point, seen, minlength=len(self.places))
         return (shares + 1 / len(self.places)) / 2
 
     def counted(self, points: Mask) -> Floats:
         """Return how many of some points [P] each photograph sees, [I]."""
-        at, _ = self.sightings.of_points(points)
-        return np.bincount(self.sightings.photo[at], minlength=len(self.totals)).astype(np.float64)
+        at, _ = self.observations.of_points(points)
+        return np.bincount(self.observations.photo[at], minlength=len(self.totals)).astype(np.float64)
 
     def shares(self, owner: NDArray[np.intp], count: int) -> Floats:
         """Return which share of its points each photograph sees in each of so many cores, [count, I]."""
-        pairs = self.sightings.photo.astype(np.int64)
+        pairs = self.observations.photo.astype(np.int64)
         pairs *= count + 1
         pairs += owner[self.point] + 1  # those of nobody come first
         table = np.bincount(pairs, minlength=len(self.totals) * (count + 1)).reshape(-1, count + 1)
@@ -107,8 +107,8 @@ class PartObservations:
 
     def distances(self, points: Mask) -> Floats:
         """Return how far those of some points are that each photograph sees, in the mean; NaN for none, [I]."""
-        at, point = self.sightings.of_points(points)
-        photo = self.sightings.photo[at]
+        at, point = self.observations.of_points(points)
+        photo = self.observations.photo[at]
         away = self.centers[photo] - self.places[point]
         lengths = np.sqrt(np.einsum("ij,ij->i", away, away))
         with np.errstate(invalid="ignore"):
@@ -151,15 +151,15 @@ def _by_sight(seen: PartObservations, share: Floats, in_grown: Mask) -> Mask:
 def _part(seen: PartObservations, photos: Mask, in_core: Mask) -> CutRegion:
     """Return a part, its photographs completed: by those, most useful first, that give more of its core depth."""
     photos = photos.copy()
-    wanted = in_core & (np.diff(seen.sightings.starts) >= 2)
+    wanted = in_core & (np.diff(seen.observations.starts) >= 2)
     may_lack = (1 - COVER) * wanted.sum()
-    points = seen.sightings.seen_by(photos)
+    points = seen.observations.seen_by(photos)
     while (lacking := wanted & ~points).sum() > may_lack:
         gains = np.where(photos, 0, seen.counted(lacking))
         if not gains.max() > 0:
             break
         photos[gains >= max(1.0, 0.5 * gains.max())] = True
-        points = seen.sightings.seen_by(photos)
+        points = seen.observations.seen_by(photos)
     pixels = seen.pixels[photos].sum() / max(seen.pixels.sum(), 1)
     return CutRegion(photos, points, in_core, float(pixels + points.sum() / max(len(points), 1)) / 2)
 
@@ -244,7 +244,7 @@ class CutLayout:
     """Cores, with what belongs to them."""
 
     cores: list[Box]
-    grown: list[Box]
+    overlap: list[Box]
     bounds: list[Box]
     parts: list[CutRegion]
 
@@ -268,7 +268,7 @@ class CutContext:
     def lay_out(self, cores: Sequence[Box]) -> CutLayout:
         """Return what belongs to cores."""
         bounds = [_bounds(core, self.seen.places[core.holds(self.seen.places)]) for core in cores]
-        grown = [core.grown(_steps(bound, self.overlap)) for core, bound in zip(cores, bounds, strict=True)]
+        grown = [core.with_overlap(_steps(bound, self.overlap)) for core, bound in zip(cores, bounds, strict=True)]
         return CutLayout(list(cores), grown, bounds, parts_of(self.seen, cores, grown))
 
     def balanced(self, cut: CutInto, box: Box = EVERYWHERE, others: Sequence[Box] = ()) -> CutLayout:

@@ -99,10 +99,10 @@ def _is_ours(path: Path) -> bool:
 
 
 def _shapes(plan: PartitionPlan) -> _Shapes:
-    partition, some = plan.partition, plan.sightings.some(POINTS_ASKED)
+    partition, some = plan.partition, plan.observations.some(POINTS_ASKED)
     places = partition.in_axes(some.points.xyz)
     sound = np.isfinite(places).all(axis=1)
-    cameras = partition.in_axes(plan.sightings.centers())[:, :2]
+    cameras = partition.in_axes(plan.observations.centers())[:, :2]
     sheet = _sheet([core.bounds for core in partition.cores], cameras[np.isfinite(cameras).all(axis=1)])
     colors = [_color(index) for index in range(len(partition.cores))]
     step = max(1, int(sound.sum()) // POINTS_DRAWN)
@@ -114,7 +114,7 @@ def _shapes(plan: PartitionPlan) -> _Shapes:
     dots = [
         (x, y, colors[home] if home >= 0 else FAINT, image.name in held)
         for (x, y), home, image in zip(
-            sheet.at(cameras).tolist(), _homes(plan, places), plan.sightings.images, strict=True
+            sheet.at(cameras).tolist(), _homes(plan, places), plan.observations.images, strict=True
         )
         if math.isfinite(x) and math.isfinite(y)
     ]
@@ -141,7 +141,7 @@ def _sheet(bounds: Sequence[Box], cameras: Floats) -> _Sheet:
 
 def _homes(plan: PartitionPlan, places: Floats) -> list[int]:
     """Return in which core each photograph sees most; -1 where it sees nothing."""
-    some, count = plan.sightings.some(POINTS_ASKED), len(plan.partition.cores)
+    some, count = plan.observations.some(POINTS_ASKED), len(plan.partition.cores)
     owner = plan.partition.owner(places)[some.point]
     is_in = owner >= 0
     pairs = some.photo[is_in].astype(np.int64) * count + owner[is_in]
@@ -155,7 +155,7 @@ def _words(plan: PartitionPlan, sheet: _Sheet) -> list[tuple[float, float, int, 
     total = sum(core.cost for core in partition.cores)
     patches = plural(len(partition.cores), "patch", "es")
     words: list[tuple[float, float, int, str]] = [
-        (EDGE_PX, 34.0, 20, f"{patches}, {plural(len(plan.sightings.images), 'photograph')}"),
+        (EDGE_PX, 34.0, 20, f"{patches}, {plural(len(plan.observations.images), 'photograph')}"),
         (EDGE_PX, 60.0, 14, "solid: cores; dashed: with overlap; rings: held out; seen against the last axis"),
     ]
     for core in partition.cores:

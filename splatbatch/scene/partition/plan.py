@@ -174,7 +174,7 @@ def _opened(boxes: list[Box]) -> list[Box]:
 class PartitionPlan:
     """A scene with its cuts."""
 
-    sightings: IndexedModel
+    observations: IndexedModel
     partition: record.Partition
     parts: Mapping[str, cuts.CutRegion]
     """By the name of the patch."""
@@ -332,7 +332,7 @@ def _core(name: str, index: int, layout: cuts.CutLayout) -> record.Core:
     part = layout.parts[index]
     num_core_points = int((part.points & part.in_core).sum())
     counts = (part.num_photos, int(part.points.sum()), num_core_points, round(part.cost, 6))
-    return record.Core(name, layout.cores[index], layout.grown[index], layout.bounds[index], *counts)
+    return record.Core(name, layout.cores[index], layout.overlap[index], layout.bounds[index], *counts)
 
 
 def _offset(sightings: IndexedModel) -> tuple[float, float, float]:

@@ -142,7 +142,7 @@ class PatchContents:
 
 def content_of(partition: Partition, name: str, subset: Subset, shared: Shared) -> PatchContents:
     """Return what the folder of a patch is to hold."""
-    chosen = {image.name for image, is_in in zip(subset.sightings.images, subset.photos, strict=True) if is_in}
+    chosen = {image.name for image, is_in in zip(subset.observations.images, subset.photos, strict=True) if is_in}
     record = json.dumps(patch_record(partition, name, chosen), indent=1) + "\n"
     return PatchContents(subset, record, links_of(shared, partition.path.parent / name))
 
@@ -324,7 +324,7 @@ class SplitFiles:
         return SplitFacts(
             str(partition.path),
             str(partition.source),
-            len(self.plan.sightings.images),
+            len(self.plan.observations.images),
             len(partition.test),
             len(partition.contiguous),
             partition.offset,
@@ -344,7 +344,7 @@ class SplitFiles:
 
     def photographs(self, patch: str) -> tuple[str, ...]:
         """Return the names of a patch's photographs, sorted."""
-        images, chosen = self.plan.sightings.images, self.plan.parts[patch].photos
+        images, chosen = self.plan.observations.images, self.plan.parts[patch].photos
         return tuple(images[index].name for index in np.flatnonzero(chosen))
 
 
@@ -368,11 +368,11 @@ def split(request: SplitRequest, *, dry_run: bool = False, advance: Advance = un
     plan = plan_split(source, request.out, request.options)
     if not dry_run:
         _see_none_lost(request, plan)
-    _check_cameras(plan.sightings)
-    rigs, why_not = _rigs(plan.sightings)
+    _check_cameras(plan.observations)
+    rigs, why_not = _rigs(plan.observations)
     elsewhere = "" if request.images or shared["images"].name == "images" else f"photographs: {shared['images']}"
-    notes = tuple(filter(None, (*plan.notes, elsewhere, why_not, missing_photographs(shared, plan.sightings))))
-    subsets = {name: Subset(plan.sightings, part.photos, part.points, rigs) for name, part in plan.parts.items()}
+    notes = tuple(filter(None, (*plan.notes, elsewhere, why_not, missing_photographs(shared, plan.observations))))
+    subsets = {name: Subset(plan.observations, part.photos, part.points, rigs) for name, part in plan.parts.items()}
     contents = {name: content_of(plan.partition, name, one, shared) for name, one in subsets.items()}
     if dry_run:
         return _described(plan, {name: _state(plan, name, content) for name, content in contents.items()}, notes)

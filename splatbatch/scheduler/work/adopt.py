@@ -52,12 +52,12 @@ def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[s
         (task, folder)
         for task in batch.tasks
         for folder in task.home(batch.output).attempts()
-        if (task.name, folder.number) not in settled and not folder.never_starts()
+        if (task.name, folder.number) not in settled and not folder.cancelled_before_start()
     ]
     if any(not folder.exit.exists() for _, folder in left):
         with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
             grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
-            stop_orphans(orphans, executor, ledger, grace_s, patience.beat)
+            stop_orphans(orphans, executor, ledger, grace_s, patience.tick)
     return _adopt_all(batch, left, ledger, patience)
 
 
@@ -70,13 +70,13 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, b
     output, place = batch.output, task.home(batch.output)
     sweep(place.path, spares_living=True)
     folders = [one for one in place.attempts() if not endings.is_judged(task.name, one.number)]
-    left = [one for one in folders if not one.never_starts()]
-    if any(one.start.exists() and not one.has_ended() for one in left):
+    left = [one for one in folders if not one.cancelled_before_start()]
+    if any(one.start.exists() and not one.has_exited() for one in left):
         with contextlib.closing(LocalExecutor(batch.config.executor, "cpu")) as executor:
             grace_s, orphans = batch.config.limits.grace_s, Orphans(output, task.name)
             stop_orphans(orphans, executor, ledger, grace_s, beat)
     for folder in left:
-        if folder.start.exists() and not folder.has_ended():
+        if folder.start.exists() and not folder.has_exited():
             folder.cancel.touch()
     _adopt_all(batch, [(task, folder) for folder in left], ledger, WaitHooks(beat))
 
@@ -127,7 +127,7 @@ def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
     """Collect an attempt that an earlier run has made."""
     task, folder, end = left
     attempt = _attempt_of(task, folder)
-    task = replace(task, setup=task.today)
+    task = replace(task, next_settings=task.yaml_settings)
     then, tried = attempt.depends_on, task.kind.changed(task, attempt.changes)
     try:
         _ = tried.maker
@@ -151,7 +151,7 @@ def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
 
 def _is_of_today(then: Fingerprint, task: Task) -> bool:
     now = fingerprint(task.patch, task.recipe)
-    is_same = then.recipe in hashes_of(task.today.counting) and (
+    is_same = then.recipe in hashes_of(task.yaml_settings.acceptable_recipes) and (
         (then.inputs, then.surroundings) == (now.inputs, now.surroundings)
     )
     if not is_same or differ(then, now):

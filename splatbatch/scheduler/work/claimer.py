@@ -135,11 +135,11 @@ class TaskClaimer:
         if claim.generation > 1:
             self.settle(task)
             claim = self.claims.renew(task.name)
-        has_moved = claim.follows != self.before.accepted.get(task.name, 0)
+        has_moved = claim.after_record != self.before.accepted.get(task.name, 0)
         if has_moved and not isinstance(self.standing.decide(task.name), Train):
             self.close(task.name)
             return self._closed(task)
-        claimed = Claimed(self.worker, claim.generation, claim.follows)
+        claimed = Claimed(self.worker, claim.generation, claim.after_record)
         changes = self.past.changes(task.name)
         return ClaimedTask(replace(task.kind.changed(task, changes), claim=claimed))
 

@@ -27,9 +27,9 @@ class ExclusiveOutput:
     """An output folder that is ours."""
 
     claims: Claims
-    beat: Callable[[], None]
+    heartbeat: Callable[[], None]
     """Shows that we live; to be called every few seconds."""
-    see_no_workers: Callable[[], None]
+    check_no_workers: Callable[[], None]
     """Raises an OutputError if there is one."""
 
 
@@ -42,14 +42,14 @@ def lock_output(output: OutputFolder, terms: str, say: Callable[[str], None]) ->
     """
     watcher = Watcher(output)
     with OutputLock(output.lock) as lock:
-        check_no_workers(watcher, lock.beat, say)
+        check_no_workers(watcher, lock.heartbeat, say)
         with WorkerFile(output, LOCAL, terms) as presence:
 
             def beat() -> None:
-                lock.beat()
-                presence.beat()
+                lock.heartbeat()
+                presence.heartbeat()
 
-            claims = Claims(output, presence, watcher.is_gone)
+            claims = Claims(output, presence, watcher.is_dead)
             yield ExclusiveOutput(claims, beat, lambda: check_no_workers(watcher, beat, say))
 
 
@@ -77,11 +77,11 @@ def pause_workers(
         waits = WaitReporter(Watcher(output), say)
         while not isinstance(found := ours.claims.take(PREPARING), Claim):
             waits.on(found, PREPARATION)
-            ours.see_no_workers()
+            ours.check_no_workers()
             time.sleep(LOOK_S)
     try:
-        ours.see_no_workers()  # one that had prepared before that
-        yield ours.beat
+        ours.check_no_workers()  # one that had prepared before that
+        yield ours.heartbeat
     finally:
         ours.claims.close(PREPARING)
 

@@ -60,8 +60,8 @@ class TimeLeft:
         return end - time.monotonic() - self.batch.config.limits.grace_s - MARGIN_S
 
     def _expected_s(self, task: Task) -> float:
-        steps, now = task.asked.recipe.training.max_steps, time.monotonic()
+        steps, now = task.requested_settings.recipe.training.max_steps, time.monotonic()
         if steps not in self._known or now - self._known[steps][1] > ASKED_EVERY_S:
-            footprints = {task.name: task.footprint} if task.footprint else {}
+            footprints = {task.name: task.memory_estimate} if task.memory_estimate else {}
             self._known[steps] = (forecast(self.batch, [task.name], footprints).seconds or 0.0, now)
         return self._known[steps][0]

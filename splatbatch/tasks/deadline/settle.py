@@ -52,7 +52,7 @@ def choice_for(
 
 def settings_key(batch: WholeBatch) -> str:
     """Return a hash of what would be trained without a deadline."""
-    return short_hash(" ".join(hashes_of(task.today.without_deadline.recipe for task in batch.every)))
+    return short_hash(" ".join(hashes_of(task.yaml_settings.without_deadline.recipe for task in batch.every)))
 
 
 def speeds_of(batch: WholeBatch, needs: Mapping[str, MemoryEstimate]) -> tuple[Speeds, int]:

@@ -87,13 +87,13 @@ class Speeds:
 
 def full_recipe(task: Task) -> Recipe:
     """Return what would train a task if there were time."""
-    return task.setup.without_deadline.recipe
+    return task.next_settings.without_deadline.recipe
 
 
 def with_budget(task: Task, pace: StepBudget) -> Recipe:
     """Return what trains a task at a pace; what was asked for by name stays."""
     recipe = full_recipe(task)
-    asked = task.setup.changes
+    asked = task.next_settings.changes
     changes = {key.partition(".")[2]: value for key, value in changes_of(recipe, pace).items() if key not in asked}
     if not changes:
         return recipe

@@ -22,7 +22,9 @@ def in_words(choice: DeadlineDecision, tasks: Iterable[Task]) -> tuple[str, ...]
         choice: for the deadline.
         tasks: of the batch, whose settings tell what is given up.
     """
-    recipes = list({id(one): one for one in (task.asked.without_deadline.recipe for task in tasks)}.values())
+    recipes = list(
+        {id(one): one for one in (task.requested_settings.without_deadline.recipe for task in tasks)}.values()
+    )
     end = f"deadline {when(choice.asked, choice.ends_at or 0.0)}"
     lines = [] if choice.is_met else [_not_met(choice, end)]
     if choice.pace.is_full:

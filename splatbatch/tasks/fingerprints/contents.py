@@ -33,7 +33,7 @@ class ContentHasher:
         """Take a patch in."""
         self._waiting.append(name)
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Take in what was hashed, and go on; called many times a second."""
         if self._reading is None and self._waiting:
             self._reading = self._next()

@@ -143,7 +143,7 @@ class InspectTasks(MeasureTasks):
 def inspecting(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
     """Return the task that inspects a splat."""
     task = InspectTasks(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}/inspection")
-    return replace(task, footprint=_footprint(told))
+    return replace(task, memory_estimate=_footprint(told))
 
 
 def _footprint(told: InspectionSettings) -> MemoryEstimate:

@@ -55,7 +55,7 @@ class SharedColors(SharedDecision[Colors]):
 
     def is_asked_for(self, tasks: Sequence[Task]) -> bool:
         """Return whether the recipe of any wants them."""
-        return any(wants_tones(task.asked.recipe) for task in tasks)
+        return any(wants_tones(task.requested_settings.recipe) for task in tasks)
 
     def settle(self, batch: WholeBatch, todo: PendingTasks) -> Colors | None:
         """Return the tones of the batch, and say which were solved now; None where it goes on without any."""
@@ -73,7 +73,9 @@ class SharedColors(SharedDecision[Colors]):
 
     def apply(self, tasks: Sequence[Task], record: Colors | None) -> tuple[Task, ...]:
         """Return tasks whose patches have the tones that hold for them."""
-        return tuple(_in_tones(task, tones_of(record, task.patch.name, task.asked.recipe)) for task in tasks)
+        return tuple(
+            _in_tones(task, tones_of(record, task.patch.name, task.requested_settings.recipe)) for task in tasks
+        )
 
     def why_stale(self, result: Result, task: Task, record: Colors | None) -> str:
         """Say which photographs have tones by now that a result was not trained with; empty for none."""
@@ -117,7 +119,7 @@ def _in_tones(task: Task, tones: Mapping[str, ColorCorrection]) -> Task:
 
 def _was_begun_as_is(batch: WholeBatch, tasks: Sequence[Task]) -> bool:
     """Return whether `auto` finds splats that are not evened: a batch has one colour, and none is made stale."""
-    if any(task.asked.recipe.training.colors != "auto" for task in tasks):
+    if any(task.requested_settings.recipe.training.colors != "auto" for task in tasks):
         return False
     names = {task.name for task in tasks}
     others = (batch.output.patch(task.name).read_result() for task in batch.every if task.name not in names)
@@ -131,7 +133,7 @@ def solve(batch: WholeBatch, todo: Sequence[Task], kept: Colors | None) -> tuple
     """
     known = kept or Colors()
     wanted = batch.every if not batch.config.scene.scenes else todo
-    groups = _groups(batch, [task for task in wanted if wants_tones(task.asked.recipe)])
+    groups = _groups(batch, [task for task in wanted if wants_tones(task.requested_settings.recipe)])
     before = {name: known.of(name) if name else known.together for name in groups}
     found = {name: _settle(batch, group, before[name]) for name, group in groups.items()}
     scenes = {name: one for name, one in found.items() if name}
@@ -284,8 +286,8 @@ def _moved(then: Sequence[float], now: Sequence[float]) -> float:
     """Return by which share a photograph is rendered otherwise, in a channel or in its corners."""
     before, after = (ColorCorrection.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
     gains = [abs(math.log(b / a)) for a, b in zip(before.gain, after.gain, strict=True) if a > 0 and b > 0]
-    slopes = sum(abs(b - a) for a, b in zip(before.tilt, after.tilt, strict=True))
-    lights = [[tint * node for tint in tone.tint for node in tone.field] for tone in (before, after)]
+    slopes = sum(abs(b - a) for a, b in zip(before.shading_gradient, after.shading_gradient, strict=True))
+    lights = [[tint * node for tint in tone.shading_color for node in tone.shading_grid] for tone in (before, after)]
     own = [abs(b - a) for a, b in zip_longest(*lights, fillvalue=0.0)]
     return math.expm1(max([*gains, abs(sum(after.vignetting) - sum(before.vignetting)) + slopes, *own]))
 

@@ -30,7 +30,7 @@ class SharedDeadline(SharedDecision[DeadlineDecision]):
 
     def is_asked_for(self, tasks: Sequence[Task]) -> bool:
         """Return whether the YAML has a deadline."""
-        return any(task.asked.config.deadline for task in tasks)
+        return any(task.requested_settings.config.deadline for task in tasks)
 
     def stored(self, config: Config, output: OutputFolder) -> DeadlineDecision | None:
         """Return what was chosen for the deadline of the YAML."""
@@ -50,7 +50,9 @@ class SharedDeadline(SharedDecision[DeadlineDecision]):
     def apply(self, tasks: Sequence[Task], record: DeadlineDecision | None) -> tuple[Task, ...]:
         """Return tasks as they are trained in time."""
         paces = record.paces if record else ()
-        return tuple(tasks) if all(task.today.paces == paces for task in tasks) else with_step_budget(tasks, paces)
+        return (
+            tuple(tasks) if all(task.yaml_settings.paces == paces for task in tasks) else with_step_budget(tasks, paces)
+        )
 
     def in_words(self, record: DeadlineDecision, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
         """Return what was chosen, a line for each thing there is to say; that it cannot be met comes first."""

@@ -76,7 +76,7 @@ class SharedHoldout(SharedDecision[Fingerprint]):
         """Return how many photographs are held out, of how many frames, where photographs were taken together."""
         from splatbatch.scene.holdout import scene_in_words
 
-        evaluations = {task.patch: task.asked.recipe.evaluation for task in tasks if task.kind is TRAINING}
+        evaluations = {task.patch: task.requested_settings.recipe.evaluation for task in tasks if task.kind is TRAINING}
         scenes = {patch.partition or patch.source or patch.sparse: patch for patch in evaluations}
         said = (scene_in_words(patch, evaluations[patch]) for patch in islice(scenes.values(), FEW))
         return tuple(filter(None, dict.fromkeys(said)))
@@ -89,7 +89,7 @@ class SharedHoldout(SharedDecision[Fingerprint]):
         """
         from splatbatch.scene.holdout import check_lists  # which loads numpy: `status` does without
 
-        check_lists((task.patch, task.asked.recipe.evaluation) for task in tasks)
+        check_lists((task.patch, task.requested_settings.recipe.evaluation) for task in tasks)
 
 
 HOLDOUT = SharedHoldout()

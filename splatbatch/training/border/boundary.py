@@ -29,19 +29,19 @@ class Boundary:
     def of(cls, border: Border, frame: TrainingFrame, offset: Offset) -> Boundary:
         """Return a border as it lies in a frame of a model whose offset was taken off."""
         axes = np.array(border.axes)
-        middle = (frame.center + np.array(offset)) @ axes.T
+        middle = (frame.origin + np.array(offset)) @ axes.T
 
         def trained(lower: tuple[float, ...], upper: tuple[float, ...]) -> Tensor:
-            return torch.from_numpy((np.array([lower, upper]) - middle) / frame.unit).float()
+            return torch.from_numpy((np.array([lower, upper]) - middle) / frame.scale).float()
 
         core, reach = (trained(box.lower, box.upper) for box in (border.core, border.reach))
-        return cls(torch.from_numpy(axes).float(), core, reach, border.margin / frame.unit)
+        return cls(torch.from_numpy(axes).float(), core, reach, border.margin / frame.scale)
 
     def to(self, device: torch.device) -> Boundary:
         """Return the bounds on a device."""
         return replace(self, axes=self.axes.to(device), core=self.core.to(device), reach=self.reach.to(device))
 
-    def holds(self, means: Tensor) -> Tensor:
+    def contains(self, means: Tensor) -> Tensor:
         """Return which places [N, 3] lie within reach, [N]."""
         places = means @ self.axes.T
         return ((places >= self.reach[0]) & (places < self.reach[1])).all(dim=-1)

@@ -48,7 +48,7 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
     )
     if not training:
         raise SceneError("no photograph shows what lies within reach of the core: there is nothing to train on")
-    return replace(views, training=training, holdout=holdout, surroundings=replace(around, within={}))
+    return replace(views, training=training, holdout=holdout, surroundings=replace(around, backdrop_inside={}))
 
 
 def label_colors(is_outside: Tensor) -> dict[str, Tensor]:

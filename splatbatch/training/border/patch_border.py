@@ -37,15 +37,16 @@ class PatchBorder:
     bounds: Boundary | None = None
     backdrop: Mapping[str, Tensor] = field(default_factory=dict)
     """Gaussians of the whole scene outside the patch's reach, frozen; none where there is no backdrop."""
-    within: Mapping[str, Tensor] = field(default_factory=dict)
+    backdrop_inside: Mapping[str, Tensor] = field(default_factory=dict)
     """Those within reach, which are never drawn with the patch's own: they tell which pixels show the patch."""
-    cover: Mapping[str, Tensor] = field(default_factory=dict)
+    boundary_init: Mapping[str, Tensor] = field(default_factory=dict)
     """Some of those within, which a patch begins with: parts of what is too large near the border."""
 
     def to(self, device: torch.device) -> PatchBorder:
         """Return the surroundings on a device."""
         backdrop, within = (
-            {name: value.to(device) for name, value in values.items()} for values in (self.backdrop, self.within)
+            {name: value.to(device) for name, value in values.items()}
+            for values in (self.backdrop, self.backdrop_inside)
         )
         return PatchBorder(self.bounds.to(device) if self.bounds else None, backdrop, within)
 
@@ -53,16 +54,16 @@ class PatchBorder:
         """Return the whole backdrop, and which of its Gaussians lie out of reach, [N]; None without one."""
         if not self.backdrop:
             return None
-        whole = {name: torch.cat((self.within[name], value)) for name, value in self.backdrop.items()}
+        whole = {name: torch.cat((self.backdrop_inside[name], value)) for name, value in self.backdrop.items()}
         num = len(whole["means"])
-        return whole, torch.arange(num, device=whole["means"].device) >= len(self.within["means"])
+        return whole, torch.arange(num, device=whole["means"].device) >= len(self.backdrop_inside["means"])
 
     @property
     def num_behind(self) -> int:
         """Return how many Gaussians the backdrop has."""
         return len(self.backdrop["means"]) if self.backdrop else 0
 
-    def drawn_with(self, gaussians: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def with_backdrop(self, gaussians: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return all that is drawn: the patch's own Gaussians first, then the backdrop's, which get no gradient."""
         if not self.backdrop:
             return gaussians
@@ -71,15 +72,15 @@ class PatchBorder:
     def to_hash(self) -> dict[str, Tensor]:
         """Return all that a training depends on here; nothing, for a patch without a core."""
         bounds = vars(self.bounds) | {"margin": torch.tensor(self.bounds.margin)} if self.bounds else {}
-        return {**bounds, **self.backdrop, **{f"{name} within": value for name, value in self.within.items()}}
+        return {**bounds, **self.backdrop, **{f"{name} within": value for name, value in self.backdrop_inside.items()}}
 
     @torch.no_grad()
-    def outside(self, gaussians: Mapping[str, Tensor]) -> Tensor | None:
+    def out_of_bounds(self, gaussians: Mapping[str, Tensor]) -> Tensor | None:
         """Return which of the patch's own Gaussians have left its reach, [N]; None where nothing bounds it."""
-        return None if self.bounds is None else ~self.bounds.holds(gaussians["means"])
+        return None if self.bounds is None else ~self.bounds.contains(gaussians["means"])
 
     @torch.no_grad()
-    def hold_back(self, gaussians: Mapping[str, Tensor]) -> None:
+    def clamp_scales(self, gaussians: Mapping[str, Tensor]) -> None:
         """Make Gaussians smaller, in place, that reach too far over the border."""
         if self.bounds is not None:
             largest = self.bounds.largest_scales(gaussians["means"]).log()
@@ -109,11 +110,11 @@ def surroundings_of(settings: TrainingSettings, frame: TrainingFrame, training: 
         return PatchBorder(bounds)
     values = _read(settings, frame, training.sh_degree)
     if not training.keeps_to_core:
-        inside = bounds.holds(values["means"])
+        inside = bounds.contains(values["means"])
         return PatchBorder(None, select(values, ~inside), select(values, inside))
     # what reaches over the border would shine into the core; what the crop takes away may not be drawn behind
     pieces = split_up(values, bounds)
-    inside, was_inside = bounds.holds(pieces.values["means"]), bounds.holds(values["means"])[pieces.origin]
+    inside, was_inside = bounds.contains(pieces.values["means"]), bounds.contains(values["means"])[pieces.origin]
     behind, within, cover = (
         select(pieces.values, which) for which in (~inside & ~was_inside, inside, inside & pieces.is_part)
     )

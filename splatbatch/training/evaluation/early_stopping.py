@@ -290,7 +290,7 @@ class EarlyStopping:
     def _psnrs(self, halves: Sequence[HoldoutHalf]) -> list[float]:
         """Return the mean PSNR of the windows of each half, in dB: the one wait for the GPU."""
         gaussians, capacity = self._one_step.gaussians, self._one_step.capacity.entries
-        drawn, options = self._surroundings.drawn_with(gaussians), RasterOptions.of(self._recipe)
+        drawn, options = self._surroundings.with_backdrop(gaussians), RasterOptions.of(self._recipe)
         means = [
             torch.stack([psnr_in(drawn, one, options, capacity) for one in half.windows]).mean() for half in halves
         ]
@@ -317,7 +317,7 @@ def halves_of(holdout: Sequence[PosedImage]) -> tuple[tuple[HoldoutHalf, ...], b
 
     No half at all with fewer than two photographs: nobody would tell how much the choice flatters.
     """
-    seen = [replace(photo, mask=photo.covered) for photo in holdout if photo.covered is not None]
+    seen = [replace(photo, mask=photo.coverage_mask) for photo in holdout if photo.coverage_mask is not None]
     is_covered, note = len(seen) > 1, ""
     if not is_covered:
         seen = list(holdout)

@@ -55,7 +55,7 @@ class Evaluator:
     ) -> None:
         self._recipe, self._progress, self._folder = recipe, progress, folder
         self._holdout, self._sample = views.holdout, evenly_spaced(views.training, TRAINING_VIEWS)
-        self._covered, self._earlier = views.covered, Metrics()
+        self._covered, self._earlier = views.coverage_masks, Metrics()
         self._largest = views.loaded.get("largest")
         self._is_evened, self._surroundings = views.are_evened, views.surroundings
         self._peaks = TorchMemoryPeaks(device)
@@ -77,7 +77,7 @@ class Evaluator:
         is_every = evaluation.every > 0 and step % evaluation.every == 0
         if step < self.early.last_step and (is_every or step in evaluation.steps):
             metrics = self.measure(gaussians, step)
-            drawn, by_name = self._surroundings.drawn_with(gaussians), {photo.name: photo for photo in self._holdout}
+            drawn, by_name = self._surroundings.with_backdrop(gaussians), {photo.name: photo for photo in self._holdout}
             with self._peaks.evaluating(), torch.inference_mode():  # whoever watches sees the one in the middle
                 picture_views(self._folder, lambda name: (drawn, by_name[name]), metrics, self._recipe, most=1)
 
@@ -104,7 +104,7 @@ class Evaluator:
 
     def _measured(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         with self._peaks.evaluating(), torch.inference_mode():
-            gaussians = self._surroundings.drawn_with(gaussians)
+            gaussians = self._surroundings.with_backdrop(gaussians)
             lpips = self._lpips if isinstance(self._lpips, Lpips) else None
             figures = evaluate(gaussians, self._holdout, self._recipe, lpips, is_evened=self._is_evened)
             if figures is None:
@@ -183,8 +183,8 @@ def _measure(
 ) -> dict[str, float]:
     mask, colors = photo.valid(), _render(gaussians, photo, recipe)
     of_even = {}
-    if is_evened and photo.tone is not None:
-        target = photo.evened()  # may exceed 1, as the rendering then should
+    if is_evened and photo.correction is not None:
+        target = photo.normalised()  # may exceed 1, as the rendering then should
         of_even = _figures(recipe, *masked(colors.clamp_min(0), target, mask), mask)
     taken, pixels = photo.as_taken(colors).clamp(0, 1), photo.target()
     colors, target = masked(taken, pixels, mask)
@@ -326,5 +326,5 @@ class SplatFiles:
             raise ValueError(f"lies in another frame: offset {header.offset}, not {self.offset}")
         splat, recipe = read_splat(path), drawn_as(self.recipe, header)
         with torch.inference_mode():
-            drawn = self.surroundings.drawn_with(load_splat(splat, self.frame, self.device))
+            drawn = self.surroundings.with_backdrop(load_splat(splat, self.frame, self.device))
             return evaluate(drawn, self.photos, recipe, lpips, is_evened=self.is_evened) or {}

@@ -64,15 +64,19 @@ def _places(subject: InspectedSplat) -> dict[str, dict[str, float]]:
 
 def in_file(subject: InspectedSplat, place: Sequence[float] | Floats) -> list[float]:
     """Return a place of the frame in the coordinates of the splat file."""
-    there: list[float] = (np.array(place) * subject.frame.unit + subject.frame.center).tolist()
+    there: list[float] = (np.array(place) * subject.frame.scale + subject.frame.origin).tolist()
     return there
 
 
 def _placed(subject: InspectedSplat, cell: coverage.CoverageColumn) -> dict[str, float]:
     """Return a cell in the coordinates of the splat file."""
     x, y, z = in_file(subject, cell.place)
-    found = {"x": x, "y": y, "z": z, "size": cell.size * subject.frame.unit, "photos": cell.num_photos}
-    found |= {"angle": cell.angle_deg, "resolution": cell.px_per_unit / subject.frame.unit, "weak": float(cell.is_weak)}
+    found = {"x": x, "y": y, "z": z, "size": cell.size * subject.frame.scale, "photos": cell.num_photos}
+    found |= {
+        "angle": cell.angle_deg,
+        "resolution": cell.px_per_unit / subject.frame.scale,
+        "weak": float(cell.is_weak),
+    }
     return {name: float(f"{value:.9g}") for name, value in found.items()}
 
 

@@ -57,8 +57,8 @@ def judged(looks: Sequence[SmallPhotograph], num_points: int) -> PhotographScore
 def _windows(look: SmallPhotograph) -> tuple[Floats, Floats]:
     """Return the logarithms of detail and of brightness around each point that falls into the picture."""
     grey = look.photo.target().float().mean(dim=-1)
-    if look.photo.tone is not None:
-        grey = grey / look.photo.tone[:3].mean()
+    if look.photo.correction is not None:
+        grey = grey / look.photo.correction[:3].mean()
     fine = grey - smooth(grey, gaussian(DETAIL_SIGMA_PX, grey.device))
     window = torch.full((WINDOW_PX,), 1 / WINDOW_PX, device=grey.device)
     height, width = grey.shape

@@ -195,7 +195,7 @@ class FramedReconstruction:
         num = len(sightings.points)
         is_kept = np.zeros(num, dtype=bool)
         is_kept[np.linspace(0, num - 1, min(num, MOST_POINTS)).astype(np.int64)] = num > 0
-        return cls(sightings, (sightings.points.xyz - np.array(offset) - frame.center) / frame.unit, is_kept)
+        return cls(sightings, (sightings.points.xyz - np.array(offset) - frame.origin) / frame.scale, is_kept)
 
     def looks(self, photos: Sequence[PosedImage]) -> tuple[SmallPhotograph, ...]:
         """Return what each photograph sees."""
@@ -245,18 +245,18 @@ def smaller(photo: PosedImage) -> PosedImage:
         None if one is None else interpolate(one[None, None].float(), size=(height, width), mode="area")[0, 0] > 0.5
         for one in (photo.valid(), photo.covered_pixels())
     )
-    tone = None if photo.tone is None else photo.tone.clone()
+    tone = None if photo.correction is None else photo.correction.clone()
     if tone is not None:
         tone[3] /= factor**2  # one over the square of half the diagonal
     small = RenderCamera(view.viewmat, scale * view.K, width, height)
-    return replace(photo, view=small, pixels=reduced, mask=mask, tone=tone, covered=covered)
+    return replace(photo, view=small, pixels=reduced, mask=mask, correction=tone, coverage_mask=covered)
 
 
 def subject_of(
     own: Mapping[str, Tensor], views: TrainingImages, model: FramedReconstruction, recipe: Recipe
 ) -> InspectedSplat:
     """Return a splat with what there is to hold it against."""
-    frozen, drawn = (_frozen(values) for values in (own, views.surroundings.drawn_with(own)))
+    frozen, drawn = (_frozen(values) for values in (own, views.surroundings.with_backdrop(own)))
     training, holdout = model.looks(views.training), model.looks(views.holdout)
     return InspectedSplat(frozen, drawn, training, holdout, model.points, views.frame, recipe)
 

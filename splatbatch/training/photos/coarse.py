@@ -144,7 +144,7 @@ def shrink(photo: PosedImage, factor: int) -> PosedImage:
     K = photo.view.K.clone()
     K[:2] /= factor
     view = RenderCamera(photo.view.viewmat, K, width=pixels.shape[1], height=pixels.shape[0])
-    return dataclasses.replace(photo, view=view, pixels=pixels, mask=mask, tone=shrunk(photo.tone, factor))
+    return dataclasses.replace(photo, view=view, pixels=pixels, mask=mask, correction=shrunk(photo.correction, factor))
 
 
 def _means(channels: Tensor, factor: int) -> Tensor:

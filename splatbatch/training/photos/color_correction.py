@@ -28,12 +28,16 @@ _BEFORE_VIGNETTING, _BEFORE_TILT, _BEFORE_TINT, _BEFORE_FIELD = 4, 6, 8, 11
 def tone_of(tone: ColorCorrection, decoded: Decoded) -> Tensor | None:
     """Return a photograph's tone for its pixels as they were decoded; None for one that changes nothing."""
     vignetting = (*tone.vignetting, 0.0)[:2] if any(tone.vignetting) else ()
-    if vignetting and decoded.bent is not None:
-        vignetting = _straightened(vignetting, decoded.bent)
-    if not vignetting and not any(tone.tilt) and not tone.field and tone.gain == (1.0, 1.0, 1.0):
+    if vignetting and decoded.undistort_map is not None:
+        vignetting = _straightened(vignetting, decoded.undistort_map)
+    if not vignetting and not any(tone.shading_gradient) and not tone.shading_grid and tone.gain == (1.0, 1.0, 1.0):
         return None
-    field = _field_straightened(tone.field, decoded.bent) if tone.field and decoded.bent is not None else tone.field
-    gain_and_others = replace(tone, vignetting=vignetting, field=field).values()
+    field = (
+        _field_straightened(tone.shading_grid, decoded.undistort_map)
+        if tone.shading_grid and decoded.undistort_map is not None
+        else tone.shading_grid
+    )
+    gain_and_others = replace(tone, vignetting=vignetting, shading_grid=field).values()
     return torch.tensor([*gain_and_others[:3], decoded.half_diagonal_px**-2, *gain_and_others[3:]])
 
 

@@ -55,7 +55,7 @@ class Decoded:
     """Width and height of the file."""
     half_diagonal_px: float
     """Of the whole photograph, in pixels of this size."""
-    bent: NDArray[np.float64] | None = None
+    undistort_map: NDArray[np.float64] | None = None
     """[2, n]: squares of the distance from the principal point, of half the diagonal, at some places: undistorted, and
     as taken; None: the same."""
 

@@ -20,8 +20,8 @@ class TrainingFrame:
     the cameras' median distance from their middle becomes 1; the splat is written in world coordinates again.
     """
 
-    center: np.ndarray[tuple[int], np.dtype[np.float64]]  # [3]
-    unit: float
+    origin: np.ndarray[tuple[int], np.dtype[np.float64]]  # [3]
+    scale: float
     scene_scale: float
     """Reach of the cameras from their middle, in units, with a margin of a tenth (3DGS: "cameras extent")."""
 
@@ -33,6 +33,6 @@ def frame_of(images: Sequence[Image]) -> TrainingFrame:
     distances = np.linalg.norm(centers - middle, axis=1)
     unit, reach = float(np.median(distances)), float(distances.max())
     if reach <= ROUNDING * float(np.abs(centers).max()):  # all from one place: the distances are rounding errors
-        return TrainingFrame(middle, unit=1.0, scene_scale=1.0)
+        return TrainingFrame(middle, scale=1.0, scene_scale=1.0)
     unit = unit if unit > 1e-6 * reach else reach  # most from one place
     return TrainingFrame(middle, unit, scene_scale=1.1 * reach / unit)

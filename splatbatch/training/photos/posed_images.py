@@ -45,8 +45,8 @@ class PosedImage:
     view: RenderCamera
     pixels: Tensor  # [H, W, 3] uint8, where it fits
     mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
-    tone: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
-    covered: Tensor | None = None  # [H, W] bool, as `scene.covered` has it, of held-out ones, beside the pixels
+    correction: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
+    coverage_mask: Tensor | None = None  # [H, W] bool, as `scene.covered` has it, of held-out ones, beside the pixels
     covered_share: float | None = None  # of the pixels that its own mask leaves; None: nobody has looked
 
     def target(self) -> Tensor:
@@ -59,21 +59,23 @@ class PosedImage:
 
     def covered_pixels(self) -> Tensor | None:
         """Return which pixels [H, W] are covered, on the device that renders; None: too few to judge by."""
-        return None if self.covered is None else self.covered.to(self.view.viewmat.device, non_blocking=True)
+        return (
+            None if self.coverage_mask is None else self.coverage_mask.to(self.view.viewmat.device, non_blocking=True)
+        )
 
     def as_taken(self, colors: Tensor) -> Tensor:
         """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
-        return in_tone(colors, self.tone, self.view)
+        return in_tone(colors, self.correction, self.view)
 
-    def evened(self) -> Tensor:
+    def normalised(self) -> Tensor:
         """Return the photograph [H, W, 3] in the colours of the scene, which may exceed 1."""
         pixels = self.target()
-        return pixels / 255 if self.tone is None else normalise(pixels, self.tone, self.view)
+        return pixels / 255 if self.correction is None else normalise(pixels, self.correction, self.view)
 
     def to_compare(self, colors: Tensor) -> tuple[Tensor, Tensor]:
         """Return a rendering and the photograph, [H, W, 3], for the loss: evened, or the bytes as they are."""
         pixels = self.target()
-        return (colors, pixels) if self.tone is None else to_compare(colors, pixels, self.tone, self.view)
+        return (colors, pixels) if self.correction is None else to_compare(colors, pixels, self.correction, self.view)
 
     def counts(self) -> bool:
         """Return whether any pixel counts."""
@@ -94,13 +96,13 @@ class TrainingImages:
     """What bounds the patch, and what is drawn behind it."""
     content: Mapping[int, float] | None = None
     """What `coarse.content_of` finds; None: nobody has looked."""
-    covered: CoverageMask | None = None
+    coverage_masks: CoverageMask | None = None
     """Of the held-out photographs; None: nobody has looked."""
 
     @property
     def are_evened(self) -> bool:
         """Return whether any photograph has a tone: the splat is that of the evened scene then."""
-        return any(photo.tone is not None for photo in (*self.training, *self.holdout))
+        return any(photo.correction is not None for photo in (*self.training, *self.holdout))
 
     def to(self, device: torch.device, wanted: Literal["gpu", "host"]) -> TrainingImages:
         """Return the views for a device: cameras on it, photographs there or in host memory."""
@@ -130,7 +132,10 @@ def decode_views(
     sources = _sources(model.images, model.cameras, chosen, masks)
     decoded, frame = _decode_all(sources, training.workers), frame_of(model.images)
     photos = _photos(model.images, decoded, frame, tone_of_photo)
-    photos = [replace(photo, tone=tone) for photo, tone in zip(photos, alike(one.tone for one in photos), strict=True)]
+    photos = [
+        replace(photo, correction=tone)
+        for photo, tone in zip(photos, alike(one.correction for one in photos), strict=True)
+    ]
     kept = tuple(photo for photo in photos if photo.name not in holdout and photo.counts())
     if not kept:
         raise SceneError(f"{model.folder}: no training cameras: 0 of {len(photos)} photographs are left")
@@ -191,7 +196,7 @@ def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) 
 def photo_in(image: Image, decoded: Decoded, frame: TrainingFrame, tone: ColorCorrection) -> PosedImage:
     """Return a photograph with its pinhole camera in the frame that is trained."""
     viewmat, camera = image.world_to_camera(), decoded.camera
-    viewmat[:3, 3] = (viewmat[:3, 3] + viewmat[:3, :3] @ frame.center) / frame.unit
+    viewmat[:3, 3] = (viewmat[:3, 3] + viewmat[:3, :3] @ frame.origin) / frame.scale
     matrices = torch.tensor(viewmat, dtype=torch.float32), torch.tensor(camera.K, dtype=torch.float32)
     mask = None if decoded.mask is None or decoded.mask.all() else torch.from_numpy(decoded.mask)
     view, pixels = RenderCamera(*matrices, camera.width, camera.height), torch.from_numpy(decoded.pixels)
@@ -202,14 +207,18 @@ def with_covered(views: TrainingImages, covered: CoverageMask | None) -> Trainin
     """Return views whose held-out photographs know which of their pixels are covered; None: nobody has looked."""
     if covered is None:
         return views
-    return replace(views, covered=covered, holdout=tuple(covered_in(photo, covered) for photo in views.holdout))
+    return replace(views, coverage_masks=covered, holdout=tuple(covered_in(photo, covered) for photo in views.holdout))
 
 
 def why_not_covered(views: TrainingImages) -> str:
     """Say why all pixels of the held-out photographs decide, and not those that others see; empty if these do."""
-    if not views.holdout or views.covered is None or any(photo.covered is not None for photo in views.holdout):
+    if (
+        not views.holdout
+        or views.coverage_masks is None
+        or any(photo.coverage_mask is not None for photo in views.holdout)
+    ):
         return ""
-    why = views.covered.why or f"of each held-out photograph less than {100 * LEAST_SHARE:.0f} % is"
+    why = views.coverage_masks.why or f"of each held-out photograph less than {100 * LEAST_SHARE:.0f} % is"
     return f"no pixel to judge by is covered: {why}: the PSNR of all pixels decides"
 
 
@@ -223,7 +232,7 @@ def covered_in(photo: PosedImage, covered: CoverageMask) -> PosedImage:
     if photo.mask is not None:
         pixels, num = pixels & photo.mask, int(photo.mask.sum())
     share = float(pixels.sum()) / max(1, num)
-    return replace(photo, covered=pixels if share >= LEAST_SHARE else None, covered_share=share)
+    return replace(photo, coverage_mask=pixels if share >= LEAST_SHARE else None, covered_share=share)
 
 
 def settled(photo: PosedImage, home: torch.device, device: torch.device) -> PosedImage:
@@ -235,9 +244,9 @@ def settled(photo: PosedImage, home: torch.device, device: torch.device) -> Pose
             return tensor.to(home, non_blocking=True)
         return tensor.pin_memory() if device.type == "cuda" else tensor
 
-    mask, covered = (None if one is None else settle(one) for one in (photo.mask, photo.covered))
-    tone = None if photo.tone is None else photo.tone.to(device)
-    return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask, tone=tone, covered=covered)
+    mask, covered = (None if one is None else settle(one) for one in (photo.mask, photo.coverage_mask))
+    tone = None if photo.correction is None else photo.correction.to(device)
+    return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask, correction=tone, coverage_mask=covered)
 
 
 def _size_warnings(

@@ -30,7 +30,7 @@ def find_repeats(photos: Sequence[PosedImage]) -> HealthFinding | None:
         return None
     if len(repeats) == len(photos) - 1 and set(first) == {0}:
         shown_by = f"all {len(photos)} training photographs are the same picture, as {photos[0].name}"
-        return HealthFinding("repeated_image", shown_by, is_hopeless=True)
+        return HealthFinding("repeated_image", shown_by, is_fatal=True)
     index, like = repeats[0]
     pair = f"{photos[index].name} and {photos[like].name}"
     return HealthFinding(

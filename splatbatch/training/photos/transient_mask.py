@@ -66,7 +66,7 @@ class ResidualMap:
     """How far a photograph is from its rendering, in cells; that of the worst channel, 0 to 1."""
 
     view: RenderCamera  # of the small picture
-    off: Tensor  # [h, w]; NaN where pixels do not count
+    residual: Tensor  # [h, w]; NaN where pixels do not count
     num_entries: Tensor | None = None
     """Of its tile lists, []."""
 
@@ -102,23 +102,23 @@ class TransientMask:
             gaussians: what is learned.
             capacity: of tile lists, so that nothing waits for a GPU in between; None: whatever it takes.
         """
-        drawn = self._surroundings.drawn_with(gaussians)
+        drawn = self._surroundings.with_backdrop(gaussians)
         compared = [self._compared(drawn, photo, capacity) for photo in self._photos]
         here = _on_cpu(compared)
         if capacity is not None and any(int(one.num_entries or 0) > capacity for one in here):
             return self.look(gaussians)
         cells_of_all = ResidualGrid.of(here)
-        off = [large(one.off > LEAST) for one in here]
+        off = [large(one.residual > LEAST) for one in here]
         suspects = [index for index, is_off in enumerate(off) if is_off.any()]
         places = _fetched([self._places(drawn, compared[index].view, capacity) for index in suspects])
         before, self._sure, self._cells = self._sure, {}, {}
         for index, place in zip(suspects, places, strict=True):
             name, seen = self._photos[index].name, cells_of_all.seen_from(index, place)
-            maybe, sure = (large(off[index] & alone(here[index].off, seen, one)) for one in (WEAK, STRONG))
+            maybe, sure = (large(off[index] & alone(here[index].residual, seen, one)) for one in (WEAK, STRONG))
             self._sure[name] = sure
             cells = grown(pieces_of(maybe, sure & before.get(name, torch.zeros_like(sure))))
             if cells.any() and cells.float().mean() <= MOST:
-                self._cells[name] = cells.to(compared[index].off.device)
+                self._cells[name] = cells.to(compared[index].residual.device)
         return None
 
     def without(self, photo: PosedImage) -> PosedImage:
@@ -152,7 +152,7 @@ class TransientMask:
         small = shrink(photo, factor) if factor > 1 else photo
         rendering = rasterize(drawn, small.view, self._options, capacity)
         colors, target = small.to_compare(rendering.colors)
-        off = (colors - (target if small.tone is not None else target / 255)).movedim(-1, 0)
+        off = (colors - (target if small.correction is not None else target / 255)).movedim(-1, 0)
         valid = small.valid()
         off = off if valid is None else torch.where(valid, off, torch.nan)
         return ResidualMap(small.view, avg_pool2d(off, CELL_PX).abs().amax(dim=0), rendering.info.get("num_entries"))
@@ -172,7 +172,7 @@ def middles(depths: Tensor, view: RenderCamera) -> Tensor:
 def _on_cpu(compared: Sequence[ResidualMap]) -> list[ResidualMap]:
     """Return what was compared, waited for once."""
     views = _fetched([torch.cat((one.view.viewmat.flatten(), one.view.K.flatten())) for one in compared])
-    offs = _fetched([one.off for one in compared])
+    offs = _fetched([one.residual for one in compared])
     counted = _fetched([one.num_entries for one in compared if one.num_entries is not None])
     nums: Sequence[Tensor | None] = counted or [None] * len(compared)
     return [
@@ -194,7 +194,7 @@ def _fetched(tensors: Sequence[Tensor]) -> list[Tensor]:
 class ResidualGrid:
     """What was compared of all photographs, side by side."""
 
-    off: Tensor  # [photographs, h, w] of the largest, NaN beyond their own
+    residual: Tensor  # [photographs, h, w] of the largest, NaN beyond their own
     viewmats: Tensor  # [photographs, 4, 4]
     Ks: Tensor  # [photographs, 3, 3]
     near: Tensor  # [photographs, OTHERS at most], the nearest first
@@ -202,10 +202,10 @@ class ResidualGrid:
     @classmethod
     def of(cls, compared: Sequence[ResidualMap]) -> ResidualGrid:
         """Lay them side by side."""
-        height, width = (max(one.off.shape[axis] for one in compared) for axis in (0, 1))
+        height, width = (max(one.residual.shape[axis] for one in compared) for axis in (0, 1))
         off = torch.full((len(compared), height, width), torch.nan)
         for index, one in enumerate(compared):
-            off[index, : one.off.shape[0], : one.off.shape[1]] = one.off
+            off[index, : one.residual.shape[0], : one.residual.shape[1]] = one.residual
         off = widened(off)
         centers = torch.stack([one.center for one in compared])
         near = torch.stack([(centers - center).norm(dim=1).argsort(stable=True)[1 : 1 + OTHERS] for center in centers])
@@ -219,9 +219,9 @@ class ResidualGrid:
         local = places @ rotations.transpose(1, 2)[:, None] + shifts[:, None, None]  # [others, h, w, 3]
         pixels = local @ self.Ks[others].transpose(1, 2)[:, None]
         column, row = (pixels[..., :2] / pixels[..., 2:].clamp_min(1e-9) / CELL_PX).floor().long().unbind(dim=-1)
-        height, width = self.off.shape[1:]
+        height, width = self.residual.shape[1:]
         is_inside = (local[..., 2] > 0) & (column >= 0) & (row >= 0) & (column < width) & (row < height)
-        found = self.off[others[:, None, None], row.clamp(0, height - 1), column.clamp(0, width - 1)]
+        found = self.residual[others[:, None, None], row.clamp(0, height - 1), column.clamp(0, width - 1)]
         return torch.where(is_inside, found, torch.nan)
 
 

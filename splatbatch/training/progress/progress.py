@@ -89,7 +89,7 @@ class ProgressRecorder:
         """
         if finding is None:
             return
-        if finding.is_hopeless:
+        if finding.is_fatal:
             self._write(health=str(finding))
             raise TrainerError(f"health: {finding}")
         if finding.rule not in self._flagged:

@@ -49,15 +49,15 @@ class TileCapacity:
         self.overflown = 0
         """Looks that found a list that had not fitted: its farthest Gaussians were not drawn in that step."""
         self._why_none = cuda.why_not_here() if gaussians["means"].is_cuda and options.fused else ""
-        self._most = longest_lists(surroundings.drawn_with(gaussians), photos, options)
+        self._most = longest_lists(surroundings.with_backdrop(gaussians), photos, options)
         self.entries = None if self._most is None else self._room(int(self._most))
 
-    def note(self, rendering: Rendering) -> None:
+    def record(self, rendering: Rendering) -> None:
         """Remember the length of the lists, if it is the longest so far."""
         if self._most is not None and "num_entries" in rendering.info:
             torch.maximum(self._most, rendering.info["num_entries"], out=self._most)
 
-    def review(self) -> bool:
+    def grow(self) -> bool:
         """Look at the longest lists since the last look, and make room; return whether the capacity has changed.
 
         Waits for the GPU.

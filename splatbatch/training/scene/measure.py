@@ -121,7 +121,7 @@ def _measured_photos(
         images |= figures.get("images", {})
         found = PhotoMeasurement.from_record(figures.get("images", {}).get(name))
         own = {patch: behind.get(patch) for patch, known in scene.settings.own.items() if name in known}
-        photo_of = {patch: one.answered_for(shot) if one else shot.photo for patch, one in own.items()}
+        photo_of = {patch: one.boundary_mask(shot) if one else shot.photo for patch, one in own.items()}
         answered = {patch: psnr_on(gaussians, photo, recipe) for patch, photo in photo_of.items() if photo.counts()}
         photos[name] = _with_circumstances(scene, name, replace(found, answered=answered))
 

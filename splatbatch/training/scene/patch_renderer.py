@@ -44,7 +44,7 @@ class Backdrop:
     reach: PatchPlacement
     """Of the patch: what lies there the patch itself explains."""
 
-    def answered_for(self, shot: CameraView) -> PosedImage:
+    def boundary_mask(self, shot: CameraView) -> PosedImage:
         """Return a photograph whose pixels count where the patch answers for them."""
         behind = self.store.seen_from(shot.standpoint, shot.photo.view)
         is_outside = ~self.reach.holds(behind["means"], shot.standpoint)

@@ -97,5 +97,5 @@ def usual_unit(groups: Iterable[Iterable[Image]]) -> float:
 
     A camera of the whole scene has the near plane that its patch was trained with.
     """
-    units = [frame_of(images).unit for group in groups if (images := tuple(group))]
+    units = [frame_of(images).scale for group in groups if (images := tuple(group))]
     return float(np.median(units)) if units else 1.0

@@ -59,7 +59,7 @@ class Default(Strategy):
         """Add up the gradients of the projected means."""
         del means_rate
         if self._watches:
-            self._rule.observe(self._state, rendering)
+            self._rule.accumulate_grad2d(self._state, rendering)
 
     def refine(self, step: int) -> bool:
         """Refine, and reset opacities.
@@ -92,7 +92,7 @@ class Default(Strategy):
     @torch.no_grad()
     def _leave_out_strays(self) -> None:
         """Remove what has left the patch."""
-        outside = self._surroundings.outside(self._gaussians)
+        outside = self._surroundings.out_of_bounds(self._gaussians)
         if outside is not None and outside.any():
             remove(self._gaussians, self._optimizers, self._state, outside)
 
@@ -130,7 +130,7 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
         """Gaussians that are drawn after those of the patch, and are nobody's to refine."""
 
     @torch.no_grad()
-    def observe(self, state: dict[str, Any], rendering: Rendering) -> None:
+    def accumulate_grad2d(self, state: dict[str, Any], rendering: Rendering) -> None:
         """Add up how strongly each Gaussian is pulled across the image, in halves of it, and how often it is seen."""
         info, num = rendering.info, len(state["count"])  # of the patch's own, which come first
         halves = info["width"] / 2, info["height"] / 2

@@ -28,7 +28,7 @@ class Importance:
     """What each Gaussian is worth."""
 
     total: Tensor  # [N], to all photographs
-    most: Tensor  # [N], to the one that it matters most to
+    max_over_views: Tensor  # [N], to the one that it matters most to
 
     def order(self) -> Tensor:
         """Return the Gaussians, the least important first, [N].
@@ -37,7 +37,7 @@ class Importance:
         is mostly what was memorised of it. Where that is equal, as with one photograph, by all of them.
         """
         by_all = self.total.argsort(stable=True)
-        return by_all[(self.total - self.most)[by_all].argsort(stable=True)]
+        return by_all[(self.total - self.max_over_views)[by_all].argsort(stable=True)]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PruningViews:
 
     def fitting(self, gaussians: Mapping[str, Tensor]) -> PruningViews:
         """Return it with tile lists that are long enough for these Gaussians, and for some of them alone."""
-        longest = longest_lists(self.surroundings.drawn_with(gaussians), self.photos, self.options)
+        longest = longest_lists(self.surroundings.with_backdrop(gaussians), self.photos, self.options)
         return replace(self, capacity=None if longest is None else max(1, int(longest)))
 
     def importance(self, gaussians: Mapping[str, Tensor]) -> Importance:
@@ -93,9 +93,9 @@ class PruningViews:
 
     def _error(self, colors: Tensor, photo: PosedImage) -> Tensor:
         colors, target = photo.to_compare(colors)
-        target = target if photo.tone is not None else target.to(colors.dtype) / 255
+        target = target if photo.correction is not None else target.to(colors.dtype) / 255
         colors, target = masked(colors, target, photo.valid())
         return (colors - target).square().sum()
 
     def _draw(self, gaussians: Mapping[str, Tensor], photo: PosedImage) -> Tensor:
-        return rasterize(self.surroundings.drawn_with(gaussians), photo.view, self.options, self.capacity).colors
+        return rasterize(self.surroundings.with_backdrop(gaussians), photo.view, self.options, self.capacity).colors

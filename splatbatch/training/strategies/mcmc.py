@@ -25,7 +25,7 @@ STEEPNESS, TRANSPARENT = 100.0, 0.005
 class Mcmc(Strategy):
     """3DGS-MCMC (Kheradmand 2024): move dead Gaussians onto live ones, add 5 % at a time up to the cap, explore."""
 
-    pulls = REGULARISERS
+    regulariser_weights = REGULARISERS
 
     def __init__(
         self, gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, scale: float
@@ -41,7 +41,11 @@ class Mcmc(Strategy):
     def regularise(self, loss: Tensor) -> Tensor:
         """Add the sizes and opacities that the rule keeps small."""
         opacities, scales = self._gaussians["opacities"].sigmoid(), self._gaussians["scales"].exp()
-        return loss + self.pulls["opacities"] * opacities.mean() + self.pulls["scales"] * scales.mean()
+        return (
+            loss
+            + self.regulariser_weights["opacities"] * opacities.mean()
+            + self.regulariser_weights["scales"] * scales.mean()
+        )
 
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Explore: move every Gaussian a little, the more transparent it is the more."""
@@ -59,7 +63,7 @@ class Mcmc(Strategy):
 
     def _relocate(self) -> None:
         """Relocate what is too transparent, and what has left the patch."""
-        outside = self._surroundings.outside(self._gaussians)
+        outside = self._surroundings.out_of_bounds(self._gaussians)
         if outside is None:
             self._rule._relocate_gs(self._gaussians, self._optimizers, self._binoms)
             return

@@ -31,7 +31,7 @@ class Strategy:
         """Tell by these photographs, between steps, what Gaussians are worth."""
         self._album = album
 
-    pulls: Mapping[str, float] = MappingProxyType({})
+    regulariser_weights: Mapping[str, float] = MappingProxyType({})
     """Weights of mean opacity and mean scale in what is minimised, by the names of their parameters."""
 
     def regularise(self, loss: Tensor) -> Tensor:

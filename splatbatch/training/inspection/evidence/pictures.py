@@ -108,9 +108,9 @@ def _beside(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
 def _covered(subject: InspectedSplat, look: SmallPhotograph) -> Pixels:
     """Return photograph and rendering side by side, dark where no three training photographs see the place."""
     picture = _beside(subject, look)
-    if look.small.covered is None:
+    if look.small.coverage_mask is None:
         return picture
-    covered = look.small.covered.cpu().numpy()
+    covered = look.small.coverage_mask.cpu().numpy()
     return np.where(np.concatenate([covered, covered], axis=1)[..., None], picture, picture // UNCOVERED)
 
 
