@@ -255,11 +255,9 @@ class Slots:
 
     def offer_standby(self, slot: Slot, footprint: MemoryEstimate | None, now: float) -> Slot | ClosedGate:
         """Return a slot that is taken for a process that only prepares, or why the host has no memory for one."""
-        wanted_mib = (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
+        needed = (footprint.host_mib if footprint else UNKNOWN_HOST_MIB) + HOST_RESERVE_MIB
         free_mib = available_mib()
-        return (
-            slot if free_mib >= wanted_mib else ClosedGate(now, f"{free_mib} MiB of host memory, wanted {wanted_mib}")
-        )
+        return slot if free_mib >= needed else ClosedGate(now, f"{free_mib} MiB of host memory, wanted {needed}")
 
     def take(self, key: Key, slot: Slot, footprint: MemoryEstimate | None, *, alone: bool = False) -> None:
         """An attempt runs on a slot that was offered."""

@@ -272,7 +272,7 @@ def splats_in(
         facts: what is known of files.
         new: the attempt that is left out, since its manifest was just written.
     """
-    whole, damaged = dict[str, Result](), list[Result]()
+    whole, damaged = {}, list[Result]()
     for attempt in folder.attempts():
         left = attempt.read_result() if attempt.path.name != new else None
         if left is None or left.attempt != attempt.path.name or not attempt.splat.exists():

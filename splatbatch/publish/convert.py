@@ -194,7 +194,7 @@ def _by_tool(job: ConversionJob, tool: SplatTransform) -> tuple[str, ...]:
 
 def _each_with(inputs: Sequence[str], after: Sequence[str]) -> list[str]:
     """Return inputs, each followed by what is to be done with it; tags of levels stay behind theirs."""
-    found: list[str] = []
+    found = []
     for one in inputs:
         found += [one, *after] if one.endswith(".ply") else [one]
     return found
@@ -219,7 +219,7 @@ def _levels(job: ConversionJob) -> list[str]:
     """Write a part, or piece by piece, in levels of detail; return the tool's inputs, each with its level."""
     if not job.pieces:
         return _levels_of(job.part, str(as_file(job.part, job.work)), job.work / "level")
-    found: list[str] = []
+    found = []
     for piece in job.pieces:
         if piece.num_gaussians:
             copy = job.work / f"{piece.name}.ply"

@@ -89,7 +89,7 @@ def _joined(splats: Sequence[PublishedSplat]) -> PublishedSplat:
 
 def _photos(splats: Sequence[PublishedSplat]) -> tuple[tuple[PhotoView, ...], tuple[Path, ...]]:
     """Return the photographs of splats, each once, and their files."""
-    found: dict[str, tuple[PhotoView, Path]] = {}
+    found = {}
     folders = FolderListings()
     for splat in splats:
         folder = stored_photographs(Path(splat.views.images))[0]

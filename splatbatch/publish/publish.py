@@ -173,7 +173,7 @@ class Publisher:
     def _part(self, splat: PublishedSplat, part: SourcePart, forms: Sequence[SplatFormat]) -> None:
         """Publish what becomes one file of each form, and measure all that came back."""
         folder = self._empty("part")
-        decoded: dict[str, Path] = {}
+        decoded = {}
         for form in forms:
             name = form.place(part.name)
             known = (VERSION, part.key, form.name, form.arguments, TOOL_VERSION, self.wish.is_measured)

@@ -58,7 +58,7 @@ def write_sog(path: Path, gaussians: Gaussians, *, is_antialiased: bool = False)
         "count": len(ordered),
         **({"model": "antialiased"} if is_antialiased else {}),  # as splat-transform 3.7 writes and reads it
     }
-    pictures: dict[str, bytes] = {}
+    pictures = {}
 
     def add(name: str, pixels: Bytes, columns: int | None = None) -> str:
         pictures[f"{name}.webp"] = as_webp(pixels, columns or columns_of(len(pixels)))
@@ -181,7 +181,7 @@ def palette_of(rows: FloatArray) -> tuple[FloatArray, Labels]:
     errors = np.zeros(first.max() + 1)
     np.add.at(errors, first, np.linalg.norm(rows - means_in(rows, first), axis=1))
     shares = wanted * errors / max(float(errors.sum()), 1e-30)  # more where rows differ more
-    palette: list[FloatArray] = []
+    palette = []
     labels, num = np.empty(len(rows), np.int64), 0
     for cluster in range(len(errors)):
         inside = np.flatnonzero(first == cluster)

@@ -254,7 +254,7 @@ def _copies(headers: Sequence[PhotographHeader]) -> list[str]:
 
 def _cameras(headers: Sequence[PhotographHeader], wanted: ReconstructionOptions) -> tuple[list[CameraGroup], list[int]]:
     """Return the cameras, and the number of that of each photograph."""
-    cameras: dict[tuple[Any, ...], CameraGroup] = {}
+    cameras = {}
     numbers = []
     for one in headers:
         folder = next((folder for folder in wanted.rig if one.name.startswith(f"{folder}/")), "")

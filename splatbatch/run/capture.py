@@ -69,8 +69,8 @@ def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floa
 
 def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[FlightCamera], Floats]:
     """Return all cameras, each photograph once, and what may be in the way, in the splats' coordinates."""
-    cameras: dict[str, FlightCamera] = {}
-    places: list[Floats] = []
+    cameras = {}
+    places = []
     for task in {task.patch.name: task for task in tasks}.values():
         model = read_reconstruction(task.patch.sparse)
         for image in model.images:

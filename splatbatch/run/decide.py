@@ -236,7 +236,7 @@ def record_rejections(looked: Decisions, ledger: Ledger, *, verify: bool) -> Map
 
 def record_unreadable_tasks(looked: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
     """Write down the tasks that could not be looked at; return what came of each."""
-    found: dict[str, Outcome] = {}
+    found = {}
     for name, fault in looked.faults.items():
         found[name] = failed = Failed(fault.diagnosis)
         ledger.write(AttemptEnded.of(name, 0, failed, phase=fault.diagnosis.phase, traceback=fault.traceback))

@@ -107,7 +107,7 @@ class SceneFollowUps:
 
     def follow(self, trained: FinishedBatch) -> Sequence[FollowUpResult]:
         """Do it as far as it can be done; return what came of each."""
-        done: list[FollowUpResult] = []
+        done = []
         for what, make in (("merge", self._merge), ("evaluate", self._evaluate)):
             found = guarded(what, trained.interruption, partial(self._kept, make, trained))
             trained.batch.output.note_afterwards(what, found)
@@ -223,7 +223,7 @@ def trained_in(out: Path) -> frozenset[str]:
     """Return the patches in a folder that have a splat, by the YAML of now, that of here, or one beside the folder."""
     named = os.environ.get(CONFIG_VARIABLE)
     places = [Path(named)] if named else []
-    found: set[str] = set()
+    found = set()
     for file in (*places, Path(configuration.DEFAULT_CONFIG), out.absolute().parent / configuration.DEFAULT_CONFIG):
         with contextlib.suppress(SplatbatchError):
             config = configuration.load(file) if file.is_file() else None

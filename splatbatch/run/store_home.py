@@ -136,7 +136,7 @@ class HomeSide:
         follows = {task.name: task.home(output).newest_accepted() for task in tasks}
         call = partial(_packed, self.name, follows, is_retry)
         there = set(ask(partial(_names, self.url), BLOBS, self.patience))
-        packed: dict[str, str] = {}
+        packed = {}
         for task, found in answers(isolated.DEFAULT_BACKEND(call, tasks), self.patience):
             told = task_fault.value_of(found, "pack")
             bundle = Bundle.from_record(told["bundle"])

@@ -251,7 +251,7 @@ class StoreWorker:
         self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
         log_line(f"{bundle.task}: fetched for training")
         returned = TransferResult(name, bundle.task, self.name, socket.gethostname(), __version__, "stopped")
-        before: set[int] = set()
+        before = set()
         error: SplatbatchError | None = None
         try:
             if damaged := self._fetched(bundle, folder):

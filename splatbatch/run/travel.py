@@ -71,7 +71,7 @@ class TransferRun:
         Raises:
             StoreError: the store refuses us.
         """
-        done: list[str] = []
+        done = []
         try:
             done += self._take(self.home.look())  # what came while nobody was here is not trained again
             self._pack()

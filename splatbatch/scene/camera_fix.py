@@ -230,7 +230,7 @@ def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -
     reasons += [f"{patch.name}: {one.what} → {one.remedy}" for one, _ in pairs if isinstance(one, FixRefusal)]
     moved = [(one, rows) for one, rows in pairs if isinstance(one, CameraFix) and one.moves_pixels]
     next_id = max(model.cameras) + 1
-    changes: list[CameraFix] = []
+    changes = []
     of_image: dict[int, CameraFix] = {}
     for change, rows in moved:
         own = change if _is_whole(found, change, rows) else replace(change, after=replace(change.after, id=next_id))
@@ -353,7 +353,7 @@ def _centre_missed_by(compared: MatchContext, reach_px: Floats) -> tuple[int, in
         compared: the photographs, with the corrected cameras.
         reach_px: the farthest that they can be off: what was cut from each side, [2].
     """
-    seen: list[tuple[Floats, Greys, Floats]] = []
+    seen = []
     for pair in compared.pairs:
         for row in (pair.one, pair.other):
             view = compared.view(row)

@@ -96,7 +96,7 @@ def draw(settings: FilmSettings, target: Path) -> str:
         raise SceneError(f"{settings.splat}: cannot be read ({error})") from error
     options = RasterOptions.of(drawn_as(recipe, store.blocks.header))
     calibration, unit = _calibration(camera, settings).to(device), usual_unit([images])
-    drawn_at: list[float] = []
+    drawn_at = []
     began = time.monotonic()
     with target.open("wb") as file:
         for pose in fly(images, settings.num_frames):

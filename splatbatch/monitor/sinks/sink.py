@@ -84,7 +84,7 @@ class Sinks:
             yield from self._each(lambda sink: sink.give_up(), [sink])
 
     def _busy(self) -> list[Sink]:
-        busy: list[Sink] = []
+        busy = []
         for sink in list(self._sinks):
             self._guarded(sink, lambda sink=sink: None if sink.is_done() else busy.append(sink))  # type: ignore[misc]
         return busy

@@ -195,8 +195,8 @@ def audit_patches(
     drift_from = as_source(original.images, original.cameras) if original and original.images else None
     rows: list[photographs.CameraRow] = []
     findings: list[AuditFinding] = []
-    spans: dict[str, ModelExtent] = {}
-    paired: set[Path] = set()
+    spans = {}
+    paired = set()
     audited = (
         _audited(
             patch,
@@ -206,7 +206,7 @@ def audit_patches(
         )
         for patch in patches
     )
-    shared: set[tuple[Path, str]] = set()
+    shared = set()
     total = len(patches) + bool(original)
     photographed = _photographed(chain(audited, [original] if original else []), extent.cache, every=groups is None)
     for done, (one, shots) in enumerate(photographed, 1):
@@ -402,7 +402,7 @@ def decoded_too(audit: Audit, patches: Sequence[Patch], rules: TrainerRules) -> 
     files = {patch.name: _files(patch) for patch in patches}
     faults = {fault.path: fault.what for fault in undecodable(path for group in files.values() for path in group)}
     known = {(finding.patch, finding.subject) for finding in audit.findings if finding.kind in _KNOWN}
-    found: list[AuditFinding] = []
+    found = []
     for name, group in files.items():
         scribe = FindingWriter(name, rules)
         for path, subject in group.items():

@@ -51,7 +51,7 @@ class ImageMatchFindings:
         if self._is_shaped_otherwise:
             yield from self._of_another_shape()
             return
-        wrong: set[int] = set()
+        wrong = set()
         for rows in self._sets():
             wrong |= self._of_cameras(rows)
             yield self._of_set(rows)
@@ -163,7 +163,7 @@ class ImageMatchFindings:
         self, rows: Collection[int], candidates: Iterable[Relabeling], part: Collection[int] | None = None
     ) -> tuple[Relabeling, float] | None:
         """Return the reading, of all or a part, under which most photographs show their points, and how alike then."""
-        found: list[tuple[float, Relabeling]] = []
+        found = []
         for reading in candidates:
             values = self.compared.values(dict.fromkeys(rows if part is None else part, reading), rows)
             known = np.nan_to_num([values[row] for row in rows], nan=-1.0)

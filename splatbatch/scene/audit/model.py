@@ -178,8 +178,10 @@ def _check_distortion(camera: Camera, scribe: FindingWriter) -> AuditFinding:
         straight = undistorted_camera(camera)
     except SceneError as error:
         return scribe.note("unsupported_model", subject, error.message.removeprefix(f"{subject}: "), remedy)
-    sizes = (size_text((one.width, one.height)) for one in (camera, straight))
-    message = f"{camera.model}, {' px become '.join(sizes)}"
+    message = (
+        f"{camera.model}, {size_text((camera.width, camera.height))} px "
+        f"become {size_text((straight.width, straight.height))}"
+    )
     return scribe.note("distorted", subject, message, f"None is needed; for COLMAP's own resampling: {UNDISTORT}")
 
 
@@ -284,7 +286,7 @@ def check_drift(
     images: tuple[Image, ...], cameras: Mapping[int, Camera], source: SourceModel, scribe: FindingWriter
 ) -> Iterator[AuditFinding]:
     """Yield cameras and poses that differ from the source's, and images that it does not have."""
-    seen: set[tuple[int, int]] = set()
+    seen = set()
     for image in images:
         original = source.images.get(image.name)
         if original is None:

@@ -312,7 +312,7 @@ def check_sizes(
     for row in sound:
         yield from _check_mixed(row, scribe)
     yield from _check_ratios([row for row in sound if len(row.sizes) == 1], scribe)
-    relations: dict[tuple[Size, Size], Relation] = {}
+    relations = {}
     for shot in shots:
         camera = (shot.camera.width, shot.camera.height)
         if isinstance(shot.header, ImageHeader) and min(camera) > 0:

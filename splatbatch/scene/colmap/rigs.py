@@ -157,7 +157,7 @@ def _binary_rigs(path: Path) -> Iterator[Rig]:
     file = _Bytes(path)
     for _ in range(file.one("<Q")):
         number, num_sensors = file.take(_PAIR)
-        sensors: list[tuple[Sensor, Pose | None]] = []
+        sensors = []
         for index in range(num_sensors):
             kind, sensor = file.take(_SENSOR)
             has_pose = bool(index) and bool(file.one("<B"))
@@ -186,7 +186,7 @@ def _lines(path: Path) -> Iterator[Iterator[str]]:
 def _text_rigs(path: Path) -> Iterator[Rig]:
     for words in _lines(path):
         number, num_sensors = int(next(words, "")), int(next(words, ""))
-        sensors: list[tuple[Sensor, Pose | None]] = []
+        sensors = []
         for index in range(num_sensors):
             sensor = (_TYPES[next(words, "")], int(next(words, "")))
             has_pose = bool(index) and bool(int(next(words, "")))

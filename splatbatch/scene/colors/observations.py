@@ -260,8 +260,8 @@ class SampleCache:
 
     def read(self, shots: Iterable[TrackedPhoto]) -> tuple[dict[str, Samples], dict[str, str]]:
         """Return the samples of photographs by name, and why some have none."""
-        found: dict[str, Samples] = {}
-        problems: dict[str, str] = {}
+        found = {}
+        problems = {}
         shots = tuple(shots)
         with warnings.catch_warnings(), ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
             warnings.simplefilter("ignore")  # Pillow's: what matters about a file becomes its problem

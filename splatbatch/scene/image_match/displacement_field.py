@@ -102,7 +102,7 @@ def equations(pair: ImagePair, one: MatchView, other: MatchView) -> Displacement
     usable = np.nan_to_num(found.peak, nan=-1.0) > _FOUND
     usable &= np.logical_and.reduce([np.isfinite(each).all(axis=(1, 2)) for each in slopes])
     usable &= np.logical_and.reduce([np.abs(np.linalg.det(np.nan_to_num(each))) > 1e-3 for each in slopes])
-    sides: list[Floats] = []
+    sides = []
     for view, slope, places in zip((one, other), slopes, pixels, strict=True):
         away = (places[usable] - np.array(view.picture.shape[::-1]) / 2) / view.focal
         sides.append(np.asarray(np.linalg.solve(slope[usable], _terms(away) * view.focal), np.float64))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from splatbatch.scene.colmap.types import Camera, Floats, Image
+from splatbatch.scene.colmap.types import Camera, Image
 from splatbatch.scene.image_match.displacement_field import (
     DisplacementEquations,
     DisplacementField,
@@ -168,7 +168,7 @@ class MatchContext:
     def _more(
         self, pairs: Sequence[ImagePair], rows: Collection[int], reading: Relabeling, times: int
     ) -> DisplacementField | None:
-        both: list[tuple[Floats, Floats]] = []
+        both = []
         for pair in pairs:
             sides = [row in rows for row in (pair.one, pair.other)]
             said = self._said(pair, [reading if is_meant else AS_IS for is_meant in sides], times)

@@ -172,7 +172,7 @@ def _begin(model: Any, used: Sequence[int], place: MatchFolder) -> None:
 
 def _found(place: MatchFolder) -> Iterator[PhotographMatch]:
     with load_pycolmap().Database.open(place.database) as database:
-        known: dict[int, Floats] = {}
+        known = {}
         for image in database.read_all_images():
             known[image.image_id] = _pixels(database.read_keypoints(image.image_id))
         pairs, geometries = database.read_two_view_geometries()
@@ -373,7 +373,7 @@ def _depths(here: Floats, there: Floats, turn: Floats, shift: Floats) -> Floats:
 
 def depth_ratio(shots: Sequence[PosedPhoto], cloud: PointCloud, matched: Sequence[PhotographMatch]) -> float | None:
     """Return how much farther the points are than what the photographs show there; None where that cannot be told."""
-    ratios: list[NDArray[np.float64]] = []
+    ratios = []
     for one in matched:
         if not _is_telling(one, shots) or (_share(one, shots) or 0.0) < AGREES:
             continue

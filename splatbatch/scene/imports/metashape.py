@@ -321,7 +321,7 @@ def read_sensors(
     document: XmlDocument, chunk: Element, notes: ImportMessages, mistakes: ImportMistakes
 ) -> Mapping[str, Sensor]:
     """Return the sensors of a chunk by id."""
-    found: dict[str, Sensor] = {}
+    found = {}
     for element in chunk.findall("sensors/sensor"):
         name = f'sensor {element.get("id", "?")} "{element.get("label", "")}"'
         where = document.where(element, name)
@@ -512,7 +512,7 @@ def _poses(
 ) -> Mapping[str | None, Similarity]:
     """Return the poses of the cameras by id: their own, and for slaves of a rig those of their masters."""
     notes, mistakes = told
-    poses: dict[str | None, Similarity] = {}
+    poses = {}
     for camera in cameras:
         element = camera.find("transform")
         if element is None or not is_enabled(camera):
@@ -541,7 +541,7 @@ def _slave_poses(
     mistakes: ImportMistakes,
 ) -> dict[str | None, Similarity]:  # fmt: skip
     sensors = read_sensors(document, chunk, ImportMessages(), mistakes)
-    found: dict[str | None, Similarity] = {}
+    found = {}
     for camera in cameras:
         master = poses.get(camera.get("master_id"))
         if master is None or camera.get("id") in poses or not is_enabled(camera):

@@ -699,7 +699,7 @@ def _tell_own_lenses(frames: Sequence[TransformsFrame], notes: ImportMessages) -
 
 def _splits(frames: Sequence[TransformsFrame], mistakes: ImportMistakes) -> dict[Path, str]:
     """Return the split of each photograph that train_filenames, val_filenames or test_filenames names."""
-    found: dict[Path, str] = {}
+    found = {}
     known = {str(frame.photo.resolve()): frame.photo for frame in frames}
     for document in {id(frame.document): frame.document for frame in frames}.values():
         for key in _LISTS:
@@ -737,7 +737,7 @@ def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFr
     folders = {frame.photo.parent for frame in frames}
     posed = {frame.photo.absolute() for frame in frames}
     posed |= {extra.absolute() for frame in frames for extra in (frame.mask, frame.depth) if extra}
-    others: list[Any] = []
+    others = []
     for folder in sorted(folders):
         others += [name for name in photographs_below(folder) if (folder / name).absolute() not in posed]
     if others:

@@ -119,7 +119,7 @@ def _seam(one: Core, other: Core) -> Seam | None:
 def shares_of(partition: Partition, model: Reconstruction) -> Shares:
     """Return what each photograph of a model, in the world's own frame, sees of each core; tracks are needed."""
     tracks, num = model.points.tracks, len(partition.cores)
-    counts: dict[int, NDArray[np.int64]] = {}
+    counts = {}
     if tracks is not None and len(model.points):
         owner = partition.owner(partition.in_axes(model.points.xyz))
         of_observation = np.repeat(owner, np.diff(tracks.starts))

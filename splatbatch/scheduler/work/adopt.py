@@ -86,7 +86,7 @@ LeftAttempts = tuple[Task, AttemptFolder]
 
 def _adopt_all(batch: Batch, left: Sequence[LeftAttempts], ledger: Ledger, patience: WaitHooks) -> dict[str, Diagnosis]:
     """Collect what attempts have left, each by itself; return what is wrong with those that could not be."""
-    ended, faults = [], dict[str, Diagnosis]()
+    ended, faults = [], {}
     for task, folder in left:
         with contextlib.suppress(OSError):  # of others its patch is told when its turn comes
             if (one := _ended(folder)) is not None:

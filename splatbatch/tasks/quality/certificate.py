@@ -315,7 +315,7 @@ def _unlike(said: Certificate, known: Certificate, file: str, names: Iterable[st
             yield f"says {name} {_WORDS.get(name, str)(here)}, {file} {_WORDS.get(name, str)(there)}"
 
 
-_WORDS: Mapping[str, Callable[[Any], str]] = {"offset": spell_place}
+_WORDS = {"offset": spell_place}
 
 
 def _other_settings(said: Certificate, known: Certificate, file: str) -> Iterator[str]:

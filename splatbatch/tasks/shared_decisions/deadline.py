@@ -49,10 +49,8 @@ class SharedDeadline(SharedDecision[DeadlineDecision]):
 
     def apply(self, tasks: Sequence[Task], record: DeadlineDecision | None) -> tuple[Task, ...]:
         """Return tasks as they are trained in time."""
-        paces = record.paces if record else ()
-        return (
-            tuple(tasks) if all(task.yaml_settings.paces == paces for task in tasks) else with_step_budget(tasks, paces)
-        )
+        own = record.paces if record else ()
+        return tuple(tasks) if all(one.yaml_settings.paces == own for one in tasks) else with_step_budget(tasks, own)
 
     def in_words(self, record: DeadlineDecision, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
         """Return what was chosen, a line for each thing there is to say; that it cannot be met comes first."""

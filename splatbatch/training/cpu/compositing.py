@@ -36,7 +36,7 @@ def blend(quadratics: Tensor, colors: Tensor) -> tuple[Tensor, list[Blended]]:
     """
     # Pixels are the last dimension everywhere: with so few channels, these products are 2-8 times slower otherwise.
     pixels = colors.new_zeros(len(colors), colors.shape[2], pixel_basis(colors.dtype).shape[1])
-    blocks: list[Blended] = []
+    blocks = []
     transmittance = None  # [T, 1, 64] after the block before; None is 1 everywhere
     for coefficients, block_colors in zip(
         torch.split(quadratics, BLOCK, 1), torch.split(colors, BLOCK, 1), strict=True
