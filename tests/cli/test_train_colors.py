@@ -137,6 +137,7 @@ def change(batch: FakeBatch, **changes: Any) -> Batch:
     return open_batch(batch.config)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_tones_of_a_scene_that_was_cut_stay_as_they_are_when_photographs_are_added(
     unlike: FakeBatch, is_cut: bool
@@ -154,6 +155,7 @@ def test_tones_of_a_scene_that_was_cut_stay_as_they_are_when_photographs_are_add
     assert all(now[name] == pytest.approx(before[name], rel=0.001) for name in NAMES if name != "img4.png")
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("otherwise", [{"asked": "training"}, {"bytes": {"img4.png": 1}}])
 def test_tones_are_solved_again_for_another_photograph_or_if_asked_for_otherwise(
     unlike: FakeBatch, otherwise: dict[str, Any]

@@ -189,6 +189,7 @@ def race(path: Path, number: int) -> list[str]:
 
 
 @pytest.mark.contract
+@pytest.mark.all(but="a free generation")
 @pytest.mark.parametrize("before", ["nothing", "a killed holder", "a free generation"])
 def test_of_many_without_flock_one_holds_the_lock(path: Path, before: str) -> None:
     if before == "a killed holder":

@@ -70,6 +70,7 @@ def test_the_suns_side_of_photographs_puts_no_ramp_over_the_scene(
     assert "the drift is left as photographed" in found.notes[0]
 
 
+@pytest.mark.all
 def test_a_held_out_photograph_has_the_light_of_all_and_changes_that_of_no_other(tmp_path: Path) -> None:
     plant(QUARRY, tmp_path, most=0, tilts=in_the_sun((1, 0, 0)))
     held, patch = "left/0003.jpg", Patch("p0", QUARRY / "sparse/0", tmp_path)

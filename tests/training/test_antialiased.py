@@ -66,6 +66,7 @@ def test_a_film_is_drawn_as_the_splat_was_trained(attempt: AttemptFolder, tmp_pa
     assert one != other
 
 
+@pytest.mark.all
 def test_an_inspection_and_a_comparison_draw_as_the_splat_was_trained(attempt: AttemptFolder) -> None:
     settings = replace(attempt.read_settings(), recipe=told(attempt, antialiased=False)["recipe"])
     assert open_subject(settings, attempt.splat).recipe.training.antialiased

@@ -80,6 +80,7 @@ def halves(partition: Partition, whole: Gaussians) -> tuple[Gaussians, Gaussians
     return one, other
 
 
+@pytest.mark.all
 def test_two_sides_that_are_the_same_differ_in_nothing(seen, whole: Gaussians, shots: list[CameraView]) -> None:
     found = seen(whole, whole, shots)
     assert (found.psnr_between, found.color_offset, found.depth_step, found.density_ratio) == (100.0, 0.0, 0.0, 1.0)
@@ -96,6 +97,7 @@ def test_halves_of_one_splat_have_no_step(
     assert found.density_ratio == 1.0
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("planted", [(0.0, 4.0, 0.0), (-6.0, -6.0, -6.0), (2.0, 0.0, -1.0)])
 def test_a_planted_colour_offset_is_found_by_its_figure(
     seen, partition: Partition, whole: Gaussians, shots: list[CameraView], planted: tuple[float, float, float]
@@ -107,6 +109,7 @@ def test_a_planted_colour_offset_is_found_by_its_figure(
     assert found.depth_step is not None and abs(found.depth_step) < 5e-4
 
 
+@pytest.mark.all(but="0.02")
 @pytest.mark.parametrize("planted", [0.02, -0.05])
 def test_a_planted_depth_step_is_found_by_its_figure(
     seen, whole: Gaussians, shots: list[CameraView], planted: float
@@ -117,6 +120,7 @@ def test_a_planted_depth_step_is_found_by_its_figure(
     assert found.color_offset == pytest.approx(0, abs=0.05)
 
 
+@pytest.mark.all
 def test_half_of_the_gaussians_are_half_as_dense(seen, whole: Gaussians, shots: list[CameraView]) -> None:
     found = seen(whole, part(whole, np.arange(len(whole)) % 2 == 0), shots)
     assert found.density_ratio == pytest.approx(2, abs=0.1)
@@ -135,6 +139,7 @@ def test_too_little_in_common_is_no_figure(
     assert "pixels" in found.problem
 
 
+@pytest.mark.all
 def test_the_backdrop_stands_behind_a_patch_where_it_does_not_reach(
     partition: Partition, whole: Gaussians, shots: list[CameraView], tmp_path: Path
 ) -> None:
