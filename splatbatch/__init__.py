@@ -1,3 +1,17 @@
-"""Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended."""
+"""Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.
+
+The Python API: its functions are those of `splatbatch.run.api`, loaded when the first of them is asked for.
+"""
+
+from importlib import import_module
 
 __version__ = "0.3.0.dev0"
+_API = """Batch InspectOptions TrainOptions accept cancel evaluate gaussians inspect merge open_batch plan
+    publish_splats results status train write_report""".split()  # noqa: SIM905 - a list of names takes a page
+
+
+def __getattr__(name: str) -> object:
+    """Return a function or class of the API; `--help` and programs that want none do not load it."""
+    if name in _API:
+        return getattr(import_module("splatbatch.run.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -44,8 +44,7 @@ def own_scratch() -> Path:
 
 def cache_of(folder: Path) -> Path:
     """Return where a batch's caches lie: by its output folder, into which a query writes nothing."""
-    name = hashlib.sha256(os.fsencode(os.path.abspath(folder))).hexdigest()[:16]  # noqa: PTH100
-    return own_cache() / "batches" / name
+    return own_cache() / "batches" / hashlib.sha256(os.fsencode(os.path.abspath(folder))).hexdigest()[:16]  # noqa: PTH100
 
 
 def make_cache(folder: Path) -> None:

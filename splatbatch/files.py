@@ -336,7 +336,7 @@ def find_files(folder: Path, globs: Iterable[str], most: int) -> list[Path]:
         TooManyFiles: more than `most` names had to be looked at.
     """
     wanted = frozenset(PurePath(one).parts for one in globs)
-    found: set[Path] = set()
+    found = set()
     todo, num = [(folder, wanted)], 0
     while todo:
         place, patterns = todo.pop()

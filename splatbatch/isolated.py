@@ -372,7 +372,7 @@ def num_abandoned() -> int:
 
 def _marks(pid: int) -> tuple[object, ...]:
     """Return what moves while a process reads or computes: bytes read, CPU time; proc(5)."""
-    found: list[object] = []
+    found = []
     with contextlib.suppress(OSError):
         found += Path(f"/proc/{pid}/io").read_text().split()[1:4:2]  # rchar, wchar
     with contextlib.suppress(OSError):
@@ -491,7 +491,7 @@ def watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Hu
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(code)
-    asked: list[float] = []
+    asked = []
     before = signal.signal(signal.SIGINT, lambda *_: asked.append(time.monotonic()))
     try:
         return _ended(pid, page, tell, asked)

@@ -10,7 +10,8 @@ from typing import Any
 
 MOST_LEVELS = 64
 """Records of ours have five."""
-DIGITS_OF_64_BITS = 19
+MOST_DIGITS = 20
+"""Of a whole number of 64 bits, with its sign; thousands of digits take long to read."""
 
 
 def parse(text: str | bytes) -> Any:
@@ -77,16 +78,12 @@ def _check_depth(found: Any) -> None:
 
 
 def _finite(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
+    return value if math.isfinite(value := float(text)) else None
 
 
 def _whole(text: str) -> int | None:
-    """Return a whole number of 64 bits; others are nobody's, and thousands of digits take long to read."""
-    if len(text) < DIGITS_OF_64_BITS:
-        return int(text)
-    value = int(text) if len(text) <= DIGITS_OF_64_BITS + 1 else 1 << 63
-    return value if -(1 << 63) <= value < 1 << 63 else None
+    """Return a whole number of 64 bits; None for any other."""
+    return value if len(text) <= MOST_DIGITS and -(1 << 63) <= (value := int(text)) < 1 << 63 else None
 
 
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)

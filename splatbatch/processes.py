@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
 from glob import escape
 from pathlib import Path
@@ -111,9 +112,9 @@ def _stats() -> dict[int, list[str]]:
 
 
 def _below(pid: int, stats: dict[int, list[str]]) -> list[int]:
-    children: dict[int, list[int]] = {}
+    children = defaultdict[int, list[int]](list)
     for child, fields in stats.items():
-        children.setdefault(int(fields[1]), []).append(child)
+        children[int(fields[1])].append(child)
     found, front = [], [pid]
     while front:
         born = children.get(front.pop(), [])

@@ -42,8 +42,7 @@ def clock(seconds: float | None) -> str:
 
 def seconds_of(words: str) -> float | None:
     """Return the seconds of "3h30m", "90m", "45s" or "5400"; None of what is no duration."""
-    parts = _DURATION.fullmatch(words.strip())
-    if not parts or not any(parts.groups()):
+    if not (parts := _DURATION.fullmatch(words.strip())) or not any(parts.groups()):
         return None
     return sum(float(number) * unit for number, unit in zip(parts.groups(), (3600, 60, 1), strict=True) if number)
 

@@ -1,4 +1,4 @@
-"""The Python API: what the commands do, as functions on a batch. Nothing is asked; stdout is the caller's own.
+"""The Python API, seen as `import splatbatch`: what the commands do, as functions on a batch; it never asks or prints.
 
 What somebody waits for is told on stderr, as by the commands. Errors are `SplatbatchError`, with `message` and `hint`;
 a signal that ends an inspection or an evaluation raises `Interrupted`.
@@ -20,7 +20,8 @@ from splatbatch.publish.source import SCENE
 from splatbatch.run import products
 from splatbatch.run.accept import accept
 from splatbatch.run.cancel import cancel
-from splatbatch.run.context import report, status
+from splatbatch.run.context import report as write_report
+from splatbatch.run.context import status
 from splatbatch.run.decide import TrainOptions
 from splatbatch.run.inspection import Found, InspectOptions
 from splatbatch.run.inspection import inspect as inspect_splats
@@ -46,11 +47,11 @@ __all__ = [
     "merge",
     "open_batch",
     "plan",
-    "publish",
-    "report",
+    "publish_splats",
     "results",
     "status",
     "train",
+    "write_report",
 ]
 
 AS_USUAL = InspectOptions()
@@ -84,7 +85,7 @@ def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mappin
     """
     with Interruption() as interruption:
         found = inspect_splats(batch, interruption, how)
-        report(batch.whole())
+        write_report(batch.whole())
     return found
 
 
@@ -96,11 +97,11 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
         Interrupted: somebody wants it to end.
     """
     found = products.evaluate(batch, order(batch, splat or batch.output.scene.splat))
-    report(batch)
+    write_report(batch)
     return found
 
 
-def publish(  # noqa: PLR0913 - what is left out is as the YAML says
+def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
     batch: Batch,
     names: Names = (),
     to: Path | None = None,

@@ -28,7 +28,8 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.output.lock import holder
 from splatbatch.output.records.record import in_json
 from splatbatch.output.records.run import FollowUpResult
-from splatbatch.report import BatchSnapshot, build, write_facts, write_report
+from splatbatch.report import BatchSnapshot, write_facts, write_report
+from splatbatch.report.build import build
 from splatbatch.report.facts import Report, TodoItem
 from splatbatch.run.decide import settle_standing
 from splatbatch.run.follow_ups import After, Alone, FinishedBatch, Show, follow

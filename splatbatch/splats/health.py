@@ -100,7 +100,7 @@ def judge(history: Sequence[StepFigures], expected: Expectations) -> tuple[Healt
     if not history:
         return ()
     findings = [finding for rule in RULES for finding in rule(history, expected)]
-    return tuple(sorted(findings, key=attrgetter("is_hopeless"), reverse=True))
+    return tuple(sorted(findings, key=attrgetter("is_fatal"), reverse=True))
 
 
 def judge_evaluation(training_psnr: float | None, holdout_psnr: float | None) -> HealthFinding | None:

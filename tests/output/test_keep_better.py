@@ -90,7 +90,9 @@ class History:
         attempt = self.attempt(held_out, figure)
         recipe = Recipe(training=Training(max_steps=20))
         task: Any = SimpleNamespace(
-            maker=BuiltinTrainer(recipe), setup=SimpleNamespace(config=SimpleNamespace(failures=None)), kind=TRAINING
+            maker=BuiltinTrainer(recipe),
+            next_settings=SimpleNamespace(config=SimpleNamespace(failures=None)),
+            kind=TRAINING,
         )
         collect(FinishedAttempt(attempt, Exited(0), task, self.folder, AcceptanceRules()))
         believed = None if figure is None or not 0 <= figure <= 100 or not held_out else figure

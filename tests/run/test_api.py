@@ -72,7 +72,7 @@ def test_who_asked_hears_of_what_is_made_and_has_the_report_again(trained: api.B
     ended = api.train(trained, show=heard.append)
     assert [type(one).__name__ for one in heard] == ["RunSummary"]
     assert heard[0].statuses == ended.statuses
-    assert [row.patch for row in api.report(trained).patches] == ["p0", "p1"]
+    assert [row.patch for row in api.write_report(trained).patches] == ["p0", "p1"]
 
 
 def test_signals_mean_to_a_program_what_they_meant_before(batch: FakeBatch) -> None:

@@ -27,4 +27,4 @@ def test_what_is_no_name_is_refused(tmp_path: Path, names: object) -> None:
 def test_formats_may_be_a_list(tmp_path: Path, formats: object) -> None:
     batch = api.open_batch(FakeBatch(tmp_path).make("p0").config)
     with pytest.raises(ConfigError, match="nope"):
-        api.publish(batch, "p0", tmp_path / "to", formats)
+        api.publish_splats(batch, "p0", tmp_path / "to", formats)

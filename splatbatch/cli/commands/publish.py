@@ -72,7 +72,7 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
         name, num = products.ply(batch, names, to, options.cut, is_forced=options.is_forced)
         return print_line(f"{name}: {to}: {num:,} Gaussians, {to.stat().st_size / 1e6:.1f} MB")
     how = {"forced": options.is_forced, "measured": options.is_measured}
-    done = api.publish(batch, names, options.to, options.formats, **how, cut=options.cut)
+    done = api.publish_splats(batch, names, options.to, options.formats, **how, cut=options.cut)
     if as_json:
         return print_json(products.PublishOutput(**vars(done), folder=str(options.to or batch.config.publish.folder)))
     return show(done)
