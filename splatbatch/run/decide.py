@@ -27,8 +27,8 @@ from splatbatch.tasks.batch import Batch, TaskGroup, refusals
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.freshness import FreshnessChecker, Observation
 from splatbatch.tasks.shared_decisions import registry
+from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision
 from splatbatch.tasks.shared_decisions.frame import read_spans, spans_of
-from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision
 from splatbatch.tasks.task import TRAINING, Task, of_patches, patches_of
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from splatbatch.tasks.forecast import Forecast, check_place, forecast
 from splatbatch.tasks.memory_estimates import footprints_of
 from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
+from splatbatch.tasks.shared_decisions.decision import PendingTasks
 from splatbatch.tasks.shared_decisions.frame import FRAME, spans_of
 from splatbatch.tasks.shared_decisions.registry import settled_quickly
-from splatbatch.tasks.shared_decisions.shared import PendingTasks
 
 DECISIONS: Mapping[type[Decision], Literal["train", "skip", "refuse", "given_up"]] = {
     Train: "train",

@@ -24,9 +24,9 @@ from splatbatch.scene.photos.folders import is_folder
 from splatbatch.tasks import plan
 from splatbatch.tasks.backdrop import as_cut, without_idle
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
+from splatbatch.tasks.shared_decisions.decision import SharedDecision
 from splatbatch.tasks.shared_decisions.holdout import HOLDOUT
 from splatbatch.tasks.shared_decisions.registry import NOT_SETTLED, Records, known_now, known_records, under_records
-from splatbatch.tasks.shared_decisions.shared import SharedDecision
 from splatbatch.tasks.task import Names, Task, listed, only, patches_of, select, tasks_of, under
 from splatbatch.terminal import Advance, unheard
 from splatbatch.text import plural

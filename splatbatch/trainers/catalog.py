@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from splatbatch import config as configuration
-from splatbatch.config.shipped import shipped
+from splatbatch.config.data_files import shipped
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.trainers.availability import missing
 

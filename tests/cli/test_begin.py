@@ -17,7 +17,7 @@ from command_line import invoke
 from fake_batch import ROOT
 
 from splatbatch.config import load
-from splatbatch.config.shipped import _installed, shipped
+from splatbatch.config.data_files import _installed, shipped
 from splatbatch.report.viewer.viewer import viewer_gz
 
 MOST_BYTES = 6 << 20
@@ -138,7 +138,7 @@ def test_a_wheel_that_is_installed_finds_what_it_brought(wheel: Path, tmp_path: 
         wheel,
     ]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
-    look = "from splatbatch.config.shipped import shipped; print(shipped('quarry'), shipped('trainers'), sep='\\n')"
+    look = "from splatbatch.config.data_files import shipped; print(shipped('quarry'), shipped('trainers'), sep='\\n')"
     environment = {"PYTHONPATH": f"{tmp_path}/lib", "PATH": "/usr/bin:/bin"}
     ended = subprocess.run(
         [sys.executable, "-c", look], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True

@@ -16,8 +16,8 @@ from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
 from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.shared_decisions.decision import PendingTasks
 from splatbatch.tasks.shared_decisions.frame import FRAME, spans_of
-from splatbatch.tasks.shared_decisions.shared import PendingTasks
 
 MADE = vast_scene.flight(120, 8000)
 

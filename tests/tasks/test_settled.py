@@ -20,8 +20,8 @@ from splatbatch.output.records.record import TypedRecord
 from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.shared_decisions import registry
+from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.shared_decisions.holdout import HOLDOUT, as_today, photographs_of
-from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 
 

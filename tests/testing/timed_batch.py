@@ -27,7 +27,7 @@ from splatbatch.tasks.deadline.settle import choice_for, speeds_of
 from splatbatch.tasks.deadline.speeds import Speeds, with_budget
 from splatbatch.tasks.memory_estimates import footprints_of
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
-from splatbatch.tasks.shared_decisions.shared import PendingTasks
+from splatbatch.tasks.shared_decisions.decision import PendingTasks
 from splatbatch.tasks.task import Task
 
 NOW = 1.8e9

@@ -12,7 +12,7 @@ import typer
 
 from splatbatch.cli.commands.output import print_line
 from splatbatch.config import DEFAULT_CONFIG
-from splatbatch.config.shipped import shipped
+from splatbatch.config.data_files import shipped
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.text import plain
 

@@ -20,8 +20,8 @@ from splatbatch.run.prepare import begin, fix_cameras, verified
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.shared_decisions.colors import in_words, look_at_colors
+from splatbatch.tasks.shared_decisions.decision import PendingTasks
 from splatbatch.tasks.shared_decisions.frame import FRAME, note, spans_of
-from splatbatch.tasks.shared_decisions.shared import PendingTasks
 from splatbatch.text import plain
 
 WORTHS = (9, 3, 4, 2, 7, 5, 8)

@@ -27,7 +27,7 @@ from splatbatch.scene.audit.model import (
     check_model,
     check_rigs,
 )
-from splatbatch.scene.audit.untracked import check_in_view, check_pairs, has_tracks
+from splatbatch.scene.audit.no_tracks import check_in_view, check_pairs, has_tracks
 from splatbatch.scene.colmap.files import MissingModel, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import read_images, read_reconstruction
 from splatbatch.scene.colmap.types import Camera, Image

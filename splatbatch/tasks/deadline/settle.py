@@ -18,7 +18,7 @@ from splatbatch.tasks.deadline.pace import follows
 from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
 from splatbatch.tasks.fingerprints.fingerprint import hashes_of
 from splatbatch.tasks.memory_estimates import footprints_of, num_slots
-from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
+from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 from splatbatch.tasks.throughput import MOST_RESULTS
 from splatbatch.text import moment, plural

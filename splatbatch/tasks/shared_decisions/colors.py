@@ -23,7 +23,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import find_masks, stored_photographs
-from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
+from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task, patches_of
 from splatbatch.text import plural
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from splatbatch.config import Config
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.deadline.choice import DeadlineDecision
-from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
+from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task, with_step_budget
 
 

@@ -16,7 +16,7 @@ from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.result import Result
 from splatbatch.scene.partition.files import find_partition
 from splatbatch.scene.patches import Patch, list_names
-from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
+from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 from splatbatch.text import spell_place
 

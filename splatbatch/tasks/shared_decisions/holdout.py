@@ -23,7 +23,7 @@ from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.scene.partition.files import PARTITION
 from splatbatch.scene.patches import Patch, list_names
 from splatbatch.tasks.provenance import recipe_of
-from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
+from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import TRAINING, Task
 
 FEW = 3

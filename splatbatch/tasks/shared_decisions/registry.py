@@ -14,9 +14,9 @@ from splatbatch.output.records.record import TypedRecord
 from splatbatch.output.records.result import Result
 from splatbatch.tasks.shared_decisions.colors import TONES
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
+from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.shared_decisions.frame import FRAME
 from splatbatch.tasks.shared_decisions.holdout import HOLDOUT
-from splatbatch.tasks.shared_decisions.shared import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import Task
 
 SHARED_DECISIONS: tuple[SharedDecision[Any], ...] = (FRAME, HOLDOUT, TONES, DEADLINE)
