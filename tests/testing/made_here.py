@@ -18,7 +18,7 @@ USUAL = single.make
 
 
 def make_here(config: Config, task: Task, *others: Any) -> AttemptFolder:
-    """Make the product of a task, here if its program is `night.making`."""
+    """Make the product of a task, here if its program is `run.follow_up_process`."""
     kind = task.kind
     if not isinstance(kind, SplatTasks):
         return USUAL(config, task, *others)
