@@ -1,7 +1,7 @@
 """What is settled once before a night: one made-up thing more runs through plan, night, staleness and report.
 
-A fifth thing touches three files: its record (output/records), itself (tasks/shared_decisions), and the tuple that names it
-(tasks/shared_decisions/registry.py). Here this module is the first two, and the fixture `seasonal` the third.
+A fifth thing touches three files: its record (output/records), itself (tasks/shared_decisions), and the tuple that
+names it (tasks/shared_decisions/registry.py). Here this module is the first two, and the fixture `seasonal` the third.
 """
 
 from __future__ import annotations

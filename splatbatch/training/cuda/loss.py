@@ -36,7 +36,7 @@ def photometric_loss(
     """The loss of a rendering `[H, W, 3]` against a photo `[H, W, 3]`, uint8 or float32 in [0, 1].
 
     `as_taken`: the bytes [H, W, 3] of a photograph that was evened; where they are clipped and the rendering is
-    brighter, it learns less: see `training.photos.color_correction`. `mask` [H, W], bool: as `training.loss.masked` has it.
+    brighter, it learns less: see `training.photos.color_correction`. `mask` [H, W] bool is that of `training.loss`.
     """
     taken, mask = (None if one is None else one.contiguous() for one in (as_taken, mask))
     loss: Tensor = _Photometric.apply(render.contiguous(), photo.contiguous(), taken, mask, ssim_lambda, kernels)
@@ -51,7 +51,7 @@ def ssim(render: Tensor, photo: Tensor, kernels: Kernels) -> Tensor:
 def normalise(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor, kernels: Kernels) -> Tensor:
     """Return the evened photograph [H, W, 3] that a loss compares a rendering with: what is clipped is drawn to it.
 
-    The same numbers as `training.photos.color_correction.to_compare`, which would take a dozen passes over the image; that clipped
+    The numbers of `training.photos.color_correction.to_compare`, which takes a dozen passes over the image; that clipped
     bytes count less in the derivative too is the part of `photometric_loss`.
     """
     seen, target = colors.detach().contiguous(), torch.empty_like(colors, memory_format=torch.contiguous_format)
