@@ -51,7 +51,7 @@ def ssim(render: Tensor, photo: Tensor, kernels: Kernels) -> Tensor:
 def normalise(colors: Tensor, pixels: Tensor, tone: Tensor, K: Tensor, kernels: Kernels) -> Tensor:
     """Return the evened photograph [H, W, 3] that a loss compares a rendering with: what is clipped is drawn to it.
 
-    The numbers of `training.photos.color_correction.to_compare`, which takes a dozen passes over the image; that clipped
+    As `training.photos.color_correction.to_compare`, which takes a dozen passes over the image; that clipped
     bytes count less in the derivative too is the part of `photometric_loss`.
     """
     seen, target = colors.detach().contiguous(), torch.empty_like(colors, memory_format=torch.contiguous_format)
