@@ -58,14 +58,14 @@ def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Result:
     left = attempt.read_result()
     if left is None and product.attempt == attempt.path.name:
         raise ConfigError(f"accept {name}: attempt {attempt.number} is accepted already")  # by 0.1.0
-    hint = f"See `splatbatch compare {name}`, or train it again: splatbatch retry {name}."
+    hint = f"See `splatbatch compare {name}`, or train the patch again: `splatbatch retry {name}`."
     number = f"accept {name}: attempt {attempt.number}"
     if left is None:
-        raise ConfigError(f"{number}: left no splat that counts: there is no {attempt.result}", hint)
+        raise ConfigError(f"{number} has no valid splat: {attempt.result} does not exist", hint)
     if not attempt.splat.exists():
-        raise ConfigError(f"{number}: its splat is gone: there is no {attempt.splat}", hint)
+        raise ConfigError(f"{number}: its splat file is missing: {attempt.splat}", hint)
     if sha256_of(attempt.splat) != left.sha256:
         raise ConfigError(
-            f"{number}: its splat has changed on disk: {attempt.splat} is not as {attempt.result} says", hint
+            f"{number}: its splat file has changed: the SHA-256 of {attempt.splat} differs from {attempt.result}", hint
         )
     return left

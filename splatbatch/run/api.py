@@ -72,7 +72,9 @@ def gaussians(batch: Batch, name: str) -> Gaussians:
     """
     folder = batch.output.patch(name)
     if (result := folder.read_result()) is None:
-        raise ConfigError(f"{name}: has no splat yet", "`splatbatch status` says how far it is.")
+        raise ConfigError(
+            f"{name}: has no splat yet", "Train it with `splatbatch train`; `splatbatch status` shows progress."
+        )
     return read_splat(folder.splat_of(result))
 
 
@@ -144,7 +146,7 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
     lacking = products.made(batch, told).lacking
     done = Publication.of(to or batch.config.publish.folder) or Publication()
     if lacking:
-        raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Train them: splatbatch train.")
+        raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Run `splatbatch train`.")
     if is_usual:  # as a night does: what it has left out is made good
         words = f"published: {batch.config.publish.folder}"
         batch.output.note_afterwards("publish", FollowUpResult("publish", DONE, words, "", time.time()))

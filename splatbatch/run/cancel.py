@@ -82,7 +82,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
 def _end(crew: EngineWorkers) -> None:
     """Have engines end what is left of the workers that they were asked for."""
     for words in crew.stop():
-        print_err(f"an engine could not be told: {words}; what it starts later ends at once")
+        print_err(f"the engine could not cancel its workers: {words}; workers that it starts later end at once")
     for pause_s in ENGINE_PAUSES_S:
         crew.look()
         if not crew.has(Running) and not crew.has(Pending):
@@ -90,7 +90,7 @@ def _end(crew: EngineWorkers) -> None:
         time.sleep(pause_s)
     crew.close()
     for words in crew.in_words() if crew.submissions else ():
-        print_err(f"not over yet: {words}")
+        print_err(f"workers have not ended yet: {words}")
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _standing(config: Path | str | None) -> FreshnessChecker | None:
     try:
         return open_batch(config).standing()
     except SplatbatchError as error:
-        print_err(f"which splats are stale cannot be told: {error.message}")
+        print_err(f"cannot determine which splats are stale: {error.message}")
         return None
 
 
@@ -189,11 +189,11 @@ def _wait(asked: CancelledRun | AskedWorker, request: Path, limit_s: float) -> N
         if (last := asked.beats()) != beat:
             beat, beat_at = last, now
         if is_elsewhere and now - beat_at > SILENCE_S:
-            print_err(f"{asked.who} is silent: it has died, or is cut off")
+            print_err(f"{asked.who} does not respond: the process has died or its host is unreachable")
             return
         if now - began > limit_s:
             raise SplatbatchError(
-                f"{asked.who} was asked to end and has not, after {limit_s:.0f} s",
-                "It may wait for a disk or a GPU driver. `kill -9` it: the next `train` ends what it leaves.",
+                f"{asked.who} was asked to end, but still runs after {limit_s:.0f} s",
+                "It may hang on a disk or a GPU driver. Use `kill -9`; the next `train` ends orphan processes.",
             )
         time.sleep(LOOK_S)

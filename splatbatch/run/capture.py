@@ -36,12 +36,12 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
     tasks = of_patches(batch.tasks)
     offsets = {task.patch.offset for task in tasks}
     if len(offsets) > 1:
-        raise SceneError("these scenes stand by themselves, each in its own frame", "Name one: plan-capture p0.")
+        raise SceneError("these scenes have different frames", "Name one scene: `splatbatch plan-capture p0`.")
     offset, crs = np.array(offsets.pop()), batch.config.scene.crs or ""
     places, sizes, patches = _cells(batch, tasks, is_whole=is_whole)
     cameras, obstacles = _models(batch, tasks, offset)
     if not cameras:
-        raise SceneError("no camera with a pose: nothing tells from how far photographs are taken")
+        raise SceneError("no camera has a pose, and a flight plan needs the distance of photographs")
     up = up_of(places, cameras, is_mapped=bool(crs))
     plan = suggest(CoverageSurvey(places, sizes, cameras, up, patches), obstacles)
     to_globe = _to_globe(crs, places.mean(axis=0) + offset) if crs else None
@@ -62,7 +62,7 @@ def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floa
         patches += [name] * len(cells)
     if lacking:
         who, command = ", ".join(lacking[:5]), f"splatbatch inspect {' '.join(lacking[:5])}"
-        raise SceneError(f"{who}: not inspected, so that nobody knows where it is weak", f"Run `{command}`.")
+        raise SceneError(f"{who}: not inspected, but a flight plan needs the weak areas", f"Run `{command}`.")
     rows = np.array(found, dtype=np.float64)
     return rows[:, :3], rows[:, 3], patches
 

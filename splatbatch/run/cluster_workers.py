@@ -94,7 +94,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
                 ended = night.follow(RunResult(tuple(batch.names)), inspected, after, alone)
         if ended is None:
             print_err(
-                "they go on; `splatbatch train` or `status --watch` shows them again, `splatbatch cancel` ends them"
+                "the workers keep running: follow them with `splatbatch status --watch`, end with `splatbatch cancel`"
             )
             raise Interrupted(interruption.exit_code)
         return night.end(ended)
@@ -135,7 +135,7 @@ class WorkerSubmitter:
             terms = self.batch.plan_hash
             self._see_same_terms(terms)
             if self.crew.lives() or self.living():
-                return f"workers are at work or wait already: nothing was started. {'; '.join(self.crew.in_words())}"
+                return f"workers are already running or queued; started none. {'; '.join(self.crew.in_words())}"
             standing = self.batch.standing("content")
             left = self.left.names(standing)
             return self._start(terms, len(left)) if left else ""
@@ -161,7 +161,7 @@ class WorkerSubmitter:
             raise
         self.crew.add(submission.taken(handles))
         jobs = handles[0] if len(handles) == 1 else f"{handles[0]} to {handles[-1]}"
-        return f"{name} was asked for {plural(wanted.num_workers, 'worker')}: {jobs}; logs: {submission.path}"
+        return f"{name}: requested {plural(wanted.num_workers, 'worker')}: {jobs}; logs: {submission.path}"
 
     def _wanted(self, terms: str, num_tasks: int) -> WorkerRequest:
         settings = self.batch.config.executor
@@ -193,11 +193,11 @@ class WorkerSubmitter:
             who = (
                 f"worker {others[0].worker} on {others[0].host}"
                 if others
-                else f"{asked[0].name} of {asked[0].record.engine}"
+                else f"submission {asked[0].name} to {asked[0].record.engine}"
             )
             raise ExecutorError(
-                f"{self.batch.output.path}: {who} trains into this folder by another YAML, or with another version",
-                "End it with `splatbatch cancel`, or put the YAML back as it was: all workers of a batch train by one.",
+                f"{self.batch.output.path}: {who} uses another YAML or another splatbatch version",
+                "End it with `splatbatch cancel`, or restore the YAML: all workers of a batch must use the same one.",
             )
 
     def _works(self, worker: WorkerRecord) -> bool:
@@ -277,8 +277,8 @@ class WorkerFollower:
         if ended["failed"] and self._num_idle:
             return False  # as where `train` trains by itself: what fails on machine after machine is told, not repeated
         if self._num_idle >= MOST_IDLE or (self._num_idle and how.is_for_good):
-            raise ExecutorError(f"the workers have ended without training anything: {how.words}", how.hint)
-        self.night.hear(WorkerStates(f"the workers have ended and have left work, others follow: {how.words}"))
+            raise ExecutorError(f"all workers ended without training a patch: {how.words}", how.hint)
+        self.night.hear(WorkerStates(f"all workers ended before the batch was done; starting new ones: {how.words}"))
         self._next_look = time.monotonic() + LOOK_S
         return bool(self.staffing.call())
 
@@ -303,17 +303,17 @@ def why_ended(crew: EngineWorkers) -> WorkerFailure:
     """Return why the workers of a crew have ended: of one that tells most."""
     ends = sorted(crew.ended(), key=lambda one: _weight(one[2]), reverse=True)
     if not ends:
-        return WorkerFailure("nobody says why")
+        return WorkerFailure("the engine gives no reason")
     submission, handle, seen = ends[0]
     said = one_line(read_tail(submission.log_of(handle), LOG_BYTES).strip())
     where = f" on {seen.where}" if seen.where else ""
     code = f" with exit code {seen.code}" if seen.code is not None else ""
-    words = f"worker {handle}{where}: {seen.how}{code}; it {f'says: {said}' if said else 'has said nothing'}"
+    words = f"worker {handle}{where}: {seen.how}{code}; its log {f'ends with: {said}' if said else 'is empty'}"
     if seen.code == AGAIN:
-        return WorkerFailure(words, "If its time is too short for a task, set a longer executor.worker_time.")
+        return WorkerFailure(words, "If a task needs more time than a worker has, increase `executor.worker_time`.")
     if NEVER_BEGAN in seen.how:
         return WorkerFailure(
-            words, f"Is {submission.path} to be seen on that node, and may you write there?", is_for_good=True
+            words, f"Check that {submission.path} is visible and writable on that node.", is_for_good=True
         )
     return WorkerFailure(words, f"See {submission.path}.", seen.code in REFUSING)
 

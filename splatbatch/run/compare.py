@@ -86,7 +86,9 @@ def _run(name: str) -> OutputFolder:
         return OutputFolder(configuration.load(own).output.folder)
     if (path / "patches").is_dir():
         return OutputFolder(path)
-    raise ConfigError(f"compare {name}: neither an output folder nor a YAML", "Name two of them, or one patch.")
+    raise ConfigError(
+        f"compare {name}: neither an output folder nor a YAML", "Name one patch, or two folders or YAMLs."
+    )
 
 
 def _pair(name: str, first: Mapping[str, PatchStatus], second: Mapping[str, PatchStatus]) -> PatchPair:

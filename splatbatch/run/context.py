@@ -266,7 +266,7 @@ def write_the_report(
         case Crashed(words=words, traceback=found):
             with contextlib.suppress(OSError):
                 write_text(batch.output.fault, found)
-            words = f"a fault of splatbatch itself: {words}; please report it, with {batch.output.fault}"
+            words = f"internal fault: {words}; please report this with {batch.output.fault}"
         case Hung() as hang:
             words = f"{hang.path or 'a file'} does not answer"
         case Returned(value=items):

@@ -214,8 +214,8 @@ def _scene_value(found: Answer, what: str) -> Any:
         return task_fault.value_of(found, "settle")
     except (OSError, task_fault.TaskFault) as error:
         words = error.diagnosis.evidence[0] if isinstance(error, task_fault.TaskFault) else str(error)
-        hint = "`splatbatch verify-dims` looks at each patch by itself; leave the one out that it names."
-        raise SceneError(f"{what} could not be settled: {words}", hint) from error
+        hint = "Check each patch with `splatbatch verify-dims`, and leave out those with errors."
+        raise SceneError(f"{what} could not be determined: {words}", hint) from error
 
 
 def record_rejections(looked: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:
@@ -229,7 +229,7 @@ def record_rejections(looked: Decisions, ledger: Ledger, *, verify: bool) -> Map
             ledger.write(PatchRejected(name, reason, looked.audited.get(name)))
     if todo.tasks and refused.keys() >= set(todo.names):
         others = [task.name for task in of_patches(todo.every) if task.name not in refused]
-        said = f"{list_names([*refused])}: refused by the audit, and nothing else is to be trained" if others else ""
+        said = f"{list_names([*refused])}: refused by the audit; no other patch needs training" if others else ""
         print_err(f"{said or 'every patch is refused by the audit'}: see `splatbatch verify-dims`")
     return refused
 

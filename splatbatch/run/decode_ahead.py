@@ -62,7 +62,7 @@ def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str
         bad += [(photograph, problems[path])] if problems[path] else []
     if not bad:
         return ""
-    more = f", and {plural(len(bad) - 1, 'photograph')} more" if bad[1:] else ""
+    more = f", and {plural(len(bad) - 1, 'more photograph')}" if bad[1:] else ""
     return f"{bad[0][0]}: cannot be decoded: {bad[0][1]}{more}"
 
 

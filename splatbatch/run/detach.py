@@ -67,10 +67,10 @@ def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
         if (code := worker.poll()) == 0:
             return ""
         if code is not None:
-            words = read_tail(log).strip() or f"it says nothing, and ended with {code}"
+            words = read_tail(log).strip() or f"no output, exit code {code}"
             raise ExecutorError(f"the worker ended at once: {plain(words)}")
         mine = [one.worker for one in watcher.living(but=LOCAL) if one.pid == worker.pid]
         if mine and (passed_s > SETTLE_S or any(events_in(output.ledger_of(mine[0]), (BatchStarted,)))):
             return mine[0]
         time.sleep(LOOK_S)
-    raise ExecutorError(f"worker process {worker.pid} has not begun after {PATIENCE_S:.0f} s", f"See {log}.")
+    raise ExecutorError(f"worker process {worker.pid} did not start within {PATIENCE_S:.0f} s", f"See {log}.")

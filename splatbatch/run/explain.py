@@ -76,7 +76,7 @@ def diagnosed(log: Path, exit_code: int | None, config: Path | None) -> Diagnosi
     try:
         open_regular(log).close()
     except OSError as error:
-        raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log of a training.") from error
+        raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log file of a training.") from error
     ends = read_ends(log)
     return diagnose_log(ends.text, exit_code, gap=Gap(ends.after, ends.left_out), own=signatures)
 

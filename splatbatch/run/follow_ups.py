@@ -176,7 +176,7 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
         patience = WaitHooks(trained.tick, trained.interruption.reason, trained.say)
         lacking, is_empty = task_fault.value_of(answer(_lacking_in_scene, batch, patience), "start")
         if lacking and (is_empty or not (allow_missing or batch.config.publish.allow_missing)):
-            hint = "" if is_empty else "; publish.allow_missing: true publishes the scene with holes"
+            hint = "" if is_empty else "; set `publish.allow_missing: true` to publish the scene with holes"
             return _nothing(batch, lacking, hint)
         if merges:
             trained.merge(allow_missing=bool(lacking))
@@ -200,7 +200,7 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
 def _nothing(batch: Batch, lacking: Mapping[str, str], hint: str = "") -> FollowUpResult:
     """Return that nothing was published."""
     folder = batch.config.publish.folder
-    before = f"; {folder} is as it was" if Publication.of(folder) else ""
+    before = f"; {folder} is unchanged" if Publication.of(folder) else ""
     return left_out("publish", f"not published: {_listed(lacking)}{hint}{before}", TRAIN)
 
 

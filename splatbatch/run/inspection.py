@@ -54,7 +54,7 @@ def inspect(batch: Batch, interruption: Interruption, how: InspectOptions) -> tu
     if interruption.signal:
         raise Interrupted(interruption.exit_code)
     if wanted_by(batch.whole()):  # what a night has left out is made good
-        batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "splatbatch inspect was not asked for it"))
+        batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "not named in `splatbatch inspect`"))
     return found, failed
 
 
@@ -195,7 +195,7 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
     parts = [f"inspected: {list_names([*found], MOST_NAMED)}"] if found else []
     why = list_some((f"not inspected: {name}: {why}" for name, why in failed.items()), MOST_NAMED, "; ")
     parts += [why] if why else []
-    parts += [f"not inspected, for want of a splat: {list_names(lacking, MOST_NAMED)}"] if lacking else []
+    parts += [f"not inspected, no splat yet: {list_names(lacking, MOST_NAMED)}"] if lacking else []
     command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
     return FollowUpResult("inspect", state, one_line("; ".join(parts)), command, time.time())
 

@@ -173,7 +173,7 @@ def _next_command(place: Path) -> str:
     whole = place.resolve()
     target = whole.with_name(f"{whole.stem if place.is_file() else whole.name}-colmap")
     command = f"splatbatch import {shlex.quote(str(source))} {shlex.quote(str(target))}"
-    others = f" and {len(alike) - 1} others like it" if len(alike) > 1 else ""
+    others = f" and {len(alike) - 1} more like it" if len(alike) > 1 else ""
     return f"{place}: {found[0].in_words()}{others}. Next: {command}"
 
 

@@ -174,7 +174,9 @@ def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path |
     """
     splats = published(batch, names)
     if len(splats) > 1:
-        raise ConfigError(f"--as {kind}: one film of {len(splats)} splats", "Name a patch, or scene.")
+        raise ConfigError(
+            f"--as {kind}: a film shows one splat, but {len(splats)} are selected", "Name one patch, or `scene`."
+        )
     name = f"{splats[0].name}.{kind}"
     to = to or Path(name)
     file = to / name if to.is_dir() or not to.suffix else to
@@ -193,7 +195,7 @@ def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, i
     """
     splats = published(batch, names)
     if len(splats) > 1:
-        raise ConfigError(f"--to {file}: one file for {len(splats)} splats", "Name a folder, or one patch.")
+        raise ConfigError(f"--to {file}: one file cannot hold {len(splats)} splats", "Name a folder, or one patch.")
     batch.check_apart("--to", file, file.parent)
     splat = splats[0]
     check_export(file, splat.path, batch.output.path, is_forced=is_forced)

@@ -57,10 +57,10 @@ def wanted_of(camera: str, rig: str, mapper: str, pairs: str, features: int) -> 
     known = {"--mapper": (mapper, MAPPERS), "--pairs": (pairs, PAIRINGS), "--camera": (camera, CAMERA_MODELS)}
     for option, (value, values) in known.items():
         if value not in values:
-            raise ConfigError(f"{option} {value}: there is no such value", nearest(value, values))
+            raise ConfigError(f"{option} {value}: unknown value", nearest(value, values))
     folders = tuple(one.strip("/ ") for one in rig.split(",") if one.strip("/ "))
     if len(folders) == 1:
-        raise ConfigError(f"--rig {rig}: a rig has two folders or more", "Write --rig left,right.")
+        raise ConfigError(f"--rig {rig}: a rig needs two or more folders", "Write `--rig left,right`.")
     return ReconstructionOptions(features, camera, folders, mapper, pairs)
 
 

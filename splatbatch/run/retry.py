@@ -35,7 +35,7 @@ def check_due(batch: Batch) -> None:
     ]
     if done:
         how = ", with these settings" if batch.changes else ""
-        raise ConfigError(f"{', '.join(done)}: trained and fresh already{how}", "Add --force to train it again.")
+        raise ConfigError(f"{', '.join(done)}: already trained and up to date{how}", "Add --force to train again.")
 
 
 def check_savable(batch: Batch) -> None:
@@ -45,11 +45,11 @@ def check_savable(batch: Batch) -> None:
         ConfigError: there are none, they are of a variant, or no setting of a patch.
     """
     if not batch.changes:
-        raise ConfigError("retry --save: no --set, so there is nothing to save", "Add --set KEY=VALUE.")
+        raise ConfigError("retry --save: there is nothing to save without --set", "Add --set KEY=VALUE.")
     batch.file  # noqa: B018 - for its error
     if variants := [task.name for task in batch.tasks if task.id.variant]:
         raise ConfigError(
-            f"retry --save: {variants[0]} is a variant of a sweep", "Write its settings into `sweep` yourself."
+            f"retry --save: {variants[0]} is a variant of a sweep", "Write its settings into `sweep` in the YAML."
         )
 
 

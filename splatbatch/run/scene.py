@@ -139,7 +139,7 @@ class SceneFollowUps:
         scene = batch.output.scene
         task = evaluation.evaluating(batch, evaluation.order(batch, scene.splat))
         if task.is_fresh(batch.output):
-            trained.say("measured already: nothing has changed")
+            trained.say("already evaluated: nothing has changed")
         else:
             trained.make(task)
         found = scene.read_evaluation() or SceneEvaluation()
@@ -166,8 +166,8 @@ def _reconstruct(options: SceneOptions, show: Show) -> int:
         ConfigError: neither a model nor photographs are named.
     """
     if options.images is None:
-        raise ConfigError("neither --source nor --images", "Name a COLMAP model, or the folder of the photographs.")
-    log_line("reconstruct, before the four steps")
+        raise ConfigError("--source or --images is required", "Name a COLMAP model, or the folder of the photographs.")
+    log_line("reconstruct: before the 4 steps")
 
     def told(plan: ReconstructionPlan) -> None:
         for line in plan.in_words():
@@ -187,7 +187,7 @@ def _cut(options: SceneOptions, show: Show) -> None:
     is_as_asked = before is not None and options.cuts == SplitOptions()
     if before is not None and is_as_asked and before.source.resolve() == find_source(options.model).resolve():
         check_scene(before)
-        log_line("split: 1 of 4: the scene is cut already")
+        log_line("split: 1 of 4: the scene is already split")
         return
     log_line("split: 1 of 4")
     asked = SplitRequest(options.model, options.images, patches, options.cuts, trained_in(patches))

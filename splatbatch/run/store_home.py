@@ -121,7 +121,7 @@ class HomeSide:
                 continue
             self.strange.add(name)
             if not record:
-                self.say(f"a bundle in the store was altered, or is gone: {name}: it is left")
+                self.say(f"bundle {name} in the store is damaged or missing; ignored")
         return seen
 
     def pack(self, tasks: Sequence[Task], *, is_retry: bool) -> dict[str, str]:
@@ -165,7 +165,7 @@ class HomeSide:
                 self._send(again)
                 there |= again.keys()
                 self.say(
-                    f"{bundle.task}: {plural(len(again), 'file')} of its bundle were damaged in the store: put anew"
+                    f"{bundle.task}: uploaded {plural(len(again), 'file')} of its bundle again (damaged in the store)"
                 )
 
     def close(self, names: Iterable[str], why: str) -> None:
@@ -189,7 +189,7 @@ class HomeSide:
             except StoreError as error:
                 if name not in self.refused:
                     self.refused.append(name)
-                    self.say(f"what came after a result is refused: {name}: {error.message}")
+                    self.say(f"pictures and logs of a result are refused: {name}: {error.message}")
         return came
 
     def _note(self, one: Arrival) -> None:
@@ -212,7 +212,7 @@ class HomeSide:
         for name in self.bundles:
             owner = seen.owners.get(name)
             if owner and owner.generation >= MOST_HANDLINGS and seen.is_open(name) and self.watch.is_dead(owner, seen):
-                found[name] = f"{owner.generation} workers have begun it, and none has brought anything to its end"
+                found[name] = f"given up: {owner.generation} workers have started this task, and none has finished"
         return found
 
     def _open(self, task: str, seen: StoreListing) -> list[str]:
@@ -244,7 +244,7 @@ class HomeSide:
             return False
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
         if task is None:
-            self._refuse(name, f"{bundle.task}: there is no such task any more")
+            self._refuse(name, f"the batch no longer has a task {bundle.task}")
             return False
         left = [one for one in returned.attempts if one.number not in self._arrived.get(name, ())]
         ours = 0
@@ -280,10 +280,10 @@ class HomeSide:
         )
         end = next(found, None)
         if end and end.outcome == "trained" and end.accepted is False:
-            why = end.choice or "the recipe, or what it is trained from, has changed here since it was packed"
-            self.say(f"{task.name}: what {returned.worker} trained is kept as an attempt, not accepted: {why}")
+            why = end.choice or "its settings or inputs have changed here since the task was packed"
+            self.say(f"{task.name}: the splat of worker {returned.worker} is kept as an attempt, not accepted: {why}")
         elif returned.outcome == "failed" and not returned.attempts:
-            self.say(f"{task.name}: {returned.worker} could not train it: {returned.why}")
+            self.say(f"{task.name}: worker {returned.worker} could not train this task: {returned.why}")
 
     def _see_sound(self, name: str, bundle: Bundle, returned: TransferResult) -> None:
         """See that a result is one of its bundle.
@@ -292,14 +292,14 @@ class HomeSide:
             StoreError: it is not.
         """
         if not returned.bundle:
-            raise StoreError("was altered in the store")
+            raise StoreError("the result was altered in the store")
         if (returned.bundle, returned.task) != (name.partition(".")[0], bundle.task):
-            raise StoreError(f"is of another task: {returned.task}")
+            raise StoreError(f"the result belongs to another task: {returned.task}")
         if returned.version != __version__:
-            raise StoreError(f"is by splatbatch {returned.version}, {__version__} is here")
+            raise StoreError(f"the worker used splatbatch {returned.version}, this machine uses {__version__}")
         for piece in returned.pieces:
             if piece.name.partition("/")[0] in HERE:
-                raise StoreError(f"{piece.name!r} is none of the files that a worker sends")
+                raise StoreError(f"a worker must not send {piece.name!r}")
 
     def _fetched(self, pieces: Sequence[FileRef], task: str) -> Path:
         """Fetch blobs; return the folder in which they lie under their hashes.
@@ -313,11 +313,11 @@ class HomeSide:
         for _, told in run(TransferJob(call, blobs.groups(wanted.items()), self.say), self.patience):
             found = FetchResult.from_record(told)
             for sha256 in found.refused:
-                self.say(
-                    f"{task}: {names[sha256]} came with other contents than it was sent with: refused, fetched again"
-                )
+                self.say(f"{task}: {names[sha256]} does not match its SHA-256: refused, fetched again")
             for sha256 in (*found.damaged, *found.absent):
-                raise StoreError(f"{names[sha256]} is {'damaged' if sha256 in found.damaged else 'not there'}")
+                raise StoreError(
+                    f"{names[sha256]} is {'damaged' if sha256 in found.damaged else 'missing'} in the store"
+                )
         return place
 
     def _refuse(self, name: str, why: str) -> None:
@@ -342,7 +342,7 @@ class HomeSide:
         returned = TransferResult.from_record(ask(partial(exchange.read_result, self.url), place, self.patience))
         for piece in returned.pieces:
             if not is_following(piece):
-                raise StoreError(f"{piece.name!r} lies in none of {', '.join(exchange.FOLLOWING)}")
+                raise StoreError(f"{piece.name!r} is in none of the folders {', '.join(exchange.FOLLOWING)}")
         for one in returned.attempts:
             if folder := mine.get(one.number):
                 blobs.lay(one.pieces, self._fetched(one.pieces, returned.task), folder.path, shutil.copyfile)
@@ -391,14 +391,14 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
     models = [key for key in asked.files if key.startswith("sparse/")]
     is_same = then.recipe == asked.recipe and then.surroundings == asked.surroundings and not differ(then, asked)
     if not is_same or any(then.files.get(key, (0, 0, ""))[2] != asked.files[key].sha256 for key in models):
-        raise StoreError("was trained from something else than its bundle")
+        raise StoreError("the splat was trained from other inputs than its bundle")
     claim = Claimed(returned.worker, 0, bundle.follows)
     depends_on, changes = replace(asked, effective=then.effective), {**_since(bundle, task), **job.changes}
     job = replace(job, depends_on=depends_on, claim=claim, env={}, is_retry=bundle.is_retry, changes=changes)
     write_json(folder.job, job.to_record(), PRIVATE)
     folder.place_model(task.patch.sparse)
     if not folder.has_exited():
-        write_json(folder.exit, ExitFacts(Lost(f"{returned.worker} has not told how it ended")).to_record())
+        write_json(folder.exit, ExitFacts(Lost(f"{returned.worker} did not report how the attempt ended")).to_record())
 
 
 def _since(bundle: Bundle, task: Task) -> dict[str, Any]:

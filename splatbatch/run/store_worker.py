@@ -208,9 +208,7 @@ class StoreWorker:
     def _begin(self) -> None:
         """See that the store takes us, and what its claims are worth."""
         if not ask(partial(exchange.makes_once, self.url), self.token, self.patience):
-            log_line(
-                "this store lets two workers make one file: some tasks may be trained twice, none is accepted twice"
-            )
+            log_line("this store cannot lock tasks: some tasks may be trained twice, but none is accepted twice")
         self._beat()
 
     def _claimed(self, seen: StoreListing) -> tuple[Bundle | None, str, str]:
@@ -290,7 +288,7 @@ class StoreWorker:
                 words = one_line(f"{title(why.cause)}: {why.advice}")
                 if why.cause in ENVIRONMENT or why.cause in PASSING:  # waited for in vain, here
                     self._not_before[returned.bundle] = float("inf")
-                    log_line(f"{returned.task}: is left to other machines: {words}")
+                    log_line(f"{returned.task}: left to other machines: {words}")
                     return replace(returned, outcome="unfit", why=words)
                 return replace(returned, outcome="failed", why=words)
         return returned
@@ -312,16 +310,14 @@ class StoreWorker:
         for _, told in run(TransferJob(call, blobs.groups(wanted.items()), log_line), self.patience):
             found = FetchResult.from_record(told)
             for sha256 in found.refused:
-                log_line(
-                    f"{bundle.task}: {names[sha256]} came with other contents than were packed: refused, fetched again"
-                )
+                log_line(f"{bundle.task}: {names[sha256]} does not match its SHA-256: refused, fetched again")
             if bad := (*found.damaged, *found.absent):
-                log_line(f"{bundle.task}: {names[bad[0]]} is damaged in the store, or gone: home puts it anew")
+                log_line(f"{bundle.task}: {names[bad[0]]} is damaged or missing in the store; home uploads it again")
                 run(
                     TransferJob(partial(_delete, self.url), [blobs.blob(one) for one in found.damaged], log_line),
                     self.patience,
                 )
-                return f"{names[bad[0]]} is damaged in the store, or gone"
+                return f"{names[bad[0]]} is damaged or missing in the store"
         blobs.lay(bundle.pieces, place, folder / "scene")
         return ""
 
@@ -334,7 +330,7 @@ class StoreWorker:
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
                 if len(wanted) == 2 and self._laid(wanted, batch.output.patch(bundle.task).path / _attempt(one.number)):
-                    log_line(f"{bundle.task}: goes on where {told.worker} was stopped")
+                    log_line(f"{bundle.task}: resumes from the checkpoint of worker {told.worker}")
                     return {one.number}
         return set()
 
@@ -355,7 +351,7 @@ class StoreWorker:
 
     def _stop(self) -> str:
         is_up = self._end is not None and time.monotonic() > self._end - MARGIN_S
-        return self.interruption.reason() or ("its time is up" if is_up else "")
+        return self.interruption.reason() or ("the time of this worker is up" if is_up else "")
 
     def _stop_claiming(self) -> str:
         """Return why not to wait any longer for a claim, or until one is let go."""
@@ -390,7 +386,7 @@ class StoreWorker:
     def _hear(self, told: dict[str, Any]) -> None:
         """Take in whether what we train is wanted no more."""
         if told.get("closed") and self.sign.bundle:
-            self._closed = "it is not wanted any more"
+            self._closed = "the task was closed in the store"
 
     def _last_attempt(self) -> AttemptFolder | None:
         places = sorted(self._attempts.glob("attempt-*")) if self._attempts else []

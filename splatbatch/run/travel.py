@@ -135,7 +135,7 @@ class TransferRun:
             self.home.close([bundle], why)
             self._waiting.pop(name, None)
         for name in self._closed_by_others(seen):
-            log_line(f"{name}: its bundle was closed in the store by somebody else")
+            log_line(f"{name}: another `splatbatch` command closed this task in the store")
             self._waiting.pop(name, None)
         return done
 
@@ -184,7 +184,9 @@ class TransferRun:
 
     def _leave(self) -> None:
         if not self._cancelled:
-            print_err("workers of the store go on; `splatbatch train` or `adopt` brings home what they train")
+            print_err(
+                "workers of the store keep running; fetch their splats with `splatbatch train` or `splatbatch adopt`"
+            )
 
 
 def in_words(watch: StoreWatch, seen: StoreListing, tasks: dict[str, str]) -> str:
@@ -352,7 +354,7 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
         told = run(TransferJob(partial(exchange.outline, url), left, print_err), patience) if left else []
         chosen = {name: task for name, (task, *_) in told if not wanted or task in wanted}
         if lacking := wanted - set(chosen.values()):
-            raise StoreError(f"{url}: {', '.join(sorted(lacking))}: nobody is to train it there")
+            raise StoreError(f"{url}: no open task {', '.join(sorted(lacking))} in this store")
         files = [(f"{CLOSED}/{name}", "cancelled") for name in chosen]
         if files:
             run(TransferJob(partial(exchange.note, url), files, print_err), patience)

@@ -106,8 +106,8 @@ def _follow(trained: FinishedBatch) -> None:
     try:
         check_no_workers(Watcher(batch.output), lambda: None, print_err)
     except OutputError:
-        what = "publishes" if batch.config.publish.formats else "says what is not inspected"
-        print_err(f"others are at work: the last of them {what}")
+        what = "publishes" if batch.config.publish.formats else "lists the patches that are not inspected"
+        print_err(f"other workers are still training; the last one {what}")
         return
     afterwards = follow(trained, not_inspected(whole, "workers do not inspect"), publish_as_asked)
     write_the_report(whole, whole.standing(), trained.interruption.reason)
@@ -132,7 +132,7 @@ class JoinedWorker(BatchWorker):
 
     def stop(self) -> str:
         """Return why to stop; empty to go on."""
-        return super().stop() or ("its time is up" if self.time_left.is_up() else "")
+        return super().stop() or ("the time of this worker is up" if self.time_left.is_up() else "")
 
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[tuple[Batch, ProgressBefore]]:
@@ -223,6 +223,6 @@ def _see_terms_asked(asked: str, terms: str, path: Path) -> None:
     """
     if asked not in ("", terms):
         raise ExecutorError(
-            f"{path}: this worker was asked for by another YAML, or with another version than {__version__} here",
-            "Put it back as it was; or end the others with `splatbatch cancel`, and `splatbatch train` again.",
+            f"{path}: this worker was requested with another YAML or another splatbatch version ({__version__} here)",
+            "Restore the YAML; or end the other workers with `splatbatch cancel`, then run `splatbatch train`.",
         )

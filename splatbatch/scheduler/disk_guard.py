@@ -65,13 +65,13 @@ class DiskGuard:
 
     def diagnosis(self) -> Diagnosis:
         """Return why the patches that still wait are not trained."""
-        advice = "Free space on the disk of output.folder, then run again."
+        advice = "Free space on the disk of `output.folder`, then run the command again."
         return Diagnosis(DISK_FULL, "fail", advice, (self.reason,), "start")
 
     def _note(self, now: float, reason: str) -> None:
         if reason and not self.reason:
             self._shut_at = now
-            self._ledger.write(Paused(f"{reason}; without room it stops after {clock(PAUSE_S)}"))
+            self._ledger.write(Paused(f"{reason}; the batch stops in {clock(PAUSE_S)} unless space is freed"))
         elif self.reason and not reason:
             self._ledger.write(Resumed(round(now - self._shut_at, 1)))
         self.reason = reason
@@ -83,7 +83,7 @@ class DiskGuard:
         wanted = self._limits.free_disk_mib
         free = free_mib(self._folder)
         if free is not None and free < wanted:
-            return f"{free} MiB free on the disk of {self._folder}, wanted {wanted} (limits.free_disk_mib)"
+            return f"{free} MiB free on the disk of {self._folder}, {wanted} MiB required (limits.free_disk_mib)"
         return _shared_memory_is_short() if wanted else ""
 
 
@@ -140,4 +140,4 @@ def _shared_memory_is_short() -> str:
         return ""
     # Docker gives 64 MiB in all: there half of it has to do
     wanted = min(SHARED_MEMORY_MIB, total // 2)
-    return f"{free} MiB free in {SHARED_MEMORY}, wanted {wanted}" if free < wanted else ""
+    return f"{free} MiB free in {SHARED_MEMORY}, {wanted} MiB required" if free < wanted else ""

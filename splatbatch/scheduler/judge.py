@@ -45,7 +45,7 @@ PREPARING = ("", "start", "load", STANDING_BY)
 FINALIZING = ("eval", "export", "done")
 """Phases after the last step."""
 BALLAST_BYTES = 1 << 16
-NO_RECORD = "its process ended normally but left no valid record"
+NO_RECORD = "the process exited normally but left no valid record"
 # torch asks NVML, not CUDA, whether there is a GPU: CUDA reads only once which one it may see, and a GPU that is there
 # but cannot be used is an error then, not a reason to train on the CPU
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
@@ -143,10 +143,10 @@ def judge(
         case Splat() as splat, Exited(code=0):
             return Trained(splat, (*splat.warnings, *health))
         case Splat() as splat, TimedOut(limit="finished", limit_s=limit_s):
-            warning = f"the program did not end by itself: ended {limit_s:g} s after its splat was whole"
+            warning = f"the program did not end by itself; ended {limit_s:g} s after its splat was complete"
             return Trained(splat, (warning, *splat.warnings, *health))
         case Splat() as splat, _:
-            warning = f"the process ended badly after its splat was whole: {in_words(end)}"
+            warning = f"the process failed after its splat was complete: {in_words(end)}"
             return Trained(splat, (warning, *splat.warnings, *health))
         case Rejected(), Cancelled(by=by):
             return Stopped(by)

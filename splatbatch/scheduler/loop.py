@@ -247,7 +247,7 @@ class Runner:
         """Let an attempt begin that has been prepared; return whether it waits, or runs, still."""
         try:
             if running.attempt.folder.is_cancelled():
-                self._retries.ended(running, stopped := Stopped("cancelled before it began"), self._queue)
+                self._retries.ended(running, stopped := Stopped("cancelled before the attempt began"), self._queue)
                 self._ledger.write(AttemptEnded.of(running.task.name, running.attempt.folder.number, stopped))
             else:
                 self._launcher.is_prepared(running)
@@ -382,7 +382,7 @@ class Runner:
         self._standbys.judged(running, end)
         if isinstance(outcome, Failed):
             if (cause := outcome.diagnosis.cause) == DISK_FULL:
-                self._room.shut(self._clock.now(), f"disk full at {task.name}")
+                self._room.shut(self._clock.now(), f"the disk is full ({task.name})")
             if cause == "cuda_oom" and running.num_company:
                 self._packer.ran_out_of_memory(1 + running.num_company)
             self._retries.failed(running, outcome.diagnosis, self._queue)

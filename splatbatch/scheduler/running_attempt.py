@@ -74,7 +74,7 @@ def how_it_ended(running: RunningAttempt, seen: ProcessState) -> Exit | None:
     if end is not None:
         running.attempt = replace(running.attempt, folder=folder)
     # a supervisor that is asked to stop in its first moments dies before it can write its record
-    return Cancelled("stopped at its start") if isinstance(end, Lost) and folder.is_cancelled() else end
+    return Cancelled("stopped before the training began") if isinstance(end, Lost) and folder.is_cancelled() else end
 
 
 def take_prepared(running: RunningAttempt, depends_on: Fingerprint) -> None:

@@ -111,7 +111,7 @@ def _came_of(
         case Failed(diagnosis=why):
             return _failure(begins, attempts[before:], why)
         case Stopped(reason=by):
-            return SplatbatchError(f"{begins}stopped ({by})", "Run it again: what is whole by now stays.")
+            return SplatbatchError(f"{begins}stopped ({by})", "Run the command again; finished parts are kept.")
         case _:
             return attempts[-1]
 
@@ -135,9 +135,11 @@ def _failure(begins: str, attempts: list[AttemptFolder], why: Diagnosis) -> Spla
     """Return why a task came to nothing: its process knew, or it was diagnosed."""
     if not attempts:
         reason = one_line("; ".join(why.evidence) or why.advice)
-        return ExecutorError(f"no slot became free: {reason}", "See cooldown.longest_s, and nvidia-smi.")
+        return ExecutorError(
+            f"no slot became free: {reason}", "Check the GPU with `nvidia-smi`; see `cooldown.longest_s`."
+        )
     folder = attempts[-1]
-    place, told = f"The log of its process: {folder.log}", folder.read_exit()
+    place, told = f"See the log of its process: {folder.log}", folder.read_exit()
     said = [line for line in read_tail(folder.log).splitlines() if line.startswith(SAYS)]
     if told and isinstance(told.end, Exited) and told.end.code in KNOWN and said:
         return KNOWN[told.end.code](f"{begins}{said[-1].removeprefix(SAYS)}", place)

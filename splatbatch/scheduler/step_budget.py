@@ -237,7 +237,7 @@ class DeadlineBudget:
             return ()
         anew = RemainingWork([*(one.task for one in at_work), *tasks], self.speeds, (0.0,) * max(1, waiting.num_slots))
         if (chosen := self._better(now, anew)) and _is_far_less(chosen.pace, self.choice.now):
-            self._take(chosen, now, "the first attempts show how long it takes, and begin again")
+            self._take(chosen, now, "the first attempts have shown the training speed, and start again")
             return tuple(one.running.key for one in at_work)
         return ()
 
@@ -265,7 +265,7 @@ class DeadlineBudget:
     def _take(self, chosen: BudgetForecast, now: float, why: str) -> None:
         told = f"{why}: {clock(max(0.0, self.end - now))} left"
         if not chosen.is_met:
-            told += ", which even the fewest steps that make sense do not meet"
+            told += ", too little even for the fewest steps that make sense"
         correction = Adjustment(round(time.time(), 3), chosen.pace, told)
         self.choice = replace(self.choice, corrections=(*self.choice.corrections, correction))
         self.tell(self.choice)

@@ -11,9 +11,9 @@ from splatbatch.outcome import Diagnosis
 from splatbatch.output import obstacles
 from splatbatch.output.obstacles import COLLECT, HANGS, INTERNAL_FAULT
 
-_COLLECTING = "splatbatch failed over what the attempt has left; `splatbatch train` collects that once more."
-_PREPARING = "splatbatch failed before the training; `splatbatch train` tries it again."
-_REPORT = "Please report it, with the traceback that `splatbatch explain PATCH` shows."
+_COLLECTING = "splatbatch failed while it read the files of the attempt; `splatbatch train` reads them again."
+_PREPARING = "splatbatch failed before the training; `splatbatch train` tries again."
+_REPORT = "Please report this with the traceback from `splatbatch explain PATCH`."
 
 
 class TaskFault(Exception):
@@ -94,5 +94,5 @@ def _place(traceback: str) -> tuple[str, ...]:
 
 def _hanging(hang: Hung, phase: str) -> TaskFault:
     what = hang.path or "a file of this patch"
-    advice = f"{what}: has not answered for {hang.seconds:.0f} s. Is the disk or the mount that it lies on still there?"
+    advice = f"{what}: has not answered for {hang.seconds:.0f} s. Check that its disk or mount is available."
     return TaskFault(Diagnosis(HANGS, "retry", advice, (f"{what}: no answer for {hang.seconds:.0f} s",), phase))

@@ -198,7 +198,7 @@ def test_workers_publish_once_and_say_what_is_left_out(batch: FakeBatch) -> None
 def test_an_inspection_that_is_left_out_is_said(batch: FakeBatch) -> None:
     batch.make("p0", evaluation={"inspect": True}).script(p0=FAILS)
     ended = batch.run("train")
-    assert "not inspected, for want of a splat: p0" in ended.stderr
+    assert "not inspected, no splat yet: p0" in ended.stderr
     report = json.loads((batch.output / "report.json").read_text())
     assert [(one["what"], one["state"]) for one in report["afterwards"]] == [("inspect", "left out")]
 

@@ -55,7 +55,7 @@ def test_one_command_makes_and_publishes_a_scene_and_does_again_only_what_has_ch
 
     again = scene(tmp_path, *asked)
     assert again.code == 0, again.err
-    assert "nothing has changed" in again.out and "measured already" in again.err
+    assert "nothing has changed" in again.out and "already evaluated" in again.err
     assert attempts(tmp_path) == {"p0": 1, "p1": 1, "backdrop": 1, "evaluating": 1}
     assert output.scene.splat.stat().st_mtime_ns == merged
 

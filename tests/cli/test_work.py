@@ -103,7 +103,7 @@ def test_the_last_of_several_workers_publishes(batch: FakeBatch) -> None:
     batch.script(p1=["await go"])
     with working(batch, "p1") as slow:
         ended = batch.run_apart("work", "p0")
-        assert ended.returncode == 0 and "others are at work: the last of them publishes" in ended.stderr
+        assert ended.returncode == 0 and "other workers are still training; the last one publishes" in ended.stderr
         assert not (batch.folder / "site").exists()
         (batch.folder / "go").touch()
         said, complaints = slow.communicate(timeout=120)
@@ -219,7 +219,7 @@ def test_a_worker_says_on_whom_it_waits_that_has_fallen_silent(batch: FakeBatch)
         env = patient(batch, 25, **{"splatbatch.output.workers.QUIET_S": 1})
         other = subprocess.run(batch.command("work"), env=env, capture_output=True, text=True, check=False)
     assert other.returncode == 0, other.stderr
-    assert re.search(r"waiting for p0: worker \S+ on \S+ has it; silent for \d+ s", other.stderr), other.stderr
+    assert re.search(r"waiting for p0: claimed by worker \S+ on \S+; silent for \d+ s", other.stderr), other.stderr
 
 
 def with_torn_claim(batch: FakeBatch) -> None:

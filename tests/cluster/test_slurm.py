@@ -81,7 +81,7 @@ def test_a_folder_that_nodes_do_not_see_is_told_with_the_node(batch: FakeBatch, 
     batch.change(output={"folder": str(site.cluster.blind / "output")})
     ended = batch.run_apart("train", timeout_s=200)
     assert ended.returncode == 5
-    assert "to be seen on that node" in ended.stderr
+    assert "is visible and writable on that node" in ended.stderr
     assert " on n" in ended.stderr
 
 
@@ -235,7 +235,7 @@ def test_cancel_ends_workers_by_files_alone_where_no_controller_answers(elsewher
     site.cluster.stop_controller()
     try:
         done = elsewhere.run_apart("cancel", timeout_s=200)
-        assert (done.returncode, "an engine could not be told" in done.stderr) == (0, True), done
+        assert (done.returncode, "the engine could not cancel its workers" in done.stderr) == (0, True), done
         assert left_of(elsewhere, patience_s=10) == []
     finally:
         site.cluster.start_controller()

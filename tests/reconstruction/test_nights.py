@@ -166,7 +166,7 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None
     [
         (("--mapper", "globl"), "global"),
         (("--camera", "FISH"), "--camera FISH"),
-        (("--rig", "left"), "two folders or more"),
+        (("--rig", "left"), "two or more folders"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
@@ -176,7 +176,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: tuple[str,
 
 def test_scene_wants_a_model_or_photographs(tmp_path: Path) -> None:
     ended = invoke("scene", "--out", str(tmp_path / "out"))
-    assert ended.code == 2 and "neither --source nor --images" in ended.err
+    assert ended.code == 2 and "--source or --images is required" in ended.err
 
 
 QUICK = (

@@ -88,7 +88,7 @@ def test_accept_goes_back_and_forward_and_an_unchanged_yaml_leaves_it_so(trained
 
 def test_accept_names_what_cannot_be_accepted(trained: FakeBatch) -> None:
     (trained.output / "patches/p0/attempt-01/splat.ply").unlink()
-    for number, words in (("1", "its splat is gone"), ("7", "no attempt 7 (there are: 1)")):
+    for number, words in (("1", "its splat file is missing"), ("7", "no attempt 7 (there are: 1)")):
         ended = trained.run("accept", "p0", "--attempt", number)
         assert (ended.returncode, words in ended.stderr) == (2, True)
 
@@ -215,9 +215,9 @@ def test_accept_says_what_an_attempt_lacks(trained: FakeBatch) -> None:
     (patch / "attempt-03/splat.ply").write_bytes(b"ply")
     (patch / "attempt-01/splat.ply").unlink()
     said = {number: trained.run("accept", "p0", "--attempt", str(number)).stderr for number in (1, 2, 3)}
-    assert "attempt 1: its splat is gone: " in said[1] and "attempt-01/splat.ply" in said[1]
-    assert "attempt 2: left no splat" in said[2]
-    assert "attempt 3: its splat has changed on disk" in said[3]
+    assert "attempt 1: its splat file is missing: " in said[1] and "attempt-01/splat.ply" in said[1]
+    assert "attempt 2 has no valid splat" in said[2]
+    assert "attempt 3: its splat file has changed" in said[3]
 
 
 def touch(batch: FakeBatch) -> None:

@@ -67,7 +67,7 @@ def test_who_waits_for_room_in_vain_is_told_so(batch: FakeBatch) -> None:
     done = batch.make("p0", "p1", limits={"free_disk_mib": 1 << 40}, constants=pause(0.3)).run("train")
     assert done.returncode == 1
     assert "p0, p1: the disk is full (disk_full): Free space" in done.stdout
-    assert "(limits.free_disk_mib); without room it stops after 0:00:00" in done.stderr
+    assert "(limits.free_disk_mib); the batch stops in 0:00:00 unless space is freed" in done.stderr
     assert [event["event"] for event in batch.events()].count("paused") == 1
     assert batch.events("attempt_started") == []
 

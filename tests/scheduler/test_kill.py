@@ -172,7 +172,7 @@ def test_a_hang_is_ended_at_the_stall_limit_and_a_viewer_behind_a_whole_splat_co
     hang, _, viewer = sorted(batch.events("attempt_ended"), key=lambda event: event["patch"])
     assert hang["diagnosis"]["cause"] == "hang"
     assert viewer["exit"] == {"kind": "timed_out", "limit": "stall", "limit_s": 1.0}
-    assert "ended badly after its splat was whole" in batch.result("p1")["warnings"][0]
+    assert "failed after its splat was complete" in batch.result("p1")["warnings"][0]
 
 
 @pytest.mark.all

@@ -62,7 +62,7 @@ def test_a_permanent_failure_is_not_tried_again(batch: FakeBatch) -> None:
 def test_a_crash_after_the_splat_is_whole_counts_as_trained_with_a_warning(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train-then-die SIGSEGV"])
     assert batch.run("train").returncode == 0
-    assert "ended badly after its splat was whole" in batch.result("p0")["warnings"][0]
+    assert "failed after its splat was complete" in batch.result("p0")["warnings"][0]
 
 
 @pytest.mark.contract
@@ -104,8 +104,8 @@ def test_two_runs_at_once_are_one_too_many(batch: FakeBatch) -> None:
 def test_what_was_odd_in_a_training_is_said_at_its_end_and_by_status(batch: FakeBatch) -> None:
     batch.make("p0").script(p0=["train-then-die SIGSEGV"])
     said, later = batch.run("train").stdout, batch.run("status").stdout
-    assert "p0: the process ended badly after its splat was whole" in said
-    assert "p0: the process ended badly" in later
+    assert "p0: the process failed after its splat was complete" in said
+    assert "p0: the process failed" in later
 
 
 def test_the_time_before_a_gate_is_written_down_and_told(batch: FakeBatch) -> None:

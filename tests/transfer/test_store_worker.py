@@ -69,5 +69,5 @@ def test_a_worker_leaves_to_others_what_its_machine_cannot_train_and_ends(
     run(batch, url, "pack", "--to", url)
     code, said = work(batch, tmp_path / "far", url)
     assert code == 1, said
-    assert "p1: is left to other machines: a package is missing (missing_dependency)" in said
+    assert "p1: left to other machines: a package is missing (missing_dependency)" in said
     assert sorted((one["task"], one["state"]) for one in bundles(url)) == [("p0", "trained"), ("p1", "waiting")]

@@ -111,7 +111,7 @@ def _ended(folder: AttemptFolder) -> tuple[CachedAttemptDir, Exit] | None:
         shutil.rmtree(folder.path, ignore_errors=True)
     elif folder.start.exists():
         ended = CachedAttemptDir(folder.path)
-        end = verdict(ended.read_exit(), ProcessState(is_running=False, reason="the run that started it has died"))
+        end = verdict(ended.read_exit(), ProcessState(is_running=False, reason="the run of this attempt has died"))
         return None if end is None else (ended, end)
     else:
         folder.cancel.touch()

@@ -128,7 +128,7 @@ class TaskClaimer:
         if time.monotonic() < self._next_look:
             return {}
         self._next_look = time.monotonic() + LOST_S
-        return {name: f"{worker}, which took it over" for name, worker in self.claims.lost().items()}
+        return {name: f"{worker}, which took the task over" for name, worker in self.claims.lost().items()}
 
     def _begun(self, task: Task, claim: Claim) -> Look:
         """See that what was decided on a task still holds now that it is ours."""

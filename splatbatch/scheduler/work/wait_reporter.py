@@ -41,7 +41,7 @@ class WaitReporter:
         if now < self._next.get(task, 0.0):
             return
         self._next[task] = now + SAY_EVERY_S
-        who = f"{title(held.owner)} has it" if held.is_legible else f"its claim {held.path} cannot be read"
+        who = f"claimed by {title(held.owner)}" if held.is_legible else f"its claim {held.path} cannot be read"
         is_quiet = silent_s >= limits.QUIET_S or not held.is_legible
         self.say(f"waiting for {task}: {who}{f'; {told_silence(silent_s)}' if is_quiet else ''}")
 
@@ -75,8 +75,8 @@ def require_same_plan(
     living = _await(others, watcher, beat, say)
     if living:
         raise ExecutorError(
-            f"{watcher.output.path}: {_spell(living, 'train')} into this folder by another YAML or version",
-            "Start all workers of a batch with the same YAML and the same splatbatch, or wait for it to end.",
+            f"{watcher.output.path}: {_spell(living, 'train')} into this folder with another YAML or version",
+            "Use the same YAML and splatbatch version for all workers, or wait until the other workers end.",
         )
 
 
