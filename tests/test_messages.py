@@ -159,7 +159,7 @@ def test_the_same_seed_draws_the_same_texts(script: Any, of_the_product: list[An
     [
         ("error", "{value}: no such patch"),
         ("error", "{value}: written by a later version of splatbatch (format {value}; this version reads {value})"),
-        ("hint", "Add --force to train it again."),
+        ("hint", "Add --force to train again."),
         ("hint", "Choose another output.folder, or mend its permissions."),
         ("help", "Only list the programs that can train, and what each lacks here."),
         ("help", "Say how far every patch is; from the files alone, also while a batch runs."),

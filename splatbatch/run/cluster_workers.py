@@ -135,7 +135,7 @@ class WorkerSubmitter:
             terms = self.batch.plan_hash
             self._see_same_terms(terms)
             if self.crew.lives() or self.living():
-                return f"workers are already running or queued; started none. {'; '.join(self.crew.in_words())}"
+                return f"workers are already running or queued; nothing was started. {'; '.join(self.crew.in_words())}"
             standing = self.batch.standing("content")
             left = self.left.names(standing)
             return self._start(terms, len(left)) if left else ""

@@ -102,7 +102,7 @@ def test_a_yaml_that_changes_while_workers_wait_ends_them(elsewhere: FakeBatch, 
     assert (refused.returncode, "another YAML" in refused.stderr) == (5, True)
     site.cluster.ask("scontrol", "release", submitted(elsewhere)[0].partition("_")[0])
     [log, *_] = wait_for(lambda: [one for one in elsewhere.output.glob("workers/jobs/*/*.log") if one.stat().st_size])
-    wait_for(lambda: "asked for by another YAML" in log.read_text())
+    wait_for(lambda: "requested with another YAML" in log.read_text())
     assert not list(elsewhere.output.glob("patches/*/attempt-*"))
 
 
@@ -182,7 +182,7 @@ def test_who_interrupts_train_leaves_the_workers_at_work(elsewhere: FakeBatch) -
     wait_for(lambda: at_work(elsewhere.output))
     os.kill(parent.pid, signal.SIGINT)
     told = parent.communicate(timeout=200)
-    assert (parent.returncode, "they go on" in told[1]) == (130, True), told
+    assert (parent.returncode, "keep running" in told[1]) == (130, True), told
     (elsewhere.folder / "go").touch()
     assert elsewhere.run_apart("status", "--watch", timeout_s=200).returncode == 1  # the others were not asked for
     assert (elsewhere.output / "patches/p0/splat.ply").exists()

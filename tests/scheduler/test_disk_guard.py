@@ -155,4 +155,4 @@ def test_little_shared_memory_shuts_the_gate_too(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(disk_guard.shutil, "disk_usage", lambda _: SHM)
     gate = DiskGuard(tmp_path, Limits(free_disk_mib=1), Ledger(tmp_path / "ledger.jsonl"))
     assert not gate.is_open(0)
-    assert gate.reason == "24 MiB free in /dev/shm, wanted 64"
+    assert gate.reason == "24 MiB free in /dev/shm, 64 MiB required"

@@ -80,7 +80,7 @@ def test_a_splat_that_does_not_count_is_a_failure_whatever_the_exit_code(begin: 
 def test_a_crash_after_success_is_a_success_with_a_warning(begin: Begin) -> None:
     outcome = begin("train-then-die SIGSEGV").outcome()
     assert isinstance(outcome, Trained), outcome
-    assert "ended badly" in outcome.warnings[0]
+    assert "failed after its splat" in outcome.warnings[0]
 
 
 def test_a_program_that_stays_after_success_is_ended_and_a_success_with_a_warning(begin: Begin) -> None:
