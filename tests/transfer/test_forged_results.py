@@ -131,7 +131,7 @@ def test_a_file_that_cannot_lie_in_an_attempt_is_refused_by_name(forgery: Forger
 def test_a_hash_that_is_none_is_no_path(forgery: Forgery, local: Path, sha256: str) -> None:
     forgery.pieces["splat.ply"]["sha256"] = sha256.format(local=local)
     said = forgery.adopt()
-    assert "splat.ply is not there" in said
+    assert "splat.ply is missing in the store" in said
     assert (forgery.is_accepted(), local.exists()) == (False, True)
 
 

@@ -157,7 +157,7 @@ def test_what_home_has_changed_meanwhile_is_kept_and_not_accepted(home: FakeBatc
     work(home, tmp_path / "far", packed(home, place))
     home.change(training={"max_steps": 30, "device": "cpu", "colors": "as_is"})
     said = adopted(home, place.url)
-    assert said.count("kept as an attempt, not accepted: the recipe") == 3, said
+    assert said.count("kept as an attempt, not accepted: its settings") == 3, said
     assert list(home.output.glob("patches/*/accepted")) == []
     assert len(list(home.output.glob("patches/*/attempt-01/splat.ply"))) == 3
 
