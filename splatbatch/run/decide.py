@@ -84,17 +84,17 @@ class Decisions:
 class DecisionMaker:
     """Looks at the files of patches, each step in a reader: whatever fails or hangs there costs one patch."""
 
-    wish: TrainOptions
+    options: TrainOptions
     patience: WaitHooks = ENDLESS
 
     def look(self, batch: Batch) -> Decisions:
         """Decide on the patches, and audit those that are to be trained."""
         looked = self.decide(batch)
-        return self.audit(looked) if self.wish.verify and looked.todo.tasks else looked
+        return self.audit(looked) if self.options.verify and looked.todo.tasks else looked
 
     def decide(self, batch: Batch) -> Decisions:
         """Decide on the patches; files whose size or time have moved are read."""
-        call = partial(_decide, batch.standing("content"), self.wish)
+        call = partial(_decide, batch.standing("content"), self.options)
         decisions, outdated, faults = list[planning.Decision](), list[str](), dict[str, task_fault.TaskFault]()
         for name, found in answers(isolated.DEFAULT_BACKEND(call, batch.names), self.patience):
             try:
@@ -150,7 +150,7 @@ class DecisionMaker:
     def _settle(self, thing: SharedDecision[Any], looked: Decisions) -> Decisions:
         """Settle something; where it is otherwise than before, decide anew: results are stale."""
         batch, before = looked.batch, looked.batch.record(thing) or thing.kind()
-        for line in _scene_value(answer(partial(_settled, self.wish, looked), thing, self.patience), thing.what):
+        for line in _scene_value(answer(partial(_settled, self.options, looked), thing, self.patience), thing.what):
             log_line(line)
         record = thing.stored(batch.config, batch.output)
         if record is None:
@@ -171,8 +171,8 @@ AGAIN_S = 20.0
 _DECISIONS = {one.__name__: one for one in (planning.Train, planning.Skip, planning.Refuse, planning.GivenUp)}
 
 
-def _decide(standing: FreshnessChecker, wish: TrainOptions, name: str) -> Record:
-    decision = standing.decide(name, force=wish.force, insist=wish.is_retry)
+def _decide(standing: FreshnessChecker, options: TrainOptions, name: str) -> Record:
+    decision = standing.decide(name, force=options.force, insist=options.is_retry)
     outdated = isinstance(decision, planning.Skip) and standing.condition(name).outdated
     return {"kind": type(decision).__name__, "reason": decision.reason, "outdated": outdated}
 
@@ -186,17 +186,17 @@ def _audit(batch: Batch, group: TaskGroup) -> Record:
     return {"audit": audit.verdict(), "states": states}
 
 
-def _settled(wish: TrainOptions, looked: Decisions, thing: SharedDecision[Any]) -> list[str]:
+def _settled(options: TrainOptions, looked: Decisions, thing: SharedDecision[Any]) -> list[str]:
     """Settle something for what is to be trained, and write it down; return what there is to say."""
     batch, todo, said = looked.batch, looked.todo, list[str]()
 
     def spans() -> Mapping[str, ModelExtent]:
-        if wish.verify and looked.audits:
+        if options.verify and looked.audits:
             return spans_of(audit for audit, _ in looked.audits)
         return read_spans(patches_of(todo.tasks))
 
     def names_in(other: Batch) -> list[str]:
-        return todo.names if other is batch else DecisionMaker(wish).decide(other).todo.names
+        return todo.names if other is batch else DecisionMaker(options).decide(other).todo.names
 
     record = thing.settle(batch, PendingTasks(todo.tasks, spans, names_in, said.append))
     if record is not None and record != thing.recorded(batch.output):

@@ -52,13 +52,13 @@ USUAL = TrainOptions()
 
 
 def train(
-    batch: Batch, wish: TrainOptions = USUAL, show: Show = lambda made: None, after: After = publish_as_asked
+    batch: Batch, options: TrainOptions = USUAL, show: Show = lambda made: None, after: After = publish_as_asked
 ) -> RunSummary:
     """Train what is not trained, here or by workers elsewhere, as the YAML says, and do what follows.
 
     Args:
         batch: what is to be trained.
-        wish: how; also whether it is trained again.
+        options: how; also whether it is trained again.
         show: hears of what is made as soon as it is there.
         after: does what follows; by default the scene is merged and published if the YAML says so.
 
@@ -66,12 +66,12 @@ def train(
         SplatbatchError: somebody else trains into the output folder, or nothing can be trained.
         Interrupted: somebody has stopped following workers elsewhere; they go on.
     """
-    if is_elsewhere(batch.config.executor) and not (wish.is_retry or batch.config.executor.store):
-        return train_elsewhere(batch, show, after, verify=wish.verify)
-    return _train_here(batch.needed_first(), wish, show, after)
+    if is_elsewhere(batch.config.executor) and not (options.is_retry or batch.config.executor.store):
+        return train_elsewhere(batch, show, after, verify=options.verify)
+    return _train_here(batch.needed_first(), options, show, after)
 
 
-def _train_here(batch: Batch, wish: TrainOptions, show: Show, after: After) -> RunSummary:
+def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -> RunSummary:
     with Interruption() as interruption:
         with (
             begun(batch, interruption, partial(lock_output, batch.output, batch.plan_hash, print_err)) as ours,
@@ -79,7 +79,7 @@ def _train_here(batch: Batch, wish: TrainOptions, show: Show, after: After) -> R
         ):
             ledger = night.open_ledger(batch.output.ledger, ours.claims)
             store = batch.config.executor.store
-            worker = BatchWorker(night, wish, ours.claims, ledger, Watcher(batch.output), store=store)
+            worker = BatchWorker(night, options, ours.claims, ledger, Watcher(batch.output), store=store)
             try:
                 run = worker.train()
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
@@ -117,7 +117,7 @@ class BatchWorker:
     """One worker, from its first look at the batch to its last; here the only one."""
 
     night: RunContext
-    wish: TrainOptions
+    options: TrainOptions
     claims: Claims
     ledger: Ledger
     watcher: Watcher
@@ -140,7 +140,7 @@ class BatchWorker:
             restore_missing_products(batch, self.ledger, self.patience)
         except StopRequested as told:
             return RunResult(stopped=str(told))
-        kept = {name: Failed(fault) for name, fault in faults.items() if not self.wish.is_retry}
+        kept = {name: Failed(fault) for name, fault in faults.items() if not self.options.is_retry}
         run = self.rounds(batch.only(name for name in batch.names if name not in kept))
         return replace(run, outcomes={**kept, **run.outcomes})
 
@@ -148,7 +148,7 @@ class BatchWorker:
         """Train; where what others need became a new one meanwhile also what was fresh."""
         run = self._round(batch)
         while run.outdated and not self.stop():
-            self.wish = replace(self.wish, force=False)
+            self.options = replace(self.options, force=False)
             run = run.then(self._round(batch.with_dependents(run.outdated)))
         return run
 
@@ -174,13 +174,13 @@ class BatchWorker:
                 self.ledger.write(StillGivenUp(name, reason))
         outcomes, todo = dict(record_unreadable_tasks(looked, self.ledger)), looked.todo
         if todo.tasks:
-            refused = record_rejections(looked, self.ledger, verify=self.wish.verify)
+            refused = record_rejections(looked, self.ledger, verify=self.options.verify)
             todo = todo.only(name for name in todo.names if name not in refused)
         claiming = self.claiming(looked, before)
         for name in set(self.claims.mine()) - set(todo.names):  # what the dead had left of it was all it needed
             claiming.close(name)
         if todo.tasks:
-            decoded_ahead = todo.tasks if self.wish.verify and self.is_alone else ()
+            decoded_ahead = todo.tasks if self.options.verify and self.is_alone else ()
             with DecodeAhead(decoded_ahead) as decoding:
                 rounds = RunHooks(
                     self.stop,
@@ -199,7 +199,7 @@ class BatchWorker:
     def _decide(self, batch: Batch) -> tuple[Decisions, ProgressBefore, list[str]]:
         """Decide what is to be trained; return also how far it was before, and what was fresh and is stale now."""
         with self.prepared(batch) as (opened, before):
-            looking = DecisionMaker(self.wish, self.patience)
+            looking = DecisionMaker(self.options, self.patience)
             looked = looking.settle(looking.look(opened))
             outdated = refresh_file_facts(looked, self.patience)
             self.night.show_anew(self.patience)
@@ -212,8 +212,8 @@ class BatchWorker:
     def run_tasks(self, todo: Batch, rounds: RunHooks, claiming: TaskClaimer) -> Mapping[str, Outcome]:
         """Train what was decided on, or have it travel; return what came of each that was tried here."""
         if not self.store:
-            return session.run(todo, self.ledger, rounds, is_retry=self.wish.is_retry)
-        travel = TransferRun(self.store, todo, self.ledger, rounds, is_retry=self.wish.is_retry)
+            return session.run(todo, self.ledger, rounds, is_retry=self.options.is_retry)
+        travel = TransferRun(self.store, todo, self.ledger, rounds, is_retry=self.options.is_retry)
         claiming.trained_elsewhere += travel.follow()
         return {}
 

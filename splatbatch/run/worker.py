@@ -49,14 +49,14 @@ PATIENCE_S = 5.0
 
 
 def work(
-    batch: Batch, for_s: float | None, wish: TrainOptions, show: Show, reopen: Callable[[], Batch] | None = None
+    batch: Batch, for_s: float | None, options: TrainOptions, show: Show, reopen: Callable[[], Batch] | None = None
 ) -> int:
     """Train what nobody else does, until nothing is left, the time is up, or somebody says stop; return the exit code.
 
     Args:
         batch: what is to be trained.
         for_s: how long; None: as long as it takes.
-        wish: how.
+        options: how.
         show: hears of what is made.
         reopen: returns the batch as it is by now; None: as its YAML has it.
 
@@ -76,7 +76,7 @@ def work(
                     TimeLeft.of(batch, for_s),
                 )
                 worker = JoinedWorker(
-                    night, wish, claims, ledger, watcher, presence.name, time_left=times, reopen=reopen
+                    night, options, claims, ledger, watcher, presence.name, time_left=times, reopen=reopen
                 )
                 run = worker.rounds(batch)
                 if not (is_stopped := bool(worker.stop())):

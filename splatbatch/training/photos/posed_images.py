@@ -46,9 +46,7 @@ class PosedImage:
     pixels: Tensor  # [H, W, 3] uint8, where it fits
     mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
     correction: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
-    coverage_mask: Tensor | None = (
-        None  # [H, W] bool, as `scene.coverage_mask` has it, of held-out ones, beside the pixels
-    )
+    coverage_mask: Tensor | None = None  # [H, W] bool, see `scene.coverage_mask`, of held-out ones, beside the pixels
     covered_share: float | None = None  # of the pixels that its own mask leaves; None: nobody has looked
 
     def target(self) -> Tensor:
