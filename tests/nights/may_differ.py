@@ -51,6 +51,8 @@ IN_TEXT: tuple[tuple[str, Replacement], ...] = (
 
 OF_TRAINING: tuple[tuple[str, Replacement], ...] = (
     (r"(?<![\w.])[+-]?\d+\.\d+(?![\w.])", "<figure>"),  # dB, MiB: another torch or CPU rounds otherwise
+    (r"(?<![\w.,])\d{1,3}(,\d{3})+(?![\w,])", "<count>"),  # Gaussians
+    (r"(?<=  )\d+%(?=  )", "<share>"),
     (r"(?<=\S) {2,}", "  "),  # columns are as wide as their figures
     (r"(?<=-  -  )\d+(?=  )", "<span>"),  # of publish
     (r"^[0-9a-f]{16}$|^[0-9a-f]{64}$", "<hash>"),  # of what was trained, or made of it
@@ -68,7 +70,8 @@ BY_KEY: Mapping[str, str] = {
 """Values of JSON by their key, or by it and the one above; nulls, flags and what is empty stay."""
 BY_KEY_OF_TRAINING: Mapping[str, str] = {
     r"value|cover|distance|blur|exposure|registration|shift|z|y|x": "<figure>",  # of an inspection
-    r"bytes|num_bytes": "<bytes>",  # of files that are compressed
+    r"bytes|num_bytes|bytes_before": "<bytes>",  # of files that are compressed
+    r"num_outside|middle": "<figure>",  # of Gaussians, which another CPU places otherwise
 }
 """The same, where something is really trained."""
 KEPT = ("recipe", "effective", "files")
@@ -123,7 +126,7 @@ class Mask:
         if TIMES[0] < found < TIMES[1] or found > 1e17:
             return "<time>"
         digits = len(f"{found:.15g}".replace(".", "").strip("-0"))
-        return "<figure>" if self.is_trained and isinstance(found, float) and digits > MOST_DIGITS else found
+        return "<figure>" if self.is_trained and digits > MOST_DIGITS else found
 
     def _of_key(self, key: str, above: str, found: Any) -> str:
         rules = {**BY_KEY, **(BY_KEY_OF_TRAINING if self.is_trained else {})}
