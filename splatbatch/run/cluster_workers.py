@@ -196,7 +196,7 @@ class WorkerSubmitter:
                 else f"submission {asked[0].name} to {asked[0].record.engine}"
             )
             raise ExecutorError(
-                f"{self.batch.output.path}: {who} uses another YAML or another splatbatch version",
+                f"{self.batch.output.path}: {who} uses another YAML or version of splatbatch",
                 "End it with `splatbatch cancel`, or restore the YAML: all workers of a batch must use the same one.",
             )
 

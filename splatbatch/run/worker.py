@@ -223,6 +223,6 @@ def _see_terms_asked(asked: str, terms: str, path: Path) -> None:
     """
     if asked not in ("", terms):
         raise ExecutorError(
-            f"{path}: this worker was requested with another YAML or another splatbatch version ({__version__} here)",
+            f"{path}: this worker was requested with another YAML or version of splatbatch ({__version__} here)",
             "Restore the YAML; or end the other workers with `splatbatch cancel`, then run `splatbatch train`.",
         )

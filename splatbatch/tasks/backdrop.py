@@ -51,8 +51,8 @@ def _see_no_other(patches: Iterable[Patch]) -> None:
     for patch in patches:
         if patch.name == BACKDROP:
             folder = patch.sparse.parent.parent if patch.sparse.name.isdecimal() else patch.sparse.parent
-            message = f"{folder}: the name {BACKDROP} is that of the whole scene, which is drawn behind patches"
-            raise SceneError(message, "Rename the folder, as p0, or move it elsewhere.")
+            message = f"{folder}: the name {BACKDROP} is reserved for the background of the whole scene"
+            raise SceneError(message, "Rename the folder, for example to p0, or move it.")
 
 
 def _partition_beside(config: Config) -> Partition | None:

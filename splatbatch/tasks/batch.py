@@ -86,7 +86,9 @@ class Batch:
             ConfigError: it came from standard input.
         """
         if self.path == configuration.STDIN:
-            raise ConfigError("the configuration came from standard input, and is needed again", "Write it to a file.")
+            raise ConfigError(
+                "the configuration was read from standard input, but a file is needed here", "Write it to a file."
+            )
         return self.path.resolve()
 
     def check_apart(self, option: str, place: Path, folder: Path) -> None:
@@ -100,8 +102,8 @@ class Batch:
         there = folder.resolve()
         for home in sorted(one.resolve() for one in homes):
             if there.is_relative_to(home):
-                message = f"{option} {place}: lies among what the batch is trained from, {home}"
-                raise OutputError(message, "Name a place elsewhere.")
+                message = f"{option} {place}: lies inside the inputs of the batch, {home}"
+                raise OutputError(message, "Name a folder outside of them.")
 
     @property
     def plan_hash(self) -> str:

@@ -46,8 +46,8 @@ def behind_in_words(merged: Merge) -> str:
     if behind is None or behind.num_outside < behind.num_read:
         return ""
     return (
-        f"The merged scene has none of the backdrop's {plural(behind.num_read, 'Gaussian')}: all lie where patches "
-        "reach, which draw that ground themselves. The backdrop stood behind them while they trained."
+        f"All {plural(behind.num_read, 'Gaussian')} of the backdrop lie inside patches and were left out of the merged "
+        "scene. This is normal: patches that cover the whole scene need no backdrop."
     )
 
 

@@ -38,7 +38,7 @@ class Forecast:
     def in_words(self) -> str:
         """Return it as a line."""
         if self.seconds is None:
-            return f"nobody can tell how long it will take: {self.patches}, {self.basis}"
+            return f"no estimate yet: {self.patches}, {self.basis}"
         return f"expected to take about {clock(self.seconds)}: {self.patches}, {self.basis}"
 
 
@@ -47,7 +47,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     own = [found for task in batch.only(names).tasks if (found := task.kind.expected(task))]
     if own and len(own) == len(names):
         most = max(one.host_mib for one in own)
-        basis = f"each in at most {most:,.0f} MiB, by what such stages took a core of a server"
+        basis = f"each in at most {most:,.0f} MiB, based on benchmarks on one server core"
         return Forecast(sum(one.seconds for one in own), basis, how_many(batch.names, batch.noun))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
@@ -55,14 +55,14 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     done = list(_finished(batch, on_cpu=on_cpu))
     if (throughput := seconds_per_step(done)) is not None:
         seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
-        basis = f"by the throughput of {plural(len(done), 'trained patch', 'es')}"
+        basis = f"based on {plural(len(done), 'trained patch', 'es')}"
         return Forecast(makespan_s(seconds, num_slots(batch.config)), basis, spelled)
     pace_of_all = memory_estimate.CPU if on_cpu else memory_estimate.H200
     known = [
         memory_estimate.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints
     ]
     if not known:
-        return Forecast(None, "none of the kind is trained yet", spelled)
+        return Forecast(None, "no patch is trained yet", spelled)
     at_once = min(len(names), num_slots(batch.config), num_cores() if on_cpu else len(names))
     seconds = known + [fmean(known)] * (len(names) - len(known))
     return Forecast(makespan_s(seconds, at_once), _basis(batch, at_once, on_cpu=on_cpu), spelled)
@@ -81,9 +81,9 @@ def check_place(batch: Batch, expected: Forecast) -> None:
     if expected.seconds <= UNASKED_S or all(one.training.device == "cpu" for one in batch.recipes().values()):
         return
     raise TrainerError(
-        f"no NVIDIA GPU is seen here, and on the CPU this is {expected.in_words()}",
-        "Train where a GPU is (`splatbatch doctor` says what is seen here); or write training.device: cpu to train on"
-        " the CPU for so long. Fewer training.max_steps, a lower cap_max and a smaller resolution take less.",
+        f"no NVIDIA GPU was found, and on the CPU this is {expected.in_words()}",
+        "Use a machine with a GPU (`splatbatch doctor` lists what was found), or set training.device: cpu to train on"
+        " the CPU for that long. Fewer training.max_steps, a lower cap_max and a smaller resolution take less time.",
     )
 
 
@@ -95,10 +95,10 @@ def num_cores() -> int:
 def _basis(batch: Batch, at_once: int, *, on_cpu: bool) -> str:
     if on_cpu:
         here = f"{at_once} at a time on this machine's {plural(num_cores(), 'core')}"
-        return f"on the CPU, by the measured throughput of its rasteriser, {here}"
+        return f"on the CPU, based on the measured speed of its rasteriser, {here}"
     if all("H200" in card.name for card in cards(batch.config)) and cards(batch.config):
-        return "by the throughput of an H200"
-    return "an estimate by the throughput of an H200; other GPUs differ"
+        return "based on the speed of an H200"
+    return "estimated from the speed of an H200; other GPUs differ"
 
 
 def _spell(recipes: Mapping[str, Recipe]) -> str:

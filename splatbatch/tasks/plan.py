@@ -13,7 +13,7 @@ from splatbatch.tasks.product import Damaged, Missing, Stale, State, UpToDate
 NOT_TRAINED = "not trained yet"
 PLACES = (("evaluation", "holdout_list"), ("program", "working_folder"))
 """Settings that say where something lies: a copy of it elsewhere is the same."""
-UNCOMPARED = "times moved, contents not compared"
+UNCOMPARED = "file times changed, contents not compared"
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class ProductComparison:
     """The key that its record holds; None: there is no record."""
     damage: Callable[[], str] = whole
     """Says which part does not hold what was made, every byte considered; empty if all do."""
-    why: str = "what it is made from has changed"
+    why: str = "its inputs have changed"
     """Where the keys differ."""
 
     @classmethod

@@ -72,7 +72,7 @@ class ReconstructTasks(BuiltinProgram):
             """Say what of it is not as it was made; of a model also what of its folder is gone."""
             out = Path(self.told.out)
             gone = self.stage.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
-            return f"{out}: not all of the model is there" if gone else damage_of(place, made.parts, FileFacts(STAMPS))
+            return f"{out}: the model is incomplete" if gone else damage_of(place, made.parts, FileFacts(STAMPS))
 
         return ProductComparison(self.stage.key, made.inputs, damage)
 

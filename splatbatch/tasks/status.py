@@ -36,7 +36,7 @@ MADE: tuple[State, ...] = ("trained", "done")
 """What the tasks are for is there and fresh: the splat of a patch, the product of a stage."""
 MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", *MADE)
 WITH_SPLAT = ("trained", "stale")
-INSIST = f" (It is {UNTIL}; `splatbatch retry {{patch}}` insists.)"
+INSIST = f" (It is {UNTIL}; `splatbatch retry {{patch}}` trains it anyway.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ def _without_product(name: str, endings: TaskHistory) -> PatchStatus:
 
 
 def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
-    advice = "Its supervisor was killed, or the machine went down: `splatbatch train` goes on with it."
+    advice = "Its supervisor was killed, or the machine went down: `splatbatch train` continues it."
     return replace(_running(name, attempt), state="stopped", cause="lost", advice=advice)
 
 

@@ -403,7 +403,7 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
         if wanted:
             kept = [task for task in kept if any(fnmatchcase(getattr(task.id, kind), one) for one in wanted)]
     if not kept:
-        raise ConfigError(f"--only {', '.join(conditions)}: no patch is like all of this")
+        raise ConfigError(f"--only {', '.join(conditions)}: no patch matches all conditions")
     return tuple(kept)
 
 
@@ -423,5 +423,5 @@ def _wanted(condition: str, kind: str) -> str | None:
     """Return the value of a condition if it is of this kind."""
     found, equals, value = condition.partition("=")
     if not equals or found.strip() not in KINDS:
-        raise ConfigError(f"--only {condition}: not of the form variant=NAME or patch=NAME", "* stands for anything.")
+        raise ConfigError(f"--only {condition}: not of the form variant=NAME or patch=NAME", "`*` matches any name.")
     return value.strip() if found.strip() == kind else None

@@ -31,7 +31,7 @@ def broken_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_auto_does_not_spend_a_night_on_the_cpu_unasked(batch: FakeBatch, command: str) -> None:
     ended = invoke(command, batch=batch.make("p0", training=LONG))
     assert ended.code == 4, ended.err
-    for word in ("no NVIDIA GPU is seen here", "about 14:4", "30,000 steps", "training.device: cpu"):
+    for word in ("no NVIDIA GPU was found", "about 14:4", "30,000 steps", "training.device: cpu"):
         assert word in ended.err
     assert not (batch.output / "patches" / "p0" / "attempt-01").exists()
 
@@ -54,7 +54,7 @@ def test_both_ways_to_ask_for_the_cpu_are_understood(batch: FakeBatch, consent: 
 def test_a_short_run_goes_to_the_cpu_by_itself_and_says_so(batch: FakeBatch) -> None:
     ended = invoke("train", batch=batch.make("p0", "p1", training={"device": "auto"}))
     assert ended.code == 0, ended.err
-    assert "expected to take about 0:00:08: 2 patches of 20 steps, on the CPU, by the measured throughput" in ended.err
+    assert "expected to take about 0:00:08: 2 patches of 20 steps, on the CPU, based on the measured speed" in ended.err
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])
@@ -94,7 +94,7 @@ def test_plan_says_how_long_a_gpu_will_take_and_by_whose_pace(
     assert ended.code == 0, ended.err
     forecast = json.loads(ended.out)["forecast"]
     assert 30 < forecast["seconds"] < 600
-    assert forecast["basis"] == "an estimate by the throughput of an H200; other GPUs differ"
+    assert forecast["basis"] == "estimated from the speed of an H200; other GPUs differ"
 
 
 def test_figures_of_a_gpu_say_nothing_of_the_cpu(batch: FakeBatch) -> None:
@@ -102,7 +102,7 @@ def test_figures_of_a_gpu_say_nothing_of_the_cpu(batch: FakeBatch) -> None:
     result = batch.result("p0")
     result["metrics"] = {"made_with": {"on": "NVIDIA H200"}}
     (batch.output / "patches/p0/result.json").write_text(json.dumps(result))
-    assert "by the measured throughput of its rasteriser" in invoke("plan", batch=batch).out
+    assert "based on the measured speed of its rasteriser" in invoke("plan", batch=batch).out
 
 
 @pytest.mark.parametrize(("traces", "device"), [((), "auto"), (("dev/nvidia0",), "cuda"), (("proc",), "cuda")])

@@ -86,7 +86,7 @@ def test_a_photograph_that_was_trained_on_is_not_measured_whatever_the_partition
     found = output_of(quarry).scene.read_evaluation()
     assert found is not None and found.photos.keys() == wanted
     assert [note for note in found.notes if name in note] == [
-        f"hold-out: partition.json and YAML now hold out {name}, which was trained on: as recorded it is not"
+        f"hold-out: partition.json and YAML now hold out {name}, but the splat was trained on it"
     ]
 
 
@@ -163,7 +163,7 @@ def hide_photographs(quarry: Partition) -> None:
         (lambda quarry: output_of(quarry).scene.splat.unlink(), 3, ("scene/splat.ply: missing", "splatbatch merge")),
         (spoil_nan, 3, ("not finite: 1 of",)),
         (truncate, 3, ("cut: ",)),
-        (offset_splat, 3, ("another frame", "(500, 0, 0)", "(0, 0, 0)")),
+        (offset_splat, 3, ("its offset differs", "(500, 0, 0)", "(0, 0, 0)")),
         (move_splat, 3, ("another frame", "0 % of its Gaussians")),
         (hide_photographs, 3, ("1 of 4 held-out photographs are missing", "left/0009.jpg")),
     ],

@@ -245,7 +245,10 @@ def test_a_certificate_calls_nothing_held_out_that_was_trained_on(measured: Path
     name = next(iter(json.loads(folder.certificate.read_text())["holdout"]))
     result = json.loads(folder.result.read_text()) | {"photographs": {"trained": [name]}}
     folder.result.write_text(json.dumps(result))
-    assert f"calls held out what it was trained on by result.json: {name}" in verify(measured, "p0").out
+    assert (
+        f"lists as held out photographs that were trained on according to result.json: {name}"
+        in verify(measured, "p0").out
+    )
 
 
 @pytest.mark.parametrize("name", ["certificate.json", "splat.ply"])
@@ -264,13 +267,13 @@ def cut_certificate(quarry: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (change_splat, "speaks of another splat"),
+        (change_splat, "is of another splat"),
         (change_photograph, "was made from other files: images/left/"),
         (change_settings, "names other settings than the YAML has now"),
         (change_certificate, "its seal is broken"),
         (forge_grade, "says grade Z, its figures say"),
         (change_versions, "names other versions than result.json does"),
-        (cut_certificate, "is no whole certificate: lacks patch"),
+        (cut_certificate, "is incomplete: it lacks patch"),
     ],
 )
 def test_what_a_certificate_no_longer_says_truly_is_told(
@@ -284,7 +287,7 @@ def test_what_a_certificate_no_longer_says_truly_is_told(
 
 def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
     ended = invoke("inspect", "--check", "--file", str(tmp_path / "none.json"))
-    assert ended.code == 6 and "none.json: is no certificate" in ended.err
+    assert ended.code == 6 and "none.json: not a certificate" in ended.err
 
 
 def test_the_report_shows_grade_figures_and_advice(quarry: Path) -> None:

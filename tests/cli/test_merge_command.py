@@ -186,7 +186,7 @@ MISSING = [
     (make_stale, "p1: stale: settings have changed: training.max_steps 20 -> 30"),
     (fail_health, "p1: failed: "),
     (move_frame, "p1: stale: "),
-    (change_holdout, "p1: its hold-out is another: of what the others hold out it was trained on img0.png, img8.png"),
+    (change_holdout, "p1: its hold-out differs: it was trained on what other patches hold out: img0.png, img8.png"),
     (remove_folder, "p1: no such patch in"),
 ]
 
@@ -231,7 +231,7 @@ def test_a_backdrop_that_lies_where_patches_reach_gives_the_scene_nothing_and_it
     put_backdrop(batch, random_splat(500, 1, seed=7))
     ended = invoke("merge", batch=batch)
     assert (ended.code, len(read_splat(scene(batch)))) == (0, expected(batch, *ALL))
-    why = "The merged scene has none of the backdrop's 500 Gaussians: all lie where patches reach"
+    why = "All 500 Gaussians of the backdrop lie inside patches"
     assert why in " ".join(ended.out.split())
     assert invoke("report", batch=batch).code == 0
     assert why in (batch.output / "report.md").read_text()
@@ -284,7 +284,7 @@ def test_a_photograph_that_was_trained_on_is_not_held_out_by_a_change_of_the_par
     ended = invoke("merge", batch=batch)
     assert ended.code == 0, ended.err
     assert record(batch)["held_out"] == ["img0.png", "img8.png"]
-    said = "hold-out: partition.json and YAML now hold out img3.png, which was trained on: as recorded it is not"
+    said = "hold-out: partition.json and YAML now hold out img3.png, but the splat was trained on it"
     assert record(batch)["warnings"] == [said]
     assert ended.err.count("img3.png") == 1
 
@@ -318,7 +318,7 @@ def test_two_patches_with_one_core_make_no_scene(batch: FakeBatch) -> None:
 
 def test_a_patch_that_the_partition_does_not_know_is_named(batch: FakeBatch) -> None:
     write_model(batch.folder / "patches/p9/sparse/0", NAMES)
-    assert "partition.json: patches: knows nothing of p9" in refused(batch)
+    assert "partition.json: patches: does not list p9" in refused(batch)
 
 
 def test_a_scene_that_has_changed_since_it_was_cut_is_named(batch: FakeBatch) -> None:

@@ -75,7 +75,7 @@ def move(batch: FakeBatch, name: str, times: float) -> None:
 def test_a_batch_solves_its_tones_before_it_trains_and_says_so_in_a_line(unlike: FakeBatch) -> None:
     said = unlike.run("train").stderr
     assert "colours: 9 photographs, gains R 0.7" in said
-    assert "evening pays" in said
+    assert "the correction is used" in said
     found = colors(unlike)["together"]
     assert (found["is_even"], found["residual_after"] < 1 < found["residual_before"]) == (True, True)
     assert found["tones"]["img8.png"][0] / found["tones"]["img0.png"][0] == pytest.approx(1.34 / 0.7, abs=0.02)
@@ -112,7 +112,7 @@ def test_a_gain_that_moves_by_more_than_a_hundredth_makes_results_stale(
 ) -> None:
     move(trained, "img4.png", times)
     assert states(trained) == [expected] * 2
-    told = "the tones of photographs have changed: img4.png by 3 %" if expected == "stale" else "trained"
+    told = "the colour correction of photographs has changed: img4.png by 3 %" if expected == "stale" else "trained"
     assert reasons(trained) == dict.fromkeys(("p0", "p1"), told)
 
 
@@ -182,7 +182,7 @@ def test_auto_goes_on_as_a_batch_was_begun(unlike: FakeBatch) -> None:
     (unlike.output / "colors.json").unlink()
     result = unlike.output / "patches/p0/result.json"
     result.write_text(json.dumps({key: value for key, value in unlike.result("p0").items() if key != "tones"}))
-    assert "other patches were trained on photographs as they are" in unlike.run("train").stderr
+    assert "other patches were trained without correction" in unlike.run("train").stderr
     assert states(unlike) == ["trained"] * 2
     assert "tones" not in unlike.result("p1")
 
@@ -192,14 +192,14 @@ def test_auto_leaves_photographs_alone_that_are_alike(batch: FakeBatch) -> None:
     coloured(batch.folder / "patches" / "p0", dict.fromkeys(NAMES, 1.0))
     for name in NAMES:
         shade(batch.folder / "images" / name, 1.0)
-    assert "their colours agree already" in batch.run("train").stderr
+    assert "no correction is needed" in batch.run("train").stderr
     assert "tones" not in batch.result("p0")
 
 
 def test_a_batch_without_tracks_is_trained_as_it_is(batch: FakeBatch) -> None:
     ended = batch.make("p0", training={"colors": "even"}).run("train")
     assert ended.returncode == 0
-    assert "colours: photographs are left as they are: the tracks are too few" in ended.stderr
+    assert "colours: photographs are not corrected: the tracks are too few" in ended.stderr
     assert "tones" not in batch.result("p0")
 
 

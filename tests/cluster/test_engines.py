@@ -68,7 +68,7 @@ def test_a_worker_that_was_asked_for_by_another_yaml_or_version_ends_with_5(
 ) -> None:
     monkeypatch.setenv(TERMS, "of another")
     ended = batch.make("p0").run("work")
-    assert (ended.returncode, "another YAML or another splatbatch version" in ended.stderr) == (5, True)
+    assert (ended.returncode, "another YAML or version of splatbatch" in ended.stderr) == (5, True)
     assert not (batch.output / "workers").exists()
 
 

@@ -128,13 +128,13 @@ def test_without_what_says_where_they_lie_words_are_left(batch_of: FakeBatch) ->
     write_report(OutputFolder(batch_of.output), ["p0"])
     text = OutputFolder(batch_of.output).report("html").read_text()
     assert pictures(text) == []
-    assert "a track&#x27;s colours differ by 20.0 %, evened by 5.0 %" in text
+    assert "photographs differ in colour by 20.0 %, by 5.0 % once corrected" in text
 
 
 def test_photographs_that_are_alike_need_no_pictures(batch_of: FakeBatch) -> None:
     tell(batch_of, {name: three(1.01) for name in NAMES}, is_even=False)
     text = page(batch_of)
-    assert pictures(text) == [] and "their colours agree already" in text
+    assert pictures(text) == [] and "no correction is needed" in text
 
 
 def test_a_batch_without_colors_has_no_such_section(batch_of: FakeBatch) -> None:
@@ -151,7 +151,7 @@ def test_scenes_and_sweeps_have_a_strip_of_each_scene(batch_of: FakeBatch) -> No
     assert [(one.scene, len(one.photographs)) for one in report.colors] == [("p0", 1), ("p1", 0)]
     text = OutputFolder(batch_of.output).report("html").read_text()
     assert len(pictures(text)) == 2 and "<h3>p0</h3>" in text
-    assert "photographs are left as they are: the model has no tracks" in text
+    assert "photographs are not corrected: the model has no tracks" in text
 
 
 @pytest.mark.all

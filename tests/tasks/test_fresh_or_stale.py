@@ -106,7 +106,7 @@ def trained(trained_once: FakeBatch, tmp_path: Path) -> FakeBatch:
     return trained_once.copied(tmp_path / "batch")
 
 
-UNCOMPARED = "times moved, contents not compared"
+UNCOMPARED = "file times changed, contents not compared"
 
 
 def replace_a_byte(photo: Path) -> None:

@@ -25,14 +25,16 @@ def test_slots_that_are_free_take_the_longest_that_is_left(seconds: list[float],
 
 def test_plan_tells_how_long_it_will_take_by_what_is_trained_once_something_is(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2")
-    assert "3 patches of 20 steps, on the CPU, by the measured throughput of its rasteriser" in batch.run("plan").stdout
+    assert (
+        "3 patches of 20 steps, on the CPU, based on the measured speed of its rasteriser" in batch.run("plan").stdout
+    )
     batch.run("train", "--patch", "p0")
     planned = json.loads(batch.run("plan", "--json").stdout)
     assert planned["forecast_s"] == pytest.approx(2 * batch.result("p0")["seconds"])
-    assert planned["forecast"]["basis"] == "by the throughput of 1 trained patch"
+    assert planned["forecast"]["basis"] == "based on 1 trained patch"
 
 
 def test_variants_train_by_the_pace_of_their_patches_only_where_somebody_knows_it(batch: FakeBatch) -> None:
     program = {"command": ["true"], "artifact": {"ply": "*.ply"}}
     batch.make("p0", training={"device": "cpu", "trainer": "other", "max_steps": 10}, trainers={"other": program})
-    assert "nobody can tell how long it will take: 1 patch of 10 steps" in batch.run("plan").stdout
+    assert "no estimate yet: 1 patch of 10 steps" in batch.run("plan").stdout

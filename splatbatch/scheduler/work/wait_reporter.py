@@ -76,7 +76,7 @@ def require_same_plan(
     if living:
         raise ExecutorError(
             f"{watcher.output.path}: {_spell(living, 'train')} into this folder with another YAML or version",
-            "Use the same YAML and splatbatch version for all workers, or wait until the other workers end.",
+            "Use the same YAML and version of splatbatch for all workers, or wait until the other workers end.",
         )
 
 

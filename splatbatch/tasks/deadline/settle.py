@@ -125,7 +125,7 @@ def _end(batch: WholeBatch, now: float) -> float:
     asked = batch.config.deadline or ""
     if (end := ends_at(asked, now)) <= now:
         raise ConfigError(
-            f"{batch.path}: deadline: {asked}: past, it is {moment(now)}",
+            f"{batch.path}: deadline: {asked}: has passed, it is {moment(now)}",
             "Set a later one, a time of day such as 07:00 (the next one is meant), or none.",
         )
     return end
@@ -138,9 +138,9 @@ def all_slots(batch: WholeBatch) -> int:
 
 def _basis(num_done: int, unknown: Sequence[str]) -> str:
     if unknown:
-        return f"nobody knows yet how fast {', '.join(unknown)} is here"
-    by_model = "by a model of how long training takes, corrected once the first patch shows how long it does"
-    return f"by the throughput of {plural(num_done, 'trained patch', 'es')}" if num_done else by_model
+        return f"no speed is known yet for {', '.join(unknown)}"
+    by_model = "estimated from a model of training time; corrected after the first patch"
+    return f"based on {plural(num_done, 'trained patch', 'es')}" if num_done else by_model
 
 
 def _done(batch: WholeBatch, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:

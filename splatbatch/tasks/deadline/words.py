@@ -28,9 +28,9 @@ def in_words(choice: DeadlineDecision, tasks: Iterable[Task]) -> tuple[str, ...]
     end = f"deadline {when(choice.asked, choice.ends_at or 0.0)}"
     lines = [] if choice.is_met else [_not_met(choice, end)]
     if choice.pace.is_full:
-        lines.append(f"{end}: nothing is given up{_expected(choice)}")
+        lines.append(f"{end}: full steps and resolution fit{_expected(choice)}")
     else:
-        lines.append(f"{end}: every patch alike is trained with {given_up(recipes, choice.pace)}{_expected(choice)}")
+        lines.append(f"{end}: every patch is trained with {given_up(recipes, choice.pace)}{_expected(choice)}")
     if choice.untouched:
         lines.append(f"{end}: steps of {', '.join(choice.untouched)} cannot be set: its command has no {{steps}}")
     lines += [correction_in_words(recipes, one.pace, one.why) for one in choice.corrections]
@@ -40,7 +40,7 @@ def in_words(choice: DeadlineDecision, tasks: Iterable[Task]) -> tuple[str, ...]
 def correction_in_words(recipes: Sequence[Recipe], pace: StepBudget, why: str) -> str:
     """Return what is trained from now on, and why."""
     what = "as without a deadline" if pace.is_full else f"with {given_up(recipes, pace)}"
-    return f"deadline: {why}; what begins from now on is trained {what}"
+    return f"deadline: {why}; attempts that start from now on are trained {what}"
 
 
 def given_up(recipes: Sequence[Recipe], pace: StepBudget) -> str:
@@ -50,7 +50,7 @@ def given_up(recipes: Sequence[Recipe], pace: StepBudget) -> str:
     parts = [f"{counts} steps" + (f" ({pace.steps:.0%})" if pace.steps < 1 else "")]
     if pace.divisor > 1:
         parts.append(f"photographs at {SIZES.get(pace.divisor, SIZES[8])}")
-    return f"{', '.join(parts)}, which gives up about {lost_db(pace):.1f} dB of hold-out PSNR (a rough estimate)"
+    return f"{', '.join(parts)}, which costs about {lost_db(pace):.1f} dB of hold-out PSNR (a rough estimate)"
 
 
 def _all(recipe: Recipe) -> int:
@@ -67,6 +67,6 @@ def _expected(choice: DeadlineDecision) -> str:
 def _not_met(choice: DeadlineDecision, end: str) -> str:
     left = clock((choice.ends_at or 0.0) - (choice.chosen_at or 0.0))
     return (
-        f"{end} CANNOT BE MET: even the fewest steps that make sense take about {clock(choice.expected_s)},"
-        f" and there is {left}; every patch is trained with these all the same, none is left out"
+        f"{end} CANNOT BE MET: the fewest useful steps take about {clock(choice.expected_s)},"
+        f" and {left} is left; every patch is trained with these steps, none is skipped"
     )

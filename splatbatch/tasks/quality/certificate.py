@@ -168,7 +168,7 @@ def problems_of_file(file: Path) -> list[str]:
     """
     record = read_certificate(file)
     if record is None:
-        raise OutputError(f"{file}: is no certificate: no JSON object can be read there", "Name a certificate.json.")
+        raise OutputError(f"{file}: not a certificate: it holds no JSON object", "Name a certificate.json.")
     broken = list(why_not_genuine(record, sha256_of(file.with_name("splat.ply"))))
     patch, scene = PatchFolder(file.parent), SceneFolder(file.parent)
     if broken or file.name != patch.certificate.name:
@@ -210,7 +210,7 @@ def _problems_of_scene(output: OutputFolder) -> list[str]:
 def why_not_genuine(record: dict[str, Any], splat_sha256: str) -> Iterator[str]:
     """Yield what of a certificate does not hold by itself and beside a splat of this hash."""
     if missing := lacks(record):
-        yield f"is no whole certificate: lacks {', '.join(missing)}"
+        yield f"is incomplete: it lacks {', '.join(missing)}"
         return
     said = Certificate.from_record(record)
     if said.seal != seal_of(record):
@@ -218,9 +218,9 @@ def why_not_genuine(record: dict[str, Any], splat_sha256: str) -> Iterator[str]:
     if said.grade != grade(said.figures):
         yield f"says grade {said.grade}, its figures say {grade(said.figures) or 'none'}"
     if not splat_sha256:
-        yield "speaks of a splat that cannot be read"
+        yield "is of a splat that cannot be read"
     elif said.splat != splat_sha256:
-        yield f"speaks of another splat: {said.splat[:12]}…, not {splat_sha256[:12]}…"
+        yield f"is of another splat: {said.splat[:12]}…, not {splat_sha256[:12]}…"
 
 
 def why_contradicted(record: dict[str, Any], folder: PatchFolder) -> Iterator[str]:
@@ -242,7 +242,7 @@ def why_contradicted(record: dict[str, Any], folder: PatchFolder) -> Iterator[st
         yield f"names other versions than {RESULT} does: {_keys_of(said.made_with, known.made_with)}"
     yield from _other_photographs(said, known, RESULT)
     if result.photographs and (trained := sorted(said.holdout.keys() & set(result.photographs.trained))):
-        yield f"calls held out what it was trained on by {RESULT}: {list_names(trained, FEW)}"
+        yield f"lists as held out photographs that were trained on according to {RESULT}: {list_names(trained, FEW)}"
     files = result.trained_from.files
     recorded = {key: fact.sha256 for key, fact in files.items() if fact.sha256 and fact.num_bytes >= 0}
     if differing := [key for key, sha256 in recorded.items() if said.inputs.get(key) != sha256]:
@@ -282,7 +282,7 @@ def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Itera
         yield f"names other splats than {MERGE} does: {_keys_of(said.inputs, known.inputs)}"
     yield from _other_photographs(said, known, INSPECTION)
     if merged.held_out is not None and (others := sorted(said.holdout.keys() - set(merged.held_out))):
-        yield f"calls held out what {MERGE} does not: {list_names(others, FEW)}"
+        yield f"lists as held out photographs that {MERGE} does not: {list_names(others, FEW)}"
 
 
 def why_scene_outdated(output: OutputFolder) -> Iterator[str]:

@@ -49,7 +49,7 @@ def accepted(folder: PatchFolder) -> Result:
     result = folder.read_result()
     why = "not trained yet" if result is None else why_not_the_splat(folder, result, "content")
     if why or result is None:
-        raise SceneError(f"{folder.path.name}: {why}: there is no splat to inspect", "Train it: splatbatch train.")
+        raise SceneError(f"{folder.path.name}: {why}: there is no splat to inspect", "Train it: `splatbatch train`.")
     return result
 
 

@@ -97,18 +97,18 @@ def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
     """
     found = check_splat(splat)
     if isinstance(found, Rejected):
-        hint = "Merge the patches first: splatbatch merge." if found.reason == "missing" else "Write it again."
+        hint = "Merge the patches first: `splatbatch merge`." if found.reason == "missing" else "Write it again."
         raise SceneError(f"{splat}: {found.reason}", hint)
     there = read_header(splat).offset
     if _is_elsewhere(there, offset):
-        message = f"{splat}: lies in another frame: it takes {spell_place(there)} off its coordinates"
-        raise SceneError(f"{message}, the patches {spell_place(offset)}", "Name a splat in their frame.")
+        message = f"{splat}: its offset differs: it subtracts {spell_place(there)} from its coordinates"
+        raise SceneError(f"{message}, the patches {spell_place(offset)}", "Name a splat with their offset.")
     low = np.min([core.bounds.lower for core in partition.cores], axis=0)
     high = np.max([core.bounds.upper for core in partition.cores], axis=0)
     places = partition.in_axes(sample_means(splat).astype(np.float64), offset)
     inside = ((places >= low) & (places <= high)).all(axis=1).mean()
     if inside < LEAST_INSIDE:
-        said = f"{100 * inside:.2g} % of its Gaussians lie where {partition.path} has its scene"
+        said = f"{100 * inside:.2g} % of its Gaussians lie inside the scene of {partition.path}"
         raise SceneError(f"{splat}: lies in another frame: {said}", "Name a splat of this scene, in its coordinates.")
 
 
@@ -141,7 +141,7 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
         why = "not trained yet" if result is None else why_not_the_splat(folder, result, "time")
         splat = folder.splat_of(result) if result else folder.splat
         if not why and _is_elsewhere(read_header(splat).offset, offset):
-            why = "its splat lies in another frame"
+            why = "its splat has another offset"
         if why or result is None:
             lacking[core.name] = why
             continue

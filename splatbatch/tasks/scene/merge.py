@@ -95,7 +95,7 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
     lacking = tuple(one for one in candidates if one.lacking)
     if lacking and not (allow_missing and any(one.core for one in usable)):
         reasons = list_some((f"{one.name}: {one.lacking}" for one in lacking), MOST_REASONS, "; ")
-        hint = "Train what is missing: splatbatch train. With --allow-missing the scene has holes there."
+        hint = "Train the missing patches: `splatbatch train`. Or merge with --allow-missing, which leaves holes."
         raise OutputError(f"{len(lacking)} of {len(candidates)} patches cannot be merged: {reasons}", hint)
     return SceneParts(batch, partition, usable, lacking, warnings)
 
@@ -119,7 +119,7 @@ def check_whole(files: MergedFiles) -> Merge | None:
     """
     merged = files.read()
     if merged is not None and (damage := files.damage(merged)):
-        raise OutputError(damage, "Merge again: splatbatch merge.")
+        raise OutputError(damage, "Merge again: `splatbatch merge`.")
     return merged
 
 

@@ -24,19 +24,19 @@ def partition_for(batch: Batch) -> Partition:
     """
     config = batch.config
     if config.variants:
-        message = f"sweep: {len(config.variants)} variants, and a scene is made of one splat for each patch"
+        message = f"sweep: {len(config.variants)} variants, but a scene takes one splat per patch"
         raise ConfigError(message, "Write a YAML without a sweep for it.")
     if config.scene.scenes:
         hint = "Name the patches of one scene as scene.patches; `splatbatch publish --as ply` writes splats one by one."
-        raise ConfigError("scene.scenes: these stand by themselves, and make no scene together", hint)
+        raise ConfigError("scene.scenes: these scenes are separate and cannot be merged", hint)
     partition = partition_of(config.scene.patches)
     if partition is None:
         hint = "Cut the scene first: splatbatch split --source sparse/0 --images images."
-        raise SceneError(f"{config.scene.patches}: no partition.json, which says where patches end", hint)
+        raise SceneError(f"{config.scene.patches}: no partition.json, which holds the borders of the patches", hint)
     strangers = [task.name for task in of_patches(batch.every) if not partition.core(task.name)]
     if strangers:
-        hint = f"Move what is no patch of this scene elsewhere, or cut it again: {AGAIN}"
-        raise SceneError(f"{partition.path}: patches: knows nothing of {list_names(strangers, FEW)}", hint)
+        hint = f"Move folders that are no patch of this scene, or split it again: {AGAIN}"
+        raise SceneError(f"{partition.path}: patches: does not list {list_names(strangers, FEW)}", hint)
     return partition
 
 
@@ -58,5 +58,5 @@ def check_scene(partition: Partition) -> None:
     names = {image.name for image in read_images(partition.source)}
     if partition.train and (new := sorted(names - known)):
         said = f"{plural(len(new), 'photograph')} new ({list_names(new, FEW)})"
-        hint = f"{AGAIN} Patches that stay as they are are not trained again."
+        hint = f"{AGAIN} Patches that do not change are not trained again."
         raise SceneError(f"{partition.path}: its scene has changed, {partition.source}: {said}", hint)

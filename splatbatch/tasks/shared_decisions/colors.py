@@ -61,9 +61,7 @@ class SharedColors(SharedDecision[Colors]):
         """Return the tones of the batch, and say which were solved now; None where it goes on without any."""
         before = batch.record(self)
         if before is None and _was_begun_as_is(batch, todo.tasks):
-            todo.say(
-                "colours: other patches were trained on photographs as they are, so are these: see training.colors"
-            )
+            todo.say("colours: not corrected, since other patches were trained without correction (training.colors)")
             return None
         colors, solved = solve(batch, todo.tasks, before)
         for name in solved:
@@ -201,7 +199,7 @@ def frozen(kept: SceneColors, found: SceneColors) -> SceneColors:
     if not kept.inputs or kept.asked not in ("", found.asked):
         return found
     if found.problem and kept.tones:
-        return replace(kept, notes=(*kept.notes, f"tones of photographs that were added are unknown: {found.problem}"))
+        return replace(kept, notes=(*kept.notes, f"the exposure of added photographs is unknown: {found.problem}"))
     same = {name for name, size in found.bytes.items() if kept.bytes.get(name, size) == size}
     before = _names(kept) & same
 
@@ -279,7 +277,7 @@ def why_moved(then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[fl
         return ""
     worst = max(moved, key=lambda name: moved[name])
     more = f" and {len(moved) - 1} more" if moved.keys() - {worst} else ""
-    return f"the tones of photographs have changed: {worst} by {100 * moved[worst]:.2g} %{more}"
+    return f"the colour correction of photographs has changed: {worst} by {100 * moved[worst]:.2g} %{more}"
 
 
 def _moved(then: Sequence[float], now: Sequence[float]) -> float:
@@ -295,20 +293,20 @@ def _moved(then: Sequence[float], now: Sequence[float]) -> float:
 def in_words(solved: SceneColors) -> list[str]:
     """Return what was found, a line for each matter: the first has the figures."""
     if solved.problem:
-        return [f"photographs are left as they are: {solved.problem}"]
+        return [f"photographs are not corrected: {solved.problem}"]
     spread = [[tone.gain[channel] for tone in solved.tones.values()] for channel in range(3)]
     ranges = ", ".join(f"{name} {min(one):.2f} to {max(one):.2f}" for name, one in zip("RGB", spread, strict=True))
     before, after = solved.residual_before or 0, solved.residual_after or 0
-    told = f"a track's colours differ by {before:.1f} %, evened by {after:.1f} %"
-    verdict = "evening pays" if solved.is_even else "their colours agree already"
+    told = f"photographs differ in colour by {before:.1f} %, by {after:.1f} % once corrected"
+    verdict = "the correction is used" if solved.is_even else "no correction is needed"
     lines = [f"{plural(len(solved.tones), 'photograph')}, gains {ranges}; {told}: {verdict}"]
     lines += [
         f"camera {name}: {100 * (1 - math.exp(min(sum(one), 1))):.0f} % darker in the corners"
         for name, one in solved.vignetting.items()
     ]
-    lines += _some([one.in_words() for one in solved.outliers], "photographs as unlike")
-    alone = [f"{name} is left as it is: {reason}" for name, reason in solved.left_alone.items()]
-    return [*lines, *_some(alone, "photographs left as they are"), *solved.notes]
+    lines += _some([one.in_words() for one in solved.outliers], "photographs that differ as much")
+    alone = [f"{name} is not corrected: {reason}" for name, reason in solved.left_alone.items()]
+    return [*lines, *_some(alone, "photographs not corrected"), *solved.notes]
 
 
 def _some(lines: Sequence[str], what: str) -> list[str]:

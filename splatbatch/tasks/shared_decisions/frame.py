@@ -72,7 +72,7 @@ class SharedFrame(SharedDecision[Frame]):
                 message = (
                     f"{list_names(lost)}: too far from the other patches to share the offset {spell_place(offset)}"
                 )
-                raise SceneError(f"{message}: float32 would lose the millimetre", REMEDY)
+                raise SceneError(f"{message}: float32 cannot hold millimetres there", REMEDY)
         return Frame(offset)
 
     def apply(self, tasks: Sequence[Task], record: Frame | None) -> tuple[Task, ...]:
@@ -128,7 +128,7 @@ def _far_from(span: ModelExtent, near: Mapping[str, ModelExtent], offset: Offset
     places = {name: other.middle() for name, other in near.items()} or {f"the offset {spell_place(offset)}": offset}
     distance, name = min((math.dist(span.middle(), place), name) for name, place in places.items())
     step = f"{span.step(offset):.2g}"
-    return f"lies {distance:,.0f} units from {name}: with the same offset its splat would have steps of {step}"
+    return f"lies {distance:,.0f} units from {name}: with the same offset its coordinates would have steps of {step}"
 
 
 def _is_fixed(batch: WholeBatch) -> bool:

@@ -165,7 +165,7 @@ def held_out(batch: WholeBatch, splat: Path) -> tuple[tuple[str, ...], tuple[str
     else:
         names = never_trained_on([one for _, one in parts] or [as_today(task) for task in batch.every])
     if not names:
-        message = "evaluation.holdout_every: no photograph is held out in every patch: there is nothing to measure on"
+        message = "evaluation.holdout_every: no photograph is held out by all patches, so nothing can be measured"
         raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
     own = [(task, one) for task, one in parts if not task.patch.is_whole]
     notes = (unlike_today(own), assumptions({task.name: one for task, one in own}))
@@ -210,11 +210,11 @@ def disputed(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
     for patch, one in parts.items():
         if names := sorted(leaked.intersection(one.trained)):
             found[patch] = (
-                f"its hold-out is another: of what the others hold out it was trained on {list_names(names, FEW)}"
+                f"its hold-out differs: it was trained on what other patches hold out: {list_names(names, FEW)}"
             )
         elif names := sorted((both - leaked).intersection(one.held_out)):
             found[patch] = (
-                f"its hold-out is another: of what the others were trained on it holds out {list_names(names, FEW)}"
+                f"its hold-out differs: it holds out what other patches were trained on: {list_names(names, FEW)}"
             )
     return found
 
@@ -230,10 +230,10 @@ def unlike_today(parts: Iterable[tuple[Task, UsedPhotographs]]) -> str:
     said = []
     if trained:
         names = list_names(sorted(trained), FEW)
-        said += [f"partition.json and YAML now hold out {names}, which was trained on: as recorded it is not"]
+        said += [f"partition.json and YAML now hold out {names}, but the splat was trained on it"]
     if no_longer:
         names = list_names(sorted(no_longer), FEW)
-        said += [f"partition.json and YAML no longer hold out {names}: as recorded it is held out"]
+        said += [f"partition.json and YAML no longer hold out {names}; figures still hold it out, as recorded"]
     return f"hold-out: {'; '.join(said)}" if said else ""
 
 
