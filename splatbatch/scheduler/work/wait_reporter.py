@@ -76,7 +76,7 @@ def require_same_plan(
     if living:
         raise ExecutorError(
             f"{watcher.output.path}: {_spell(living, 'train')} into this folder with another YAML or version",
-            "Use the same YAML and version of splatbatch for all workers, or wait until the other workers end.",
+            "Give all workers the same YAML and install the same version of splatbatch, or wait until the others end.",
         )
 
 
