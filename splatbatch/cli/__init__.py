@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> Any:
     found = watched(_exit_code, lambda words: typer.echo(plain(f"splatbatch: {words}"), err=True))
     if isinstance(found, Hung):
         message = f"{found.path or 'a file of the scene'}: has not answered for {found.seconds:.0f} s"
-        _end(SceneError(message, "Is the disk or the mount that it lies on still there?"))
+        _end(SceneError(message, "Check that the disk or network mount of this file is still available."))
     sys.exit(found)
 
 
@@ -54,7 +54,7 @@ def _exit_code() -> int:
     return code
 
 
-OUR_FILES = "a file of the output folder, of the scene, or what the output of this command goes to"
+OUR_FILES = "a file of the output folder or scene, or the output of this command"
 
 
 def _run(arguments: list[str] | None) -> Any:
@@ -75,9 +75,9 @@ def _run(arguments: list[str] | None) -> Any:
         from splatbatch.files import is_out_of_space
 
         where = error.filename if isinstance(error.filename, str) else OUR_FILES
-        remedy = "Free space" if is_out_of_space(error) else "See to its permissions, its disk and its share"
+        remedy = "Free disk space" if is_out_of_space(error) else "Check its permissions, disk and network share"
         message = f"{where}: {error.strerror or error}"
-        _end(OutputError(message, f"{remedy}, then run again: it goes on where it ended."))
+        _end(OutputError(message, f"{remedy}, then run the command again; finished work is kept."))
 
 
 def _end(error: SplatbatchError | Interrupted) -> NoReturn:

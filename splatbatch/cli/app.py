@@ -14,11 +14,11 @@ from splatbatch.errors import ConfigError
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Every day": ("train", "status", "report", "explain", "retry", "view"),
-    "Begin": ("demo", "init", "import", "reconstruct", "split", "scene", "doctor"),
-    "Before the night": ("verify-dims", "plan", "config"),
+    "Get started": ("demo", "init", "import", "reconstruct", "split", "scene", "doctor"),
+    "Check before training": ("verify-dims", "plan", "config"),
     "Train": ("work", "cancel", "pack", "adopt"),
-    "Look": ("serve", "compare"),
-    "Judge the splats": ("evaluate", "inspect", "plan-capture"),
+    "Watch and compare": ("serve", "compare"),
+    "Measure quality": ("evaluate", "inspect", "plan-capture"),
     "Use the splats": ("accept", "merge", "publish", "clean"),
     "For programs": ("schema",),
 }
@@ -58,7 +58,7 @@ class GroupedCommands(PlainHelp):
         for old, new in RENAMED.items():
             words = old.split()
             if args[: len(words)] == words:
-                typer.echo(f"splatbatch {old}: is called `splatbatch {new}` now", err=True)
+                typer.echo(f"`splatbatch {old}` has been renamed; use `splatbatch {new}`", err=True)
                 args = [*new.split(), *args[len(words) :]]
                 break
         return super().parse_args(ctx, command_first(args))
@@ -99,12 +99,12 @@ app = typer.Typer(
     cls=GroupedCommands,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended.",
-    epilog="`splatbatch train FOLDER` is all that a folder needs. COMMAND -h tells more of each.",
+    epilog="Start with `splatbatch train FOLDER`. `splatbatch COMMAND -h` shows the options of a command.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-config_app = typer.Typer(cls=PlainHelp, help="Look at the configuration.", no_args_is_help=True, rich_markup_mode=None)
+config_app = typer.Typer(cls=PlainHelp, help="Show the configuration.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
 
 
@@ -142,16 +142,16 @@ def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
     if not rest:
         return chosen
     if config:
-        raise ConfigError(f"{rest[0]}: --config {config} names the batch already", "Name one of the two.")
+        raise ConfigError(f"{rest[0]}: the batch is already given by --config {config}", "Give only one of them.")
     from splatbatch.config import near
 
-    raise ConfigError(f"{rest[0]}: neither a folder of a batch nor its YAML", near(Path(rest[0])))
+    raise ConfigError(f"{rest[0]}: not a batch folder or YAML file", near(Path(rest[0])))
 
 
 def the_one(names: list[str]) -> str:
     """Return the one patch that was named."""
     if not names:
-        raise ConfigError("no patch named", "Name one, as p5.")
+        raise ConfigError("no patch given", "Give the name of a patch, such as p5.")
     if len(names) > 1:
-        raise ConfigError(f"{', '.join(names)}: several patches", "Name one of them.")
+        raise ConfigError(f"{', '.join(names)}: several patches given", "Give only one of them.")
     return names[0]

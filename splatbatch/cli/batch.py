@@ -15,12 +15,12 @@ from splatbatch.errors import ConfigError
 @app.command()
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder with patches, or a COLMAP scene; or its sparse/0.")
+        Path, typer.Argument(metavar="DIR", help="Folder of patches, a COLMAP scene, or its sparse/0.")
     ] = Path(),
     out: options.ConfigPathOption = None,
     example: options.ExampleOption = None,
 ) -> None:
-    """Write a commented splat_config.yml for what lies in a folder; with --example a complete one to begin from."""
+    """Write a commented splat_config.yml for a folder of patches or a COLMAP scene, or copy an example YAML."""
     if example:
         from splatbatch.cli.commands.demo import write_example
 
@@ -32,10 +32,10 @@ def init(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the quarry and its splats.")],
-    trains: Annotated[bool, typer.Option("--train/--no-train", help="Train it, or only copy it.")] = True,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the demo scene and its splats.")],
+    trains: Annotated[bool, typer.Option("--train/--no-train", help="Train the demo scene, or only copy it.")] = True,
 ) -> None:
-    """Train two patches of a small quarry that comes with the program, in a minute or two; needs no GPU."""
+    """Train the included demo scene, two patches of a quarry, in a minute or two; no GPU is needed."""
     from splatbatch.cli.commands import demo as demonstrating
 
     demonstrating.demo(folder, trains=trains)
@@ -63,9 +63,9 @@ def split(
     seed: options.SeedOption = 0,
     picture: options.PictureOption = None,
     drop: Annotated[
-        bool, typer.Option("--drop", help="Remove patches that the new cut does not have, though they are trained.")
+        bool, typer.Option("--drop", help="Remove patches that no longer exist in the new split, even trained ones.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how it would be cut, write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the patches without writing anything.")] = False,
     json_: options.JsonOption = False,
     schema: Annotated[
         bool,
@@ -74,7 +74,7 @@ def split(
         ),
     ] = False,
 ) -> None:
-    """Cut a COLMAP scene into patches that share its photographs; run it again once photographs were added."""
+    """Split a COLMAP scene into patches that share its photographs; run again after adding photographs."""
     from splatbatch.cli.commands.scene import split as splitting
     from splatbatch.run.scene import trained_in
     from splatbatch.scene.partition.split import SplitRequest
@@ -87,22 +87,22 @@ def split(
 @app.command("import")
 def import_(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="transforms.json, Metashape XML, COLMAP export; or their folder.")
+        Path, typer.Argument(metavar="SOURCE", help="transforms.json, Metashape XML, COLMAP export, or its folder.")
     ],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the COLMAP model.")],
     images: options.PhotographsOption = None,
     points: options.PointsOption = None,
-    chunk: Annotated[str, typer.Option("--chunk", metavar="LABEL", help="Which chunk of the Metashape project.")] = "",
+    chunk: Annotated[str, typer.Option("--chunk", metavar="LABEL", help="Chunk of the Metashape project.")] = "",
     skip_missing: Annotated[
-        bool, typer.Option("--skip-missing", help="Leave out poses whose photograph is missing.")
+        bool, typer.Option("--skip-missing", help="Skip poses whose photograph is missing.")
     ] = False,
     no_triangulation: Annotated[
-        bool, typer.Option("--no-triangulation", help="Find no points in the photographs where the source has none.")
+        bool, typer.Option("--no-triangulation", help="Do not triangulate points if the source has none.")
     ] = False,
     within_s: options.WithinOption = 1800.0,
     json_: options.JsonOption = False,
 ) -> None:
-    """Make a COLMAP scene of what another program has reconstructed; photographs are linked, not copied."""
+    """Convert another program's reconstruction to a COLMAP scene; photographs are linked, not copied."""
     from splatbatch.cli.commands import import_ as importing
     from splatbatch.scene.imports.capture import ImportOptions
 
@@ -116,13 +116,13 @@ def verify_dims(
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="Look at every photograph, and decode every mask.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every photograph and mask.")] = False,
     fix: options.FixOption = "",
     out: options.FixedOption = None,
     colors: options.ColorsOption = False,
 ) -> None:
-    """Check every photograph of every patch against its camera, and the models themselves."""
+    """Check that photographs and masks match the cameras of every patch, and check the COLMAP models."""
     from splatbatch.cli.commands import prepare
 
     asked = prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out, deep=deep, colors=colors)
@@ -137,7 +137,7 @@ def plan(
     only: options.OnlyOption = [],
     json_: options.JsonOption = False,
 ) -> None:
-    """Say which patches would be trained, why, and at which steps things happen."""
+    """Show which patches would be trained, why, with which schedule, and how long training would take."""
     from splatbatch.cli.commands import overview
 
     overview.plan(config, all_named(patches, patch), only, as_json=json_)
@@ -148,15 +148,13 @@ def train(
     patches: options.TrainedArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be trained, train nothing.")] = False,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be trained without training.")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Skip the check of the photographs.")] = False,
     only: options.OnlyOption = [],
     set_: options.SetOption = [],
-    detached: Annotated[
-        bool, typer.Option("--detach", help="Train in the background: start a worker, and return.")
-    ] = False,
+    detached: Annotated[bool, typer.Option("--detach", help="Start a worker in the background and return.")] = False,
 ) -> None:
-    """Train every patch that is not trained yet, or whose settings or inputs have changed; or a folder."""
+    """Train every patch that is not trained yet, or whose settings or inputs have changed."""
     if detached and not dry_run:
         from splatbatch.cli.commands import train as detach
 
@@ -178,13 +176,15 @@ def retry(
     patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
-    failed: Annotated[bool, typer.Option("--failed", help="All patches that failed.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Retry all patches that failed.")] = False,
     set_: options.SetOption = [],
-    force: Annotated[bool, typer.Option("--force", help="Train patches again that are trained and fresh.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train again even patches that are up to date.")] = False,
     only: options.OnlyOption = [],
-    save: Annotated[bool, typer.Option("--save", help="Write the settings of --set into the YAML.")] = False,
+    save: Annotated[
+        bool, typer.Option("--save", help="Write the --set settings of kept splats into the YAML.")
+    ] = False,
 ) -> None:
-    """Train named patches, or all failed ones, again; with --set under other settings. The better splat is kept."""
+    """Train the given patches again, or all failed ones, optionally with --set; the better splat is kept."""
     from splatbatch.cli.commands import train
 
     wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
@@ -197,27 +197,27 @@ def work(
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     for_: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="Take no patch that could not be done in this time, as 3h30m.")
+        str, typer.Option("--for", metavar="TIME", help="Start only patches that finish in this time, such as 3h30m.")
     ] = "",
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Skip the check of the photographs.")] = False,
     idle: Annotated[
-        str, typer.Option("--idle", metavar="TIME", help="Of a store: wait so long for more to be packed, as 10m.")
+        str, typer.Option("--idle", metavar="TIME", help="With a store: wait this long for new patches, such as 10m.")
     ] = "",
     scratch: Annotated[
-        Optional[Path], typer.Option("--scratch", metavar="DIR", help="Of a store: train here, not below /tmp.")
+        Optional[Path], typer.Option("--scratch", metavar="DIR", help="With a store: train here instead of in /tmp.")
     ] = None,
     only_builtin: Annotated[
-        bool, typer.Option("--only-builtin", help="Of a store: run no command that it brings; such patches are left.")
+        bool, typer.Option("--only-builtin", help="With a store: skip patches that run commands from the store.")
     ] = False,
 ) -> None:
-    """Train beside other workers, on as many machines as see the output folder, or a store; 75: start it again."""
+    """Run one of several workers that share an output folder or a store; exit code 75: start it again."""
     from splatbatch.cli.commands import train
     from splatbatch.scheduler.work.time_left import parse_duration
     from splatbatch.transfer.schemes import is_store
 
     for_s = parse_duration(for_) if for_ else None
     if only_builtin and not patches:
-        raise ConfigError("work --only-builtin: names no store", "Write: splatbatch work STORE --only-builtin")
+        raise ConfigError("work --only-builtin: no store given", "Run `splatbatch work STORE --only-builtin`.")
     if patches and (is_store(patches[0]) or idle or scratch or only_builtin):
         from splatbatch.cli.commands import store
         from splatbatch.run.store_worker import WorkerLifetime
@@ -233,10 +233,10 @@ def pack(
     patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not check the photographs first.")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Skip the check of the photographs.")] = False,
     json_: options.JsonOption = False,
 ) -> None:
-    """Put what is to be trained into a store, for workers that share no folder with us: each a bundle of its own."""
+    """Pack the patches that need training into a store, for workers that do not share the output folder."""
     from splatbatch.cli.commands import store
 
     store.pack(config, all_named(patches, patch), to, verify=not no_verify, as_json=json_)
@@ -246,13 +246,15 @@ def pack(
 def adopt(
     named: options.AdoptedArguments,
     config: options.ConfigOption = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until nobody trains any of it any more.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Keep running until no worker trains from the store.")
+    ] = False,
 ) -> None:
-    """Bring home what workers have left in a store; a splat is accepted once, if it is what would be trained here."""
+    """Fetch trained splats from a store; accept each one that matches the current settings and inputs."""
     from splatbatch.cli.commands import store
 
     if len(named) > 2:
-        raise ConfigError(f"adopt {' '.join(named)}: more than a folder and a store", "As adopt [FOLDER] STORE.")
+        raise ConfigError(f"adopt {' '.join(named)}: too many arguments", "Run `splatbatch adopt [FOLDER] STORE`.")
     store.adopt(the_batch(config, named[0] if named[1:] else None), named[-1], watch=watch)
 
 
@@ -260,7 +262,7 @@ def adopt(
 def cancel(
     patches: options.WorkedArguments = None, config: options.ConfigOption = None, patch: options.PatchOption = []
 ) -> None:
-    """End the batch that runs, here or on another host, or some of its patches; what ran is recorded as stopped."""
+    """Stop the running batch, here or on another host, or some of its patches; their state becomes stopped."""
     from splatbatch.transfer.schemes import is_store
 
     if patches and is_store(patches[0]):
@@ -278,13 +280,13 @@ def doctor(
     config: options.ConfigOption = None,
     json_: options.JsonOption = False,
     warm: Annotated[
-        bool, typer.Option("--warm", help="Compile the GPU kernels first, so that no patch has to.")
+        bool, typer.Option("--warm", help="Compile the GPU kernels now instead of with the first patch.")
     ] = False,
     trainers: Annotated[
-        bool, typer.Option("--trainers", help="Only list the programs that can train, and what each lacks here.")
+        bool, typer.Option("--trainers", help="Only list the trainers and what each is missing on this machine.")
     ] = False,
 ) -> None:
-    """Say whether this machine can train, also what a config asks for; and what to do where it cannot."""
+    """Check whether this machine can train, also with the settings of a batch, and say how to fix problems."""
     from splatbatch.cli.commands import doctor as examining
 
     config = the_batch(config, folder)

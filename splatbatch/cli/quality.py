@@ -18,11 +18,11 @@ def inspect(
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Also splats that have not changed since they were inspected.")
+        bool, typer.Option("--again", help="Inspect again splats that have not changed since their inspection.")
     ] = False,
     measure_drop: Annotated[
         bool,
-        typer.Option("--measure-drop", help="Train briefly twice, with and without the photographs that hurt."),
+        typer.Option("--measure-drop", help="Train briefly with and without the photographs that hurt."),
     ] = False,
     check: Annotated[
         bool,
@@ -33,7 +33,7 @@ def inspect(
         typer.Option("--file", metavar="FILE", help="With --check: a certificate.json, with splat.ply beside it."),
     ] = None,
 ) -> None:
-    """Say how good splats are beyond PSNR: haze, floaters, holes, photographs that hurt."""
+    """Measure quality beyond PSNR: haze, floaters, holes, photographs that hurt."""
     from splatbatch.cli.commands import inspect as inspecting
     from splatbatch.run.inspection import InspectOptions
 
@@ -54,7 +54,7 @@ def plan_capture(
     ] = None,
     json_: options.JsonOption = False,
 ) -> None:
-    """Say what to photograph next, so that all that is weakly covered is seen often enough; inspect patches first."""
+    """Plan photographs for weakly covered parts of the scene; run `splatbatch inspect` first."""
     from splatbatch.cli.commands import capture
 
     capture.plan_capture(*batch_and_patches(config, patches, patch), to, as_json=json_)

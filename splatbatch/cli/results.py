@@ -18,14 +18,12 @@ def status(
     config: options.ConfigOption = None,
     patch: options.PatchOption = [],
     json_: options.JsonOption = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Keep showing it, until nobody trains any more.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing the status until training ends.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check what is in every splat and photograph, not only size and time.")
+        bool, typer.Option("--verify", help="Check contents of splats and photographs, not only size and time.")
     ] = False,
 ) -> None:
-    """Say how far every patch is; from the files alone, also while a batch runs."""
+    """Show the state and progress of every patch, also while a batch runs."""
     from splatbatch.transfer.schemes import is_store
 
     if patches and is_store(patches[0]):
@@ -46,11 +44,11 @@ def explain(
     log: Annotated[bool, typer.Option("--log", help="Print the log of an attempt instead.")] = False,
     attempt: options.AttemptOption = 0,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="The log, and its new lines until the attempt ends.")
+        bool, typer.Option("--follow", "-f", help="Print the log, and new lines until the attempt ends.")
     ] = False,
     exit_code: options.ExitCodeOption = None,
 ) -> None:
-    """Tell a patch's whole history: attempts, evidence, changes, advice; or what went wrong in a log."""
+    """Explain the history of a patch (attempts, evidence, changes, advice), or what went wrong in a log."""
     from splatbatch.cli.commands import explain as explaining
 
     config, chosen = batch_and_patches(config, names, [named] if named else [])
@@ -67,7 +65,7 @@ def compare(
     config: options.ConfigOption = None,
     json_: options.JsonOption = False,
 ) -> None:
-    """Put the attempts at a patch side by side, or the patches of two runs."""
+    """Compare the attempts at a patch, or the patches of two runs."""
     from splatbatch.cli.commands import compare as comparing
 
     if other and (Path(other).exists() or os.sep in other):
@@ -83,7 +81,7 @@ def accept(
     config: options.ConfigOption = None,
     named: options.OnePatchOption = "",
 ) -> None:
-    """Make the splat of another attempt the product of its patch; `compare` shows which there are."""
+    """Accept the splat of another attempt at a patch; `splatbatch compare` lists the attempts."""
     from splatbatch.cli.commands import accept as accepting
 
     config, chosen = batch_and_patches(config, patch, [named] if named else [])
@@ -104,7 +102,7 @@ def report(
 def serve(
     folder: options.BatchArgument = None, config: options.ConfigOption = None, port: options.PortOption = 8765
 ) -> None:
-    """Show the report in a browser on this machine while the batch runs, as it is at each moment, until Ctrl-C."""
+    """Serve the live report of a batch to a browser on this machine until Ctrl-C."""
     from splatbatch.cli.commands import live
 
     live.serve(the_batch(config, folder), port)
@@ -117,7 +115,7 @@ def view(
     patch: options.PatchOption = [],
     port: options.PortOption = 8080,
 ) -> None:
-    """Serve splats in 3D to a browser on this machine, with photographs, until Ctrl-C: patches, or the scene."""
+    """Serve patches or the scene in 3D, with photographs, to a browser on this machine until Ctrl-C."""
     from splatbatch.cli.commands import view as serving
 
     serving.serve(*batch_and_patches(config, names, patch), port)
@@ -133,18 +131,20 @@ def publish(
         bool, typer.Option("--measure/--no-measure", help="Measure how much quality compression costs.")
     ] = True,
     force: Annotated[
-        bool, typer.Option("--force", help="Write into a folder with other files; overwrite those of the same names.")
+        bool, typer.Option("--force", help="Write into a folder with other files, overwriting the same names.")
     ] = False,
     json_: options.JsonOption = False,
     sh_degree: options.DegreeOption = None,
     min_opacity: options.OpacityOption = 0.0,
     frame: options.FrameOption = "local",
-    frames: Annotated[int, typer.Option("--frames", metavar="N", min=1, max=36_000, help="Of a film, in all.")] = 240,
-    fps: Annotated[int, typer.Option("--fps", metavar="N", min=1, max=120, help="Frames of a film a second.")] = 30,
-    size: Annotated[str, typer.Option("--size", metavar="WxH", help="Of a film, in pixels.")] = "960x540",
+    frames: Annotated[
+        int, typer.Option("--frames", metavar="N", min=1, max=36_000, help="Number of frames of a film.")
+    ] = 240,
+    fps: Annotated[int, typer.Option("--fps", metavar="N", min=1, max=120, help="Frames per second of a film.")] = 30,
+    size: Annotated[str, typer.Option("--size", metavar="WxH", help="Size of a film in pixels.")] = "960x540",
     out: options.FilmOption = None,
 ) -> None:
-    """Write accepted splats, or the merged scene, as files that others open: formats, 3D Tiles, a page, a film."""
+    """Export accepted splats or the merged scene: splat formats, 3D Tiles, an HTML page or a film."""
     from splatbatch.cli.commands import publish as publishing
     from splatbatch.publish.film import Film
     from splatbatch.splats.export import ExportOptions
@@ -160,20 +160,20 @@ def merge(
     folder: options.BatchArgument = None,
     config: options.ConfigOption = None,
     out: Annotated[
-        Optional[Path], typer.Option("--out", metavar="FILE", help="The merged splat; else OUTPUT/scene/splat.ply.")
+        Optional[Path], typer.Option("--out", metavar="FILE", help="File to write; default: OUTPUT/scene/splat.ply.")
     ] = None,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Leave holes where patches are missing, stale or failed.")
     ] = False,
     clean: Annotated[
-        bool, typer.Option("--clean/--no-clean", help="Leave out Gaussians that are invisible, oversized or float.")
+        bool, typer.Option("--clean/--no-clean", help="Remove invisible, oversized and floating Gaussians.")
     ] = False,
     keep_uncleaned: Annotated[
-        bool, typer.Option("--keep-uncleaned", help="With --clean: also write the scene as it is without, to compare.")
+        bool, typer.Option("--keep-uncleaned", help="With --clean: also write the uncleaned scene, to compare.")
     ] = False,
     json_: options.JsonOption = False,
 ) -> None:
-    """Merge the splats of all patches into one, each cropped to its core; written only if something has changed."""
+    """Merge the splats of all patches, each cropped to its core, into one; writes only if something changed."""
     from splatbatch.cli.commands.scene import merge as merging
 
     how = {"allow_missing": allow_missing, "clean": clean, "keep_uncleaned": keep_uncleaned}
@@ -187,7 +187,7 @@ def clean(
     dry_run: options.DryRunOption = False,
     json_: options.JsonOption = False,
 ) -> None:
-    """Remove checkpoints, pictures and splats of superseded attempts; never an accepted splat, nor the one before."""
+    """Remove checkpoints, pictures and splats of superseded attempts, but no accepted or previous splat."""
     from splatbatch.cli.commands import clean as cleaning
 
     cleaning.clean(the_batch(config, folder), dry_run=dry_run, as_json=json_)

@@ -12,7 +12,7 @@ from splatbatch.cli.commands import options
 
 SplatOption = Annotated[
     Optional[Path],
-    typer.Option("--splat", metavar="FILE", help="Any 3DGS PLY in the frame of the scene; else the merged one."),
+    typer.Option("--splat", metavar="FILE", help="3DGS PLY in scene coordinates; default: the merged splat."),
 ]
 
 
@@ -23,7 +23,7 @@ def evaluate(
     splat: SplatOption = None,
     json_: options.JsonOption = False,
 ) -> None:
-    """Measure the merged scene on held-out photographs, and where its patches meet."""
+    """Measure the merged scene on held-out photographs and at the seams of patches."""
     from splatbatch.cli.commands.scene import evaluate as evaluating
 
     evaluating.evaluate(the_batch(config, folder), splat, as_json=json_)
@@ -32,32 +32,32 @@ def evaluate(
 @app.command()
 def reconstruct(
     photographs: Annotated[Path, typer.Argument(metavar="PHOTOS", help="Folder of the photographs.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="sparse/0 and images/ go there.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for sparse/0 and images/.")] = Path(
         "reconstructed"
     ),
     camera: Annotated[
-        str, typer.Option("--camera", metavar="MODEL", help="A camera model of COLMAP; else by EXIF.")
+        str, typer.Option("--camera", metavar="MODEL", help="COLMAP camera model; auto decides by EXIF.")
     ] = "auto",
     rig: Annotated[
         str,
         typer.Option(
-            "--rig", metavar="A,B", help="Folders of a rig, whose photographs share names; A is the reference."
+            "--rig", metavar="A,B", help="Folders of a rig with the same file names in each; A is the reference."
         ),
     ] = "",
-    mapper: Annotated[str, typer.Option("--mapper", metavar="HOW", help="incremental, global, or auto.")] = "auto",
-    pairs: Annotated[str, typer.Option("--pairs", metavar="HOW", help="gps, sequence, all, or auto.")] = "auto",
+    mapper: Annotated[str, typer.Option("--mapper", metavar="HOW", help="incremental, global or auto.")] = "auto",
+    pairs: Annotated[str, typer.Option("--pairs", metavar="HOW", help="Match gps, sequence or all; or auto.")] = "auto",
     features: Annotated[
-        int, typer.Option("--features", metavar="N", min=128, max=65536, help="Most in a photograph.")
+        int, typer.Option("--features", metavar="N", min=128, max=65536, help="Maximum per photograph.")
     ] = 4096,
     threads: Annotated[
-        Optional[int], typer.Option("--threads", metavar="N", min=1, help="Of this worker; else all cores.")
+        Optional[int], typer.Option("--threads", metavar="N", min=1, help="CPU threads; default: all cores.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done, and how long it takes.")
+        bool, typer.Option("--dry-run", help="Show the stages and their estimated time without running.")
     ] = False,
     json_: options.JsonOption = False,
 ) -> None:
-    """Make a COLMAP model of photographs: supervised, resumable, with as many workers as are started on DIR."""
+    """Reconstruct a COLMAP model from photographs; run again to resume, or several times to share the work."""
     from splatbatch.cli.commands import reconstruct as reconstructing
     from splatbatch.run.reconstruct import ReconstructOptions, wanted_of
 
@@ -70,27 +70,25 @@ def reconstruct(
 def scene(
     source: Annotated[
         Optional[Path],
-        typer.Option("--source", metavar="DIR", help="The COLMAP model, as sparse/0; else --images are reconstructed."),
+        typer.Option("--source", metavar="DIR", help="COLMAP model, such as sparse/0; default: reconstruct --images."),
     ] = None,
     images: options.ImagesOption = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Patches, YAML and output go there.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for patches, YAML and output.")] = Path(
         "scene"
     ),
     max_images: options.MaxImagesOption = None,
     overlap: options.OverlapOption = 0.15,
     grid: options.GridOption = "",
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Merge even if patches are missing; there are holes then.")
+        bool, typer.Option("--allow-missing", help="Merge even if patches are missing, with holes.")
     ] = False,
-    clean: Annotated[
-        bool, typer.Option("--clean", help="Leave out Gaussians that are invisible, oversized or float.")
-    ] = False,
+    clean: Annotated[bool, typer.Option("--clean", help="Remove invisible, oversized and floating Gaussians.")] = False,
     settings: Annotated[
         Optional[list[str]],
-        typer.Argument(metavar="KEY=VALUE", help="After --: settings of the YAML, as training.max_steps=7000."),
+        typer.Argument(metavar="KEY=VALUE", help="Settings of the YAML, after --, such as training.max_steps=7000."),
     ] = None,
 ) -> None:
-    """Split, train, merge and evaluate a COLMAP scene, or photographs, in one go; again, it goes on where it ended."""
+    """Split, train, merge and evaluate a COLMAP scene or photographs in one run; run again to resume."""
     from splatbatch.cli.commands.scene import scene as whole
     from splatbatch.cli.commands.scene import split as splitting
     from splatbatch.run.scene import SceneOptions

@@ -14,10 +14,10 @@ from splatbatch.cli.commands import options
 @app.command()
 def schema(
     command: Annotated[
-        str, typer.Argument(metavar="COMMAND", help="As status, or 'config show'.", show_default=False)
+        str, typer.Argument(metavar="COMMAND", help="Command, such as status or 'config show'.", show_default=False)
     ] = "",
 ) -> None:
-    """Print the JSON Schema of the YAML, for editors; or of what a command prints with --json."""
+    """Print the JSON Schema of the YAML, or of the --json output of a command."""
     from splatbatch.cli.commands.schema import schema_of
 
     typer.echo(json.dumps(schema_of(command or "config show"), indent=1))
@@ -30,7 +30,7 @@ def config_show(
     named: options.OnePatchOption = "",
     json_: options.JsonOption = False,
 ) -> None:
-    """Print the resolved configuration, or what trains one patch."""
+    """Print the resolved configuration, or the settings of one patch."""
     from splatbatch.cli.commands import overview
 
     config, chosen = batch_and_patches(config, patch, [named] if named else [])

@@ -88,7 +88,8 @@ def test_a_patch_of_the_usual_batch_goes_before_a_folder_of_its_name(two: FakeBa
 
 
 def test_two_configurations_are_one_too_many(two: FakeBatch) -> None:
-    assert "Name one of the two" in invoke("report", "quarry", "--config", "splat_config.yml").err
+    assert "Give only one of them" in invoke("report", "quarry", "--config", "splat_config.yml").err
     assert (
-        "neither a folder" in invoke("report", "quarri").err and "Did you mean quarry" in invoke("merge", "quarri").err
+        "not a batch folder" in invoke("report", "quarri").err
+        and "Did you mean quarry" in invoke("merge", "quarri").err
     )

@@ -510,7 +510,7 @@ def test_errors_that_a_repair_leaves_are_said(halved: Path, tmp_path: Path) -> N
     broken.write_bytes(b"")
     said = invoke("verify-dims", "--fix", "scale", "--out", str(tmp_path / "mended"), "--config", str(halved))
     assert said.code == 3
-    assert broken.name in said.out and "errors that are left to mend" in said.out
+    assert broken.name in said.out and "but the errors above remain" in said.out
     assert "splatbatch train" not in said.out
 
 
@@ -572,7 +572,7 @@ def test_settings_of_one_train_do_not_reach_workers_and_are_refused(batch: FakeB
     if not more:
         batch.change(executor={"engine": "slurm"})
     ended = invoke("train", "--set", "training.seed=7", *more, batch=batch)
-    assert (ended.code, "train --set training.seed=7: workers read their settings in the YAML" in ended.err) == (
+    assert (ended.code, "train --set training.seed=7: workers take settings from the YAML only" in ended.err) == (
         2,
         True,
     )

@@ -100,7 +100,7 @@ def test_an_explanation_says_what_is_set_otherwise_and_what_happened(night: Fake
 
 def test_an_unknown_schema_is_a_mistake() -> None:
     ended = invoke("schema", "nothing")
-    assert (ended.code, "There are: " in ended.err) == (2, True)
+    assert (ended.code, "Available: " in ended.err) == (2, True)
 
 
 def test_the_folder_of_schemas_is_where_the_documents_say() -> None:

@@ -112,7 +112,7 @@ def test_what_a_command_was_called_is_taken_with_a_line_that_says_how_it_is_call
     assert new[0] in {*VISIBLE, "--show-completion"}
     assert all(f" {option}" in invoke(new[0], "-h").out for option in new[1:] if option.startswith("--"))
     ended = invoke(*old.split(), "-h")
-    assert f"splatbatch {old}: is called `splatbatch {RENAMED[old]}` now" in ended.err
+    assert f"`splatbatch {old}` has been renamed; use `splatbatch {RENAMED[old]}`" in ended.err
     assert old not in VISIBLE
 
 

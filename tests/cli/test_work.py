@@ -337,7 +337,7 @@ def test_a_worker_takes_nothing_that_its_time_does_not_hold(batch: FakeBatch) ->
 def test_a_detached_batch_goes_on_by_itself_and_whoever_attaches_sees_it_end(batch: FakeBatch) -> None:
     batch.make("p0", **QUICK).script(p0=["await go"])
     started = batch.run_apart("train", "--detach")
-    assert (started.returncode, "is at work; log: " in started.stdout) == (0, True)
+    assert (started.returncode, " started; log: " in started.stdout) == (0, True)
     again = batch.run_apart("train", "--detach")
     assert (again.returncode, "nothing was started" in again.stdout) == (0, True)
     wait_for(batch, "patches/p0/attempt-*/start.json")
@@ -414,4 +414,4 @@ def test_a_worker_leaves_a_record_that_says_it_has_ended(batch: FakeBatch) -> No
 
 def test_only_builtin_is_of_a_store_and_never_passed_over(batch: FakeBatch) -> None:
     ended = batch.make("p0", **QUICK).run("work", "--only-builtin")
-    assert (ended.returncode, "work --only-builtin: names no store" in ended.stderr) == (2, True), ended.stderr
+    assert (ended.returncode, "work --only-builtin: no store given" in ended.stderr) == (2, True), ended.stderr

@@ -89,7 +89,9 @@ def test_a_story_begins_with_what_the_patch_sets_otherwise_and_its_failure_says_
         "train"
     )
     story = batch.run("explain", "p5").stdout
-    assert story.startswith("p5: set otherwise: learning_rates.means is 1e+09 (0.00016 in the batch)")
+    assert story.startswith(
+        "p5: settings that differ from the batch: learning_rates.means is 1e+09 (0.00016 in the batch)"
+    )
     assert "| settings: learning_rates.means is 1e+09" in story
     assert "advice: The first suspect is what is set here" in story
     assert "splatbatch retry p5 --set learning_rates.means=0.00016" in story

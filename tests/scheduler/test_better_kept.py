@@ -124,9 +124,9 @@ def test_save_writes_the_settings_into_the_yaml_and_leaves_its_comments(trained:
 
 def test_settings_that_came_out_worse_are_not_recommended(trained: FakeBatch) -> None:
     assert "kept attempt 1" in (said := trained.run("retry", "p0", *SET)).stderr
-    assert "to keep these settings" not in said.stdout
+    assert "To keep these settings" not in said.stdout
     trained.script(p0=["measure 25.0"])
-    assert "to keep these settings" in trained.run("retry", "p0", "--set", "training.init_scale=3").stdout
+    assert "To keep these settings" in trained.run("retry", "p0", "--set", "training.init_scale=3").stdout
 
 
 def test_compare_shows_attempts_and_runs(trained: FakeBatch) -> None:

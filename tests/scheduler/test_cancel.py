@@ -53,7 +53,7 @@ def test_cancel_ends_the_batch_as_sigterm_does_and_says_what_came_of_it(batch: F
     parent = start(batch.make("p0", "p1").script(p0=["hang"]), "p0")
     ended = batch.run("cancel")
     assert (ended.returncode, parent.ended().returncode) == (0, 143)
-    assert "cancelled. Of that run: 0 of 2 patches trained; stopped: p0; waiting: p1" in ended.stdout
+    assert "cancelled. Batch: 0 of 2 patches trained; stopped: p0; waiting: p1" in ended.stdout
     assert outcomes(batch) == {"p0": "stopped"}
     assert requests(batch) == []
 
@@ -66,7 +66,7 @@ def test_an_older_splat_of_other_settings_does_not_count_as_trained(batch: FakeB
     ended = batch.run("cancel")
     assert (ended.returncode, parent.ended().returncode) == (0, 143)
     stands = batch.run("status").stdout
-    assert "cancelled. Of that run: 0 of 2 patches trained; stopped: p0; stale: p1" in ended.stdout
+    assert "cancelled. Batch: 0 of 2 patches trained; stopped: p0; stale: p1" in ended.stdout
     assert "0 of 2 patches trained; stopped: p0; stale: p1" in stands
 
 
@@ -86,7 +86,7 @@ def test_where_nothing_runs_there_is_nothing_to_cancel(batch: FakeBatch) -> None
     for _ in range(2):
         ended = batch.run("cancel")
         assert (ended.returncode, ended.stderr) == (0, "")
-        assert "no batch is running there" in ended.stdout
+        assert "no batch is running" in ended.stdout
         assert batch.run("train").returncode == 0
 
 

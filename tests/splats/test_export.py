@@ -179,7 +179,7 @@ def test_a_trained_splat_that_is_cut_is_not_left_out_in_silence(trained: FakeBat
 def test_a_format_that_cannot_be_written_is_refused(trained: FakeBatch, name: str) -> None:
     ended = ply(trained, "p0", "--to", str(trained.folder / name))
     assert ended.code == 2
-    assert "can be written: .ply" in " ".join(ended.err.split())
+    assert "file cannot be written, only .ply" in " ".join(ended.err.split())
     assert not (trained.folder / name).exists()
 
 

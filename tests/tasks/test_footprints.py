@@ -28,7 +28,7 @@ def config_of(batch: FakeBatch, **sections: dict[str, object]) -> Config:
 def test_plan_tells_the_cap_as_a_number_and_the_memory(batch: FakeBatch) -> None:
     batch.make("p0", training={"cap_max": "2x", "strategy": "default"})
     shown = batch.run("plan")
-    assert "p0 expected: up to 72 Gaussians, " in shown.stdout, shown.stderr
+    assert "p0: expected: up to 72 Gaussians, " in shown.stdout, shown.stderr
     need = json.loads(batch.run("plan", "--json").stdout)["patches"][0]["need"]
     assert (need["num_gaussians"], need["gpu_mib"], need["photos"]) == (72, 0, "host")
 

@@ -135,7 +135,7 @@ def test_what_was_trained_while_home_was_away_is_not_trained_again(
     home: FakeBatch, place: Site, tmp_path: Path
 ) -> None:
     work(home, tmp_path / "far", packed(home, place))
-    assert "adopt it" in run(home, place.url, "pack", "--to", place.url).stdout
+    assert "to adopt, run: splatbatch adopt" in run(home, place.url, "pack", "--to", place.url).stdout
     home.change(executor={"store": place.url})
     assert run(home, place.url, "train").returncode == 0
     assert [one["results"] for one in bundles(place.url)] == [["trained"]] * 3

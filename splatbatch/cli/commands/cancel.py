@@ -14,7 +14,7 @@ def cancel(config: Path | None, wanted: Sequence[str]) -> None:
     """End what runs, wait until it has ended, and say how it stands then."""
     done = cancel_batch(config, wanted)
     if not done.was_running:
-        return print_line(f"{done.output.path}: no batch is running there, nothing to cancel")
+        return print_line(f"{done.output.path}: no batch is running, nothing to cancel")
     for one in done.statuses if done.patches else ():
         print_line(f"{one.patch}: {one.why}")
-    print_line(f"cancelled. {'Of the named' if done.patches else 'Of that run'}: {summary(done.statuses)}")
+    print_line(f"cancelled. {'Given patches' if done.patches else 'Batch'}: {summary(done.statuses)}")

@@ -29,7 +29,7 @@ def plan_capture(config: Path | None, names: Sequence[str], to: Path | None, *, 
         OutputError: the file cannot be written.
     """
     if to and to.suffix.lower() not in FORMATS:
-        raise ConfigError(f"--to {to}: neither GeoJSON nor KML", "Name it *.geojson or *.kml.")
+        raise ConfigError(f"--to {to}: neither GeoJSON nor KML", "Give a file name that ends in .geojson or .kml.")
     batch = open_batch(config, [name for name in names if name != SCENE])
     if to:
         batch.check_apart("--to", to, to.parent)
@@ -41,20 +41,22 @@ def plan_capture(config: Path | None, names: Sequence[str], to: Path | None, *, 
         return
     _show(flight)
     if to:
-        print_line(f"written: {to}")
+        print_line(f"views written to {to}")
 
 
 def _write(flight: Flight, to: Path) -> None:
     try:
         write_text(to, flight.to_kml() if to.suffix.lower() == ".kml" else flight.to_geojson())
     except OSError as error:
-        raise OutputError(f"--to {to}: cannot be written ({error.strerror})", "Name a file in a folder.") from error
+        raise OutputError(
+            f"--to {to}: cannot be written ({error.strerror})", "Give a file in a writable folder."
+        ) from error
 
 
 def _show(flight: Flight) -> None:
     plan = flight.plan
     if not plan.cells:
-        print_line("every cell is seen often enough, from far enough apart: no photograph is needed")
+        print_line("No more photographs are needed: every cell is seen often enough and from different directions.")
         return
     table = open_table(COLUMNS, ("view", "position"))
     for view in flight.views()[:MOST_SHOWN]:
@@ -65,6 +67,8 @@ def _show(flight: Flight) -> None:
     kinds = [cell.why for cell in plan.cells]
     told = ", ".join(f"{kinds.count(why)} {why}" for why in dict.fromkeys(kinds))
     covers = f"{plural(len(plan.views), 'photograph')} for {plural(len(plan.cells), 'weak cell')} ({told})"
-    print_line(f"{covers}, from {plan.distance:.4g} away; headings clockwise from the model's y axis")
+    print_line(
+        f"{covers}, taken from a distance of {plan.distance:.4g}; headings are clockwise from the model's y axis"
+    )
     if plan.left:
-        print_line(f"{plural(len(plan.left), 'cell')} would still lack some: nothing is free around there")
+        print_line(f"{plural(len(plan.left), 'cell')} cannot be covered: there is no free camera position nearby")

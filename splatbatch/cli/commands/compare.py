@@ -43,13 +43,13 @@ def compare(config: Path | None, name: str, *, as_json: bool) -> None:
 
 def attempt_table(found: AttemptComparison, width: int) -> Table:
     """Return attempts as a table for a terminal."""
-    headings = ("attempt", "outcome", "unlike the YAML", "covered dB", "PSNR dB", "SSIM", "Gaussians", "time", "")
-    table = open_table(headings, ("outcome", "unlike the YAML", ""))
+    headings = ("attempt", "outcome", "changed settings", "covered dB", "PSNR dB", "SSIM", "Gaussians", "time", "")
+    table = open_table(headings, ("outcome", "changed settings", ""))
     sets = {row.covered_set for row in found.attempts if row.kept}
     for row in found.attempts:
         outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome
         note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
-        note += ", on other pixels" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
+        note += ", other pixel set" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
         figures = (*(figure(one, ".2f") for one in (row.psnr_covered, row.psnr)), figure(row.ssim, ".4f"))
         cells = (*figures, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
         table.add_row(str(row.number), one_line(outcome), one_line(assignments(row.changes)), *cells)

@@ -27,20 +27,20 @@ def demo(folder: Path, *, trains: bool) -> None:
     config = folder / DEFAULT_CONFIG
     source = shipped("quarry")
     if source is None:
-        raise OutputError("the quarry is not installed", "Install the wheel again: it carries it.")
+        raise OutputError("the demo scene is not installed", "Reinstall splatbatch; its wheel contains the demo scene.")
     if folder.exists() and not (folder / "patches" / "p1").is_dir() and any(folder.iterdir()):
-        raise ConfigError(f"{folder}: is not empty", "Name a new folder.")
+        raise ConfigError(f"{folder}: is not empty", "Give a new or an empty folder.")
     try:
         if not config.exists():
             shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("output"))
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written ({error.strerror})") from error
     named = shlex.quote(str(config))
-    told = f"two patches of a small quarry lie in {folder}, with {DEFAULT_CONFIG}"
+    told = f"demo scene with two patches and {DEFAULT_CONFIG}: {folder}"
     if not trains:
-        typer.echo(plain(f"{told}; to train them: splatbatch train --config {named}"))
+        typer.echo(plain(f"{told}; to train, run: splatbatch train --config {named}"))
         return
-    typer.echo(plain(f"{told}; they are trained now, as by: splatbatch train --config {named}"))
+    typer.echo(plain(f"{told}; running: splatbatch train --config {named}"))
     try:
         _train(config)
     finally:
@@ -66,14 +66,14 @@ def write_example(name: Example, folder: Path, out: Path | None) -> None:
     """
     target = out or folder / DEFAULT_CONFIG
     if target.exists():
-        raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
+        raise ConfigError(f"{target} exists already", "Move the file, or give another name with --out.")
     examples = shipped("examples")
     if examples is None:
-        raise OutputError("the examples are not installed", "Install the wheel again: it carries them.")
+        raise OutputError("the examples are not installed", "Reinstall splatbatch; its wheel contains the examples.")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((examples / FILES[name]).read_bytes())
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
     following = f"splatbatch plan --config {shlex.quote(str(target))}"
-    print_line(f"{target}: the example {name!r}. Set scene to where your patches lie, then: {following}")
+    print_line(f"{target}: example {name!r} written. Set the paths in its section scene, then run: {following}")

@@ -26,9 +26,9 @@ from splatbatch.text import plain
 
 ACTIONS: Mapping[Action, str] = {
     "ok": "nothing to do",
-    "retry": "worth another try as it is",
-    "degrade": "worth another try with other settings",
-    "fail": "no further try can help",
+    "retry": "retry with the same settings",
+    "degrade": "retry with other settings",
+    "fail": "a retry will not help",
 }
 
 
@@ -63,7 +63,7 @@ def explain(config: Path | None, asked: ExplainRequest) -> None:
     if asked.as_json:
         return print_json(explained(batch, task))
     if own := task.requested_settings.differences:
-        typer.echo(plain(f"{task.name}: set otherwise: {in_words(own)}").replace("\n", " "))
+        typer.echo(plain(f"{task.name}: settings that differ from the batch: {in_words(own)}").replace("\n", " "))
     for line in tell_history(batch.output, standing_now(batch)[0]):
         typer.echo(plain(line).replace("\n", " "))
     if (attempts := attempts_at(batch, task)).attempts:
@@ -95,4 +95,4 @@ def print_log(config: Path | None, name: str, number: int, *, is_followed: bool)
     text = log_of(folder)
     sys.stdout.write(text)
     if not text:
-        typer.echo(plain(f"{name}: {folder.path.name} has an empty log; see `status` and `explain`"), err=True)
+        typer.echo(plain(f"{name}: the log of {folder.path.name} is empty; see `splatbatch explain {name}`"), err=True)

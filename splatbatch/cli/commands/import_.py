@@ -39,11 +39,11 @@ def _tell(folder: Path, done: ImportResult, audit: Audit) -> None:
     from splatbatch.scene.audit.table import render
 
     capture = done.capture
-    found = f"{plural(len(capture.shots), 'photograph')}, linked; {plural(done.num_points, 'point')}"
+    found = f"{plural(len(capture.shots), 'photograph')} linked, {plural(done.num_points, 'point')}"
     print_line(f"{folder}: {capture.kind}: {found}")
-    print_line(f"world: {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}")
+    print_line(f"coordinates: {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}")
     if any(done.offset):
-        print_line(f"offset {spell_place(done.offset)} is taken off before training: scene.offset")
+        print_line(f"offset {spell_place(done.offset)} is subtracted before training (scene.offset)")
     for words, lines in (("converted", done.notes.converted), ("not converted", done.notes.left_out)):
         if lines:
             print_line("\n  ".join([f"{words}:", *map(one_line, map(plain, lines))]))
@@ -52,4 +52,4 @@ def _tell(folder: Path, done: ImportResult, audit: Audit) -> None:
         console.print(part)
     config = shlex.quote(str(folder / configuration.DEFAULT_CONFIG))
     next_one = "verify-dims" if audit.errors() else "train"
-    print_line(f"All of this is in {folder / RECORD}. Next: splatbatch {next_one} --config {config}")
+    print_line(f"Details of the import: {folder / RECORD}. Next: splatbatch {next_one} --config {config}")

@@ -41,7 +41,7 @@ def show(found: Found) -> None:
     """Print what exceeds its limit, and what to do about it."""
     console, table = open_console(), open_table(COLUMNS, ("patch", "grade", "figure", "what", "photographs"))
     for name, one in found.items():
-        for figure in one.found or (QualityFigure("all within their limits"),):
+        for figure in one.found or (QualityFigure("all within limits"),):
             table.add_row(one_line(name), one.grade, *_row(figure))
     if found:
         console.print(table)

@@ -54,8 +54,10 @@ def serve(config: Path | None, port: int) -> None:
     guard = RequestGuard()
     server = open_server(port, partial(_LiveHandler, guard, board, threading.BoundedSemaphore(MOST_STREAMS)))
     number = server.server_port
-    print_line(f"the report, as it is now, at http://{LOOPBACK}:{number}/{guard.token}/ until Ctrl-C")
-    print_line(f"from another machine: ssh -L {number}:{LOOPBACK}:{number} THIS_MACHINE there, then the same address")
+    print_line(f"live report at http://{LOOPBACK}:{number}/{guard.token}/ until Ctrl-C")
+    print_line(
+        f"From another machine: run `ssh -L {number}:{LOOPBACK}:{number} THIS_MACHINE`, then open this address there."
+    )
     serve_until_interrupted(server)
 
 
@@ -84,12 +86,12 @@ class _LiveHandler(LoopbackHandler):
             case "events":
                 self._stream()
             case _:
-                self.say(http.HTTPStatus.NOT_FOUND, "There is nothing of that name.\n")
+                self.say(http.HTTPStatus.NOT_FOUND, "There is no such page.\n")
 
     def _stream(self) -> None:
         """Send how far the batch is whenever that has changed, until nobody listens."""
         if not self._streams.acquire(blocking=False):
-            self.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_STREAMS} pages follow already.\n")
+            self.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_STREAMS} live pages are open: close one.\n")
             return
         try:
             self.begin("text/event-stream; charset=utf-8", None)

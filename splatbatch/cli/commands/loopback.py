@@ -35,7 +35,7 @@ def open_server(port: int, handler: Callable[..., Any]) -> ThreadingHTTPServer:
             return ThreadingHTTPServer((LOOPBACK, one), handler)
         except OSError:
             continue
-    raise OutputError(f"--port {port}: neither it nor the next {MOST_PORTS} can be used", "Name another port.")
+    raise OutputError(f"--port {port}: none of the {MOST_PORTS} ports from {port} on is free", "Give another port.")
 
 
 def serve_until_interrupted(server: ThreadingHTTPServer) -> None:
@@ -63,7 +63,7 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         """Answer."""
         hosts, origins = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
         if not self._guard.lets_in(self.path, hosts, origins):
-            self.say(http.HTTPStatus.FORBIDDEN, "The whole URL is needed, as it was printed.\n")
+            self.say(http.HTTPStatus.FORBIDDEN, "Open the complete URL that the command has printed.\n")
             return
         with contextlib.suppress(ConnectionError, TimeoutError):  # a page that was closed
             self.answer(self.path.partition("?")[0].replace(f"/{self._guard.token}", "", 1).lstrip("/"))

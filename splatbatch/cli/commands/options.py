@@ -32,98 +32,104 @@ ConfigOption = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="The YAML, or its folder, which may also stand before patches; -: standard input. "
-        "Else $SPLATBATCH_CONFIG, else splat_config.yml.",
+        help="YAML file or its folder, which can also precede the patches; - reads standard input. "
+        "Default: $SPLATBATCH_CONFIG, or splat_config.yml.",
     ),
 ]
 BatchArgument = Annotated[
     Optional[str],
-    typer.Argument(metavar="FOLDER", help="Of the batch, or its YAML; as --config.", show_default=False),
+    typer.Argument(metavar="FOLDER", help="Folder of the batch, or its YAML; same as --config.", show_default=False),
 ]
 PatchOption = Annotated[  # the older way to name patches, taken still
     list[str], typer.Option("--patch", "-p", metavar="NAME", hidden=True)
 ]
-PatchArguments = Annotated[Optional[list[str]], named("PATCH", "Only these patches, as p5 p7.")]
+PatchArguments = Annotated[Optional[list[str]], named("PATCH", "Only these patches, such as p5 p7.")]
 WorkedArguments = Annotated[
     Optional[list[str]],
-    named("PATCH|STORE", "Only these patches, as p5 p7; or a store: ssh://…, s3://… or its folder."),
+    named("PATCH|STORE", "Only these patches, such as p5 p7; or a store: ssh://…, s3://… or a folder."),
 ]
 AdoptedArguments = Annotated[
     list[str],
     typer.Argument(
         metavar="[FOLDER] STORE",
-        help="A folder, ssh://host/path or s3://bucket/prefix; before it the folder of the batch.",
+        help="Store: a folder, ssh://host/path or s3://bucket/prefix. FOLDER: folder of the batch.",
         show_default=False,
     ),
 ]
 ToStoreOption = Annotated[
-    str, typer.Option("--to", metavar="STORE", help="A folder, ssh://host/path or s3://bucket/prefix.")
+    str, typer.Option("--to", metavar="STORE", help="Store: a folder, ssh://host/path or s3://bucket/prefix.")
 ]
 TrainedArguments = Annotated[
     Optional[list[str]],
     named(
         "PATCH|FOLDER",
-        "Only these patches, as p5 p7; or the folder of a scene, whose YAML is written where it has none.",
+        "Only these patches, such as p5 p7; or the folder of a scene, whose YAML is written if missing.",
     ),
 ]
-SplatArguments = Annotated[Optional[list[str]], named("PATCH|scene", "Only these patches, as p5 p7; or scene.")]
+SplatArguments = Annotated[
+    Optional[list[str]], named("PATCH|scene", "Only these patches, such as p5 p7; or scene for the merged splat.")
+]
 OnlyOption = Annotated[
-    list[str], typer.Option("--only", metavar="WHAT=NAME", help="Only variant=NAME or patch=NAME; * for anything.")
+    list[str], typer.Option("--only", metavar="WHAT=NAME", help="Only variant=NAME or patch=NAME; * matches anything.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 SetOption = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as training.init_scale=0.3.")
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as training.init_scale=0.3.")
 ]
-OnePatchArgument = Annotated[Optional[list[str]], named("PATCH", "Its name, as p5.")]
+OnePatchArgument = Annotated[Optional[list[str]], named("PATCH", "Name of a patch, such as p5.")]
 ExplainedArgument = Annotated[
-    Optional[list[str]], named("PATCH|LOGFILE", "Its name, as p5; or the log of any training.")
+    Optional[list[str]], named("PATCH|LOGFILE", "Name of a patch, such as p5; or the log file of any training.")
 ]
 OnePatchOption = Annotated[str, typer.Option("--patch", "-p", metavar="NAME", hidden=True, show_default=False)]
-ShownPatchArgument = Annotated[Optional[list[str]], named("PATCH", "What trains this patch, as p5.")]
+ShownPatchArgument = Annotated[Optional[list[str]], named("PATCH", "Show the settings of this patch, such as p5.")]
 AcceptedOption = Annotated[
-    int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as `compare` shows it.")
+    int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as listed by `compare`.")
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, remove nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be removed without removing anything.")]
 RunArgument = Annotated[
     str,
     typer.Argument(
         autocompletion=patches_in,
         metavar="PATCH|RUN",
-        help="A patch, as p5; or the folder of a batch, its YAML or output folder.",
+        help="A patch, such as p5; or a run: batch folder, YAML or output folder.",
     ),
 ]
 OtherRunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="Another run; or a patch of the first.", show_default=False)
+    str, typer.Argument(metavar="RUN", help="Another run; or a patch of the first run.", show_default=False)
 ]
-FixOption = Annotated[str, typer.Option("--fix", metavar="HOW", help="scale or crop: write corrected models to --out.")]
+FixOption = Annotated[
+    str, typer.Option("--fix", metavar="HOW", help="Write corrected models to --out; HOW is scale or crop.")
+]
 ColorsOption = Annotated[
-    bool, typer.Option("--colors", help="Decode the photographs, too, and name those of another brightness or tint.")
+    bool, typer.Option("--colors", help="Decode the photographs and list those that differ in brightness or tint.")
 ]
 FixedOption = Annotated[Optional[Path], typer.Option("--out", metavar="DIR", help="Folder for the corrected models.")]
 AttemptOption = Annotated[
     int,
     typer.Option(
-        "--attempt", "-a", metavar="N", help="Number of the attempt; the latest if left out.", show_default=False
+        "--attempt", "-a", metavar="N", help="Number of the attempt; default: the latest.", show_default=False
     ),
 ]
 ExitCodeOption = Annotated[
-    Optional[int], typer.Option("--exit-code", metavar="N", help="Exit code of the program; -9 or 137: killed.")
+    Optional[int], typer.Option("--exit-code", metavar="N", help="Exit code of the program; -9 or 137 means killed.")
 ]
 PortOption = Annotated[
     int,
-    typer.Option("--port", metavar="N", min=1, max=65535, help="Port to serve on; the next free one if it is taken."),
+    typer.Option("--port", metavar="N", min=1, max=65535, help="Port to serve on; if it is taken, the next free port."),
 ]
 PublishedArguments = Annotated[
     Optional[list[str]],
-    named("PATCH|scene", "By default the merged scene if there is one, else every patch."),
+    named("PATCH|scene", "Patches, or scene; default: the merged scene if it exists, else all patches."),
 ]
-ViewedArguments = Annotated[Optional[list[str]], named("PATCH|scene", "Patches, as p5; or scene.")]
+ViewedArguments = Annotated[
+    Optional[list[str]], named("PATCH|scene", "Patches, such as p5; or scene for the merged splat.")
+]
 PublishedToOption = Annotated[
     Optional[Path],
     typer.Option(
         "--to",
         metavar="FOLDER|FILE",
-        help="Folder to write into; by default publish.folder of the YAML. A file: of one PLY, or a film.",
+        help="Folder to write to, or file for one PLY or film; default: publish.folder of the YAML.",
     ),
 ]
 PublishedAsOption = Annotated[
@@ -132,7 +138,7 @@ PublishedAsOption = Annotated[
         "--as",
         metavar="FORMATS",
         show_default=False,
-        help="Of ply, compressed, sog, streamed, spz, glb, tiles, html, separated by commas; or mp4, mkv, webm, gif.",
+        help="Comma-separated: ply, compressed, sog, streamed, spz, glb, tiles, html; or one of mp4, mkv, webm, gif.",
     ),
 ]
 FilmOption = Annotated[  # as `film` had it
@@ -141,12 +147,12 @@ FilmOption = Annotated[  # as `film` had it
 DegreeOption = Annotated[
     Optional[int],
     typer.Option(
-        "--sh-degree", metavar="N", min=0, max=3, help="Of a PLY: drop spherical harmonics above this degree."
+        "--sh-degree", metavar="N", min=0, max=3, help="For a PLY: drop spherical harmonics above this degree."
     ),
 ]
 FrameOption = Annotated[
     Literal["local", "source"],
-    typer.Option(help="Of a PLY: local, as trained; source, as in the model, with the offset added."),
+    typer.Option(help="For a PLY: local coordinates, as trained, or source coordinates, with the offset added."),
 ]
 OpacityOption = Annotated[
     float,
@@ -156,52 +162,52 @@ OpacityOption = Annotated[
         min=0,
         max=0.99,
         show_default=False,
-        help="Of a PLY: leave out Gaussians with less opacity than this.",
+        help="For a PLY: drop Gaussians with an opacity below this.",
     ),
 ]
 PhotographsOption = Annotated[
-    Optional[Path], typer.Option("--images", metavar="DIR", help="Folder of the photographs, if they lie elsewhere.")
+    Optional[Path], typer.Option("--images", metavar="DIR", help="Folder of the photographs, if not with the source.")
 ]
 PointsOption = Annotated[
     Optional[Path],
     typer.Option("--points", metavar="FILE", help="PLY file with points, in the coordinates of the source."),
 ]
 WithinOption = Annotated[
-    float, typer.Option("--within-s", metavar="S", min=1, help="Longest time for finding points in photographs.")
+    float, typer.Option("--within-s", metavar="S", min=1, help="Time limit for triangulating points, in seconds.")
 ]
 ExampleOption = Annotated[
     Optional[Literal["night", "cpu", "sweep", "scenes"]],
-    typer.Option("--example", metavar="night|cpu|sweep|scenes", help="Write this example, whatever lies there."),
+    typer.Option("--example", metavar="night|cpu|sweep|scenes", help="Write this example, regardless of the folder."),
 ]
 ConfigPathOption = Annotated[
-    Optional[Path], typer.Option("--out", metavar="FILE", help="Where to write; else FOLDER/splat_config.yml.")
+    Optional[Path], typer.Option("--out", metavar="FILE", help="File to write; default: DIR/splat_config.yml.")
 ]
 SourceOption = Annotated[
-    Path, typer.Option("--source", metavar="DIR", help="The COLMAP model to cut, as sparse/0; bin or txt.")
+    Path, typer.Option("--source", metavar="DIR", help="COLMAP model to split, such as sparse/0; binary or text.")
 ]
 PatchesOption = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Folder for the patches: new, or made by an earlier split.")
 ]
 ImagesOption = Annotated[
-    Optional[Path], typer.Option("--images", metavar="DIR", help="The photographs; else images beside the model.")
+    Optional[Path], typer.Option("--images", metavar="DIR", help="Photographs; default: images beside the model.")
 ]
 MaxImagesOption = Annotated[
     Optional[int],
-    typer.Option("--max-images", metavar="N", min=1, help="Most photographs in a patch; 400 if left out."),
+    typer.Option("--max-images", metavar="N", min=1, help="Maximum number of photographs in a patch; default: 400."),
 ]
 OverlapOption = Annotated[
     float,
-    typer.Option("--overlap", metavar="X", help="How far patches reach over their core, as a share of its width."),
+    typer.Option("--overlap", metavar="X", help="Overlap of patches beyond their core, as a fraction of its width."),
 ]
 GridOption = Annotated[
     str,
     typer.Option(
-        "--grid", metavar="AxB", show_default=False, help="Cut into A rows along the longest side, B patches in each."
+        "--grid", metavar="AxB", show_default=False, help="Split into A rows along the longest side, B patches each."
     ),
 ]
 BoxesOption = Annotated[
     Optional[Path],
-    typer.Option("--boxes", metavar="FILE", help="JSON file with the boxes to cut along, or a partition.json."),
+    typer.Option("--boxes", metavar="FILE", help="JSON file with the boxes of the patches, or a partition.json."),
 ]
 AxisOption = Annotated[
     str,
@@ -209,7 +215,7 @@ AxisOption = Annotated[
         "--axis",
         metavar="X,Y,Z",
         show_default=False,
-        help="Direction in which nothing is cut, such as up; by default where cameras differ least.",
+        help="Direction that is not split, such as up; default: where camera positions vary least.",
     ),
 ]
 BlockOption = Annotated[
@@ -218,10 +224,12 @@ BlockOption = Annotated[
         "--holdout-block",
         metavar="X",
         show_default=False,
-        help="Share of the photographs to hold out as one piece, for evaluation.holdout: contiguous.",
+        help="Fraction of the photographs to hold out as one block, for evaluation.holdout: contiguous.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Decides where the held-out piece lies.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, help="Random seed for the place of the held-out block.")
+]
 PictureOption = Annotated[
-    Optional[Path], typer.Option("--picture", metavar="FILE", help="Draw the plan, as .svg; also if --dry-run.")
+    Optional[Path], typer.Option("--picture", metavar="FILE", help="Draw the patches as .svg, also in a dry run.")
 ]

@@ -53,7 +53,7 @@ def config_show(config: Path | None, name: str, *, as_json: bool) -> None:
 
 def _of_schedule(schedule: Schedule) -> list[str]:
     """Return at which steps things happen, without what never does."""
-    words = {"means_gain": "learning rates: of means times", "gain": "of all others but opacities times"}
+    words = {"means_gain": "learning rate of means times", "gain": "other learning rates except opacities times"}
     return [
         f"{words.get(key, key)} {value:.3g}" if key in words else f"{key} {value:g}"
         for key, value in vars(schedule).items()
@@ -81,7 +81,7 @@ def _print_plan(found: BatchPlan) -> None:
     for one in found.decisions:
         print_line(f"{one.patch}: {UNTIL if isinstance(one, GivenUp) else DECISIONS[type(one)]}: {one.reason}")
     for name, need in found.footprints.items():
-        print_line(f"{name} expected: {need.in_words()}")
+        print_line(f"{name}: expected: {need.in_words()}")
     for name, reason in tight(found.footprints, batch.config).items():
         print_line(f"{name}: {reason}")
     schedules = found.schedules.values()

@@ -82,7 +82,7 @@ def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> int:
         ConfigError: --fix and --out do not fit together.
     """
     if options.fix not in ("scale", "crop") or options.out is None:
-        raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
+        raise ConfigError(f"--fix {options.fix}: expected scale or crop, and --out FOLDER for the corrected copies")
     how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
     repaired, config, audited = fix_cameras(batch, audit, how, options.out)
     code = 0 if audited is None or audited.is_well else SceneError.exit_code
@@ -98,12 +98,12 @@ def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> int:
     for one in repaired:
         typer.echo(plain(one.in_words()))
     if audited is None:
-        print_line("every photograph fits its camera: nothing to repair, nothing written")
+        print_line("All photographs match their cameras: nothing to repair, nothing written.")
     elif code:
         typer.echo(plain(audited.said))
-        print_line(f"{config}: the copies are written, but their audit found errors that are left to mend")
+        print_line(f"{config}: corrected copies written, but the errors above remain; fix them before training")
     else:
-        print_line(f"{config}: splatbatch train --config {shlex.quote(str(config))}")
+        print_line(f"{config}: corrected copies written. Next: splatbatch train --config {shlex.quote(str(config))}")
     return code
 
 

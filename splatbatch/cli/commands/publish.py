@@ -18,7 +18,7 @@ from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.tasks.batch import open_batch
 from splatbatch.text import one_line
 
-HEADINGS = ("file", "MB", "of the PLY", "Gaussians", "PSNR dB", "lost dB", "s", "note")
+HEADINGS = ("file", "MB", "% of PLY", "Gaussians", "PSNR dB", "loss dB", "s", "note")
 PLY = ".ply"
 OTHER_FORMAT = re.compile(r"\.compressed\.ply|\.[a-z][a-z0-9]{1,7}", re.IGNORECASE)
 """How the name of a file ends; a folder's may end with a date or a version."""
@@ -63,7 +63,7 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
     batch = open_batch(config, [name for name in names if name != SCENE]).whole()
     print_warnings(batch.config.warnings)
     if options.cut != WHOLE and "ply" not in options.formats.lower().split(","):
-        raise ConfigError("--sh-degree, --min-opacity and --frame cut a PLY", "Add --as ply.")
+        raise ConfigError("--sh-degree, --min-opacity and --frame need --as ply", "Add --as ply.")
     if options.is_film:
         wanted = replace(options.film, is_forced=options.is_forced)
         name, place = products.film(batch, names, wanted, options.formats.strip().lower(), options.to)
@@ -86,8 +86,8 @@ def _is_file(to: Path) -> bool:
     """
     other = OTHER_FORMAT.fullmatch("".join(to.suffixes[-2:])) or OTHER_FORMAT.fullmatch(to.suffix)
     if other and not to.is_dir() and other[0].lower() != PLY:
-        hint = "For a folder of that name: make it first."
-        raise ConfigError(f"--to {to}: {other[0]} cannot be written; can be written: {PLY}", hint)
+        hint = "To write into a folder of that name, create the folder first."
+        raise ConfigError(f"--to {to}: a {other[0]} file cannot be written, only {PLY}", hint)
     return to.suffix.lower() == PLY and not to.is_dir()
 
 
@@ -100,7 +100,9 @@ def parse_size(text: str) -> tuple[int, int]:
     found = SIZE.fullmatch(text.strip().lower())
     width, height = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 16 <= min(width, height) <= max(width, height) <= LARGEST_PX:
-        raise ConfigError(f"--size {text}: no size of a film, from 16x16 to {LARGEST_PX}x{LARGEST_PX}", "As 1280x720.")
+        raise ConfigError(
+            f"--size {text}: not a film size from 16x16 to {LARGEST_PX}x{LARGEST_PX}", "Example: 1280x720."
+        )
     return width, height
 
 
@@ -114,4 +116,4 @@ def show(done: Publication) -> None:
         notes = one_line("; ".join(one.notes))
         table.add_row(one_line(name), size, share, f"{one.num_gaussians:,}", psnr, lost, seconds, notes)
     open_console().print(table)
-    print_line(f"{FILE} says the same, and of which splats: {SCENE} or patches")
+    print_line(f"{FILE} lists the same files and their source splats: {SCENE} or patches")

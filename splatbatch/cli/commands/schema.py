@@ -71,7 +71,7 @@ def schema_of(command: str) -> dict[str, Any]:
         return json_schema()
     if command not in (shapes := printed()):
         known = ", ".join(sorted([*shapes, "config show"]))
-        raise ConfigError(f"schema {command}: no such schema", f"There are: {known}.")
+        raise ConfigError(f"schema {command}: no such schema", f"Available: {known}.")
     schema = TypeAdapter(shapes[command]).json_schema(mode="serialization", schema_generator=_Printed)
     return {**schema, "$schema": DIALECT, "title": f"splatbatch {command} --json"}
 

@@ -119,7 +119,7 @@ def _watch(watched: StatusWatcher) -> None:
         print_line(summary(statuses))
         raise typer.Exit(0 if all(one.is_made for one in statuses) else 1)
     if watched.is_at_work():
-        print_line("they go on; `splatbatch cancel` ends them")
+        print_line("Training continues; `splatbatch cancel` stops it.")
 
 
 def _show(watched: StatusWatcher) -> None:
@@ -163,7 +163,7 @@ def _last_line(found: BatchStatus) -> str:
     """Return how it went so far, who goes on with it, and for how long."""
     running, workers = found.running, [one for one in found.workers if not one.is_frozen]
     known = spelled_crew(running, workers)
-    who = " and ".join(known) or "nobody"
+    who = " and ".join(known) or "none"
     eta = batch_eta_s(found.statuses) if known else None
     to_go = f" About {clock(eta)} to go." if eta is not None else ""
     return f"{summary(found.statuses)}. Running: {who}.{to_go}"

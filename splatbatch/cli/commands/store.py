@@ -30,14 +30,16 @@ def pack(config: Path | None, names: Sequence[str], url: str, *, verify: bool, a
         print_json(done)
     else:
         told = {"packed": done.packed, "already trained": done.fresh, "refused by the audit": done.refused}
-        told["to be packed once what they need has come home"] = done.waiting
+        told["packed later, once the tasks that they need are adopted"] = done.waiting
         for what, which in told.items():
             if which:
                 typer.echo(plain(f"{what}: {list_names(which)}"))
         if done.trained:
-            typer.echo(plain(f"trained in the store: {list_names(done.trained)}; adopt it: splatbatch adopt {url}"))
+            typer.echo(
+                plain(f"trained in the store: {list_names(done.trained)}; to adopt, run: splatbatch adopt {url}")
+            )
         if done.packed:
-            typer.echo(plain(f"train them anywhere: splatbatch work {url}"))
+            typer.echo(plain(f"to train, run on any machine: splatbatch work {url}"))
     raise typer.Exit(1 if done.refused else 0)
 
 
@@ -51,7 +53,9 @@ def adopt(config: Path | None, url: str, *, watch: bool) -> None:
 def work(named: Sequence[str], stay: WorkerLifetime, scratch: Path | None, *, only_builtin: bool) -> None:
     """Train what a store holds."""
     if len(named) > 1:
-        raise ConfigError(f"work {named[0]} {named[1]}: a worker of a store takes what is due", "Name the store alone.")
+        raise ConfigError(
+            f"work {named[0]} {named[1]}: a worker of a store takes no patch names", "Give the store alone."
+        )
     terminal.never_block()
     raise typer.Exit(work_for(anchored(named[0], Path.cwd()), stay, scratch, only_builtin=only_builtin))
 
@@ -63,8 +67,8 @@ def status(url: str, *, as_json: bool) -> None:
         return print_json(found)
     for one in found.bundles:
         step = f", step {one.step} of {one.max_steps}" if one.step is not None else ""
-        who = f" with {one.worker}{step}" if one.worker else ""
-        often = f"; begun {plural(one.claims, 'time')}" if one.claims > 1 else ""
+        who = f" by {one.worker}{step}" if one.worker else ""
+        often = f"; started {plural(one.claims, 'time')}" if one.claims > 1 else ""
         typer.echo(plain(f"{one.task}: {one.state}{who}{often}"))
     at_work = sum(bool(one.bundle) for one in found.workers)
     typer.echo(
@@ -76,6 +80,6 @@ def cancel(url: str, names: Sequence[str]) -> None:
     """Close bundles of a store; workers leave them."""
     closed = travel.cancel_in(url, names)
     if not closed:
-        typer.echo(plain(f"{url}: nothing is to be trained there, nothing to cancel"))
+        typer.echo(plain(f"{url}: the store has no patches to train, nothing to cancel"))
         return
-    typer.echo(plain(f"cancelled: {list_names(closed)}; workers leave them within seconds"))
+    typer.echo(plain(f"cancelled: {list_names(closed)}; workers stop within seconds"))

@@ -46,7 +46,7 @@ from splatbatch.text import one_line, plain
 
 MOST_TABLES = 5
 MOST_ITEMS, MOST_NAMED = 8, 8
-HOW = "`splatbatch status --watch` shows it, `splatbatch cancel` ends it"
+HOW = "`splatbatch status --watch` shows the progress, `splatbatch cancel` stops training"
 
 
 def dry_run(config: Path | None, names: Sequence[str], only: Sequence[str], assignments: Sequence[str] = ()) -> None:
@@ -75,7 +75,7 @@ def train(
     batch = open_or_begin(config, names, changes_of(assignments), only, print_err)
     if is_elsewhere(batch.config.executor) and (only or assignments):
         if only:
-            raise ConfigError(f"train --only {only[0]}: workers take patches by name", "Name them: p0@base …")
+            raise ConfigError(f"train --only {only[0]}: workers need names of patches", "Give names, such as p0@base.")
         check_no_workers(assignments)
     terminal.never_block()
     print_warnings(batch.config.warnings)
@@ -91,7 +91,7 @@ def check_no_workers(assignments: Sequence[str]) -> None:
         ConfigError: there are some.
     """
     if assignments:
-        raise ConfigError(f"train --set {assignments[0]}: workers read their settings in the YAML", "Write it there.")
+        raise ConfigError(f"train --set {assignments[0]}: workers take settings from the YAML only", "Change the YAML.")
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,9 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
         if not batch.tasks:
             return print_line("no failed patch to retry", err=True)
     elif not names and not options.only:
-        raise ConfigError("retry: no patch named", "Name one, as retry p5, or take all failed ones with --failed.")
+        raise ConfigError(
+            "retry: no patch given", "Run `splatbatch retry p5`, or `splatbatch retry --failed` for all failed patches."
+        )
     if not options.force:
         check_due(batch)
     terminal.never_block()
@@ -149,7 +151,7 @@ def show(made: MergedScene | SceneEvaluation | Publication | FollowUpResult | Ru
         case Publication():
             publishing.show(made)
         case FollowUpResult():
-            words = f"{made.words}; again: {made.command}" if made.command else made.words
+            words = f"{made.words}; to run again: {made.command}" if made.command else made.words
             print_line(words, err=not made.is_done)
         case RunSummary():
             _show_end(made)
@@ -176,10 +178,10 @@ def _lines(ended: RunSummary) -> list[str]:
         earlier = f"; the earlier splat of {', '.join(kept)} is kept" if kept else ""
         lines.append(f"interrupted ({ended.run.stopped}){earlier}")
     if len(requested) < len(statuses):
-        lines.append(f"{_tally(done, requested, 'requested patches')} trained. The batch: {summary(statuses)}")
+        lines.append(f"{_tally(done, requested, 'requested patches')} trained. Whole batch: {summary(statuses)}")
     elif len(done) < sum(one.state == "trained" for one in requested):
         kept = [one.patch for one in undone if one.state == "trained"]
-        lines.append(f"{_tally(done, requested, 'patches')} trained; kept as they were: {', '.join(kept)}")
+        lines.append(f"{_tally(done, requested, 'patches')} trained; earlier splat kept: {', '.join(kept)}")
     else:
         lines.append(summary(statuses))
     return lines + [line for item in ended.todo[:MOST_ITEMS] for line in _item(item)]
@@ -209,8 +211,10 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
         console.print(attempt_table(attempts_at(batch, task), console.width))
     kept = save_kept(ended) if save else kept_with_changes(ended)
     if save:
-        whose = f"saved in {batch.path} for {', '.join(kept)}"
-        typer.echo(plain(whose if kept else f"not saved in {batch.path}: no splat under these settings is kept"))
+        whose = f"settings saved in {batch.path} for {', '.join(kept)}"
+        typer.echo(
+            plain(whose if kept else f"settings not saved in {batch.path}: no splat with these settings was kept")
+        )
         return
     print_unsaved(batch, kept)
 
@@ -221,9 +225,9 @@ def print_unsaved(batch: Batch, kept: Sequence[str]) -> None:
         return
     lines = json.dumps(_tree(batch.changes), default=str).replace('"', "")
     for name in kept[:MOST_TABLES]:
-        typer.echo(plain(f"not in the YAML; to keep these settings, write there: patches: {{{name}: {lines}}}"))
+        typer.echo(plain(f"To keep these settings, add to the YAML: patches: {{{name}: {lines}}}"))
     print_line(
-        "or `retry` with --save, which writes it; otherwise `train` leaves them out when it next trains the patch"
+        "Or use `splatbatch retry --save`, which writes them. Otherwise the next training will not use these settings."
     )
 
 
@@ -244,20 +248,22 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
         ExecutorError: the worker ended at once; its words say why.
     """
     if only:
-        raise ConfigError(f"train --detach --only {only[0]}: a worker takes patches by name", "Name them: p0@base …")
+        raise ConfigError(
+            f"train --detach --only {only[0]}: workers need names of patches", "Give names, such as p0@base."
+        )
     batch = open_or_begin(config, names, {}, (), print_err)
     if cluster_workers.is_elsewhere(batch.config.executor):
         terminal.never_block()
         print_warnings(batch.config.warnings)
         said = cluster_workers.start_elsewhere(batch, verify=verify)
-        for words in (said, HOW) if said else ("nothing is left to be trained",):
+        for words in (said, HOW) if said else ("nothing left to train",):
             print_err(words)
         return
     match start_worker(batch, verify=verify):
         case DetachedWorker(log=log, name=""):
             typer.echo(plain(read_tail(log).strip()))
         case DetachedWorker(log=log, name=name):
-            print_line(f"worker {name} is at work; log: {log}")
+            print_line(f"worker {name} started; log: {log}")
             print_line(HOW)
         case worker:
-            print_line(f"worker {worker.worker} on {worker.host} is at work: nothing was started")
+            print_line(f"worker {worker.worker} on {worker.host} is already training: nothing was started")

@@ -49,7 +49,7 @@ def serve(config: Path | None, names: Sequence[str], port: int) -> None:
     server = open_server(port, partial(_ViewHandler, guard, shown, folder_page(shown.facts, "splat.ply")))
     what = ", ".join(splat.name for splat in shown.splats)
     url = f"http://{LOOPBACK}:{server.server_port}/{guard.token}/"
-    print_line(f"{what}: {shown.num_gaussians:,} Gaussians at {url} until Ctrl-C")
+    print_line(f"{what}: serving {shown.num_gaussians:,} Gaussians at {url} until Ctrl-C")
     serve_until_interrupted(server)
 
 
@@ -74,7 +74,7 @@ class _ViewHandler(LoopbackHandler):
         elif name.startswith("photo/") and photo in self._numbers:
             self._send_file(self._shown.photos[self._numbers[photo]])
         else:
-            self.say(http.HTTPStatus.NOT_FOUND, "There is nothing of that name.\n")
+            self.say(http.HTTPStatus.NOT_FOUND, "There is no such file.\n")
 
     def _send_splat(self) -> None:
         try:

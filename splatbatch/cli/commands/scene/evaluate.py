@@ -47,7 +47,7 @@ def show(found: SceneEvaluation) -> None:
 
 def tables(found: SceneEvaluation) -> Iterator[Table]:
     """Yield the tables of an evaluation; LPIPS where it was measured."""
-    rows = [("all held-out", found.total), ("across a seam", found.across), ("the others", found.within)]
+    rows = [("all held-out", found.total), ("across a seam", found.across), ("all others", found.within)]
     rows += [(name, one) for name, one in found.patches.items()]
     table = open_table(OF_PHOTOS, ("photographs",))
     for name, one in rows:

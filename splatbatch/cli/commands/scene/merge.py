@@ -44,12 +44,12 @@ def show(made: MergedScene) -> None:
         print_line(behind)
     print_line(_last_line(made.done.merged, made.files, made.done.num_new))
     if made.uncleaned:
-        print_line(f"what cleaning has changed: splatbatch evaluate, and with --splat {made.uncleaned.splat}")
+        print_line(f"effect of cleaning: run `splatbatch evaluate` with and without --splat {made.uncleaned.splat}")
 
 
 def _warn(made: MergedScene) -> None:
     done = made.done
-    print_warnings([*([f"{done.damage}: merged anew"] if done.damage else []), *_warnings(done.merged)])
+    print_warnings([*([f"{done.damage}: merged again"] if done.damage else []), *_warnings(done.merged)])
 
 
 def _warnings(merged: Merge) -> list[str]:
@@ -59,11 +59,11 @@ def _warnings(merged: Merge) -> list[str]:
 
 def _hole(hole: Hole) -> str:
     if not hole.lower:
-        return f"{hole.patch}: {hole.reason}: nothing is drawn behind the patches"
+        return f"{hole.patch}: {hole.reason}: the scene has no backdrop behind the patches"
     sides = (
         f"{axis} {_span(*ends)}" for axis, ends in zip("xyz", zip(hole.lower, hole.upper, strict=True), strict=True)
     )
-    return f"{hole.patch}: {hole.reason}: a hole in the scene, in the axes of partition.json {', '.join(sides)}"
+    return f"{hole.patch}: {hole.reason}: a hole in the scene, in coordinates of partition.json: {', '.join(sides)}"
 
 
 def _span(low: float | None, high: float | None) -> str:
@@ -80,7 +80,7 @@ def _table(merged: Merge) -> Table:
 
 def _last_line(merged: Merge, files: MergedFiles, num_new: int) -> str:
     size = f"{plural(merged.num_gaussians, 'Gaussian')}, {(merged.bytes or 0) / MIB:,.1f} MiB"
-    what = f"{plural(num_new, 'part')} written" if num_new else "nothing has changed: left as it was"
+    what = f"{plural(num_new, 'part')} written" if num_new else "nothing has changed: not written again"
     cleaned = f"; cleaned away: {_removed(merged.cleaned.removed)}" if merged.cleaned else ""
     holes = f"; {plural(len(merged.holes), 'hole')}" if merged.holes else ""
     return f"{files.splat}: {size}; {what}{cleaned}{holes}"

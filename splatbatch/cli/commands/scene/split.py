@@ -18,7 +18,7 @@ from splatbatch.scene.partition.record import json_schema
 from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
 from splatbatch.text import plural
 
-STATES = {"new": "", "stays": "stays as it is", "changes": "cut anew"}
+STATES = {"new": "", "stays": "unchanged", "changes": "changed"}
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,19 @@ def show(done: SplitFiles, out: Path, *, dry_run: bool) -> None:
         table.add_row(cut.name, *figures, f"{cut.cost / total_cost:.1%}", STATES[cut.state])
     open_console().print(table)
     for name in facts.gone:
-        print_line(f"{name}: is no more")
+        print_line(f"{name}: no longer part of the split")
     print_warnings(done.notes)
     held = f"{plural(facts.num_test, 'photograph')} held out in every patch"
-    piece = f", {facts.num_contiguous:,} in one piece" if facts.num_contiguous else ""
+    piece = f", {facts.num_contiguous:,} in one block" if facts.num_contiguous else ""
     total = f"{plural(len(facts.patches), 'patch', 'es')} of {plural(facts.num_photographs, 'photograph')}"
     for line in filter(None, (f"{total}, {held}{piece}", facts.hold_out)):
         print_line(line)
-    dearest = f"the dearest {facts.evenness:.2f} times the cheapest"
-    print_line(f"together they cost {total_cost:.1f} times the scene as one patch; {dearest}")
+    dearest = f"the most expensive patch costs {facts.evenness:.2f} times the cheapest"
+    print_line(f"training costs {total_cost:.1f} times as much as the scene as one patch; {dearest}")
     if len(facts.patches) == 1:
-        print_line(f"one patch: --max-images {max(facts.num_photographs // 2, 1)} asks for more, smaller ones")
+        print_line(
+            f"one patch only; for more and smaller patches use --max-images {max(facts.num_photographs // 2, 1)}"
+        )
     if dry_run:
         print_line("nothing was written")
         return
