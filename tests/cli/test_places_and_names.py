@@ -50,7 +50,7 @@ def test_nothing_is_written_among_photographs_and_models(cut: FakeBatch, place: 
     assert ended.code == 6, ended.out + ended.err
     said = " ".join(ended.err.split())
     assert f"{option} {cut.folder / place}" in said
-    assert "among what the batch is trained from" in said and "hint: Name a place elsewhere" in said
+    assert "lies inside the inputs of the batch" in said and "hint: Name a folder outside of them" in said
     assert sorted(cut.folder.glob("**/*")) == before
 
 
@@ -59,7 +59,7 @@ def test_a_folder_of_the_name_of_the_backdrop_is_refused_with_the_remedy(batch: 
     ended = invoke("train", batch=batch)
     assert ended.code == 3, ended.out
     said = " ".join(ended.err.split())
-    assert f"{batch.folder / 'patches/backdrop'}: the name backdrop is that of the whole scene" in said
+    assert f"{batch.folder / 'patches/backdrop'}: the name backdrop is reserved" in said
     assert "hint: Rename the folder" in said
     assert not batch.output.exists()
 

@@ -82,7 +82,7 @@ def _fix(batch: Batch, audit: Audit, options: VerifyOptions) -> int:
         ConfigError: --fix and --out do not fit together.
     """
     if options.fix not in ("scale", "crop") or options.out is None:
-        raise ConfigError(f"--fix {options.fix}: expected scale or crop, and --out FOLDER for the corrected copies")
+        raise ConfigError(f"--fix {options.fix}: should be scale or crop, with --out FOLDER for the corrected copies")
     how: Literal["scale", "crop"] = "scale" if options.fix == "scale" else "crop"
     repaired, config, audited = fix_cameras(batch, audit, how, options.out)
     code = 0 if audited is None or audited.is_well else SceneError.exit_code
