@@ -176,7 +176,7 @@ def test_a_scene_without_patches_ends_with_3(
         (["retry", "--patch", "p0", "--set", "training.sed=1"], ["training.sed: unknown setting", "training.seed"]),
         (["retry", "--patch", "p0", "--set", "training.seed=x"], ["training.seed: 'x'", "whole number"]),
         (["retry", "--patch", "p0", "--set", "training.init_scale=x"], ["  training.init_scale: 'x'", "1 mistake"]),
-        (["verify-dims", "--fix", "stretch"], ["--fix stretch: expected scale or crop"]),
+        (["verify-dims", "--fix", "stretch"], ["--fix stretch: should be scale or crop"]),
         (["verify-dims", "--fix", "scale"], ["--out FOLDER"]),
         (["config", "show", "--patch", "p9"], ["p9: no such patch"]),
         (["trian"], ["No such command"]),

@@ -44,10 +44,14 @@ def reconstruct(
             "--rig", metavar="A,B", help="Folders of a rig with the same file names in each; A is the reference."
         ),
     ] = "",
-    mapper: Annotated[str, typer.Option("--mapper", metavar="HOW", help="incremental, global or auto.")] = "auto",
-    pairs: Annotated[str, typer.Option("--pairs", metavar="HOW", help="Match gps, sequence or all; or auto.")] = "auto",
+    mapper: Annotated[
+        str, typer.Option("--mapper", metavar="HOW", help="COLMAP mapper: incremental, global or auto.")
+    ] = "auto",
+    pairs: Annotated[
+        str, typer.Option("--pairs", metavar="HOW", help="Image pairs to match: gps, sequence, all or auto.")
+    ] = "auto",
     features: Annotated[
-        int, typer.Option("--features", metavar="N", min=128, max=65536, help="Maximum per photograph.")
+        int, typer.Option("--features", metavar="N", min=128, max=65536, help="Maximum features per photograph.")
     ] = 4096,
     threads: Annotated[
         Optional[int], typer.Option("--threads", metavar="N", min=1, help="CPU threads; default: all cores.")

@@ -49,7 +49,7 @@ def attempt_table(found: AttemptComparison, width: int) -> Table:
     for row in found.attempts:
         outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome
         note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
-        note += ", other pixel set" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
+        note += ", different pixels" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
         figures = (*(figure(one, ".2f") for one in (row.psnr_covered, row.psnr)), figure(row.ssim, ".4f"))
         cells = (*figures, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
         table.add_row(str(row.number), one_line(outcome), one_line(assignments(row.changes)), *cells)

@@ -119,7 +119,7 @@ PortOption = Annotated[
 ]
 PublishedArguments = Annotated[
     Optional[list[str]],
-    named("PATCH|scene", "Patches, or scene; default: the merged scene if it exists, else all patches."),
+    named("PATCH|scene", "Patches to publish, or scene; default: the merged scene if it exists, else all patches."),
 ]
 ViewedArguments = Annotated[
     Optional[list[str]], named("PATCH|scene", "Patches, such as p5; or scene for the merged splat.")
@@ -177,7 +177,7 @@ WithinOption = Annotated[
 ]
 ExampleOption = Annotated[
     Optional[Literal["night", "cpu", "sweep", "scenes"]],
-    typer.Option("--example", metavar="night|cpu|sweep|scenes", help="Write this example, regardless of the folder."),
+    typer.Option("--example", metavar="night|cpu|sweep|scenes", help="Write this example; ignore what DIR contains."),
 ]
 ConfigPathOption = Annotated[
     Optional[Path], typer.Option("--out", metavar="FILE", help="File to write; default: DIR/splat_config.yml.")

@@ -75,7 +75,9 @@ def train(
     batch = open_or_begin(config, names, changes_of(assignments), only, print_err)
     if is_elsewhere(batch.config.executor) and (only or assignments):
         if only:
-            raise ConfigError(f"train --only {only[0]}: workers need names of patches", "Give names, such as p0@base.")
+            raise ConfigError(
+                f"train --only {only[0]}: not supported with workers", "Give names: `splatbatch train p0@base`."
+            )
         check_no_workers(assignments)
     terminal.never_block()
     print_warnings(batch.config.warnings)
@@ -91,7 +93,9 @@ def check_no_workers(assignments: Sequence[str]) -> None:
         ConfigError: there are some.
     """
     if assignments:
-        raise ConfigError(f"train --set {assignments[0]}: workers take settings from the YAML only", "Change the YAML.")
+        raise ConfigError(
+            f"train --set {assignments[0]}: workers take settings from the YAML only", "Set it in the YAML."
+        )
 
 
 @dataclass(frozen=True)
@@ -227,7 +231,7 @@ def print_unsaved(batch: Batch, kept: Sequence[str]) -> None:
     for name in kept[:MOST_TABLES]:
         typer.echo(plain(f"To keep these settings, add to the YAML: patches: {{{name}: {lines}}}"))
     print_line(
-        "Or use `splatbatch retry --save`, which writes them. Otherwise the next training will not use these settings."
+        "Or run `splatbatch retry PATCH --set … --save` to write them. Otherwise the next training ignores them."
     )
 
 
@@ -249,7 +253,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     """
     if only:
         raise ConfigError(
-            f"train --detach --only {only[0]}: workers need names of patches", "Give names, such as p0@base."
+            f"train --detach --only {only[0]}: not supported with workers", "Give names: `splatbatch train p0@base`."
         )
     batch = open_or_begin(config, names, {}, (), print_err)
     if cluster_workers.is_elsewhere(batch.config.executor):
@@ -266,4 +270,4 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
             print_line(f"worker {name} started; log: {log}")
             print_line(HOW)
         case worker:
-            print_line(f"worker {worker.worker} on {worker.host} is already training: nothing was started")
+            print_line(f"worker {worker.worker} on {worker.host} is already running: nothing was started")

@@ -38,6 +38,8 @@ def scene(options: SceneOptions) -> None:
         show(made)
         if isinstance(made, SceneEvaluation):
             splat = OutputFolder(configuration.load(options.config).output.folder).scene.splat
-            print_line(f"{splat}; for the commands of single steps see {shlex.quote(str(options.config))}")
+            print_line(
+                f"{splat}; to repeat a step: `train`, `merge` or `evaluate` --config {shlex.quote(str(options.config))}"
+            )
 
     raise typer.Exit(make_scene(options, show_step))
