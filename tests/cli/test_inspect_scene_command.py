@@ -88,7 +88,7 @@ def test_a_scene_has_a_certificate_that_holds_until_its_splat_changes(quarry: Pa
     data[-1] ^= 1
     scene.splat.write_bytes(data)
     ended = verify(tmp_path / "quarry", "scene")
-    assert ended.code == 1 and "scene: speaks of another splat" in ended.out
+    assert ended.code == 1 and "scene: is of another splat" in ended.out
 
 
 @pytest.mark.all
