@@ -68,7 +68,7 @@ def _superfluous(folder: PatchFolder) -> Iterator[RemovedFile]:
         if attempt.path.name not in kept:
             splat, *names = results.names_of_splat(attempt)
             yield from _files(splat, "splat")
-            yield from (RemovedFile(str(path), "splat, under its name from the trainer", 0) for path in names)
+            yield from (RemovedFile(str(path), "splat, under the name that its trainer gave", 0) for path in names)
 
 
 def _files(path: Path, what: str) -> Iterator[RemovedFile]:

@@ -54,7 +54,7 @@ def inspect(batch: Batch, interruption: Interruption, how: InspectOptions) -> tu
     if interruption.signal:
         raise Interrupted(interruption.exit_code)
     if wanted_by(batch.whole()):  # what a night has left out is made good
-        batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "not named in `splatbatch inspect`"))
+        batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "`inspect` was run for other patches"))
     return found, failed
 
 

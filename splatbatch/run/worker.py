@@ -106,7 +106,7 @@ def _follow(trained: FinishedBatch) -> None:
     try:
         check_no_workers(Watcher(batch.output), lambda: None, print_err)
     except OutputError:
-        what = "publishes" if batch.config.publish.formats else "lists the patches that are not inspected"
+        what = "publishes" if batch.config.publish.formats else "lists in the report which patches are not inspected"
         print_err(f"other workers are still training; the last one {what}")
         return
     afterwards = follow(trained, not_inspected(whole, "workers do not inspect"), publish_as_asked)

@@ -93,6 +93,6 @@ def _place(traceback: str) -> tuple[str, ...]:
 
 
 def _hanging(hang: Hung, phase: str) -> TaskFault:
-    what = hang.path or "a file of this patch"
+    what = hang.path or "a file of the patch"
     advice = f"{what}: has not answered for {hang.seconds:.0f} s. Check that its disk or mount is available."
     return TaskFault(Diagnosis(HANGS, "retry", advice, (f"{what}: no answer for {hang.seconds:.0f} s",), phase))

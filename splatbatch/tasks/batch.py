@@ -86,9 +86,7 @@ class Batch:
             ConfigError: it came from standard input.
         """
         if self.path == configuration.STDIN:
-            raise ConfigError(
-                "the configuration was read from standard input, but a file is needed here", "Write it to a file."
-            )
+            raise ConfigError("this needs the YAML in a file, not from standard input", "Name it: --config FILE.")
         return self.path.resolve()
 
     def check_apart(self, option: str, place: Path, folder: Path) -> None:

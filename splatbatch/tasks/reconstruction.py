@@ -90,7 +90,7 @@ class ReconstructTasks(BuiltinProgram):
         for name, key in self.needed.items():
             made = StageMetrics.read(record_of(products, name))
             if made is None or made.inputs != key:
-                raise NotMadeError(f"{self.stage.name} is made from {name}, which has not been made")
+                raise NotMadeError(f"{self.stage.name} needs the result of {name}, which has not been made")
         return super().command(patch, folder)
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:

@@ -208,7 +208,7 @@ def _decided(standing: FreshnessChecker, name: str, endings: TaskHistory) -> Pat
         case Skip():
             result = condition.result or Result()
             warnings = _of_a_later_failure(ended, result) + _of_a_choice(endings.last(name), result)
-            warnings += (f"{UNCOMPARED}: `splatbatch plan` compares them",) if condition.uncompared else ()
+            warnings += (f"{UNCOMPARED}: run `splatbatch plan` to compare them",) if condition.uncompared else ()
             state: State = "trained" if standing.noun(name) == "patch" else "done"
             return PatchStatus(name, state, unverified=condition.unverified, warnings=warnings)
         case Refuse(reason=reason):

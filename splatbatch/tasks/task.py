@@ -364,7 +364,7 @@ def listed(names: Names) -> tuple[str, ...]:
         return (names,)
     found = tuple(names) if isinstance(names, Iterable) else (names,)
     if wrong := [one for one in found if not isinstance(one, str)]:
-        raise ConfigError(f"{wrong[0]!r}: should be a text, or a list of texts", 'As "p0", or ["p0", "p1"].')
+        raise ConfigError(f"{wrong[0]!r}: should be a string or a list of strings", 'As "p0", or ["p0", "p1"].')
     return found
 
 
@@ -398,8 +398,8 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
         known = list(dict.fromkeys(getattr(task.id, kind) for task in tasks))
         for pattern in wanted:
             if not any(fnmatchcase(name, pattern) for name in known):
-                there = list_names([name for name in known if name]) or "none: the config has no sweep"
-                raise ConfigError(f"--only {kind}={pattern}: there is none", f"There are: {there}.")
+                there = list_names([name for name in known if name]) or "none, since the YAML has no sweep"
+                raise ConfigError(f"--only {kind}={pattern}: there is none", f"Known: {there}.")
         if wanted:
             kept = [task for task in kept if any(fnmatchcase(getattr(task.id, kind), one) for one in wanted)]
     if not kept:

@@ -126,7 +126,7 @@ def verify(folder: Path, *arguments: str) -> Ended:
 
 def test_a_certificate_holds_until_something_changes(quarry: Path) -> None:
     ended = verify(quarry, "p0")
-    assert (ended.code, ended.out.strip()) == (0, "p0: holds")
+    assert (ended.code, ended.out.strip()) == (0, "p0: the certificate holds")
     assert verify(quarry).code == 1 and "p1: none: splatbatch inspect" in verify(quarry).out
     file = OutputFolder(quarry / "output").patch("p0").certificate
     told = checked("inspect", verify(quarry, "--file", str(file), "--json").out)
@@ -179,25 +179,25 @@ def forge(quarry: Path, **keys: object) -> None:
 
 
 FORGED = [
-    (lambda said: {"patch": "p7"}, "says patch p7, result.json p0"),
-    (lambda said: {"num_gaussians": 7}, "says num_gaussians 7, result.json "),
-    (lambda said: {"offset": [5, 0, 0]}, "says offset (5, 0, 0), result.json (0, 0, 0)"),
+    (lambda said: {"patch": "p7"}, "certificate: patch p7, but p0 in result.json"),
+    (lambda said: {"num_gaussians": 7}, "certificate: num_gaussians 7, but "),
+    (lambda said: {"offset": [5, 0, 0]}, "certificate: offset (5, 0, 0), but (0, 0, 0) in result.json"),
     (
         lambda said: {"settings": {**said["settings"], "training": {**said["settings"]["training"], "max_steps": 7}}},
-        "says training.max_steps 7, result.json 300",
+        "certificate: training.max_steps 7, but 300 in result.json",
     ),
-    (lambda said: {"settings_hash": "0" * 16}, "names other settings than result.json does: settings_hash 0000"),
-    (lambda said: {"inputs": said["inputs"] | {"sparse/images.bin": "00"}}, "names other files than result.json does"),
-    (lambda said: {"inputs": said["inputs"] | {"images/no.jpg": "00"}}, "names files that result.json does not"),
-    (lambda said: {"holdout": raised(said, psnr=40.0)}, "says psnr 40 of "),
-    (lambda said: {"holdout": raised(said, x=9e9)}, "says x 9e+09 of "),
+    (lambda said: {"settings_hash": "0" * 16}, "has other settings than result.json: settings_hash 0000"),
+    (lambda said: {"inputs": said["inputs"] | {"sparse/images.bin": "00"}}, "has other files than result.json"),
+    (lambda said: {"inputs": said["inputs"] | {"images/no.jpg": "00"}}, "lists files that result.json does not"),
+    (lambda said: {"holdout": raised(said, psnr=40.0)}, "certificate: psnr 40 of "),
+    (lambda said: {"holdout": raised(said, x=9e9)}, "certificate: x 9e+09 of "),
     (
         lambda said: {"holdout": dict([*said["holdout"].items()][1:])},
-        "lacks held-out photographs otherwise than result",
+        "the certificate has fewer held-out photographs than result.json",
     ),
     (
         lambda said: {"holdout": said["holdout"] | {"left/no.jpg": {}}},
-        "names held-out photographs otherwise than result",
+        "the certificate has more held-out photographs than result.json",
     ),
     (
         lambda said: {"figures": [one | {"value": 0} for one in said["figures"]], "grade": "A"},
@@ -226,7 +226,7 @@ def measured(quarry: Path, tmp_path: Path) -> Path:
 def test_a_certificate_that_was_forged_and_sealed_anew_contradicts_the_records(measured: Path) -> None:
     file = OutputFolder(measured / "output").patch("p0").certificate
     genuine = file.read_text()
-    assert verify(measured, "p0").out.strip() == "p0: holds"
+    assert verify(measured, "p0").out.strip() == "p0: the certificate holds"
     for forged, words in FORGED:
         forge(measured, **forged(json.loads(genuine)))
         for ended in (verify(measured, "p0"), verify(measured, "--file", str(file))):
@@ -237,7 +237,7 @@ def test_a_certificate_that_was_forged_and_sealed_anew_contradicts_the_records(m
 def test_a_certificate_without_the_records_that_it_speaks_of_does_not_hold(measured: Path) -> None:
     folder = OutputFolder(measured / "output").patch("p0")
     folder.inspection.unlink()
-    assert "its figures cannot be compared with inspection.json: there is none" in verify(measured, "p0").out
+    assert "the figures of the certificate cannot be checked: inspection.json is missing" in verify(measured, "p0").out
 
 
 def test_a_certificate_calls_nothing_held_out_that_was_trained_on(measured: Path) -> None:
@@ -245,10 +245,7 @@ def test_a_certificate_calls_nothing_held_out_that_was_trained_on(measured: Path
     name = next(iter(json.loads(folder.certificate.read_text())["holdout"]))
     result = json.loads(folder.result.read_text()) | {"photographs": {"trained": [name]}}
     folder.result.write_text(json.dumps(result))
-    assert (
-        f"lists as held out photographs that were trained on according to result.json: {name}"
-        in verify(measured, "p0").out
-    )
+    assert f"holds out photographs that result.json was trained on: {name}" in verify(measured, "p0").out
 
 
 @pytest.mark.parametrize("name", ["certificate.json", "splat.ply"])
@@ -268,11 +265,11 @@ def cut_certificate(quarry: Path) -> None:
     ("change", "words"),
     [
         (change_splat, "is of another splat"),
-        (change_photograph, "was made from other files: images/left/"),
-        (change_settings, "names other settings than the YAML has now"),
+        (change_photograph, "files have changed since the certificate was written: images/left/"),
+        (change_settings, "the YAML has other settings now than the certificate"),
         (change_certificate, "its seal is broken"),
-        (forge_grade, "says grade Z, its figures say"),
-        (change_versions, "names other versions than result.json does"),
+        (forge_grade, "says grade Z, but its figures give"),
+        (change_versions, "has other versions than result.json"),
         (cut_certificate, "is incomplete: it lacks patch"),
     ],
 )

@@ -79,8 +79,10 @@ def test_a_scene_has_a_certificate_that_holds_until_its_splat_changes(quarry: Pa
     shutil.copytree(quarry, tmp_path / "quarry", symlinks=True)
     inspect(tmp_path / "quarry", "scene")
     ended = verify(tmp_path / "quarry", "scene")
-    assert (ended.code, ended.out.strip()) == (0, "scene: holds"), ended.err
-    assert "scene: holds" in verify(tmp_path / "quarry").out  # and of its patches, that nobody has inspected
+    assert (ended.code, ended.out.strip()) == (0, "scene: the certificate holds"), ended.err
+    assert (
+        "scene: the certificate holds" in verify(tmp_path / "quarry").out
+    )  # and of its patches, that nobody has inspected
     scene = OutputFolder(tmp_path / "quarry/output").scene
     page = scene.path.parent / "report.html"
     assert json.loads(scene.certificate.read_text())["seal"] in page.read_text()
@@ -88,7 +90,7 @@ def test_a_scene_has_a_certificate_that_holds_until_its_splat_changes(quarry: Pa
     data[-1] ^= 1
     scene.splat.write_bytes(data)
     ended = verify(tmp_path / "quarry", "scene")
-    assert ended.code == 1 and "scene: is of another splat" in ended.out
+    assert ended.code == 1 and "scene: the certificate is of another splat" in ended.out
 
 
 @pytest.mark.all
@@ -103,13 +105,13 @@ def test_a_scene_of_another_patch_than_is_accepted_is_told(quarry: Path, tmp_pat
     ended = verify(tmp_path / "quarry", "scene")
     assert ended.code == 1 and "scene: was made from another splat of p1 than is accepted" in ended.out
     write_json(output.scene.merge, replace(merged, key="other", parts=()).to_record())
-    assert "is of another merge than merge.json" in verify(tmp_path / "quarry", "scene").out
+    assert "the certificate is of another merge than merge.json" in verify(tmp_path / "quarry", "scene").out
 
 
 def test_a_scene_that_nobody_has_inspected_has_no_certificate(tmp_path: Path) -> None:
     lay_out(tmp_path / "quarry")
     ended = verify(tmp_path / "quarry", "scene")
-    assert ended.code == 1 and ended.out.strip() == "scene: none: splatbatch inspect writes it"
+    assert ended.code == 1 and ended.out.strip() == "scene: no certificate; `splatbatch inspect` writes one"
 
 
 def test_a_scene_that_is_not_merged_is_told(quarry: Path, tmp_path: Path) -> None:

@@ -186,7 +186,10 @@ MISSING = [
     (make_stale, "p1: stale: settings have changed: training.max_steps 20 -> 30"),
     (fail_health, "p1: failed: "),
     (move_frame, "p1: stale: "),
-    (change_holdout, "p1: its hold-out differs: it was trained on what other patches hold out: img0.png, img8.png"),
+    (
+        change_holdout,
+        "p1: its hold-out differs: other patches hold out photographs that it was trained on: img0.png, img8.png",
+    ),
     (remove_folder, "p1: no such patch in"),
 ]
 

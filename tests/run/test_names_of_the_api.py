@@ -19,7 +19,7 @@ def test_a_text_is_one_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [3, [None], [["p0"]]])
 def test_what_is_no_name_is_refused(tmp_path: Path, names: object) -> None:
-    with pytest.raises(ConfigError, match="should be a text, or a list of texts"):
+    with pytest.raises(ConfigError, match="should be a string or a list of strings"):
         api.open_batch(FakeBatch(tmp_path).make("p0").config, names)
 
 

@@ -91,4 +91,4 @@ def test_of_patches_that_disagree_the_fewer_are_named() -> None:
     assert disputed({"p0": most, "p1": most, "p2": UsedPhotographs(("a", "b"))}).keys() == {"p2"}
     assert disputed({"p0": most, "p1": most, "p2": UsedPhotographs(("b",), ("a",))}).keys() == {"p2"}
     odd = disputed({"p0": UsedPhotographs(("a",)), "p1": UsedPhotographs(("a",)), "p2": UsedPhotographs((), ("a",))})
-    assert odd == {"p2": "its hold-out differs: it holds out what other patches were trained on: a"}
+    assert odd == {"p2": "its hold-out differs: it holds out photographs that others were trained on: a"}

@@ -72,5 +72,5 @@ def verify(config: Path | None, names: Sequence[str], file: Path | None, *, as_j
         print_json({name: CertificateCheck(tuple(why)) for name, why in found.items()})
     else:
         for name, why in found.items():
-            print_line(f"{name}: {'; '.join(why) or 'holds'}")
+            print_line(f"{name}: {'; '.join(why) or 'the certificate holds'}")
     raise typer.Exit(NOT_ALL if any(found.values()) else 0)

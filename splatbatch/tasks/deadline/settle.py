@@ -125,8 +125,8 @@ def _end(batch: WholeBatch, now: float) -> float:
     asked = batch.config.deadline or ""
     if (end := ends_at(asked, now)) <= now:
         raise ConfigError(
-            f"{batch.path}: deadline: {asked}: has passed, it is {moment(now)}",
-            "Set a later one, a time of day such as 07:00 (the next one is meant), or none.",
+            f"{batch.path}: deadline: {asked} has passed; it is {moment(now)} now",
+            "Set a later time, such as 07:00 for the next morning, or remove the deadline.",
         )
     return end
 
@@ -138,7 +138,7 @@ def all_slots(batch: WholeBatch) -> int:
 
 def _basis(num_done: int, unknown: Sequence[str]) -> str:
     if unknown:
-        return f"no speed is known yet for {', '.join(unknown)}"
+        return f"the speed is not known yet of {', '.join(unknown)}"
     by_model = "estimated from a model of training time; corrected after the first patch"
     return f"based on {plural(num_done, 'trained patch', 'es')}" if num_done else by_model
 

@@ -28,11 +28,11 @@ def in_words(choice: DeadlineDecision, tasks: Iterable[Task]) -> tuple[str, ...]
     end = f"deadline {when(choice.asked, choice.ends_at or 0.0)}"
     lines = [] if choice.is_met else [_not_met(choice, end)]
     if choice.pace.is_full:
-        lines.append(f"{end}: full steps and resolution fit{_expected(choice)}")
+        lines.append(f"{end}: all patches keep their steps and resolution{_expected(choice)}")
     else:
         lines.append(f"{end}: every patch is trained with {given_up(recipes, choice.pace)}{_expected(choice)}")
     if choice.untouched:
-        lines.append(f"{end}: steps of {', '.join(choice.untouched)} cannot be set: its command has no {{steps}}")
+        lines.append(f"{end}: {', '.join(choice.untouched)} keeps its steps: its command has no {{steps}}")
     lines += [correction_in_words(recipes, one.pace, one.why) for one in choice.corrections]
     return tuple(lines)
 

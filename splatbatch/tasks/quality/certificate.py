@@ -39,7 +39,7 @@ FIGURES = ("psnr_covered", "covered_share", "psnr")
 FEW = 3
 """Names that a message holds."""
 INSPECTION = "inspection.json"
-INSPECT = "none: splatbatch inspect writes it"
+INSPECT = "no certificate; `splatbatch inspect` writes one"
 
 
 @dataclass(frozen=True)
@@ -210,62 +210,62 @@ def _problems_of_scene(output: OutputFolder) -> list[str]:
 def why_not_genuine(record: dict[str, Any], splat_sha256: str) -> Iterator[str]:
     """Yield what of a certificate does not hold by itself and beside a splat of this hash."""
     if missing := lacks(record):
-        yield f"is incomplete: it lacks {', '.join(missing)}"
+        yield f"the certificate is incomplete: it has no {', '.join(missing)}"
         return
     said = Certificate.from_record(record)
     if said.seal != seal_of(record):
-        yield "was changed after it was written: its seal is broken"
+        yield "the certificate was changed after it was written: its seal is broken"
     if said.grade != grade(said.figures):
-        yield f"says grade {said.grade}, its figures say {grade(said.figures) or 'none'}"
+        yield f"the certificate says grade {said.grade}, but its figures give {grade(said.figures) or 'none'}"
     if not splat_sha256:
-        yield "is of a splat that cannot be read"
+        yield "the splat cannot be read, so its certificate cannot be checked"
     elif said.splat != splat_sha256:
-        yield f"is of another splat: {said.splat[:12]}…, not {splat_sha256[:12]}…"
+        yield f"the certificate is of another splat: of {said.splat[:12]}…, but this one is {splat_sha256[:12]}…"
 
 
 def why_contradicted(record: dict[str, Any], folder: PatchFolder) -> Iterator[str]:
     """Yield in which fields a certificate contradicts the records beside a patch's product."""
     said, result, found = Certificate.from_record(record), folder.read_result(), folder.read_inspection()
     if result is None:
-        yield f"cannot be compared: there is no {RESULT}"
+        yield f"the certificate cannot be checked: there is no {RESULT}"
         return
     if said.splat != result.sha256:
-        yield "is not of the accepted splat"
+        yield "the certificate is not of the accepted splat"
     yield from _of_inspection(said, found)
     name = result.patch or folder.path.name
     known = _by_records(name, result, found or Inspection())
     yield from _unlike(said, known, RESULT, ("patch", "num_gaussians", "offset"))
     yield from _other_settings(said, known, RESULT)
     if said.settings_hash not in (result.trained_from.effective, result.trained_from.recipe):
-        yield f"names other settings than {RESULT} does: settings_hash {said.settings_hash}"
+        yield f"the certificate has other settings than {RESULT}: settings_hash {said.settings_hash}"
     if said.made_with != known.made_with:
-        yield f"names other versions than {RESULT} does: {_keys_of(said.made_with, known.made_with)}"
+        yield f"the certificate has other versions than {RESULT}: {_keys_of(said.made_with, known.made_with)}"
     yield from _other_photographs(said, known, RESULT)
     if result.photographs and (trained := sorted(said.holdout.keys() & set(result.photographs.trained))):
-        yield f"lists as held out photographs that were trained on according to {RESULT}: {list_names(trained, FEW)}"
+        yield f"the certificate holds out photographs that {RESULT} was trained on: {list_names(trained, FEW)}"
     files = result.trained_from.files
     recorded = {key: fact.sha256 for key, fact in files.items() if fact.sha256 and fact.num_bytes >= 0}
     if differing := [key for key, sha256 in recorded.items() if said.inputs.get(key) != sha256]:
-        yield f"names other files than {RESULT} does: {list_some(differing)}"
+        yield f"the certificate has other files than {RESULT}: {list_some(differing)}"
     if files and (unknown := sorted(said.inputs.keys() - files.keys())):
-        yield f"names files that {RESULT} does not: {list_some(unknown)}"
+        yield f"the certificate lists files that {RESULT} does not: {list_some(unknown)}"
 
 
 def why_outdated(record: dict[str, Any], task: Task, folder: PatchFolder) -> Iterator[str]:
     """Yield what of the YAML and of the files of a batch is no longer as a certificate says."""
     said, result = Certificate.from_record(record), folder.read_result()
     if result is not None and not result.changes and said.settings_hash != recipe_hash(task.recipe):
-        yield "names other settings than the YAML has now"
+        yield "the YAML has other settings now than the certificate"
     now = {key: sha256_of(locate(key, task.patch, task.recipe)) for key in said.inputs}
     if differing := [key for key, sha256 in said.inputs.items() if now[key] != sha256]:
-        yield f"was made from other files: {list_some(differing)}"
+        yield f"files have changed since the certificate was written: {list_some(differing)}"
 
 
 def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Iterator[str]:
     """Yield in which fields a certificate contradicts the records beside the merged scene."""
     said, merged, found = Certificate.from_record(record), folder.merged.read() or Merge(), folder.read_inspection()
     if said.settings_hash != merged.key:
-        yield f"is of another merge than {MERGE}"
+        yield f"the certificate is of another merge than {MERGE}"
     yield from _of_inspection(said, found)
     if found is None:
         return
@@ -277,12 +277,12 @@ def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Itera
     if told.recipe:
         yield from _other_settings(said, known, f"settings.json of {found.attempt}")
     if said.made_with != known.made_with:
-        yield f"names other versions than {MERGE} does: {_keys_of(said.made_with, known.made_with)}"
+        yield f"the certificate has other versions than {MERGE}: {_keys_of(said.made_with, known.made_with)}"
     if said.inputs != known.inputs:
-        yield f"names other splats than {MERGE} does: {_keys_of(said.inputs, known.inputs)}"
+        yield f"the certificate has other splats than {MERGE}: {_keys_of(said.inputs, known.inputs)}"
     yield from _other_photographs(said, known, INSPECTION)
     if merged.held_out is not None and (others := sorted(said.holdout.keys() - set(merged.held_out))):
-        yield f"lists as held out photographs that {MERGE} does not: {list_names(others, FEW)}"
+        yield f"the certificate holds out photographs that {MERGE} does not: {list_names(others, FEW)}"
 
 
 def why_scene_outdated(output: OutputFolder) -> Iterator[str]:
@@ -291,20 +291,20 @@ def why_scene_outdated(output: OutputFolder) -> Iterator[str]:
     for one in merged.parts if merged else ():
         result = output.patch(one.patch).read_result()
         if one.sha256 and result is not None and result.sha256 != one.sha256:
-            yield f"was made from another splat of {one.patch} than is accepted"
+            yield f"the merged scene has another splat of {one.patch} than the accepted one: run `splatbatch merge`"
 
 
 def _of_inspection(said: Certificate, found: Inspection | None) -> Iterator[str]:
     """Yield in what a grade and its figures are not those of the inspection."""
     if found is None or found.splat != said.splat:
-        why = "there is none" if found is None else "it is of another splat"
-        yield f"its figures cannot be compared with {INSPECTION}: {why}"
+        why = "is missing" if found is None else "is of another splat"
+        yield f"the figures of the certificate cannot be checked: {INSPECTION} {why}"
         return
     if said.grade != found.grade:
-        yield f"says grade {said.grade}, {INSPECTION} {found.grade or 'none'}"
+        yield f"certificate: grade {said.grade}, but {found.grade or 'none'} in {INSPECTION}"
     if said.figures != found.figures:
         pairs = ({one.name: one for one in figures} for figures in (said.figures, found.figures))
-        yield f"has other figures than {INSPECTION}: {_keys_of(*pairs)}"
+        yield f"the certificate has other figures than {INSPECTION}: {_keys_of(*pairs)}"
 
 
 def _unlike(said: Certificate, known: Certificate, file: str, names: Iterable[str]) -> Iterator[str]:
@@ -312,7 +312,7 @@ def _unlike(said: Certificate, known: Certificate, file: str, names: Iterable[st
     for name in names:
         here, there = getattr(said, name), getattr(known, name)
         if here != there:
-            yield f"says {name} {_WORDS.get(name, str)(here)}, {file} {_WORDS.get(name, str)(there)}"
+            yield f"certificate: {name} {_WORDS.get(name, str)(here)}, but {_WORDS.get(name, str)(there)} in {file}"
 
 
 _WORDS = {"offset": spell_place}
@@ -323,22 +323,22 @@ def _other_settings(said: Certificate, known: Certificate, file: str) -> Iterato
     here, there = leaves(said.settings), leaves(known.settings)
     for key in sorted(here.keys() | there.keys()):
         if here.get(key) != there.get(key):
-            yield f"says {key} {here.get(key)}, {file} {there.get(key)}"
+            yield f"certificate: {key} {here.get(key)}, but {there.get(key)} in {file}"
 
 
 def _other_photographs(said: Certificate, known: Certificate, file: str) -> Iterator[str]:
     """Yield what of held-out photographs differs from what records say."""
     for names, words in (
-        (said.holdout.keys() - known.holdout.keys(), "names"),
-        (known.holdout.keys() - said.holdout.keys(), "lacks"),
+        (said.holdout.keys() - known.holdout.keys(), "more"),
+        (known.holdout.keys() - said.holdout.keys(), "fewer"),
     ):
         if names:
-            yield f"{words} held-out photographs otherwise than {file}: {list_names(sorted(names), FEW)}"
+            yield f"the certificate has {words} held-out photographs than {file}: {list_names(sorted(names), FEW)}"
     for name in sorted(said.holdout.keys() & known.holdout.keys()):
         here, there = said.holdout[name], known.holdout[name]
         for key in sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key)):
             source = file if key in FIGURES else INSPECTION
-            yield f"says {key} {_number(here.get(key))} of {name}, {source} {_number(there.get(key))}"
+            yield f"certificate: {key} {_number(here.get(key))} of {name}, but {_number(there.get(key))} in {source}"
 
 
 def _number(value: float | None) -> str:

@@ -97,18 +97,18 @@ def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
     """
     found = check_splat(splat)
     if isinstance(found, Rejected):
-        hint = "Merge the patches first: `splatbatch merge`." if found.reason == "missing" else "Write it again."
+        hint = "Merge the patches first: `splatbatch merge`." if found.reason == "missing" else "Write the splat again."
         raise SceneError(f"{splat}: {found.reason}", hint)
     there = read_header(splat).offset
     if _is_elsewhere(there, offset):
-        message = f"{splat}: its offset differs: it subtracts {spell_place(there)} from its coordinates"
-        raise SceneError(f"{message}, the patches {spell_place(offset)}", "Name a splat with their offset.")
+        message = f"{splat}: its offset differs: {spell_place(there)}, of the patches {spell_place(offset)}"
+        raise SceneError(message, "Name a splat with the offset of the patches.")
     low = np.min([core.bounds.lower for core in partition.cores], axis=0)
     high = np.max([core.bounds.upper for core in partition.cores], axis=0)
     places = partition.in_axes(sample_means(splat).astype(np.float64), offset)
     inside = ((places >= low) & (places <= high)).all(axis=1).mean()
     if inside < LEAST_INSIDE:
-        said = f"{100 * inside:.2g} % of its Gaussians lie inside the scene of {partition.path}"
+        said = f"only {100 * inside:.2g} % of its Gaussians lie inside the scene of {partition.path}"
         raise SceneError(f"{splat}: lies in another frame: {said}", "Name a splat of this scene, in its coordinates.")
 
 

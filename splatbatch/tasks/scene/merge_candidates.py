@@ -87,7 +87,7 @@ def _with_one_holdout(found: Sequence[MergeCandidate]) -> Found:
     records say; where today's partition and YAML say otherwise, that is told.
     """
     known = {one.name: one.photographs for one in found if one.photographs and one.core and not one.lacking}
-    odd = {name: f"{why}: `splatbatch retry {name}` trains it anew" for name, why in disputed(known).items()}
+    odd = {name: f"{why}: `splatbatch retry {name}` trains it again" for name, why in disputed(known).items()}
     agreeing = {one.name: one for one in found if one.name in known.keys() - odd.keys()}
     today = unlike_today((one.task, known[name]) for name, one in agreeing.items() if one.task)
     warnings = (today, assumptions({name: known[name] for name in agreeing}))

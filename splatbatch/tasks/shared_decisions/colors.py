@@ -301,7 +301,7 @@ def in_words(solved: SceneColors) -> list[str]:
     verdict = "the correction is used" if solved.is_even else "no correction is needed"
     lines = [f"{plural(len(solved.tones), 'photograph')}, gains {ranges}; {told}: {verdict}"]
     lines += [
-        f"camera {name}: {100 * (1 - math.exp(min(sum(one), 1))):.0f} % darker in the corners"
+        f"camera {name}: its photographs are {100 * (1 - math.exp(min(sum(one), 1))):.0f} % darker in the corners"
         for name, one in solved.vignetting.items()
     ]
     lines += _some([one.in_words() for one in solved.outliers], "photographs that differ as much")

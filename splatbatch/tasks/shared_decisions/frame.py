@@ -202,6 +202,6 @@ def note(frame: Frame | None, names: Iterable[str] = ()) -> str:
     if frame is None:
         return ""
     offsets = {name: one for name, one in frame.scenes.items() if any(one) and name in set(names)}
-    parts = [f"to {name} add {spell_place(one)}" for name, one in offsets.items()]
+    parts = [f"add {spell_place(one)} for {name}" for name, one in offsets.items()]
     parts += [f"add {spell_place(frame.offset)}"] if any(frame.offset) else []
-    return f"for the coordinates of the models {'; '.join(parts)} to those of the splats" if parts else ""
+    return f"to convert coordinates of the splats to those of the models, {'; '.join(parts)}" if parts else ""

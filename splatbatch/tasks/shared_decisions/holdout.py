@@ -26,6 +26,7 @@ from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import TRAINING, Task
 
+DIFFERS = "its hold-out differs"
 FEW = 3
 """Names that a message holds."""
 
@@ -210,12 +211,10 @@ def disputed(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
     for patch, one in parts.items():
         if names := sorted(leaked.intersection(one.trained)):
             found[patch] = (
-                f"its hold-out differs: it was trained on what other patches hold out: {list_names(names, FEW)}"
+                f"{DIFFERS}: other patches hold out photographs that it was trained on: {list_names(names, FEW)}"
             )
         elif names := sorted((both - leaked).intersection(one.held_out)):
-            found[patch] = (
-                f"its hold-out differs: it holds out what other patches were trained on: {list_names(names, FEW)}"
-            )
+            found[patch] = f"{DIFFERS}: it holds out photographs that others were trained on: {list_names(names, FEW)}"
     return found
 
 
@@ -239,9 +238,5 @@ def unlike_today(parts: Iterable[tuple[Task, UsedPhotographs]]) -> str:
 
 def assumptions(parts: Mapping[str, UsedPhotographs]) -> str:
     """Say of which patches external programs chose their own hold-out, which no record tells; empty of none."""
-    names = [name for name, one in parts.items() if one.is_assumed]
-    if not names:
-        return ""
-    return (
-        f"hold-out: {list_names(names, FEW)}: an external program may have been trained on what the settings hold out"
-    )
+    who = list_names([name for name, one in parts.items() if one.is_assumed])
+    return f"hold-out of {who} not certain: an external program may have been trained on it" if who else ""
