@@ -153,7 +153,7 @@ def test_scenes_have_an_offset_each(batch: FakeBatch) -> None:
     move(sparse(batch, "b"))
     batch.settings.pop("scene")
     batch.change(scene={"scenes": ["patches/*"]})
-    assert f"to b add {WORDS}" in invoke("train", batch=batch).out
+    assert f"add {WORDS} for b" in invoke("train", batch=batch).out
     assert "offset" not in batch.result("a")
     assert batch.result("b")["offset"] == MIDDLE
 

@@ -127,7 +127,7 @@ def verify(folder: Path, *arguments: str) -> Ended:
 def test_a_certificate_holds_until_something_changes(quarry: Path) -> None:
     ended = verify(quarry, "p0")
     assert (ended.code, ended.out.strip()) == (0, "p0: the certificate holds")
-    assert verify(quarry).code == 1 and "p1: none: splatbatch inspect" in verify(quarry).out
+    assert verify(quarry).code == 1 and "p1: no certificate; `splatbatch inspect`" in verify(quarry).out
     file = OutputFolder(quarry / "output").patch("p0").certificate
     told = checked("inspect", verify(quarry, "--file", str(file), "--json").out)
     assert told == {str(file): {"holds": True, "problems": []}}
@@ -270,7 +270,7 @@ def cut_certificate(quarry: Path) -> None:
         (change_certificate, "its seal is broken"),
         (forge_grade, "says grade Z, but its figures give"),
         (change_versions, "has other versions than result.json"),
-        (cut_certificate, "is incomplete: it lacks patch"),
+        (cut_certificate, "is incomplete: it has no patch"),
     ],
 )
 def test_what_a_certificate_no_longer_says_truly_is_told(

@@ -109,7 +109,7 @@ def test_what_a_sweep_does_not_have_is_said(batch: FakeBatch, arguments: list[st
 
 def test_without_a_sweep_there_is_no_variant_to_choose(batch: FakeBatch) -> None:
     ended = invoke("train", "--only", "variant=x", batch=batch.make("p0"))
-    assert (ended.code, "the config has no sweep" in ended.err) == (2, True)
+    assert (ended.code, "the YAML has no sweep" in ended.err) == (2, True)
 
 
 def test_a_patch_is_audited_once_and_refused_under_every_variant(batch: FakeBatch) -> None:
