@@ -103,7 +103,7 @@ def test_a_scene_of_another_patch_than_is_accepted_is_told(quarry: Path, tmp_pat
     inspect(tmp_path / "quarry", "scene")
     assert json.loads(output.scene.certificate.read_text())["inputs"] == {"patches/p1/splat.ply": "ab"}
     ended = verify(tmp_path / "quarry", "scene")
-    assert ended.code == 1 and "scene: was made from another splat of p1 than is accepted" in ended.out
+    assert ended.code == 1 and "scene: the merged scene has another splat of p1 than the accepted one" in ended.out
     write_json(output.scene.merge, replace(merged, key="other", parts=()).to_record())
     assert "the certificate is of another merge than merge.json" in verify(tmp_path / "quarry", "scene").out
 
