@@ -48,6 +48,14 @@ def test_the_import_contracts_hold() -> None:
 
 
 @pytest.mark.contract
+def test_train_loads_what_follows_or_travels_only_where_it_is_asked_for(batch: FakeBatch) -> None:
+    loaded = modules_of(batch.make("p0").script(p0=["train"]), ["train"])
+    assert "splatbatch.run.train" in loaded
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("splatbatch.")}
+    assert rooms & {"report", "publish", "transfer", "cluster", "reconstruction"} == set()
+
+
+@pytest.mark.contract
 @pytest.mark.all(but="train")
 @pytest.mark.parametrize(
     "arguments",

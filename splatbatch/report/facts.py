@@ -15,7 +15,7 @@ from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasuremen
 from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.metrics import Resolution
 from splatbatch.output.records.quality import QualityFigure
-from splatbatch.output.records.run import FollowUpResult
+from splatbatch.output.records.run import FollowUpResult, TodoItem
 from splatbatch.reconstruction.facts import ReconstructionRecord
 from splatbatch.tasks.status import PatchStatus, State
 
@@ -336,16 +336,6 @@ class ReportedDeadline(DeadlineDecision):
 
     words: tuple[str, ...] = ()
     ended_at: float | None = None
-
-
-@dataclass(frozen=True)
-class TodoItem:
-    """Something to be done as long as a patch is not as it should be, or worth a look, and the command for it."""
-
-    kind: Literal["do", "look"]
-    patches: tuple[str, ...]
-    what: str
-    command: str
 
 
 @dataclass(frozen=True)

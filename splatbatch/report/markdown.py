@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from splatbatch.failures.causes import title
 from splatbatch.output.records.quality import grade_in_words
+from splatbatch.output.records.run import TodoItem
 from splatbatch.report.comparison import spelt
 from splatbatch.report.facts import (
     Report,
@@ -15,7 +16,6 @@ from splatbatch.report.facts import (
     ReportedPatch,
     ReportedWorker,
     SweepFacts,
-    TodoItem,
 )
 from splatbatch.report.page.comparison_page import headings_of, is_best, short, shown
 from splatbatch.report.quality import exceeded

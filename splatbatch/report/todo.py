@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 from splatbatch.failures.advice import IF_NOT, OR_TRY, TRY
 from splatbatch.failures.causes import title
 from splatbatch.output.obstacles import NOT_MADE
-from splatbatch.output.records.run import DONE
+from splatbatch.output.records.run import DONE, TodoItem
 from splatbatch.output.retention import ACCEPT
-from splatbatch.report.facts import Report, ReportedPatch, TodoItem
+from splatbatch.report.facts import Report, ReportedPatch
 from splatbatch.report.scene import why_it_steps
 from splatbatch.tasks.status import INSIST, done_in_words
 from splatbatch.text import plural

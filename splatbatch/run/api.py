@@ -11,16 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.output.lock import holder
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import Publication
 from splatbatch.output.records.result import Result
 from splatbatch.output.records.run import DONE, FollowUpResult, FollowUpSettings
 from splatbatch.publish.publish import PublishRequest as PublishWish
 from splatbatch.publish.source import SCENE
+from splatbatch.report import BatchSnapshot, write_facts
+from splatbatch.report.build import build
+from splatbatch.report.facts import Report
 from splatbatch.run import products
 from splatbatch.run.accept import accept
 from splatbatch.run.cancel import cancel
-from splatbatch.run.context import report as write_report
 from splatbatch.run.context import status
 from splatbatch.run.decide import TrainOptions
 from splatbatch.run.inspection import Found, InspectOptions
@@ -28,6 +31,7 @@ from splatbatch.run.inspection import inspect as inspect_splats
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.plan import plan
 from splatbatch.run.products import merge
+from splatbatch.run.status import standing_now
 from splatbatch.run.train import train
 from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.splats.ply import Gaussians, read_splat
@@ -151,3 +155,18 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
         words = f"published: {batch.config.publish.folder}"
         batch.output.note_afterwards("publish", FollowUpResult("publish", DONE, words, "", time.time()))
     return done
+
+
+def write_report(batch: Batch) -> Report:
+    """Write the report of a batch as it stands; return its facts.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    batch.output.create()
+    settings, standing = batch.config, batch.standing()
+    variants, previews_mib = settings.variants.values(), settings.output.previews_mib
+    now = BatchSnapshot(standing_now(batch, standing), holder(batch.output.lock) is not None)
+    return write_facts(
+        build(batch.output, batch.names, tuple(variants), standing, now), batch.output, previews_mib, standing
+    )

@@ -14,7 +14,6 @@ from functools import partial
 from splatbatch.cluster.engine import TERMS, Ended, Running, WorkerRequest
 from splatbatch.cluster.slurm import NEVER_BEGAN
 from splatbatch.cluster.workers import EngineWorkers
-from splatbatch.config import Executor
 from splatbatch.errors import ConfigError, ExecutorError, Interrupted, OutputError, SceneError, TrainerError
 from splatbatch.files import read_tail
 from splatbatch.machine import background_command
@@ -48,11 +47,6 @@ MOST_IDLE = 2
 UNKNOWN_S = 3600.0
 """So long a task is taken to last where nobody can tell: too many turns cost nothing, the last ones are taken back."""
 MARGIN = 1.5
-
-
-def is_elsewhere(executor: Executor) -> bool:
-    """Return whether workers train a batch, and not `train` itself."""
-    return executor.engine != "local" or executor.workers > 1
 
 
 def start_elsewhere(batch: Batch, *, verify: bool) -> str:

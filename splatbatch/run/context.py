@@ -25,16 +25,11 @@ from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.output.claims import Claims
 from splatbatch.output.events import Event, NotifyFailed
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.lock import holder
 from splatbatch.output.records.record import in_json
-from splatbatch.output.records.run import FollowUpResult
-from splatbatch.report import BatchSnapshot, write_facts, write_report
-from splatbatch.report.build import build
-from splatbatch.report.facts import Report, TodoItem
+from splatbatch.output.records.run import FollowUpResult, TodoItem
 from splatbatch.run.decide import settle_standing
 from splatbatch.run.follow_ups import After, Alone, FinishedBatch, Show, follow
 from splatbatch.run.interruption import Interruption, ShutdownBudget
-from splatbatch.run.status import standing_now
 from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.single import UNWRITTEN
 from splatbatch.tasks.batch import Batch
@@ -258,6 +253,8 @@ def write_the_report(
     variants = settings.variants.values()
 
     def write(_: str) -> Any:
+        from splatbatch.report import write_report
+
         return in_json(write_report(batch.output, names, variants, settings.output.previews_mib, standing).todo)
 
     match _in_time(partial(answer, write, ""), batch.output.path, WaitHooks(stop=stop, tell=print_err)):
@@ -270,7 +267,7 @@ def write_the_report(
         case Hung() as hang:
             words = f"{hang.path or 'a file'} does not answer"
         case Returned(value=items):
-            return tuple(TodoItem(**{**one, "patches": tuple(one["patches"])}) for one in items)
+            return tuple(map(TodoItem.from_record, items))
     print_err(f"the report could not be written ({words})")
     return ()
 
@@ -287,17 +284,3 @@ def _in_time(write: Callable[[], Answer], folder: Path, patience: WaitHooks) -> 
         return when_there_is_room(written, folder, patience)
     except (StopRequested, OSError):
         return ExpectedError(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-
-
-def report(batch: Batch) -> Report:
-    """Write the report of a batch as it stands; return its facts.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    batch.output.create()
-    settings, standing = batch.config, batch.standing()
-    variants, previews_mib = settings.variants.values(), settings.output.previews_mib
-    now = BatchSnapshot(standing_now(batch, standing), holder(batch.output.lock) is not None)
-    facts = build(batch.output, batch.names, tuple(variants), standing, now)
-    return write_facts(facts, batch.output, previews_mib, standing)

@@ -26,8 +26,6 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles, PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import FollowUpJob, FollowUpSettings
-from splatbatch.publish.publish import PublishRequest, publish
-from splatbatch.publish.source import publishable, published
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.single import SAYS
 from splatbatch.scheduler.work.exclusive_output import in_turn
@@ -97,6 +95,9 @@ class PublishTasks(SplatTasks):
     @staticmethod
     def make(batch: Batch, told: FollowUpSettings) -> FollowUpJob:
         """Publish what is named, else every patch that may be; outputs that have not changed stay."""
+        from splatbatch.publish.publish import PublishRequest, publish
+        from splatbatch.publish.source import publishable, published
+
         wish = PublishRequest.of(batch, Path(told.to) if told.to else None, told.formats, forced=told.forced)
         cut = ExportOptions(told.sh_degree, told.min_opacity, in_source_frame=told.in_source_frame)
         wish = replace(wish, cut=cut, is_measured=wish.is_measured and told.measured)

@@ -18,7 +18,6 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.publication import Publication
 from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpJob, FollowUpResult, FollowUpSettings
-from splatbatch.publish.publish import PublishRequest
 from splatbatch.run.follow_up_process import LogForwarder, making
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.products import MergedScene
@@ -170,6 +169,8 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
     Raises:
         SplatbatchError: it cannot be done; what could be written is there.
     """
+    from splatbatch.publish.publish import PublishRequest
+
     batch = open_batch(trained.batch.path)  # with what the night has settled
     PublishRequest.of(batch)  # for its errors, before a scene is merged
     if not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None:

@@ -13,7 +13,6 @@ from splatbatch.output.folders import InspectionFolder, PatchFolder, SplatFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.quality import Inspection, grade_in_words
 from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
-from splatbatch.report.quality import drop_in_words
 from splatbatch.run.follow_up_process import LOOKS_EVERY_S, ProgressPrinter, certifying
 from splatbatch.run.interruption import Interruption
 from splatbatch.scene.patches import list_names
@@ -201,6 +200,8 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
 
 
 def _in_words(name: str, found: Inspection) -> str:
+    from splatbatch.report.quality import drop_in_words
+
     over = ", ".join(figure.name for figure in found.found)
     words = f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else "")
     return words + (f"; {told}" if (told := drop_in_words(found.dropped)) else "")

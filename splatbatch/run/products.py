@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from splatbatch.errors import ConfigError, Interrupted, SplatbatchError
 from splatbatch.monitor.messages import PipeWriter, print_err
@@ -17,8 +18,6 @@ from splatbatch.output.records.evaluation import EvaluationSettings, SceneEvalua
 from splatbatch.output.records.merge import Merge
 from splatbatch.output.records.publication import Publication
 from splatbatch.output.records.run import FollowUpJob, FollowUpSettings
-from splatbatch.publish.film import Film, make_film
-from splatbatch.publish.source import published
 from splatbatch.run.follow_up_process import LogForwarder, ProgressPrinter, making, uncleaned
 from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler import single
@@ -31,6 +30,9 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.scene.evaluation import evaluating
 from splatbatch.tasks.scene.merge import MergeResult, gather
 from splatbatch.tasks.task import Task
+
+if TYPE_CHECKING:
+    from splatbatch.publish.film import Film
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,9 @@ def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path |
     Raises:
         SplatbatchError: it cannot be made; nothing is left of it.
     """
+    from splatbatch.publish.film import make_film
+    from splatbatch.publish.source import published
+
     splats = published(batch, names)
     if len(splats) > 1:
         raise ConfigError(
@@ -193,6 +198,8 @@ def ply(batch: Batch, names: Sequence[str], file: Path, cut: ExportOptions, *, i
         ConfigError: there are several splats.
         OutputError: it cannot be written there, or is not what was accepted.
     """
+    from splatbatch.publish.source import published
+
     splats = published(batch, names)
     if len(splats) > 1:
         raise ConfigError(f"--to {file}: one file cannot hold {len(splats)} splats", "Name a folder, or one patch.")

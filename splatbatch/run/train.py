@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from splatbatch.config import Executor
 from splatbatch.errors import SplatbatchError
 from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.monitor.messages import print_err
@@ -18,7 +19,6 @@ from splatbatch.output.claims import Claims
 from splatbatch.output.events import StillGivenUp, WaitingForWorker
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.workers import LOCAL, Watcher
-from splatbatch.run.cluster_workers import is_elsewhere, train_elsewhere
 from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people, tracking
 from splatbatch.run.decide import (
     DecisionMaker,
@@ -35,7 +35,6 @@ from splatbatch.run.decode_ahead import DecodeAhead
 from splatbatch.run.follow_ups import After, Show, publish_as_asked
 from splatbatch.run.inspection import inspect_wanted
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.travel import TransferRun
 from splatbatch.scheduler import session
 from splatbatch.scheduler.disk_guard import Written, when_there_is_room
 from splatbatch.scheduler.run_hooks import RunHooks
@@ -49,6 +48,11 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task
 
 USUAL = TrainOptions()
+
+
+def is_elsewhere(executor: Executor) -> bool:
+    """Return whether workers train a batch, and not `train` itself."""
+    return executor.engine != "local" or executor.workers > 1
 
 
 def train(
@@ -67,6 +71,8 @@ def train(
         Interrupted: somebody has stopped following workers elsewhere; they go on.
     """
     if is_elsewhere(batch.config.executor) and not (options.is_retry or batch.config.executor.store):
+        from splatbatch.run.cluster_workers import train_elsewhere
+
         return train_elsewhere(batch, show, after, verify=options.verify)
     return _train_here(batch.needed_first(), options, show, after)
 
@@ -213,6 +219,8 @@ class BatchWorker:
         """Train what was decided on, or have it travel; return what came of each that was tried here."""
         if not self.store:
             return session.run(todo, self.ledger, rounds, is_retry=self.options.is_retry)
+        from splatbatch.run.travel import TransferRun
+
         travel = TransferRun(self.store, todo, self.ledger, rounds, is_retry=self.options.is_retry)
         claiming.trained_elsewhere += travel.follow()
         return {}

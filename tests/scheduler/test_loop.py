@@ -8,8 +8,6 @@ import pytest
 from fake_batch import FakeBatch
 from process_family import left_of, wait_until
 
-from splatbatch.run import context
-
 
 def test_every_patch_is_trained_in_natural_order(batch: FakeBatch) -> None:
     batch.make("p10", "p2", "p1")
@@ -122,7 +120,7 @@ def test_a_report_that_cannot_be_made_does_not_hide_how_it_went(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch.make("p0").run("train")
-    monkeypatch.setattr(context, "write_report", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("splatbatch.report.write_report", lambda *_, **__: 1 / 0)
     ended = batch.run("train")
     assert ended.returncode == 0 and "1 of 1 patches trained" in ended.stdout
     assert "the report could not be written" in ended.stderr

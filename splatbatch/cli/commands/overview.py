@@ -11,8 +11,6 @@ from splatbatch import config as configuration
 from splatbatch.cli.commands.output import print_json, print_line, print_warnings
 from splatbatch.config.schedule import Schedule
 from splatbatch.output.events import UNTIL
-from splatbatch.report import to_markdown
-from splatbatch.run.context import report as renew_report
 from splatbatch.run.plan import DECISIONS, BatchPlan
 from splatbatch.run.plan import plan as plan_of
 from splatbatch.tasks.batch import Batch, open_batch
@@ -29,8 +27,10 @@ def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_j
 
 def report(config: Path | None, *, as_json: bool) -> None:
     """Write the report and print it."""
-    batch = open_batch(config)
-    facts = renew_report(batch)
+    from splatbatch.report import to_markdown
+    from splatbatch.run.api import write_report
+
+    facts = write_report(open_batch(config))
     if as_json:
         print_json(facts)
     else:

@@ -12,31 +12,20 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch import terminal
-from splatbatch.cli.commands import publish as publishing
-from splatbatch.cli.commands.compare import attempt_table
 from splatbatch.cli.commands.output import open_console, print_line, print_warnings
-from splatbatch.cli.commands.overview import print_plan
-from splatbatch.cli.commands.scene import evaluate as evaluating
-from splatbatch.cli.commands.scene import merge as merging
 from splatbatch.errors import ConfigError
 from splatbatch.files import read_tail
 from splatbatch.monitor.messages import print_err
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import Publication
-from splatbatch.output.records.run import FollowUpResult
-from splatbatch.report.facts import TodoItem
-from splatbatch.run import cluster_workers
-from splatbatch.run.cluster_workers import is_elsewhere
-from splatbatch.run.compare import attempts_at
+from splatbatch.output.records.run import FollowUpResult, TodoItem
 from splatbatch.run.context import RunSummary
 from splatbatch.run.decide import TrainOptions
-from splatbatch.run.detach import DetachedWorker, start_worker
 from splatbatch.run.prepare import open_or_begin
 from splatbatch.run.products import MergedScene
 from splatbatch.run.retry import check_due, check_savable, failed_only, kept_with_changes, save_kept
+from splatbatch.run.train import is_elsewhere
 from splatbatch.run.train import train as train_batch
-from splatbatch.run.worker import open_as_worker
-from splatbatch.run.worker import work as work_on
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.counts import count_patches
@@ -51,6 +40,8 @@ HOW = "`splatbatch status --watch` shows the progress, `splatbatch cancel` stops
 
 def dry_run(config: Path | None, names: Sequence[str], only: Sequence[str], assignments: Sequence[str] = ()) -> None:
     """Say what would be trained."""
+    from splatbatch.cli.commands.overview import print_plan
+
     print_plan(open_batch(config, names, changes_of(assignments), only), as_json=False)
 
 
@@ -139,6 +130,9 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
 
 def work(config: Path | None, names: Sequence[str], for_s: float | None, *, verify: bool) -> None:
     """Train what nobody else does, until nothing is left, the time is up, or somebody says stop."""
+    from splatbatch.run.worker import open_as_worker
+    from splatbatch.run.worker import work as work_on
+
     terminal.never_block()
     batch = open_as_worker(config, names)
     print_warnings(batch.config.warnings)
@@ -149,11 +143,17 @@ def show(made: MergedScene | SceneEvaluation | Publication | FollowUpResult | Ru
     """Print what was made, or how a night has ended."""
     match made:
         case MergedScene():
-            merging.show(made)
+            from splatbatch.cli.commands.scene import merge
+
+            merge.show(made)
         case SceneEvaluation():
-            evaluating.show(made)
+            from splatbatch.cli.commands.scene import evaluate
+
+            evaluate.show(made)
         case Publication():
-            publishing.show(made)
+            from splatbatch.cli.commands import publish
+
+            publish.show(made)
         case FollowUpResult():
             words = f"{made.words}; to run again: {made.command}" if made.command else made.words
             print_line(words, err=not made.is_done)
@@ -207,6 +207,9 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
     Raises:
         ConfigError: the YAML cannot be written.
     """
+    from splatbatch.cli.commands.compare import attempt_table
+    from splatbatch.run.compare import attempts_at
+
     batch = ended.batch
     tried = [task for task in batch.tasks if task.name in ended.run.outcomes]
     for task in tried[:MOST_TABLES]:
@@ -251,12 +254,15 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
         OutputError: a `train` holds the folder.
         ExecutorError: the worker ended at once; its words say why.
     """
+    from splatbatch.run import cluster_workers
+    from splatbatch.run.detach import DetachedWorker, start_worker
+
     if only:
         raise ConfigError(
             f"train --detach --only {only[0]}: not supported with workers", "Give names: `splatbatch train p0@base`."
         )
     batch = open_or_begin(config, names, {}, (), print_err)
-    if cluster_workers.is_elsewhere(batch.config.executor):
+    if is_elsewhere(batch.config.executor):
         terminal.never_block()
         print_warnings(batch.config.warnings)
         said = cluster_workers.start_elsewhere(batch, verify=verify)

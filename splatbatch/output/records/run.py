@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from splatbatch.output.records.record import TypedRecord
 
@@ -165,3 +166,14 @@ class FollowUpResult(TypedRecord):
     def is_done(self) -> bool:
         """Return whether nothing is missing."""
         return self.state == DONE
+
+
+@dataclass(frozen=True)
+class TodoItem(TypedRecord):
+    """Of the report: something to be done as long as a patch is not as it should be, or worth a look."""
+
+    kind: Literal["do", "look"] = "look"
+    patches: tuple[str, ...] = ()
+    what: str = ""
+    command: str = ""
+    """That does it."""

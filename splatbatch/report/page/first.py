@@ -9,7 +9,8 @@ from splatbatch.failures.causes import in_words, title
 from splatbatch.files import MIB
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.metrics import deciding, spell_figures
-from splatbatch.report.facts import Overview, Report, ReportedPartition, ReportedPatch, TodoItem
+from splatbatch.output.records.run import TodoItem
+from splatbatch.report.facts import Overview, Report, ReportedPartition, ReportedPatch
 from splatbatch.report.page.html import Html, join, number, table, tag
 from splatbatch.report.page.pictures import PictureBudget, attempt_folder, small_render
 from splatbatch.report.page.scene_section import draw_map
