@@ -167,7 +167,7 @@ def test_a_scene_without_patches_ends_with_3(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "--patch", "p5"], ["p5: no such patch", "Known: p0, p1."]),
+        (["train", "p5"], ["p5: no such patch", "Known: p0, p1."]),
         (["retry", "--patch", "p10"], ["p10: no such patch", "Did you mean p1"]),
         (["explain", "p5", "--log"], ["p5: no such patch"]),
         (["explain", "p0", "--attempt", "3"], ["p0: no such attempt (there are: none)", "hint: "]),
@@ -178,7 +178,7 @@ def test_a_scene_without_patches_ends_with_3(
         (["retry", "--patch", "p0", "--set", "training.init_scale=x"], ["  training.init_scale: 'x'", "1 mistake"]),
         (["verify-dims", "--fix", "stretch"], ["--fix stretch: should be scale or crop"]),
         (["verify-dims", "--fix", "scale"], ["--out FOLDER"]),
-        (["config", "show", "--patch", "p9"], ["p9: no such patch"]),
+        (["config", "show", "p9"], ["p9: no such patch"]),
         (["trian"], ["No such command"]),
         (["train", "--stepps"], ["No such option"]),
         (["train", "--config", "nowhere.yml"], ["nowhere.yml: no such configuration file"]),
@@ -260,7 +260,7 @@ def test_without_gsplat_train_ends_with_4(batch: FakeBatch) -> None:
 @pytest.mark.journey
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    each(3, [(["train", "--patch", "p5"], 2), (["verify-dims"], 3), (["train", "--config", "nowhere.yml"], 2)]),
+    each(3, [(["train", "p5"], 2), (["verify-dims"], 3), (["train", "--config", "nowhere.yml"], 2)]),
 )
 def test_in_a_process_of_its_own_a_message_stands_alone(batch: FakeBatch, arguments: list[str], code: int) -> None:
     batch.make("p0")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from click import Command, Parameter
+from click import Command
 
 from splatbatch.cli.app import app
 from splatbatch.config import Config
@@ -58,12 +58,6 @@ def strings(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def shown(parameter: Parameter, verb: str) -> list[str]:
-    """Return how an option is written, but for one that is taken for the sake of older scripts alone."""
-    is_hidden = getattr(parameter, "hidden", False) and verb != "retry"  # `retry --patch p5` is a documented call
-    return [] if is_hidden else [*parameter.opts, *parameter.secondary_opts]
-
-
 def wrong_commands(text: str) -> Iterator[str]:
     """Yield what a text names as ours that there is not; an option that no command has, in a sentence without one."""
     for found in NAMED.finditer(text):
@@ -75,7 +69,7 @@ def wrong_commands(text: str) -> Iterator[str]:
         if command is None:
             yield found[0]
             continue
-        known = {option for one in command.params for option in shown(one, words[0])} | {"--help"}
+        known = {option for one in command.params for option in [*one.opts, *one.secondary_opts]} | {"--help"}
         yield from (f"{option} of {found[0]}" for option in OPTION.findall(rest) if option not in known)
 
 

@@ -23,19 +23,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "For programs": ("schema",),
 }
 """How help shows the commands; one that no group names stands at the end."""
-RENAMED: Mapping[str, str] = {
-    "attach": "status --watch",
-    "completion bash": "--show-completion",
-    "completion zsh": "--show-completion",
-    "config schema": "schema",
-    "diagnose": "explain",
-    "export": "publish --as ply",
-    "film": "publish --as mp4",
-    "logs": "explain --log",
-    "trainers": "doctor --trainers",
-    "verify-certificate": "inspect --check",
-}
-"""Names of earlier versions, and what stands for them; a line is taken out in the version after."""
 
 
 class PlainHelp(TyperGroup):
@@ -51,16 +38,10 @@ class PlainHelp(TyperGroup):
 
 
 class GroupedCommands(PlainHelp):
-    """Commands in groups, those of every day first; names of earlier versions are taken, too."""
+    """Commands in groups, those of every day first."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take what was typed, an old name for the new one, with a line that says so; --config may come first."""
-        for old, new in RENAMED.items():
-            words = old.split()
-            if args[: len(words)] == words:
-                typer.echo(f"`splatbatch {old}` has been renamed; use `splatbatch {new}`", err=True)
-                args = [*new.split(), *args[len(words) :]]
-                break
+        """Take what was typed; --config may come first."""
         return super().parse_args(ctx, command_first(args))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -121,18 +102,11 @@ def before(version: Annotated[bool, typer.Option("--version", callback=_print_ve
     """Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended."""
 
 
-def all_named(arguments: Optional[list[str]], options: list[str]) -> list[str]:
-    """Return the patches that were named, either way."""
-    return [*(arguments or []), *options]
-
-
-def batch_and_patches(
-    config: Optional[Path], arguments: Optional[list[str]], options: list[str] | None = None
-) -> tuple[Optional[Path], list[str]]:
+def batch_and_patches(config: Optional[Path], arguments: Optional[list[str]]) -> tuple[Optional[Path], list[str]]:
     """Return the YAML and the patches that were named; a folder that stands first stands for its YAML."""
     from splatbatch.tasks.batch import named_batch
 
-    chosen, names = named_batch(config, all_named(arguments, options or []))
+    chosen, names = named_batch(config, arguments or [])
     return chosen, [*names]
 
 

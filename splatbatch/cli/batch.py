@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatbatch.cli.app import all_named, app, batch_and_patches, the_batch
+from splatbatch.cli.app import app, batch_and_patches, the_batch
 from splatbatch.cli.commands import options
 from splatbatch.errors import ConfigError
 
@@ -114,7 +114,6 @@ def import_(
 def verify_dims(
     patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
     json_: options.JsonOption = False,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     deep: Annotated[bool, typer.Option("--deep", help="Decode every photograph and mask.")] = False,
@@ -126,28 +125,26 @@ def verify_dims(
     from splatbatch.cli.commands import prepare
 
     asked = prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out, deep=deep, colors=colors)
-    prepare.verify_dims(config, all_named(patches, patch), asked)
+    prepare.verify_dims(config, patches or [], asked)
 
 
 @app.command()
 def plan(
     patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
     only: options.OnlyOption = [],
     json_: options.JsonOption = False,
 ) -> None:
     """Show which patches would be trained, why, with which schedule, and how long training would take."""
     from splatbatch.cli.commands import overview
 
-    overview.plan(config, all_named(patches, patch), only, as_json=json_)
+    overview.plan(config, patches or [], only, as_json=json_)
 
 
 @app.command()
 def train(
     patches: options.TrainedArguments = None,
     config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be trained without training.")] = False,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Skip the check of the photographs.")] = False,
     only: options.OnlyOption = [],
@@ -159,7 +156,7 @@ def train(
         from splatbatch.cli.commands import train as detach
 
         detach.check_no_workers(set_)
-        return detach.detach(config, all_named(patches, patch), only, verify=not no_verify)
+        return detach.detach(config, patches or [], only, verify=not no_verify)
     if not dry_run:
         from splatbatch.cli.commands.preload import load_training
 
@@ -167,8 +164,8 @@ def train(
     from splatbatch.cli.commands import train
 
     if dry_run:
-        return train.dry_run(config, all_named(patches, patch), only, set_)
-    train.train(config, all_named(patches, patch), only, verify=not no_verify, assignments=set_)
+        return train.dry_run(config, patches or [], only, set_)
+    train.train(config, patches or [], only, verify=not no_verify, assignments=set_)
 
 
 @app.command()
@@ -188,14 +185,13 @@ def retry(
     from splatbatch.cli.commands import train
 
     wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
-    train.retry(*batch_and_patches(config, patches, patch), wish)
+    train.retry(*batch_and_patches(config, [*(patches or []), *patch]), wish)
 
 
 @app.command()
 def work(
     patches: options.WorkedArguments = None,
     config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
     for_: Annotated[
         str, typer.Option("--for", metavar="TIME", help="Start only patches that finish in this time, such as 3h30m.")
     ] = "",
@@ -224,7 +220,7 @@ def work(
 
         stay = WorkerLifetime(for_s, parse_duration(idle) if idle else 0.0)
         return store.work(patches, stay, scratch, only_builtin=only_builtin)
-    train.work(config, all_named(patches, patch), for_s, verify=not no_verify)
+    train.work(config, patches or [], for_s, verify=not no_verify)
 
 
 @app.command()
@@ -232,14 +228,13 @@ def pack(
     to: options.ToStoreOption,
     patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Skip the check of the photographs.")] = False,
     json_: options.JsonOption = False,
 ) -> None:
     """Pack the patches that need training into a store, for workers that do not share the output folder."""
     from splatbatch.cli.commands import store
 
-    store.pack(config, all_named(patches, patch), to, verify=not no_verify, as_json=json_)
+    store.pack(config, patches or [], to, verify=not no_verify, as_json=json_)
 
 
 @app.command()
@@ -259,9 +254,7 @@ def adopt(
 
 
 @app.command()
-def cancel(
-    patches: options.WorkedArguments = None, config: options.ConfigOption = None, patch: options.PatchOption = []
-) -> None:
+def cancel(patches: options.WorkedArguments = None, config: options.ConfigOption = None) -> None:
     """Stop the running batch, here or on another host, or some of its patches; their state becomes stopped."""
     from splatbatch.transfer.schemes import is_store
 
@@ -271,7 +264,7 @@ def cancel(
         return store.cancel(patches[0], patches[1:])
     from splatbatch.cli.commands import cancel as cancelling
 
-    cancelling.cancel(*batch_and_patches(config, patches, patch))
+    cancelling.cancel(*batch_and_patches(config, patches))
 
 
 @app.command()

@@ -15,7 +15,6 @@ from splatbatch.cli.commands import options
 def inspect(
     patches: options.SplatArguments = None,
     config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
     json_: options.JsonOption = False,
     again: Annotated[
         bool, typer.Option("--again", help="Inspect again splats that have not changed since their inspection.")
@@ -38,16 +37,15 @@ def inspect(
     from splatbatch.run.inspection import InspectOptions
 
     if check or file:
-        return inspecting.verify(*batch_and_patches(config, patches, patch), file, as_json=json_)
+        return inspecting.verify(*batch_and_patches(config, patches), file, as_json=json_)
     wish = InspectOptions(again, measure_drop)
-    inspecting.inspect(*batch_and_patches(config, patches, patch), wish, as_json=json_)
+    inspecting.inspect(*batch_and_patches(config, patches), wish, as_json=json_)
 
 
 @app.command("plan-capture")
 def plan_capture(
     patches: options.PatchArguments = None,
     config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
     to: Annotated[
         Optional[Path],
         typer.Option("--to", metavar="FILE", help="Also write the views to this file: *.geojson or *.kml."),
@@ -57,4 +55,4 @@ def plan_capture(
     """Plan photographs for weakly covered parts of the scene; run `splatbatch inspect` first."""
     from splatbatch.cli.commands import capture
 
-    capture.plan_capture(*batch_and_patches(config, patches, patch), to, as_json=json_)
+    capture.plan_capture(*batch_and_patches(config, patches), to, as_json=json_)

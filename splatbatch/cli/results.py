@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from splatbatch.cli.app import all_named, app, batch_and_patches, the_batch, the_one
+from splatbatch.cli.app import app, batch_and_patches, the_batch, the_one
 from splatbatch.cli.commands import options
 
 
@@ -16,7 +15,6 @@ from splatbatch.cli.commands import options
 def status(
     patches: options.WorkedArguments = None,
     config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
     json_: options.JsonOption = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing the status until training ends.")] = False,
     verify: Annotated[
@@ -32,14 +30,13 @@ def status(
         return store.status(patches[0], as_json=json_)
     from splatbatch.cli.commands import status as progress
 
-    progress.status(config, all_named(patches, patch), progress.StatusOptions(json_, watch, verify))
+    progress.status(config, patches or [], progress.StatusOptions(json_, watch, verify))
 
 
 @app.command()
 def explain(
     names: options.ExplainedArgument = None,
     config: options.ConfigOption = None,
-    named: options.OnePatchOption = "",
     json_: options.JsonOption = False,
     log: Annotated[bool, typer.Option("--log", help="Print the log of an attempt instead.")] = False,
     attempt: options.AttemptOption = 0,
@@ -51,7 +48,7 @@ def explain(
     """Explain the history of a patch (attempts, evidence, changes, advice), or what went wrong in a log."""
     from splatbatch.cli.commands import explain as explaining
 
-    config, chosen = batch_and_patches(config, names, [named] if named else [])
+    config, chosen = batch_and_patches(config, names)
     asked = explaining.ExplainRequest(the_one(chosen), exit_code, as_json=json_)
     if log or follow or attempt:
         return explaining.print_log(config, asked.name, attempt, is_followed=follow)
@@ -60,17 +57,14 @@ def explain(
 
 @app.command()
 def compare(
-    one: options.RunArgument,
-    other: options.OtherRunArgument = "",
+    patch: options.OnePatchArgument = None,
     config: options.ConfigOption = None,
     json_: options.JsonOption = False,
 ) -> None:
-    """Compare the attempts at a patch, or the patches of two runs."""
+    """Compare the attempts at a patch."""
     from splatbatch.cli.commands import compare as comparing
 
-    if other and (Path(other).exists() or os.sep in other):
-        return comparing.compare_two(one, other, as_json=json_)
-    config, chosen = batch_and_patches(config, [one, other] if other else [one])
+    config, chosen = batch_and_patches(config, patch)
     comparing.compare(config, the_one(chosen), as_json=json_)
 
 
@@ -79,12 +73,11 @@ def accept(
     attempt: options.AcceptedOption,
     patch: options.OnePatchArgument = None,
     config: options.ConfigOption = None,
-    named: options.OnePatchOption = "",
 ) -> None:
     """Accept the splat of another attempt at a patch; `splatbatch compare` lists the attempts."""
     from splatbatch.cli.commands import accept as accepting
 
-    config, chosen = batch_and_patches(config, patch, [named] if named else [])
+    config, chosen = batch_and_patches(config, patch)
     accepting.accept(config, the_one(chosen), attempt)
 
 
@@ -112,13 +105,12 @@ def serve(
 def view(
     names: options.ViewedArguments = None,
     config: options.ConfigOption = None,
-    patch: options.PatchOption = [],
     port: options.PortOption = 8080,
 ) -> None:
     """Serve patches or the scene in 3D, with photographs, to a browser on this machine until Ctrl-C."""
     from splatbatch.cli.commands import view as serving
 
-    serving.serve(*batch_and_patches(config, names, patch), port)
+    serving.serve(*batch_and_patches(config, names), port)
 
 
 @app.command()
@@ -142,7 +134,6 @@ def publish(
     ] = 240,
     fps: Annotated[int, typer.Option("--fps", metavar="N", min=1, max=120, help="Frames per second of a film.")] = 30,
     size: Annotated[str, typer.Option("--size", metavar="WxH", help="Size of a film in pixels.")] = "960x540",
-    out: options.FilmOption = None,
 ) -> None:
     """Export accepted splats or the merged scene: splat formats, 3D Tiles, an HTML page or a film."""
     from splatbatch.cli.commands import publish as publishing
@@ -151,7 +142,7 @@ def publish(
 
     cut = ExportOptions(sh_degree, min_opacity, in_source_frame=frame == "source")
     film = Film(Path(), *publishing.parse_size(size), frames, fps)
-    wanted = publishing.PublishOptions(to or out, formats, force, measure, cut, film)
+    wanted = publishing.PublishOptions(to, formats, force, measure, cut, film)
     publishing.publish(*batch_and_patches(config, names), wanted, as_json=json_)
 
 

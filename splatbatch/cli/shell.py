@@ -27,11 +27,10 @@ def schema(
 def config_show(
     patch: options.ShownPatchArgument = None,
     config: options.ConfigOption = None,
-    named: options.OnePatchOption = "",
     json_: options.JsonOption = False,
 ) -> None:
     """Print the resolved configuration, or the settings of one patch."""
     from splatbatch.cli.commands import overview
 
-    config, chosen = batch_and_patches(config, patch, [named] if named else [])
+    config, chosen = batch_and_patches(config, patch)
     overview.config_show(config, the_one(chosen) if chosen else "", as_json=json_)

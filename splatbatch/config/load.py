@@ -12,7 +12,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import Any
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import ValidationError
 
 from splatbatch.config.deadline import Deadline
 from splatbatch.config.executor import Executor
@@ -26,7 +26,6 @@ from splatbatch.config.trainers.program_checks import check_programs
 from splatbatch.config.trainers.programs import Program
 from splatbatch.config.yaml.limits import STDIN
 from splatbatch.config.yaml.mistakes import MOST_MISTAKES, InvalidSettings, Mistake, mistake, raise_all, validated
-from splatbatch.config.yaml.retired_keys import without_gone
 from splatbatch.config.yaml.source import YamlSource, dump, near, nearest, parse_value
 from splatbatch.errors import ConfigError
 
@@ -61,12 +60,6 @@ class Config(Section):
     patches: dict[str, PatchOverrides] = {}
     """Overrides by patch name."""
     sweep: Sweep = Sweep()
-    _warnings: tuple[str, ...] = PrivateAttr(())
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What its file says that stops nothing and should be changed."""
-        return self._warnings
 
     @cached_property
     def variants(self) -> Mapping[str, Variant]:
@@ -151,7 +144,7 @@ def load(path: Path) -> Config:
     Raises:
         ConfigError: all mistakes of the file at once, each with line, key, value and remedy.
     """
-    source, warnings = without_gone(meant(YamlSource.read(path), Config.model_fields))
+    source = meant(YamlSource.read(path), Config.model_fields)
     mistakes: list[Mistake] = []
     config = Config()
     try:
@@ -165,7 +158,6 @@ def load(path: Path) -> Config:
     raise_all(mistakes or _mistakes_together(config), source)
     anchored = _anchored(config, path.resolve().parent)
     raise_all(list(place_mistakes(anchored.scene, anchored.output)), source)
-    anchored._warnings = warnings
     return anchored
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Literal, cast
 
@@ -59,13 +58,6 @@ class Event(TypedRecord):
         return default is MISSING or getattr(self, name) != default
 
 
-RENAMED = {
-    r"\bsplatbatch logs ([^\s;,]+)": r"splatbatch explain \1 --log",
-    r"\bsplatbatch trainers\b": "splatbatch doctor --trainers",
-}
-"""What advice of 0.2.0 names, and what it is today."""
-
-
 def event_of(record: dict[str, Any]) -> Event | None:
     """Return the event of a line; None of a kind that nobody here knows."""
     kind = KINDS.get(text(record.get("event")))
@@ -77,8 +69,6 @@ def _diagnosis(value: object) -> Diagnosis | None:
     if not said:
         return None
     cause, advice, phase = (text(said.get(key)) for key in ("cause", "advice", "phase"))
-    for then, now in RENAMED.items():
-        advice = re.sub(then, now, advice)
     return Diagnosis(cause, cast("Action", text(said.get("action"))), advice, texts(said.get("evidence")), phase)
 
 

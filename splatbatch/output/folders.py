@@ -88,7 +88,7 @@ class PatchFolder(SplatFolder):
         return Path(f"{self.path}/{ACCEPTED}/damage.json")
 
     def newest_accepted(self) -> int:
-        """Return the number of the newest accepted record; 0 if an earlier version accepted, or nobody did."""
+        """Return the number of the newest accepted record; 0 if there is none."""
         return max(numbers_in(f"{self.path}/{ACCEPTED}", suffix=".json"), default=0)
 
     def read_result(self) -> Result | None:

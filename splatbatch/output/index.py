@@ -79,7 +79,7 @@ class Index:
         """
         held, splat = result.held_against, result.splat
         newest_ns = max(stamp.mtime_ns for stamp in stamps)
-        if splat is None or not held.files or not newest_ns < (time.time() - SETTLED_S) * 1e9:
+        if not splat.sha256 or not held.files or not newest_ns < (time.time() - SETTLED_S) * 1e9:
             return
         facts = {key: [fact.num_bytes, fact.mtime_ns] for key, fact in held.files.items()}
         model = {key.removeprefix(MODEL): fact for key, fact in facts.items() if key.startswith(MODEL)}

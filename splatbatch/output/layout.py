@@ -76,10 +76,9 @@ class OutputFolder:
         return self.ledger.with_name(f"{worker}.jsonl")
 
     def ledgers(self) -> tuple[Path, ...]:
-        """Return the files of the history, the oldest first: 0.1.0 had one beside the folder."""
-        beside = self.path / "ledger.jsonl"
+        """Return the files of the history, the oldest first."""
         others = sorted(path for path in self.ledger.parent.glob("*.jsonl") if path != self.ledger)
-        return (*([beside] if beside.exists() else ()), *others, self.ledger)
+        return (*others, self.ledger)
 
     def note_afterwards(self, what: str, found: FollowUpResult | None) -> None:
         """Write down what came of one thing that follows the training; None: nobody wants it any more.

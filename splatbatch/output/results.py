@@ -23,7 +23,7 @@ from splatbatch.hashing import (
     short_hash,
     with_contents,
 )
-from splatbatch.outcome import Rejected, Trained
+from splatbatch.outcome import Trained
 from splatbatch.output import retention
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.output.folders import SPLAT, PatchFolder, names_in
@@ -104,7 +104,7 @@ def pin(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | No
     differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
     now = replace(now, files=with_contents(now.files, then, differ))
     pinned, number = result.with_fields(pinned=now), 1 + (folder.newest_accepted() if follows is None else follows)
-    if not (folder.path / result.attempt / SPLAT).exists():  # accepted by 0.1.0, which moved it away from there
+    if not (folder.path / result.attempt / SPLAT).exists():  # somebody has removed its attempt
         write_json(folder.result, pinned.to_record())
         return
     aside = folder.accepted(number).with_name(f".{number}.{uuid.uuid4().hex}")
@@ -151,7 +151,7 @@ def put_up(folder: PatchFolder, result: Result) -> None:
     folder.damage.unlink(missing_ok=True)
     link_whole(attempt / SPLAT, folder.splat, within=attempt, is_ours=True)
     # a copy, where links are not possible, has a time of its own
-    splat = replace(result.splat or SplatFacts(), mtime_ns=file_fact(folder.splat).mtime_ns)
+    splat = replace(result.splat, mtime_ns=file_fact(folder.splat).mtime_ns)
     write_json(folder.result, result.with_fields(splat=splat).to_record())
 
 
@@ -194,10 +194,8 @@ def _is_known_for_damaged(folder: PatchFolder, result: Result, now: FileFact) ->
     return bool(found.sha256) and found.sha256 == result.sha256 and found.fact[:2] == now[:2]
 
 
-def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: Path | None = None) -> Verdict | None:
-    """Compare splat.ply, or another file of it, with what a manifest says; None where that says too little (0.1.0)."""
-    if result.splat is None:
-        return None
+def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: Path | None = None) -> Verdict:
+    """Compare splat.ply, or another file of it, with what a manifest says."""
     path = path or folder.splat_of(result)
     if not _is_known_for_damaged(folder, result, facts.of(str(path))):
         verdict = compare(path, result.splat.fact, facts)
@@ -210,8 +208,7 @@ def compare_splat(folder: PatchFolder, result: Result, facts: FileFacts, path: P
 def has_moved(folder: PatchFolder, result: Result, facts: FileFacts) -> bool:
     """Return whether size or time of splat.ply are not those written down, or were found to prove nothing."""
     now = facts.of(str(folder.splat_of(result)))
-    is_other = result.splat is not None and now[:2] != result.splat.fact[:2]
-    return is_other or _is_known_for_damaged(folder, result, now)
+    return now[:2] != result.splat.fact[:2] or _is_known_for_damaged(folder, result, now)
 
 
 def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: FileFacts | None = None) -> str:
@@ -219,22 +216,9 @@ def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: 
     path, facts = folder.splat_of(result), facts or FileFacts(reads=depth != "time")
     if facts.of(str(path)).num_bytes < 0:
         return "missing"
-    if result.splat is None:  # by 0.1.0
-        return _why_unlike_of_old(folder, result, facts.of(str(path)).num_bytes, depth)
     if depth == "every byte":
         return "" if facts.read_anew(str(path)) == result.sha256 else CHANGED
     return CHANGED if compare_splat(folder, result, facts) in ("changed", "unknown") else ""
-
-
-def _why_unlike_of_old(folder: PatchFolder, result: Result, num_bytes: int, depth: Depth) -> str:
-    if depth == "time":
-        return "" if result.bytes in (None, num_bytes) else f"cut: {num_bytes} of {result.bytes} bytes"
-    from splatbatch.splats import check_splat  # which loads numpy: `status` does without
-
-    splat = check_splat(folder.splat)
-    if isinstance(splat, Rejected):
-        return splat.reason
-    return "" if result.num_gaussians in (None, splat.num_gaussians) else CHANGED
 
 
 def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:
@@ -295,7 +279,7 @@ def restore(folder: PatchFolder) -> str:
         The name of the attempt; empty if nothing had to be mended, or nothing fits.
     """
     result = folder.read_result()
-    if result is not None and (result.splat is None or not why_not_the_splat(folder, result, "content")):
+    if result is not None and not why_not_the_splat(folder, result, "content"):
         if not result.is_ahead:
             return ""
         put_in_place(folder)

@@ -48,8 +48,6 @@ def other_files(
     then, now = (
         {key: fact for key, fact in each.trained_from.files.items() if is_content(key)} for each in (one, other)
     )
-    if not then or not now:  # by 0.1.0
-        return ()
     return difference(then, now, place or (lambda _: ""), facts or FileFacts(reads=False)).changed
 
 

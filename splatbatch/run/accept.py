@@ -54,10 +54,8 @@ def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Result:
     Raises:
         ConfigError: it left no splat, or it is there no more, or no longer as it was.
     """
-    product = folder.read_result() or Result()
+    folder.read_result()  # for its errors: what a later version has accepted is not passed over
     left = attempt.read_result()
-    if left is None and product.attempt == attempt.path.name:
-        raise ConfigError(f"accept {name}: attempt {attempt.number} is accepted already")  # by 0.1.0
     hint = f"See `splatbatch compare {name}`, or train the patch again: `splatbatch retry {name}`."
     number = f"accept {name}: attempt {attempt.number}"
     if left is None:

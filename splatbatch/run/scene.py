@@ -88,8 +88,6 @@ def make_scene(options: SceneOptions, show: Show) -> int:
     log_line("train: 2 of 4")
     rest = SceneFollowUps(options)
     batch = open_batch(options.config)
-    for warning in batch.config.warnings:
-        print_err(f"warning: {warning}")
     ended = train(batch, TrainOptions(), show, rest.follow)
     if rest.error:
         raise rest.error

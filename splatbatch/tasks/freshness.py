@@ -224,7 +224,6 @@ class FreshnessChecker:
         return plan.PatchState(
             Damaged(SPLAT, splat) if splat else Stale(why) if why else UpToDate(),
             result,
-            unverified=result.splat is None,
             uncompared=is_unread or beheld == "unread",
             outdated=not held.files or is_elsewhere or has_moved(folder, result, facts),
         )
@@ -300,14 +299,14 @@ class FreshnessChecker:
     def _why_other_inputs(self, held: Fingerprint, elsewhere: tuple[str, ...], task: Task) -> tuple[str, bool]:
         """Say in what the inputs differ, empty if in nothing; and whether some have moved that were not read."""
         then, patch, recipe = held.files, task.patch, task.recipe
-        if (not elsewhere and then) or patch.is_whole:  # frozen with the partition
+        if not elsewhere or patch.is_whole:  # frozen with the partition
             return "", False
-        if self._depth == "time":  # 0.1.0 knew neither times nor contents
+        if self._depth == "time":
             found = differences(then, files_now(then, patch, recipe, self._facts), places(patch, recipe), self._facts)
             cut_anew = [key for key in elsewhere if key.startswith(CORE) and self._is_resized(key, then, task)]
             others = (*found.changed, *found.unknown, *cut_anew)
             is_unread = bool(found.unread) or not all(is_content(key.rstrip("/")) for key in elsewhere)
-            return f"changed on disk: {list_some(others)}" if others else "", is_unread and bool(then)
+            return f"changed on disk: {list_some(others)}" if others else "", is_unread
         now = self._inputs(task)
         found = differences(then, now.files, places(patch, recipe), self._facts)
         if others := (*found.changed, *found.unknown):

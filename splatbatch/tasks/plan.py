@@ -26,8 +26,6 @@ class PatchState:
     """The manifest of a splat; None if there is none, or the product is no splat."""
     given_up: str = ""
     """Why an earlier run gave the patch up, if its settings, inputs and machine are still the same."""
-    unverified: bool = False
-    """An earlier version accepted it, which wrote down no hashes to check it against."""
     uncompared: bool = False
     """Times of its files have moved, and what is in them was not compared: nobody wanted to read that much."""
     outdated: bool = False
@@ -96,8 +94,7 @@ def decide(
     """
     stale = condition.why_stale
     if not stale and not force:
-        said = ["trained", *(["unverified"] if condition.unverified else [])]
-        return Skip(patch, ", ".join(said + ([UNCOMPARED] if condition.uncompared else [])))
+        return Skip(patch, f"trained, {UNCOMPARED}" if condition.uncompared else "trained")
     if refusal:
         return Refuse(patch, refusal)
     if condition.given_up and not (force or insist):

@@ -80,8 +80,6 @@ class PatchStatus:
     eta_s: float | None = None
     given_up: bool = False
     """It failed for good: `train` leaves it alone until its settings, inputs, program or machine change."""
-    unverified: bool = False
-    """An earlier version accepted the splat, and wrote down no hashes to check it against."""
     gpu_used_mib: int | None = None
     gpu_temperature_c: int | None = None
     node: str = ""
@@ -210,7 +208,7 @@ def _decided(standing: FreshnessChecker, name: str, endings: TaskHistory) -> Pat
             warnings = _of_a_later_failure(ended, result) + _of_a_choice(endings.last(name), result)
             warnings += (f"{UNCOMPARED}: run `splatbatch plan` to compare them",) if condition.uncompared else ()
             state: State = "trained" if standing.noun(name) == "patch" else "done"
-            return PatchStatus(name, state, unverified=condition.unverified, warnings=warnings)
+            return PatchStatus(name, state, warnings=warnings)
         case Refuse(reason=reason):
             return PatchStatus(name, "refused", cause="audit", advice=reason)
         case GivenUp(reason=reason):

@@ -21,17 +21,14 @@ def restore(batch: Batch, name: str) -> tuple[str, str]:
 
 
 def refresh(batch: Batch, name: str) -> None:
-    """Write down what a fresh result does not know of its files.
-
-    Those of 0.1.0 know no hashes; those of a folder that was copied know other times.
-    """
+    """Write down what a fresh result does not know of its files: those of a folder that was copied have other times."""
     task = next(task for task in batch.tasks if task.name == name)
     folder = batch.output.patch(name)
     result = folder.read_result() or Result()
     facts, then = FileFacts(), result.held_against.files
     now = inputs_of(task.patch, task.recipe, facts).files
     files = with_contents(now, then, differences(then, now, places(task.patch, task.recipe), facts))
-    num_gaussians = (result.splat and result.splat.num_gaussians) or result.num_gaussians or 0
+    num_gaussians = result.splat.num_gaussians or result.num_gaussians or 0
     splat = results.splat_facts(folder.splat, num_gaussians)
     write_json(folder.result, result.with_files(files).with_fields(splat=splat).to_record())
     folder.damage.unlink(missing_ok=True)  # it was read, and is what was accepted

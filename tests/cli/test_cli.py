@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 QUARRY = Path(__file__).resolve().parents[2] / "examples/quarry"
 SPLATBATCH = Path(sys.executable).with_name("splatbatch")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]")
-COMMANDS = ["plan", "status", "report", "verify-dims", "config show", "logs p0"]
+COMMANDS = ["plan", "status", "report", "verify-dims", "config show", "explain p0 --log"]
 
 
 def wait_until_started(process: subprocess.Popen[str]) -> None:
@@ -45,7 +45,7 @@ def wait_until_started(process: subprocess.Popen[str]) -> None:
 
 def test_all_trained_is_0_and_some_failed_is_1(batch: FakeBatch) -> None:
     batch.make("p0", "p1").script(p1=["exit 1 ModuleNotFoundError: No module named 'x'"])
-    assert invoke("train", "--patch", "p0", batch=batch).code == 0
+    assert invoke("train", "p0", batch=batch).code == 0
     ended = invoke("train", batch=batch)
     assert ended.code == 1
     assert "1 of 2 patches trained; failed: p1" in ended.out
@@ -298,15 +298,15 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(batch: FakeBatc
 
 
 def test_the_plan_is_json_with_reasons_and_schedule(batch: FakeBatch) -> None:
-    batch.make("p0", "p1").run("train", "--patch", "p0")
+    batch.make("p0", "p1").run("train", "p0")
     rows = json.loads(invoke("plan", "--json", batch=batch).out)["patches"]
     assert [(row["patch"], row["decision"]) for row in rows] == [("p0", "skip"), ("p1", "train")]
     assert rows[0]["schedule"]["max_steps"] == 20
 
 
 def test_the_status_of_named_patches_is_json(batch: FakeBatch) -> None:
-    batch.make("p0", "p1").run("train", "--patch", "p1")
-    status = json.loads(invoke("status", "--json", "--patch", "p1", batch=batch).out)
+    batch.make("p0", "p1").run("train", "p1")
+    status = json.loads(invoke("status", "--json", "p1", batch=batch).out)
     assert [(one["patch"], one["state"]) for one in status["patches"]] == [("p1", "trained")]
     assert status["run"] is None
 
@@ -355,11 +355,11 @@ def test_the_resolved_config_is_a_config(batch: FakeBatch, tmp_path: Path) -> No
     again = tmp_path / "again.yml"
     again.write_text(invoke("config", "show", batch=batch).out)
     assert load(again) == load(batch.config)
-    assert yaml.safe_load(invoke("config", "show", "--patch", "p0", batch=batch).out)["training"]["seed"] == 7
+    assert yaml.safe_load(invoke("config", "show", "p0", batch=batch).out)["training"]["seed"] == 7
 
 
 def test_the_schema_is_printed_as_json() -> None:
-    schema = json.loads(invoke("config", "schema").out)
+    schema = json.loads(invoke("schema").out)
     assert schema["$schema"].startswith("https://json-schema.org/")
     assert schema["properties"].keys() >= {"scene", "training", "executor", "patches"}
 
@@ -552,7 +552,7 @@ def test_a_table_that_is_too_long_shows_what_matters(batch: FakeBatch, monkeypat
     monkeypatch.setattr(console, "REDRAW_S", 0.1)
     monkeypatch.setenv("LINES", "9")
     batch.make(*(f"p{i}" for i in range(9))).script(p8=["exit 1 ModuleNotFoundError: No module named 'x'"])
-    ended = invoke("train", "--patch", "p8", batch=batch, terminal=True)
+    ended = invoke("train", "p8", batch=batch, terminal=True)
     assert ended.code == 1
     assert "p8: attempt 1 failed" in ended.err
 

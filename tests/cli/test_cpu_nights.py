@@ -98,7 +98,7 @@ def test_plan_says_how_long_a_gpu_will_take_and_by_whose_pace(
 
 
 def test_figures_of_a_gpu_say_nothing_of_the_cpu(batch: FakeBatch) -> None:
-    batch.make("p0", "p1").run("train", "--patch", "p0")
+    batch.make("p0", "p1").run("train", "p0")
     result = batch.result("p0")
     result["metrics"] = {"made_with": {"on": "NVIDIA H200"}}
     (batch.output / "patches/p0/result.json").write_text(json.dumps(result))

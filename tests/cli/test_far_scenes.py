@@ -104,7 +104,7 @@ def test_patches_that_are_added_come_into_the_same_frame(trained: FakeBatch) -> 
 
 def test_training_one_patch_settles_the_frame_of_all(far: FakeBatch) -> None:
     move(sparse(far, "p1"), (100.0, 0.0, 0.0))
-    invoke("train", "-p", "p0", batch=far)
+    invoke("train", "p0", batch=far)
     assert far.result("p0")["offset"] == [500050.0, 4500000.0, 102.0]
 
 
@@ -197,7 +197,7 @@ def test_an_external_program_is_given_a_copy_without_the_offset(far: FakeBatch) 
         trainers={"other": {"command": program, "artifact": {"ply": ["*.ply"]}}},
     )
     far.change(retry={"max_attempts": 1})
-    invoke("train", "-p", "p0", batch=far)
+    invoke("train", "p0", batch=far)
     attempt = far.output / "patches/p0/attempt-01"
     staged = next(attempt.rglob("images.txt")).parent
     assert np.abs(read_reconstruction(staged).points.xyz).max() < 10
@@ -228,8 +228,8 @@ def test_patches_that_share_an_offset_are_trained_without_the_one_that_is_too_fa
 
 @pytest.mark.parametrize("options", [(), ("--no-verify",)])
 def test_a_patch_named_alone_does_not_move_the_frame_of_the_others(apart: FakeBatch, options: tuple[str, ...]) -> None:
-    assert invoke("train", "-p", "p0", batch=apart).code == 0
-    said = invoke("train", "-p", "p1", *options, batch=apart)
+    assert invoke("train", "p0", batch=apart).code == 0
+    said = invoke("train", "p1", *options, batch=apart)
     assert said.code == 3 and "p1" in said.err and "one coordinate system" in said.err + str(apart.events("refused"))
     assert frame(apart)["offset"] == [0.0, 0.0, 0.0]
 

@@ -34,7 +34,6 @@ COMMANDS = [
     ("status", "status p1"),
     ("verify-dims", "verify-dims --colors"),
     ("compare", "compare p1"),
-    ("compare", "compare {output} {output}"),
     ("explain", "explain p0"),
     ("explain", "explain p1"),
     ("explain", "explain p2"),

@@ -13,7 +13,7 @@ from command_line import invoke
 from rich.console import Console
 from typer.main import get_command
 
-from splatbatch.cli.app import GROUPS, RENAMED, app
+from splatbatch.cli.app import GROUPS, app
 from splatbatch.failures.causes import WORDS, in_words, title
 from splatbatch.failures.remedies import REMEDIES, for_patch, typed
 from splatbatch.failures.signatures import shipped
@@ -51,12 +51,18 @@ def test_help_cuts_no_summary_short() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["explain", "retry", "explain --log", "status", "plan", "publish --as ply", "verify-dims", "config show"]
+    "command", ["explain", "explain --log", "status", "plan", "publish --as ply", "verify-dims", "config show"]
 )
 def test_a_patch_is_an_argument_and_help_says_that_alone(batch: FakeBatch, command: str) -> None:
     ended = invoke(*command.split(), "p9", batch=batch.make("p0", "p1"))
     assert (ended.code, "p9: no such patch" in ended.err) == (2, True)
     assert "--patch" not in invoke(*command.split(), "-h").out
+
+
+def test_retry_takes_its_patches_by_an_option_too_and_help_says_so(batch: FakeBatch) -> None:
+    ended = invoke("retry", "--patch", "p9", batch=batch.make("p0", "p1"))
+    assert (ended.code, "p9: no such patch" in ended.err) == (2, True)
+    assert "-p, --patch NAME" in invoke("retry", "-h").out
 
 
 def test_a_cancelled_patch_is_named_as_an_argument(batch: FakeBatch) -> None:
@@ -104,16 +110,6 @@ def test_where_no_batch_is_a_shell_completes_no_patch_and_says_nothing(batch: Fa
 @pytest.mark.all
 def test_zsh_is_told_the_patches_too(batch: FakeBatch) -> None:
     assert '"p1"' in " ".join(completed(batch.make("p0", "p1"), "splatbatch retry p", "zsh"))
-
-
-@pytest.mark.parametrize("old", RENAMED)
-def test_what_a_command_was_called_is_taken_with_a_line_that_says_how_it_is_called_now(old: str) -> None:
-    new = RENAMED[old].split()
-    assert new[0] in {*VISIBLE, "--show-completion"}
-    assert all(f" {option}" in invoke(new[0], "-h").out for option in new[1:] if option.startswith("--"))
-    ended = invoke(*old.split(), "-h")
-    assert f"`splatbatch {old}` has been renamed; use `splatbatch {RENAMED[old]}`" in ended.err
-    assert old not in VISIBLE
 
 
 def test_columns_without_room_are_dropped_whole_the_cheapest_first() -> None:

@@ -178,7 +178,7 @@ def test_as_is_solves_nothing_and_leaves_results_without_tones(unlike: FakeBatch
 
 def test_auto_goes_on_as_a_batch_was_begun(unlike: FakeBatch) -> None:
     """Outputs of earlier versions stay trained, and patches beside each other have one colour."""
-    unlike.run("train", "-p", "p0")
+    unlike.run("train", "p0")
     (unlike.output / "colors.json").unlink()
     result = unlike.output / "patches/p0/result.json"
     result.write_text(json.dumps({key: value for key, value in unlike.result("p0").items() if key != "tones"}))

@@ -319,7 +319,7 @@ def test_cancel_of_one_patch_leaves_the_worker_at_work(batch: FakeBatch) -> None
     batch.make("p0", "p1", **QUICK).script(p0=["train 600"])
     worker = batch.start("work")
     wait_for(batch, "patches/p0/attempt-*/start.json")
-    assert batch.run("cancel", "--patch", "p0").returncode == 0
+    assert batch.run("cancel", "p0").returncode == 0
     assert worker.wait(60) == 1
     worker.communicate()
     assert ends_of(batch) == [("p0", "stopped"), ("p1", "trained")]

@@ -112,7 +112,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     config = folder / "splat_config.yml"
     config.write_text(yaml.safe_dump(settings))
     before = gpu.sample(given_card().uuid).used_mib or 0
-    patches = ("--patch", "p0", "--patch", "p1@default")  # one of the others tells as much as both
+    patches = ("p0", "p1@default")  # one of the others tells as much as both
     subprocess.run([sys.executable, "-m", "splatbatch", "train", *patches, "--config", str(config)], check=True)
     return folder / "output", (gpu.sample(given_card().uuid).used_mib or 0) - before
 

@@ -13,7 +13,6 @@ from test_records import ANY_JSON
 
 from splatbatch.files import append_line
 from splatbatch.outcome import Diagnosis, Exited, Failed, Stopped
-from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import (
     KINDS,
     AttemptEnded,
@@ -80,19 +79,6 @@ def test_an_attempt_is_judged_when_its_end_stands_in_the_ledger(output: OutputFo
     assert judged_attempts(output).keys() == {("p0", 2)}
 
 
-def test_a_ledger_of_old_beside_the_folder_is_read_first_and_for_ever(output: OutputFolder) -> None:
-    old = {"t": 1.0, "event": "attempt_ended", "patch": "p0", "attempt": 1, "outcome": "stopped", "reason": "SIGTERM"}
-    append_line(output.path / "ledger.jsonl", old)
-    append_line(output.path / "ledger.jsonl", {"event": "gave_up", "patch": "p0", "reason": "x", "key": {"a": 1}})
-    endings = TaskHistory(output)
-    assert endings.is_judged("p0", 1)
-    Ledger(output.ledger).write(AttemptEnded.of("p0", 2, FAILED))
-    append_line(output.ledger.with_name("node7.jsonl"), {**old, "attempt": 3})
-    assert {number for _, number in judged_attempts(output)} == {1, 2, 3}
-    last, given_up = endings.last("p0"), endings.given_up("p0")
-    assert (last and last.cause, given_up and given_up.key) == ("nan_loss", {"a": 1})
-
-
 def test_the_lines_of_a_ledger_are_what_they_have_always_been(output: OutputFolder) -> None:
     ended = AttemptEnded.of("p0", 2, FAILED, exit=Exited(1), **FACTS)
     wanted = {"patch": "p0", "attempt": 2, "outcome": "failed", **FACTS, "gpu_peak_mib": None, "own_gpu_peak_mib": None}
@@ -113,14 +99,6 @@ def test_an_event_is_read_whatever_its_line_says_and_back_as_it_was(kind: type[E
     assert type(event) is kind
     again = event_of(json.loads(json.dumps(event.to_record())))
     assert again == event
-
-
-def test_advice_of_an_earlier_version_names_the_commands_of_today() -> None:
-    told = {"cause": "unknown", "action": "fail", "advice": "Look. Try: splatbatch logs p1; splatbatch trainers"}
-    event = event_of({"event": "attempt_ended", "patch": "p1", "outcome": "failed", "diagnosis": told})
-    assert isinstance(event, AttemptEnded)
-    assert event.diagnosis
-    assert event.diagnosis.advice == "Look. Try: splatbatch explain p1 --log; splatbatch doctor --trainers"
 
 
 def test_a_folder_with_a_ledger_of_old_goes_on_and_retrains_nothing(batch: FakeBatch) -> None:

@@ -102,7 +102,7 @@ def test_a_backdrop_is_frozen_with_its_partition(batch: FakeBatch) -> None:
 
 def test_naming_a_patch_trains_the_backdrop_that_it_needs(batch: FakeBatch) -> None:
     cut(batch)
-    assert batch.run("train", "--patch", "p1").returncode == 0
+    assert batch.run("train", "p1").returncode == 0
     assert started(batch) == ["backdrop", "p1"]
     batch.run("retry", "--patch", "p1", "--force")
     assert started(batch) == ["backdrop", "p1", "p1"]

@@ -96,7 +96,7 @@ def test_who_joins_a_run_that_trains_a_fresh_backdrop_anew_waits_and_trains_agai
     batch: FakeBatch,
 ) -> None:
     cut(batch, **QUICK).script(backdrop=["measure 20 25", "await go"])
-    assert batch.run("train", "--patch", "p0").returncode == 0
+    assert batch.run("train", "p0").returncode == 0
     first = batch.result("backdrop")["splat"]["sha256"]
     run = batch.beside("retry", "--patch", "backdrop", "--force")
     run.until(lambda: begun(batch).count("backdrop") == 2)
@@ -136,7 +136,7 @@ def test_what_was_decided_by_an_earlier_backdrop_is_decided_anew(batch: FakeBatc
 
 def test_only_what_a_new_backdrop_has_made_stale_is_outdated(batch: FakeBatch) -> None:
     opened = open_batch(cut(batch, **QUICK).config)
-    batch.run("train", "--patch", "p0")
+    batch.run("train", "p0")
     with WorkerFile(opened.output) as presence:
         ours = claiming(opened, presence)
         assert ours.outdated(["p0"]) == ()

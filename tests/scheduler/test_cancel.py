@@ -112,7 +112,7 @@ def test_a_batch_that_was_stopped_by_ctrl_z_is_ended_too(batch: FakeBatch) -> No
 def test_cancelled_patches_are_stopped_or_not_started_and_the_others_go_on(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2", executor={"cpu_slots": 1}).script(p0=["hang", "train"])
     parent = start(batch, "p0")
-    ended = batch.run("cancel", "-p", "p0", "-p", "p2")
+    ended = batch.run("cancel", "p0", "p2")
     assert (ended.returncode, parent.ended().returncode) == (0, 1)
     assert "p0: stopped" in ended.stdout
     assert "p2: stopped: cancelled by" in ended.stdout
@@ -124,7 +124,7 @@ def test_cancelled_patches_are_stopped_or_not_started_and_the_others_go_on(batch
 def test_a_patch_that_stands_by_is_not_started_either(batch: FakeBatch) -> None:
     batch.make("p0", "p1", "p2", constants={"splatbatch.scheduler.standby.ON_CPUS": True}).script(p0=["await go"])
     parent = start(batch, "p0", "p1")
-    assert batch.run("cancel", "-p", "p1").returncode == 0
+    assert batch.run("cancel", "p1").returncode == 0
     (batch.folder / "go").touch()
     assert parent.ended().returncode == 1
     assert outcomes(batch) == {"p0": "trained", "p1": "stopped", "p2": "trained"}
@@ -135,7 +135,7 @@ def test_a_patch_that_waits_for_its_retry_is_not_tried_again(batch: FakeBatch) -
     batch.make("p0", "p1", executor={"cpu_slots": 2}, constants={"splatbatch.failures.retry.FIRST_WAIT_S": 60})
     parent = start(batch.script(p0=["exit 1 CUDA error: unspecified launch failure"], p1=["await go"]), "p0", "p1")
     parent.until(lambda: batch.events("retry"))
-    assert batch.run("cancel", "-p", "p0").returncode == 0
+    assert batch.run("cancel", "p0").returncode == 0
     (batch.folder / "go").touch()
     assert parent.ended().returncode == 1
     assert outcomes(batch) == {"p0": "stopped", "p1": "trained"}
@@ -183,6 +183,6 @@ def test_a_dead_batch_of_another_host_is_not_waited_for(batch: FakeBatch, monkey
 
 
 def test_an_unknown_patch_cannot_be_cancelled(batch: FakeBatch) -> None:
-    ended = batch.make("p0").run("cancel", "-p", "p7")
+    ended = batch.make("p0").run("cancel", "p7")
     assert ended.returncode == 2
     assert read_json(batch.output / "lock") is None

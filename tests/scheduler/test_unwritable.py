@@ -62,7 +62,7 @@ def test_where_a_folder_stands_in_place_of_a_splat_nothing_is_trained_for_it(bat
     assert (ended.returncode, "Traceback" in ended.stderr) == (1, False), ended.stderr
     assert "splat.ply" in diagnosis(batch, "p0")["advice"] and "Is a directory" in diagnosis(batch, "p0")["advice"]
     assert not list((batch.output / "patches/p0").glob("attempt-*"))
-    for command in ("status", "report", "plan", "explain p0", "export p1"):
+    for command in ("status", "report", "plan", "explain p0", "publish p1 --as ply"):
         assert batch.run(*command.split()).returncode == 0
 
 

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_batch import ROOT, FakeBatch
+from fake_batch import FakeBatch
 from PIL import Image
 
 from splatbatch.output.events import UNTIL
-
-STORED = ROOT / "tests" / "samples" / "trained-0.1.0"
 
 
 def states(batch: FakeBatch, *options: str) -> dict[str, str]:
@@ -239,15 +237,11 @@ def test_what_lies_in_the_machine_gets_one_fresh_round_with_each_train(batch: Fa
     assert num_attempts(batch) == 2
 
 
-def test_an_output_of_0_1_0_is_trained_though_unverified_and_gets_its_hashes(tmp_path: Path) -> None:
-    shutil.copytree(STORED, tmp_path / "stored")
-    batch = FakeBatch(tmp_path / "stored")
-    unverified = json.loads(batch.run("status", "--json").stdout)["patches"]
-    assert [(one["state"], one["unverified"]) for one in unverified] == [("trained", True)] * 3
-    ended = batch.run("train")
-    assert (ended.returncode, "3 of 3 patches trained" in ended.stdout) == (0, True)
-    assert [num_attempts(batch, patch) for patch in ("p0", "p1", "p2")] == [1, 2, 2]
-    result = batch.result("p1")
-    assert len(result["splat"]["sha256"]) == 64
-    assert all(len(sha256) == 64 for name, (_, _, sha256) in result["files"].items() if name.startswith("images/"))
-    assert states(batch, "--verify") == {"p0": "trained", "p1": "trained", "p2": "trained"}
+def test_a_manifest_that_does_not_tell_its_splat_counts_as_damaged_and_is_trained_anew(trained: FakeBatch) -> None:
+    path = trained.output / "patches/p0/result.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in told.items() if key != "splat"}))
+    (trained.output / "patches/p0/attempt-01/result.json").unlink()
+    (trained.output / "patches/p0/accepted/1.json").unlink()
+    assert states(trained)["p0"] == "stale"
+    assert (trained.run("train").returncode, num_attempts(trained)) == (0, 2)

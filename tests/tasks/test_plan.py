@@ -28,7 +28,6 @@ FRESH = PatchState(UpToDate())
     ("condition", "decision"),
     [
         (FRESH, Skip("p0")),
-        (replace(FRESH, unverified=True), Skip("p0", "trained, unverified")),
         (PatchState(), Train("p0", "not trained yet")),
         (PatchState(Damaged("splat.ply", "missing")), Train("p0", "splat.ply missing")),
         (PatchState(Stale("settings have changed")), Train("p0", "settings have changed")),

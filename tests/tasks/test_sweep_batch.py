@@ -63,8 +63,8 @@ def test_what_lies_in_the_machine_stops_a_sweep_too(batch: FakeBatch) -> None:
     [
         (["--only", "variant=two"], ["p0@two", "p1@two"]),
         (["--only", "variant=*o*", "--only", "patch=p1"], ["p1@one", "p1@two"]),
-        (["--patch", "p0"], ["p0@one", "p0@two"]),
-        (["--patch", "p1@one"], ["p1@one"]),
+        (["p0"], ["p0@one", "p0@two"]),
+        (["p1@one"], ["p1@one"]),
     ],
 )
 def test_a_part_of_a_sweep_is_named_by_variant_or_by_patch(
@@ -95,7 +95,7 @@ def test_a_combination_is_trained_again_by_its_name(batch: FakeBatch) -> None:
         (["train", "--only", "variant=three"], ["--only variant=three: there is none", "Known: one, two."]),
         (["train", "--only", "patch=p7"], ["--only patch=p7: there is none", "Known: p0, p1."]),
         (["train", "--only", "two"], ["--only two: not of the form variant=NAME or patch=NAME"]),
-        (["train", "--patch", "p0@twoo"], ["p0@twoo: no such patch", "Did you mean p0@two?"]),
+        (["train", "p0@twoo"], ["p0@twoo: no such patch", "Did you mean p0@two?"]),
         (["explain", "p0", "--log"], ["p0: has 2 variants", "Name one of p0@one, p0@two."]),
         (["explain", "p0"], ["p0: has 2 variants"]),
     ],

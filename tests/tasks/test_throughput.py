@@ -28,7 +28,7 @@ def test_plan_tells_how_long_it_will_take_by_what_is_trained_once_something_is(b
     assert (
         "3 patches of 20 steps, on the CPU, based on the measured speed of its rasteriser" in batch.run("plan").stdout
     )
-    batch.run("train", "--patch", "p0")
+    batch.run("train", "p0")
     planned = json.loads(batch.run("plan", "--json").stdout)
     assert planned["forecast_s"] == pytest.approx(2 * batch.result("p0")["seconds"])
     assert planned["forecast"]["basis"] == "based on 1 trained patch"

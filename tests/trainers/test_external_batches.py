@@ -48,7 +48,7 @@ def test_the_accepted_splat_is_a_file_of_its_own_also_if_the_program_left_a_link
     where = f" {foreign_batch.folder / 'elsewhere'}" if outside else ""
     run = RUN | {"settings": {"do": f"link{where}"}, "artifact": {"ply": "final.ply"}, "progress": SAYS}
     foreign_batch.change(trainers={"foreign": run})
-    assert foreign_batch.run("train", "--patch", "p0").returncode == 0
+    assert foreign_batch.run("train", "p0").returncode == 0
     accepted = foreign_batch.output / "patches/p0/splat.ply"
     assert not accepted.is_symlink()
     assert isinstance(check_splat(accepted), Splat)
@@ -58,7 +58,7 @@ def test_the_accepted_splat_is_a_file_of_its_own_also_if_the_program_left_a_link
 def test_a_snapshot_makes_no_batch_say_trained(foreign_batch: FakeBatch) -> None:
     run = RUN | {"settings": {"do": "snapshot exit"}, "artifact": STEPLESS, "progress": SAYS}
     foreign_batch.change(trainers={"foreign": run})
-    ended = foreign_batch.run("train", "--patch", "p0")
+    ended = foreign_batch.run("train", "p0")
     assert ended.returncode == 1
     assert "0 of 1 requested patches trained" in ended.stdout
     assert not (foreign_batch.output / "patches/p0/splat.ply").exists()
@@ -66,7 +66,7 @@ def test_a_snapshot_makes_no_batch_say_trained(foreign_batch: FakeBatch) -> None
 
 def test_a_sweep_compares_settings_of_a_program(foreign_batch: FakeBatch) -> None:
     foreign_batch.change(sweep={"matrix": {"setting.do": ["train", "ask"]}})
-    assert foreign_batch.run("train", "--patch", "p0").returncode == 0
+    assert foreign_batch.run("train", "p0").returncode == 0
     trained = [event["patch"] for event in foreign_batch.events("attempt_ended") if event["outcome"] == "trained"]
     assert sorted(name.partition("_")[0] for name in trained) == ["p0@base", "p0@do-ask"]
 

@@ -53,7 +53,7 @@ def leaking(batch: FakeBatch, do: str, monkeypatch: pytest.MonkeyPatch) -> dict[
     other["metrics"] = {"file": "figures.json", "keys": {"psnr": "psnr"}, "evaluate": False}
     told = listen(monkeypatch)
     batch.change(trainers={"foreign": other}, notify={"command": ["tell"]}, retry={"max_attempts": 1})
-    commands = ("train", "status", "explain p0", "report", "logs p0", "status --json", "plan", "config show")
+    commands = ("train", "status", "explain p0", "report", "explain p0 --log", "status --json", "plan", "config show")
     said = [invoke(*words.split(), batch=batch) for words in commands]
     files = [path for path in batch.output.rglob("*") if path.is_file() and path.name != "watch.json"]
     kept = {str(path): path.read_bytes() for path in files if "attempt-01/output/" not in str(path)}
@@ -83,7 +83,7 @@ def test_the_cause_of_a_failure_is_still_found_where_secrets_are_masked(
     found = leaking(foreign_batch, "leak fail", monkeypatch)
     [report] = [text for name, text in found.items() if name.endswith("report.json")]
     assert b"RuntimeError: 401 Client Error: token [HF_TOKEN] is refused by [TRACKING_URL]" in report
-    assert b"[HF_TOKEN]" in found["logs p0"]
+    assert b"[HF_TOKEN]" in found["explain p0 --log"]
 
 
 @pytest.mark.parametrize(

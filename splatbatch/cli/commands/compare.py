@@ -1,4 +1,4 @@
-"""`compare`: the attempts at a patch side by side, or the patches of two runs."""
+"""`compare`: the attempts at a patch side by side."""
 
 from __future__ import annotations
 
@@ -9,20 +9,10 @@ from rich.table import Table
 from splatbatch.cli.commands.output import open_console, open_table, print_json
 from splatbatch.failures.causes import in_words
 from splatbatch.monitor.table import figure, narrowed
-from splatbatch.run.compare import AttemptComparison, RunComparison, attempts_at, compare_runs
+from splatbatch.run.compare import AttemptComparison, attempts_at
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import the_task
-from splatbatch.text import assignments, clock, one_line, plural
-
-
-def compare_two(one: str, other: str, *, as_json: bool) -> None:
-    """Print two runs side by side.
-
-    Raises:
-        ConfigError: one of them is none.
-    """
-    runs = compare_runs(one, other)
-    print_json(runs) if as_json else _show(runs)
+from splatbatch.text import assignments, clock, one_line
 
 
 def compare(config: Path | None, name: str, *, as_json: bool) -> None:
@@ -54,19 +44,3 @@ def attempt_table(found: AttemptComparison, width: int) -> Table:
         cells = (*figures, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
         table.add_row(str(row.number), one_line(outcome), one_line(assignments(row.changes)), *cells)
     return narrowed(table, (10, 7, 6, 9, 8, 2, 3, 4, 5), width)
-
-
-def _show(found: RunComparison) -> None:
-    headings = ("patch", "covered dB", "", "PSNR dB", "", "gain", "Gaussians", "", "time", "")
-    table = open_table(headings, ("patch",))
-    for pair in found.patches:
-        figures = [figure(value, ".2f") for value in (*pair.psnr_covered, *pair.psnr)]
-        figures.append(figure(pair.gain_db, "+.2f"))
-        counts = [figure(value, ",d") for value in pair.num_gaussians]
-        table.add_row(one_line(pair.patch), *figures, *counts, *(clock(value) for value in pair.seconds))
-    console, (first, second) = open_console(), map(one_line, found.runs)
-    narrowed(table, (9, 6, 6, 5, 5, 8, 3, 3, 1, 1), console.width)
-    console.print(f"first: {first}, second: {second}", markup=False)
-    console.print(table)
-    mean = figure(found.mean_gain_db, "+.2f") or "unknown"
-    console.print(f"mean gain: {mean} dB over {plural(len(found.gains), 'patch', 'es')}", markup=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from splatbatch import terminal
-from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
+from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line
 from splatbatch.output.records.quality import GRADES, QualityFigure, grade_in_words
 from splatbatch.report.quality import drop_in_words
 from splatbatch.run import api
@@ -26,7 +26,6 @@ def inspect(config: Path | None, names: Sequence[str], how: InspectOptions, *, a
     """Inspect accepted splats that nobody has inspected yet; exit with 1 if one cannot be."""
     terminal.never_block()
     batch, is_of_scene = open_named(config, names)
-    print_warnings(batch.config.warnings)
     found, failed = api.inspect(batch, replace(how, of_scene=is_of_scene))
     if as_json:
         print_json(dict(found))

@@ -40,9 +40,7 @@ BatchArgument = Annotated[
     Optional[str],
     typer.Argument(metavar="FOLDER", help="Folder of the batch, or its YAML; same as --config.", show_default=False),
 ]
-PatchOption = Annotated[  # the older way to name patches, taken still
-    list[str], typer.Option("--patch", "-p", metavar="NAME", hidden=True)
-]
+PatchOption = Annotated[list[str], typer.Option("--patch", "-p", metavar="NAME", help="Same as PATCH; repeatable.")]
 PatchArguments = Annotated[Optional[list[str]], named("PATCH", "Only these patches, such as p5 p7.")]
 WorkedArguments = Annotated[
     Optional[list[str]],
@@ -80,23 +78,11 @@ OnePatchArgument = Annotated[Optional[list[str]], named("PATCH", "Name of a patc
 ExplainedArgument = Annotated[
     Optional[list[str]], named("PATCH|LOGFILE", "Name of a patch, such as p5; or the log file of any training.")
 ]
-OnePatchOption = Annotated[str, typer.Option("--patch", "-p", metavar="NAME", hidden=True, show_default=False)]
 ShownPatchArgument = Annotated[Optional[list[str]], named("PATCH", "Show the settings of this patch, such as p5.")]
 AcceptedOption = Annotated[
     int, typer.Option("--attempt", "-a", metavar="N", min=1, help="Number of the attempt, as listed by `compare`.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be removed without removing anything.")]
-RunArgument = Annotated[
-    str,
-    typer.Argument(
-        autocompletion=patches_in,
-        metavar="PATCH|RUN",
-        help="A patch, such as p5; or a run: batch folder, YAML or output folder.",
-    ),
-]
-OtherRunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="Another run; or a patch of the first run.", show_default=False)
-]
 FixOption = Annotated[
     str, typer.Option("--fix", metavar="HOW", help="Write corrected models to --out; HOW is scale or crop.")
 ]
@@ -140,9 +126,6 @@ PublishedAsOption = Annotated[
         show_default=False,
         help="Comma-separated: ply, compressed, sog, streamed, spz, glb, tiles, html; or one of mp4, mkv, webm, gif.",
     ),
-]
-FilmOption = Annotated[  # as `film` had it
-    Optional[Path], typer.Option("--out", metavar="FILE", hidden=True)
 ]
 DegreeOption = Annotated[
     Optional[int],

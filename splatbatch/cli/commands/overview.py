@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from splatbatch import config as configuration
-from splatbatch.cli.commands.output import print_json, print_line, print_warnings
+from splatbatch.cli.commands.output import print_json, print_line
 from splatbatch.config.schedule import Schedule
 from splatbatch.output.events import UNTIL
 from splatbatch.run.plan import DECISIONS, BatchPlan
@@ -67,7 +67,6 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
     Raises:
         ExecutorError, TrainerError: `train` could not, or would not, train it here.
     """
-    print_warnings(batch.config.warnings)
     found = plan_of(batch)
     if as_json:
         print_json(found.facts())

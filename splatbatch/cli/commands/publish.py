@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch import terminal
-from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
+from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line
 from splatbatch.errors import ConfigError
 from splatbatch.output.records.publication import FILE, Publication
 from splatbatch.publish.film import SUFFIXES, Film
@@ -61,7 +61,6 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
     """
     terminal.never_block()
     batch = open_batch(config, [name for name in names if name != SCENE]).whole()
-    print_warnings(batch.config.warnings)
     if options.cut != WHOLE and "ply" not in options.formats.lower().split(","):
         raise ConfigError("--sh-degree, --min-opacity and --frame need --as ply", "Add --as ply.")
     if options.is_film:

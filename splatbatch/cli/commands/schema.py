@@ -26,7 +26,7 @@ def printed() -> dict[str, Any]:
     from splatbatch.reconstruction.facts import ReconstructionRecord
     from splatbatch.report.facts import Report
     from splatbatch.run.clean import CleanOutput
-    from splatbatch.run.compare import AttemptComparison, RunComparison
+    from splatbatch.run.compare import AttemptComparison
     from splatbatch.run.explain import ExplainOutput
     from splatbatch.run.plan import PlanOutput
     from splatbatch.run.prepare import Import, VerifyOutput
@@ -42,7 +42,7 @@ def printed() -> dict[str, Any]:
         "plan": PlanOutput,
         "status": Status | StoreFacts,
         "verify-dims": VerifyOutput,
-        "compare": AttemptComparison | RunComparison,
+        "compare": AttemptComparison,
         "explain": ExplainOutput | Diagnosis,
         "doctor": DoctorOutput | TrainerList,
         "report": Report,

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from splatbatch import terminal
-from splatbatch.cli.commands.output import print_json, print_warnings
+from splatbatch.cli.commands.output import print_json
 from splatbatch.cli.commands.train import show
 from splatbatch.errors import ConfigError
 from splatbatch.run import travel
@@ -24,7 +24,6 @@ def pack(config: Path | None, names: Sequence[str], url: str, *, verify: bool, a
     terminal.never_block()
     url = anchored(url, Path.cwd())
     batch = open_batch(config, names)
-    print_warnings(batch.config.warnings)
     done = travel.pack(batch, url, verify=verify)
     if as_json:
         print_json(done)

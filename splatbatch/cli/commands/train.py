@@ -12,7 +12,7 @@ import typer
 
 from splatbatch import config as configuration
 from splatbatch import terminal
-from splatbatch.cli.commands.output import open_console, print_line, print_warnings
+from splatbatch.cli.commands.output import open_console, print_line
 from splatbatch.errors import ConfigError
 from splatbatch.files import read_tail
 from splatbatch.monitor.messages import print_err
@@ -71,7 +71,6 @@ def train(
             )
         check_no_workers(assignments)
     terminal.never_block()
-    print_warnings(batch.config.warnings)
     ended = train_batch(batch, TrainOptions(verify=verify), show)
     print_unsaved(batch, kept_with_changes(ended))
     raise typer.Exit(ended.exit_code)
@@ -122,7 +121,6 @@ def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> N
     if not options.force:
         check_due(batch)
     terminal.never_block()
-    print_warnings(batch.config.warnings)
     ended = train_batch(batch, TrainOptions(force=options.force or bool(changes), is_retry=True), show)
     print_retried(ended, save=options.save)
     raise typer.Exit(ended.exit_code)
@@ -135,7 +133,6 @@ def work(config: Path | None, names: Sequence[str], for_s: float | None, *, veri
 
     terminal.never_block()
     batch = open_as_worker(config, names)
-    print_warnings(batch.config.warnings)
     raise typer.Exit(work_on(batch, for_s, TrainOptions(verify=verify), show))
 
 
@@ -264,7 +261,6 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     batch = open_or_begin(config, names, {}, (), print_err)
     if is_elsewhere(batch.config.executor):
         terminal.never_block()
-        print_warnings(batch.config.warnings)
         said = cluster_workers.start_elsewhere(batch, verify=verify)
         for words in (said, HOW) if said else ("nothing left to train",):
             print_err(words)

@@ -29,12 +29,6 @@ class SplatFacts(TypedRecord):
         return FileFact(-1 if self.bytes is None else self.bytes, self.mtime_ns or 0, self.sha256)
 
 
-def _splat(value: object) -> SplatFacts | None:
-    return (
-        SplatFacts.from_record(value) if isinstance(value, dict) else None
-    )  # {} is no splat that it tells from others
-
-
 @dataclass(frozen=True)
 class UsedPhotographs(TypedRecord):
     """The photographs of a patch, by what the training of its splat did with them."""
@@ -67,17 +61,17 @@ class Result(KeptRecord):
     bytes: int | None = None
     """Of the file."""
     seconds: float | None = None
-    splat: SplatFacts | None = field(default=None, metadata=reads(_splat))
-    """None: an earlier version wrote it, without hashes."""
+    splat: SplatFacts = SplatFacts()
+    """What tells its file from any other."""
     warnings: tuple[str, ...] = ()
     version: str = ""
     """Of the splatbatch that wrote it."""
     host: str = ""
-    """Where it was trained; empty: an earlier version wrote it."""
+    """Where it was trained."""
     worker: str = ""
     """Which trained it."""
     accepted: int = 0
-    """Which accepted record made it the product; 0: an earlier version accepted it, or nobody has."""
+    """Which accepted record made it the product; 0: none has."""
     is_ahead: bool = field(default=False, metadata=reads(lambda _: False))
     """It is the accepted record itself: splat.ply and result.json are behind it."""
 
@@ -114,8 +108,8 @@ class Result(KeptRecord):
 
     @property
     def sha256(self) -> str:
-        """Of the splat; empty where an earlier version wrote none down."""
-        return self.splat.sha256 if self.splat else ""
+        """Of the splat; empty where the record does not say."""
+        return self.splat.sha256
 
     @property
     def number(self) -> int:

@@ -105,8 +105,6 @@ def differences(
     then: Mapping[str, FileFact], now: Mapping[str, FileFact], place: Callable[[str], str], facts: FileFacts
 ) -> FileDifference:
     """Compare the files whose content decides what is trained; for lists and folders `Inputs.hash` speaks."""
-    if not then:  # by 0.1.0, whose `Inputs.hash` is all there is
-        return FileDifference()
     before, after = ({key: fact for key, fact in files.items() if is_content(key)} for files in (then, now))
     return difference(before, after, place, facts)
 

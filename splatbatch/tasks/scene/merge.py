@@ -181,9 +181,8 @@ def _part(parts: SceneParts, one: MergeCandidate, cleaning: CleaningRules | None
     result = one.result or Result()
     splat = parts.batch.output.patch(one.name).splat_of(result)
     region, boxes = _region(parts, one)
-    content = result.sha256 or sha256_of(splat)  # 0.1.0 wrote no hash down
     rules = cleaning.rules(one.name) if cleaning else None
-    key = key_of(VERSION, content, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else "")
+    key = key_of(VERSION, result.sha256, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else "")
     source = ExportSource(splat, one.name, result.sha256)
     return MergePart(source, region, key, rules, may_be_empty=one.core is None)
 

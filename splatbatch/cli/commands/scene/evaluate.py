@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from splatbatch import terminal
-from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
+from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line
 from splatbatch.output.records.evaluation import SceneEvaluation, SceneMeasurement, SeamMeasurement
 from splatbatch.run import api
 from splatbatch.tasks.batch import open_batch
@@ -25,7 +25,6 @@ def evaluate(config: Path | None, splat: Path | None, *, as_json: bool) -> None:
     """Measure a splat of the whole scene; exit with 1 if some patch is missing beside it."""
     terminal.never_block()
     batch = open_batch(config)
-    print_warnings(batch.config.warnings)
     found = api.evaluate(batch, splat)
     if as_json:
         print_json(found)

@@ -27,7 +27,6 @@ def merge(config: Path | None, out: Path | None, how: Mapping[str, bool], *, as_
         SplatbatchError: they cannot be merged, or somebody trains them; nothing was written.
     """
     batch = open_batch(config)
-    print_warnings(batch.config.warnings)
     made = api.merge(batch, out, **how)
     if not as_json:
         show(made)
