@@ -47,7 +47,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     own = [found for task in batch.only(names).tasks if (found := task.kind.expected(task))]
     if own and len(own) == len(names):
         most = max(one.host_mib for one in own)
-        basis = f"each in at most {most:,.0f} MiB, based on benchmarks on one server core"
+        basis = f"each needs at most {most:,.0f} MiB, based on benchmarks on one server core"
         return Forecast(sum(one.seconds for one in own), basis, how_many(batch.names, batch.noun))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}

@@ -364,7 +364,9 @@ def listed(names: Names) -> tuple[str, ...]:
         return (names,)
     found = tuple(names) if isinstance(names, Iterable) else (names,)
     if wrong := [one for one in found if not isinstance(one, str)]:
-        raise ConfigError(f"{wrong[0]!r}: should be a string or a list of strings", 'As "p0", or ["p0", "p1"].')
+        raise ConfigError(
+            f"names of patches: {wrong[0]!r} should be a string or a list of strings", 'As "p0", or ["p0", "p1"].'
+        )
     return found
 
 

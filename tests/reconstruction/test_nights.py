@@ -157,7 +157,7 @@ def test_a_model_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None:
     quarry(images := tmp_path / "photos", NAMES)
     ended = reconstruct(images, tmp_path / "out", "--dry-run")
-    assert "8 photographs; about 28 pairs" in ended.out and "5 stages, each in at most" in ended.out
+    assert "8 photographs; about 28 pairs" in ended.out and "5 stages, each needs at most" in ended.out
     assert not (tmp_path / "out").exists()
 
 
