@@ -8,6 +8,7 @@ process that the kernel holds: it is abandoned, and never waited for.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import mmap
@@ -25,9 +26,10 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from splatbatch import errors, files
-from splatbatch.errors import SplatbatchError
+from splatbatch.errors import NotMadeError, SplatbatchError
 from splatbatch.files import MIB
 from splatbatch.json_text import parse
+from splatbatch.outcome import COLLECT, HANGS, INTERNAL_FAULT, NOT_MADE, UNWRITABLE, Diagnosis
 from splatbatch.processes import die_with_parent
 
 Item = TypeVar("Item")
@@ -57,6 +59,11 @@ _NOTE_BYTES = 4096
 _PIPE = 3
 ORDERS = 4
 """The descriptor by which a reader is told what else to call; see `remote.resident`."""
+_COLLECTING = "splatbatch failed while it read the files of the attempt; `splatbatch train` reads them again."
+_PREPARING = "splatbatch failed before the training; `splatbatch train` tries again."
+_REPORT = "Please report this with the traceback from `splatbatch explain PATCH`."
+RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""What fork(2) and pipe(2) fail with where processes, memory or files run short: it may pass."""
 _OOM_SCORE = "500"
 """Where memory runs out all the same, the kernel ends a reader first: proc(5)."""
 
@@ -65,11 +72,23 @@ class StopRequested(Exception):
     """Somebody wants us to stop while a reader is at work; it was ended."""
 
 
+class TaskFault(Exception):
+    """Something done for one task outside its own process has failed in a way that nobody expected, or hangs."""
+
+    def __init__(self, diagnosis: Diagnosis, traceback: str = "") -> None:
+        super().__init__(diagnosis.advice)
+        self.diagnosis, self.traceback = diagnosis, traceback
+
+
 @dataclass(frozen=True)
 class Returned:
     """What a call returned."""
 
     value: Any
+
+    def result(self, phase: str) -> Any:
+        """Return it."""
+        return self.value
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,10 @@ class ExpectedError:
     """A call raised what it is meant to raise: somebody can mend it."""
 
     error: SplatbatchError | OSError
+
+    def result(self, phase: str) -> NoReturn:
+        """Raise it."""
+        raise self.error
 
 
 @dataclass(frozen=True)
@@ -86,6 +109,16 @@ class Crashed:
     words: str
     traceback: str
 
+    def fault(self, phase: str) -> TaskFault:
+        """Return it as the failure of one task."""
+        advice = f"{_COLLECTING if phase == COLLECT else _PREPARING} {_REPORT}"
+        evidence = (self.words, *_place(self.traceback))
+        return TaskFault(Diagnosis(INTERNAL_FAULT, "fail", advice, evidence, phase), self.traceback)
+
+    def result(self, phase: str) -> NoReturn:
+        """Raise it as the failure of one task."""
+        raise self.fault(phase)
+
 
 @dataclass(frozen=True)
 class Hung:
@@ -94,6 +127,12 @@ class Hung:
     path: str
     """What it read last; empty if it never said."""
     seconds: float
+
+    def result(self, phase: str) -> NoReturn:
+        """Raise it as the failure of one task."""
+        what = self.path or "a file of the patch"
+        advice = f"{what}: has not answered for {self.seconds:.0f} s. Check that its disk or mount is available."
+        raise TaskFault(Diagnosis(HANGS, "retry", advice, (f"{what}: no answer for {self.seconds:.0f} s",), phase))
 
 
 Answer = Returned | ExpectedError | Crashed | Hung
@@ -274,13 +313,20 @@ def rest(seconds: float, readings: Sequence[object]) -> None:
     select.select(descriptors, [], [], seconds)
 
 
+def start(
+    call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
+) -> CallQueue[Item]:
+    """Begin to make calls, see `IsolatedCalls`; whoever has other things to do looks for answers now and then."""
+    return DEFAULT_BACKEND(call, items, hangs_s, is_low=is_low)
+
+
 def answer(call: Call[Item], item: Item, patience: WaitHooks = ENDLESS) -> Answer:
     """Make one call, and wait for its answer.
 
     Raises:
         StopRequested: `patience.stop` gave a reason.
     """
-    return next(found for _, found in answers(DEFAULT_BACKEND(call, [item]), patience))
+    return next(found for _, found in answers(start(call, [item]), patience))
 
 
 class IsolatedProcess:
@@ -537,13 +583,57 @@ def _made(call: Call[Item], item: Item) -> str:
         names = [None if name is None else str(name) for name in (error.filename, error.filename2)]
         return json.dumps({"errno": error.errno, "said": error.strerror or str(error), "names": names})
     except BaseException as error:  # noqa: BLE001 - a MemoryError, a RecursionError: whatever a file led us to
-        return json.dumps(vars(fault_of(error)))
+        return json.dumps(vars(crash_of(error)))
 
 
-def fault_of(error: BaseException) -> Crashed:
+def crash_of(error: BaseException) -> Crashed:
     """Return an exception that nobody expected, with its traceback."""
     words = f"{type(error).__name__}: {error}".rstrip(": ").split("\n")[0]
     return Crashed(words, _shortened("".join(traceback.format_exception(error))))
+
+
+def as_fault(error: BaseException, phase: str) -> TaskFault:
+    """Return an exception that nobody expected as the failure of one task."""
+    return error if isinstance(error, TaskFault) else crash_of(error).fault(phase)
+
+
+def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[Diagnosis, str]:
+    """Return the diagnosis of whatever was raised while something was done for a task, and its traceback.
+
+    The traceback is empty where the error itself says all.
+
+    Args:
+        error: that was raised.
+        folder: of the task.
+        phase: in which it was.
+    """
+    if isinstance(error, OSError) and error.errno in RUN_SHORT:
+        advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
+        return Diagnosis("process_limit", "retry", advice, (str(error),), phase), ""
+    if isinstance(error, OSError) and (path := _path_below(error, folder)):
+        advice = (
+            f"{path}: {error.strerror or error}. Mend its permissions or move away what stands there, then run again."
+        )
+        return Diagnosis(UNWRITABLE, "fail", advice, (str(error),), phase), ""
+    if isinstance(error, NotMadeError):
+        return Diagnosis(NOT_MADE, "fail", f"{error}. It follows once that is made.", (str(error),), phase), ""
+    if isinstance(error, SplatbatchError | OSError):
+        advice = f"{error}. {getattr(error, 'hint', '')}".rstrip()
+        return Diagnosis("not_started", "fail", advice, (str(error),), phase), ""
+    fault = as_fault(error, phase)
+    return fault.diagnosis, fault.traceback
+
+
+def _place(traceback: str) -> tuple[str, ...]:
+    """Return the innermost place that a traceback names: the same place on several patches is one fault."""
+    places = [line.strip() for line in traceback.splitlines() if line.startswith('  File "')]
+    return (places[-1].rpartition("/")[2],) if places else ()
+
+
+def _path_below(error: OSError, folder: Path) -> str:
+    """Return which file of a task an error is about; empty if it is about something else."""
+    named = [str(name) for name in (error.filename2, error.filename) if name is not None]
+    return next((name for name in named if Path(name) == folder or folder in Path(name).parents), "")
 
 
 MOST_TRACEBACK = 8000

@@ -95,6 +95,15 @@ def exit_from_record(record: Record) -> Exit:
 Action = Literal["ok", "retry", "degrade", "fail"]
 
 
+UNWRITABLE = "output_unwritable"
+INTERNAL_FAULT = "internal_fault"
+HANGS = "read_hangs"
+NOT_MADE = "not_made"
+"""It waits for the product of another task, and follows it by itself."""
+COLLECT = "collect"
+"""The phase of a fault over what an attempt has left: it is collected once more, and not trained again."""
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """Why an attempt failed, what may help, and the lines that show it."""

@@ -7,6 +7,10 @@ from typing import Any, ClassVar, Literal, cast
 
 from splatbatch.fields import mapping, text, texts
 from splatbatch.outcome import (
+    COLLECT,
+    HANGS,
+    INTERNAL_FAULT,
+    UNWRITABLE,
     Action,
     Diagnosis,
     Exit,
@@ -18,7 +22,6 @@ from splatbatch.outcome import (
     exit_from_record,
     exit_to_record,
 )
-from splatbatch.output.obstacles import COLLECT, HANGS, INTERNAL_FAULT, UNWRITABLE
 from splatbatch.output.records.record import TypedRecord, in_json, reads
 
 TaskUnit = Literal["patch", "stage"]

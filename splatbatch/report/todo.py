@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from splatbatch.failures.advice import IF_NOT, OR_TRY, TRY
 from splatbatch.failures.causes import title
-from splatbatch.output.obstacles import NOT_MADE
+from splatbatch.outcome import NOT_MADE
 from splatbatch.output.records.run import DONE, TodoItem
 from splatbatch.output.retention import ACCEPT
 from splatbatch.report.facts import Report, ReportedPatch

@@ -12,15 +12,24 @@ from splatbatch import isolated
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.hashing import FileFacts
-from splatbatch.isolated import ENDLESS, Answer, Hung, Returned, WaitHooks, answer, answers
+from splatbatch.isolated import (
+    ENDLESS,
+    Answer,
+    Crashed,
+    Hung,
+    Returned,
+    TaskFault,
+    WaitHooks,
+    answer,
+    answers,
+    as_fault,
+)
 from splatbatch.monitor.messages import log_line, print_err
-from splatbatch.outcome import Failed, Outcome
+from splatbatch.outcome import INTERNAL_FAULT, Failed, Outcome
 from splatbatch.output.events import AttemptEnded, PatchesAudited, PatchRejected, Restored
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.obstacles import INTERNAL_FAULT
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import list_names
-from splatbatch.scheduler import task_fault
 from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, TaskGroup, refusals
@@ -62,7 +71,7 @@ class Decisions:
     """What is fresh, and knows too little of its files."""
     audited: Mapping[str, str] = field(default_factory=dict)
     """State of the files of each task when they were audited."""
-    faults: Mapping[str, task_fault.TaskFault] = field(default_factory=dict)
+    faults: Mapping[str, TaskFault] = field(default_factory=dict)
     """Tasks that could not be looked at, with what is wrong with each."""
 
     @cached_property
@@ -75,7 +84,7 @@ class Decisions:
         """Return what tells how each patch stands from now on."""
         return self.batch.standing()
 
-    def with_faults(self, faults: Mapping[str, task_fault.TaskFault]) -> Decisions:
+    def with_faults(self, faults: Mapping[str, TaskFault]) -> Decisions:
         """Return it with more tasks that could not be looked at."""
         return replace(self, faults={**self.faults, **faults}) if faults else self
 
@@ -95,15 +104,15 @@ class DecisionMaker:
     def decide(self, batch: Batch) -> Decisions:
         """Decide on the patches; files whose size or time have moved are read."""
         call = partial(_decide, batch.standing("content"), self.options)
-        decisions, outdated, faults = list[planning.Decision](), list[str](), dict[str, task_fault.TaskFault]()
-        for name, found in answers(isolated.DEFAULT_BACKEND(call, batch.names), self.patience):
+        decisions, outdated, faults = list[planning.Decision](), list[str](), dict[str, TaskFault]()
+        for name, found in answers(isolated.start(call, batch.names), self.patience):
             try:
-                told = task_fault.value_of(found, "plan")
+                told = found.result("plan")
                 decisions.append(_DECISIONS[told["kind"]](name, told["reason"]))
                 outdated += [name] if told["outdated"] else []
             except OSError:  # the audit says what cannot be read, or its attempt
                 decisions.append(planning.Train(name, "its files cannot be read"))
-            except task_fault.TaskFault as fault:
+            except TaskFault as fault:
                 faults[name] = fault
         return Decisions(batch, tuple(decisions), outdated=tuple(outdated), faults=faults)
 
@@ -117,10 +126,10 @@ class DecisionMaker:
         for audit, tasks in audits:
             of_patch = {one.patch: one for one in audit.errors() if one.kind == INTERNAL_FAULT}
             told = {task.name: of_patch[task.patch.name] for task in tasks if task.patch.name in of_patch}
-            faults |= {name: task_fault.of_traceback(one.message, one.traceback, "audit") for name, one in told.items()}
+            faults |= {name: Crashed(one.message, one.traceback).fault("audit") for name, one in told.items()}
         return replace(looked, audits=audits, audited=states).with_faults(faults)
 
-    def _audited(self, batch: Batch, group: TaskGroup) -> tuple[Audit, dict[str, str], dict[str, task_fault.TaskFault]]:
+    def _audited(self, batch: Batch, group: TaskGroup) -> tuple[Audit, dict[str, str], dict[str, TaskFault]]:
         """Return the audit of some tasks, the states of their files, and those that could not be audited."""
         whole = answer(partial(_audit, batch), group, self.patience)
         if isinstance(whole, Returned):
@@ -128,16 +137,14 @@ class DecisionMaker:
         merged, states, faults = (
             Audit((), (), (), group.rules.name),
             dict[str, str](),
-            dict[str, task_fault.TaskFault](),
+            dict[str, TaskFault](),
         )
-        for one, found in answers(
-            isolated.DEFAULT_BACKEND(partial(_audit, batch), group.each(), AGAIN_S), self.patience
-        ):
-            if isinstance(found, Returned):
-                merged = merged.joined(Audit.of_verdict(found.value["audit"]))
-                states |= found.value["states"]
-            else:
-                faults |= {task.name: task_fault.diagnose_exception(found, "audit") for task in one.tasks}
+        for one, found in answers(isolated.start(partial(_audit, batch), group.each(), AGAIN_S), self.patience):
+            try:
+                told = found.result("audit")
+                merged, states = merged.joined(Audit.of_verdict(told["audit"])), states | told["states"]
+            except (OSError, TaskFault) as error:
+                faults |= {task.name: as_fault(error, "audit") for task in one.tasks}
         return merged, states, faults
 
     def settle(self, looked: Decisions) -> Decisions:
@@ -211,9 +218,9 @@ def _scene_value(found: Answer, what: str) -> Any:
         SplatbatchError: it could not be.
     """
     try:
-        return task_fault.value_of(found, "settle")
-    except (OSError, task_fault.TaskFault) as error:
-        words = error.diagnosis.evidence[0] if isinstance(error, task_fault.TaskFault) else str(error)
+        return found.result("settle")
+    except (OSError, TaskFault) as error:
+        words = error.diagnosis.evidence[0] if isinstance(error, TaskFault) else str(error)
         hint = "Check each patch with `splatbatch verify-dims`, and leave out those with errors."
         raise SceneError(f"{what} could not be determined: {words}", hint) from error
 
@@ -245,27 +252,27 @@ def record_unreadable_tasks(looked: Decisions, ledger: Ledger) -> Mapping[str, O
 
 def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) -> None:
     """Bring back accepted products that are gone or were replaced, from the attempts that made them."""
-    for name, found in answers(isolated.DEFAULT_BACKEND(partial(upkeep.restore, batch), batch.names), patience):
+    for name, found in answers(isolated.start(partial(upkeep.restore, batch), batch.names), patience):
         if isinstance(found, Returned) and found.value[0]:  # else it stays stale, and is told of when its turn comes
             ledger.write(Restored(name, *found.value))
 
 
 def refresh_file_facts(looked: Decisions, patience: WaitHooks) -> list[str]:
     """Write down what fresh results do not know of their files; return their patches."""
-    reading = isolated.DEFAULT_BACKEND(partial(upkeep.refresh, looked.batch), looked.outdated)
+    reading = isolated.start(partial(upkeep.refresh, looked.batch), looked.outdated)
     return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries
 
 
 def settle_standing(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:
     """Let what shows a batch go by what a reader finds of its scene now: in the night nothing else asks the scene."""
     look = batch.standing()
-    found = answers(isolated.DEFAULT_BACKEND(look.of_scene, batch.names), patience)
+    found = answers(isolated.start(look.of_scene, batch.names), patience)
     standing.settle({name: Observation(*one.value) for name, one in found if isinstance(one, Returned)})
 
 
 def look_anew(batch: Batch, standing: FreshnessChecker) -> None:
     """Let a batch be looked at anew, unless its scene hangs by now: then it is shown as it was in the night."""
     look = batch.standing()
-    found = [one for _, one in answers(isolated.DEFAULT_BACKEND(look.of_scene, batch.names))]
+    found = [one for _, one in answers(isolated.start(look.of_scene, batch.names))]
     if not any(isinstance(one, Hung) for one in found):
         standing.forget()

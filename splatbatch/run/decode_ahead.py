@@ -27,9 +27,7 @@ class DecodeAhead:
         self._tasks = {task.name: task for task in tasks}
         problems: dict[Path, str] = {}  # of all photographs that were seen: patches share them
         names = [*self._tasks] if len(self._tasks) > 1 else []  # those of a lone patch are decoded by its training
-        self._reading: CallQueue[str] = isolated.DEFAULT_BACKEND(
-            partial(_why_refused, self._tasks, problems), names, is_low=True
-        )
+        self._reading: CallQueue[str] = isolated.start(partial(_why_refused, self._tasks, problems), names, is_low=True)
 
     def __enter__(self) -> DecodeAhead:
         return self

@@ -23,7 +23,7 @@ from splatbatch.run.interruption import Interruption
 from splatbatch.run.products import MergedScene
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import list_names
-from splatbatch.scheduler import single, task_fault
+from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import in_turn
 from splatbatch.tasks.batch import Batch, open_batch
@@ -175,7 +175,7 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
     PublishRequest.of(batch)  # for its errors, before a scene is merged
     if not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None:
         patience = WaitHooks(trained.tick, trained.interruption.reason, trained.say)
-        lacking, is_empty = task_fault.value_of(answer(_lacking_in_scene, batch, patience), "start")
+        lacking, is_empty = answer(_lacking_in_scene, batch, patience).result("start")
         if lacking and (is_empty or not (allow_missing or batch.config.publish.allow_missing)):
             hint = "" if is_empty else "; set `publish.allow_missing: true` to publish the scene with holes"
             return _nothing(batch, lacking, hint)

@@ -10,7 +10,7 @@ from typing import Any
 from splatbatch.config import Config, Cooldown, Executor, Limits, Output, Scene, Training, nearest
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.files import write_json
-from splatbatch.isolated import WaitHooks, answer
+from splatbatch.isolated import TaskFault, WaitHooks, answer
 from splatbatch.machine.gpu import presence
 from splatbatch.monitor.messages import log_line
 from splatbatch.output.layout import OutputFolder
@@ -22,7 +22,6 @@ from splatbatch.run.follow_ups import Show
 from splatbatch.run.worker import work
 from splatbatch.scene.audit.audit import Audit, AuditExtent, audit_patches
 from splatbatch.scene.patches import Patch
-from splatbatch.scheduler import task_fault
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.forecast import num_cores
 from splatbatch.tasks.reconstruction import facts_of, has_cuda, plan_file, reconstructing
@@ -96,10 +95,8 @@ def _surveyed(options: ReconstructOptions) -> ReconstructionPlan:
         return survey(images, options.wanted).to_record()
 
     try:
-        return ReconstructionPlan.from_record(
-            task_fault.value_of(answer(look, options.images, WaitHooks(tell=log_line)), "plan")
-        )
-    except task_fault.TaskFault as fault:
+        return ReconstructionPlan.from_record(answer(look, options.images, WaitHooks(tell=log_line)).result("plan"))
+    except TaskFault as fault:
         raise SceneError("; ".join(fault.diagnosis.evidence), fault.diagnosis.advice) from fault
 
 

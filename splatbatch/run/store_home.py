@@ -27,7 +27,6 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger, events
 from splatbatch.output.records.attempt import Claimed, ExitFacts, JobSpec
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.scheduler import task_fault
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.plan import PLACES
@@ -137,8 +136,8 @@ class HomeSide:
         call = partial(_packed, self.name, follows, is_retry)
         there = set(ask(partial(_names, self.url), BLOBS, self.patience))
         packed = {}
-        for task, found in answers(isolated.DEFAULT_BACKEND(call, tasks), self.patience):
-            told = task_fault.value_of(found, "pack")
+        for task, found in answers(isolated.start(call, tasks), self.patience):
+            told = found.result("pack")
             bundle = Bundle.from_record(told["bundle"])
             self._send({sha256: path for sha256, path in told["paths"].items() if sha256 not in there})
             there |= told["paths"].keys()
@@ -160,7 +159,7 @@ class HomeSide:
             lacking = {piece.sha256 for piece in bundle.pieces} - there
             if lacking and seen.is_open(name) and (task := by_name.get(bundle.task)):
                 call = partial(_packed, self.name, {task.name: bundle.follows}, bundle.is_retry)
-                found = task_fault.value_of(isolated.answer(call, task, self.patience), "pack")
+                found = isolated.answer(call, task, self.patience).result("pack")
                 again = {sha256: path for sha256, path in found["paths"].items() if sha256 in lacking}
                 self._send(again)
                 there |= again.keys()

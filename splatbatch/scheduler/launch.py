@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -14,12 +15,12 @@ from splatbatch.machine.protocol import AttemptExecutor, Slot
 from splatbatch.output import results
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptStarted, SlotNotReady
+from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.obstacles import check_destination
 from splatbatch.output.records.attempt import Claimed
 from splatbatch.output.records.fingerprint import Fingerprint
-from splatbatch.scheduler import judge, task_fault
+from splatbatch.scheduler import judge
 from splatbatch.scheduler.judge import SupervisorOrder
 from splatbatch.scheduler.running_attempt import RunningAttempt, take_prepared
 from splatbatch.scheduler.step_budget import BudgetPolicy, NoDeadline
@@ -64,6 +65,17 @@ def prepare(what: AttemptPreparation) -> Record:
     return {"depends_on": depends_on.to_record()}
 
 
+def check_destination(folder: PatchFolder) -> None:
+    """See before anything is trained that a splat can be put where it belongs.
+
+    Raises:
+        OSError: something else stands there.
+    """
+    for path in (folder.splat, folder.result):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+
+
 class Launcher:
     """Starts attempts, at once or ahead of their turn."""
 
@@ -102,13 +114,13 @@ class Launcher:
         Raises:
             Unfit: its files are others than those that were audited, and no good.
             SplatbatchError, OSError: it could not be prepared, or its process cannot be started.
-            wall.Behind: preparing it has failed in a way that nobody expected, or hangs.
+            TaskFault: preparing it has failed in a way that nobody expected, or hangs.
         """
         if running.preparing is None:
             return True
         if not (found := running.preparing.look()):
             return False
-        record = task_fault.value_of(found[0][1], "prepare")
+        record = found[0][1].result("prepare")
         if refusal := record.get("refused"):
             raise ChangedInputs(refusal, record["inputs"])
         take_prepared(running, Fingerprint.from_record(record["depends_on"]))
@@ -141,9 +153,7 @@ class Launcher:
         key, audited = self._key(attempt), self.audited.get(task.name, "")
         limits = self._config.limits.model_copy(update=dict(task.kind.limits))
         what = AttemptPreparation(task, attempt, key, slot, standby, limits, audited)
-        return RunningAttempt(
-            task, attempt, key, handle="", slot=slot, preparing=isolated.DEFAULT_BACKEND(prepare, [what])
-        )
+        return RunningAttempt(task, attempt, key, handle="", slot=slot, preparing=isolated.start(prepare, [what]))
 
     def _key(self, attempt: Attempt) -> str:
         # the number of a discarded standby is used again, its key never

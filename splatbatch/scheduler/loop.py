@@ -16,12 +16,11 @@ from splatbatch.files import is_out_of_space
 from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import AttemptExecutor, Key, Slot
 from splatbatch.machine.slots import ClosedGate, Slots
-from splatbatch.outcome import Cancelled, Exit, Failed, Outcome, Stopped, Trained
+from splatbatch.outcome import COLLECT, Cancelled, Exit, Failed, Outcome, Stopped, Trained
 from splatbatch.output.events import AttemptEnded, FileNotAnswering, GaveUp, PatchRejected, SlotGivenUp
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.obstacles import COLLECT
-from splatbatch.scheduler import judge, task_fault
+from splatbatch.scheduler import judge
 from splatbatch.scheduler.cancel import Cancellations
 from splatbatch.scheduler.disk_guard import DISK_FULL, DiskGuard
 from splatbatch.scheduler.finalize import (
@@ -287,7 +286,7 @@ class Runner:
         """
         if isinstance(error, OutputError):
             raise error
-        diagnosis, traceback = task_fault.diagnosis_of(error, task.home(self._output).path, phase)
+        diagnosis, traceback = isolated.diagnose(error, task.home(self._output).path, phase)
         self._retries.could_not(task, diagnosis, self._queue, traceback)
 
     def _stand_by(self) -> None:
@@ -353,11 +352,11 @@ class Runner:
         if one.reading is None:
             if not self._room.takes_writes(now) and not self._room.given_up(now):
                 return False
-            one.reading = isolated.DEFAULT_BACKEND(collect, [self._ending(running, one.end)])
+            one.reading = isolated.start(collect, [self._ending(running, one.end)])
         try:
             if not (found := one.reading.look()):
                 return False
-            self._judge(running, one.end, collected(task_fault.value_of(found[0][1], COLLECT)))
+            self._judge(running, one.end, collected(found[0][1].result(COLLECT)))
         except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
             if not is_out_of_space(error):
                 self._fail_at_the_door(running.task, error, COLLECT)

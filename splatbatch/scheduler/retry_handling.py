@@ -13,12 +13,11 @@ from splatbatch.failures import retry
 from splatbatch.failures.causes import title
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
-from splatbatch.outcome import Diagnosis, Failed, Made, Outcome, Stopped, Trained
+from splatbatch.outcome import COLLECT, INTERNAL_FAULT, Diagnosis, Failed, Made, Outcome, Stopped, Trained
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptEnded, GaveUp, MpsOff, RetryScheduled, SlotGivenUp
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.obstacles import COLLECT, INTERNAL_FAULT
 from splatbatch.scheduler.queue import Claimer, Queue, SoleClaimer
 from splatbatch.scheduler.running_attempt import Clock, RunningAttempt
 from splatbatch.tasks import given_up

@@ -79,7 +79,7 @@ def _footprints(batch: Batch, rounds: RunHooks) -> dict[str, MemoryEstimate]:
     """
     patches, extents = patches_of(batch.tasks), dict[Path, PatchSize]()
     with contextlib.suppress(StopRequested):
-        for patch, answer in answers(isolated.DEFAULT_BACKEND(_measured, patches), WaitHooks(rounds.tick, rounds.stop)):
+        for patch, answer in answers(isolated.start(_measured, patches), WaitHooks(rounds.tick, rounds.stop)):
             if isinstance(answer, Returned):
                 num_points, sizes, stored = answer.value
                 extents[patch.sparse] = PatchSize(num_points, tuple(map(tuple, sizes)), stored)

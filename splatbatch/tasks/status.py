@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from splatbatch.errors import LaterFormatError
 from splatbatch.failures.causes import title
-from splatbatch.isolated import fault_of
+from splatbatch.isolated import crash_of
 from splatbatch.machine.orphans import has_died
+from splatbatch.outcome import INTERNAL_FAULT
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import UNTIL, AttemptEnded, PatchRejected, TaskUnit
 from splatbatch.output.folders import latest_number, was_only_standby
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.obstacles import INTERNAL_FAULT
 from splatbatch.output.records.attempt import JobSpec, ProgressLine
 from splatbatch.output.records.result import Result
 from splatbatch.output.retention import ACCEPT
@@ -140,7 +140,7 @@ def _walled(name: str, look: Callable[[], PatchStatus]) -> PatchStatus:
     except LaterFormatError:
         raise  # no patch can be told from the others by what cannot be understood
     except Exception as error:  # noqa: BLE001 - its files may be whatever they are
-        return PatchStatus(name, "failed", cause=INTERNAL_FAULT, advice=fault_of(error).words)
+        return PatchStatus(name, "failed", cause=INTERNAL_FAULT, advice=crash_of(error).words)
 
 
 def _folders(output: OutputFolder) -> set[str]:

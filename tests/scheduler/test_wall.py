@@ -19,9 +19,9 @@ from sampled import each
 from splatbatch import isolated, trainers
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import PASSING, Failure, why_stop_batch
+from splatbatch.isolated import Crashed
+from splatbatch.outcome import HANGS
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.obstacles import HANGS
-from splatbatch.scheduler import task_fault
 from splatbatch.scheduler.loop import Runner
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.tasks.batch import open_batch
@@ -172,7 +172,7 @@ def test_the_same_fault_on_three_patches_stops_the_batch(batch: FakeBatch, monke
 
 def test_faults_in_different_places_stop_nothing() -> None:
     def failed(place: str) -> tuple[Failure, ...]:
-        fault = task_fault.of_traceback("KeyError: 'a'", f'  File "/x/{place}", line 3, in look\n', "start")
+        fault = Crashed("KeyError: 'a'", f'  File "/x/{place}", line 3, in look\n').fault("start")
         return (Failure(fault.diagnosis),)
 
     alike = {TaskId(f"p{index}"): failed("x.py") for index in range(3)}

@@ -10,7 +10,7 @@ import typer
 from splatbatch import terminal
 from splatbatch.cli.commands.output import open_console, print_json, print_line
 from splatbatch.monitor.messages import log_line
-from splatbatch.output.obstacles import NOT_MADE
+from splatbatch.outcome import NOT_MADE
 from splatbatch.reconstruction.plan import ReconstructionPlan
 from splatbatch.run.context import RunSummary
 from splatbatch.run.reconstruct import (

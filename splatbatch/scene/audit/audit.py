@@ -13,7 +13,7 @@ from pathlib import Path
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.files import Record
-from splatbatch.isolated import fault_of
+from splatbatch.isolated import crash_of
 from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import AuditFinding, FindingWriter, TrainerRules
 from splatbatch.scene.audit.geometry import check_geometry, find_misfits, is_contradicted, measure, note_misfit
@@ -241,7 +241,7 @@ def _wall(scribe: FindingWriter, findings: list[AuditFinding]) -> Iterator[None]
 
 
 def _fault(error: Exception, scribe: FindingWriter) -> AuditFinding:
-    fault = fault_of(error)
+    fault = crash_of(error)
     remedy = "The other patches are not affected. Please report it, with this line."
     found = scribe.note("internal_fault", "the audit", f"failed: {fault.words}", remedy)
     return replace(found, traceback=fault.traceback)

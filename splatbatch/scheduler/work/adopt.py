@@ -16,17 +16,16 @@ from splatbatch.isolated import ENDLESS, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
 from splatbatch.machine.protocol import ProcessState, verdict
-from splatbatch.outcome import Diagnosis, Exit, Failed
+from splatbatch.outcome import COLLECT, Diagnosis, Exit, Failed
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder, CachedAttemptDir
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded
 from splatbatch.output.folders import PatchFolder, was_only_standby
 from splatbatch.output.ledger import Ledger, judged_attempts
-from splatbatch.output.obstacles import COLLECT
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result
-from splatbatch.scheduler import judge, task_fault
+from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import AcceptanceRules, FinishedAttempt, collect, collected, write_down
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
@@ -91,14 +90,14 @@ def _adopt_all(batch: Batch, left: Sequence[LeftAttempts], ledger: Ledger, patie
         with contextlib.suppress(OSError):  # of others its patch is told when its turn comes
             if (one := _ended(folder)) is not None:
                 ended.append((task, *one))
-    for (task, folder, end), found in answers(isolated.DEFAULT_BACKEND(partial(_collect, batch), ended), patience):
+    for (task, folder, end), found in answers(isolated.start(partial(_collect, batch), ended), patience):
         attempt = _attempt_of(task, folder)
         try:
-            write_down(attempt, end, collected(task_fault.value_of(found, COLLECT)), ledger, adopted=True)
-        except (OSError, SplatbatchError, task_fault.TaskFault) as error:
+            write_down(attempt, end, collected(found.result(COLLECT)), ledger, adopted=True)
+        except (OSError, SplatbatchError, isolated.TaskFault) as error:
             if is_out_of_space(error):
                 raise
-            faults[task.name], traceback = task_fault.diagnosis_of(error, task.home(batch.output).path, COLLECT)
+            faults[task.name], traceback = isolated.diagnose(error, task.home(batch.output).path, COLLECT)
             said = {"phase": COLLECT, "traceback": traceback, "adopted": True}
             ledger.write(AttemptEnded.of(task.name, folder.number, Failed(faults[task.name]), **said))
     return faults

@@ -56,7 +56,7 @@ class ContentHasher:
     def _next(self) -> CallQueue[str]:
         names = list(dict.fromkeys(self._waiting))
         self._waiting.clear()
-        return isolated.DEFAULT_BACKEND(partial(_hashed, self._batch, FileFacts()), names, is_low=True)
+        return isolated.start(partial(_hashed, self._batch, FileFacts()), names, is_low=True)
 
     def _take(self, name: str, found: isolated.Answer) -> None:
         """Write down the contents of the files of a patch, unless another splat was accepted meanwhile."""
