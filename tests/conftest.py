@@ -72,7 +72,7 @@ ONE_WORKER = {
 """Files whose tests share what a process takes seconds to load or to compile."""
 HANGS_SECONDS = 1200
 """The slowest test takes half of it on a busy machine; a long one has ten times that."""
-ENGINES = ("slurm", "ray")
+ENGINES = ("slurm",)
 """Those whose site takes long to put up."""
 
 

@@ -98,8 +98,6 @@ OF_OTHERS = {
     "scene/partition/files.py": "partition.json, which lies beside the patches",
     "scene/partition/plan.py": "boxes that somebody has drawn",
     "doctor/inventory.py": "nvcc's version.json",
-    "cluster/ray/client.py": "what it is asked on its stdin",
-    "cluster/ray/engine.py": "what the client of Ray answers",
     "publish/tiles/glb.py": "tilesets and binary glTFs, as they lie in a folder to hand over",
     "publish/tool.py": "package.json of a package of npm",
     "publish/tiles/write.py": "a tileset that it wrote, in a folder to hand over",

@@ -42,8 +42,8 @@ PRINTED = (
 """What is printed with --json of an output folder that version 0.2.0 wrote."""
 
 
-NOT_HERE = ("splatbatch.training", "splatbatch.cluster.ray")
-"""They load torch or Ray, and have no records of their own."""
+NOT_HERE = "splatbatch.training"
+"""It loads torch, and has no records of its own."""
 
 
 def keys_of_records() -> list[str]:

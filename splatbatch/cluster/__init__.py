@@ -21,13 +21,7 @@ def _slurm(settings: Executor) -> Engine:
     return SlurmEngine(settings)
 
 
-def _ray(settings: Executor) -> Engine:
-    from splatbatch.cluster.ray.engine import RayEngine
-
-    return RayEngine(settings)
-
-
-ENGINES: Mapping[str, Callable[[Executor], Engine]] = {"local": _local, "slurm": _slurm, "ray": _ray}
+ENGINES: Mapping[str, Callable[[Executor], Engine]] = {"local": _local, "slurm": _slurm}
 """By `executor.engine`; each imports what it needs when it is asked for."""
 
 

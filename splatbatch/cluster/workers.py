@@ -14,6 +14,8 @@ from splatbatch.text import list_some, plural
 
 MOST_NODES = 4
 """Named in a line."""
+RETIRED = "ray"
+"""An engine of 0.2.0: nobody can ask it any more what became of its workers, so they are taken to be gone."""
 
 
 class EngineWorkers:
@@ -24,7 +26,7 @@ class EngineWorkers:
         self._engines: dict[str, Engine] = {}
         self.seen: dict[Handle, JobState] = {}
         """Each worker, as its engine said."""
-        self.submissions: list[Submission] = open_submissions(output)
+        self.submissions: list[Submission] = [one for one in open_submissions(output) if one.record.engine != RETIRED]
 
     def engine(self, name: str = "") -> Engine:
         """Return an engine by its name, or the one of the YAML.

@@ -69,8 +69,8 @@ class Executor(Section):
     """Patches trained at once when no GPU is used."""
     patches_per_gpu: Literal["auto"] | Annotated[int, Field(ge=1, le=8)] = 1
     """Patches trained on a GPU at once, if their memory fits; auto: as many as make all together faster."""
-    engine: Literal["local", "slurm", "ray"] = "local"
-    """Who starts the workers that train: this machine, or a cluster's Slurm or Ray."""
+    engine: Literal["local", "slurm"] = "local"
+    """Who starts the workers that train: this machine, or a cluster's Slurm."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
     """Workers at once; a batch on this machine with one of them is trained by `train` itself."""
     store: Annotated[str, AfterValidator(_as_store)] = ""
@@ -89,8 +89,6 @@ class Executor(Section):
     def _fits_its_engine(self) -> Executor:
         if self.engine != "slurm" and self.sbatch:
             raise ValueError(f"sbatch is for engine: slurm, not for {self.engine}")
-        if self.engine == "ray" and self.worker_time:
-            raise ValueError("worker_time is for engine: slurm: Ray ends no worker for the time that it takes")
         if self.engine == "local" and (self.setup or self.worker_time):
             raise ValueError("setup and worker_time are for engines of clusters: workers of this machine have ours")
         if self.engine != "local" and self.gpus not in ("auto", ()):

@@ -27,7 +27,6 @@ EXTRAS = {
     "lpips": ("torchmetrics", "LPIPS beside PSNR and SSIM"),
     "geo": ("pyproj", "3D Tiles on the globe"),
     "mlflow": ("mlflow-skinny", "tracking.mlflow"),
-    "ray": ("ray", "executor.engine: ray"),
 }
 """The package of each optional part, and what it is for."""
 FEWEST_FILES = 4096

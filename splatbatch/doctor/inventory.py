@@ -69,7 +69,6 @@ def job(config: Config, recipes: Mapping[str, Recipe], footprints: Mapping[str, 
     wanted = {
         "notify": bool(config.notify.urls),
         "tensorboard": config.evaluation.tensorboard,
-        "ray": config.executor.engine == "ray",
     }
     folder = config.output.folder
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())

@@ -47,7 +47,7 @@ class Submission:
         """Return what the engine calls its workers."""
         return self.record.handles
 
-    def log(self, index: int | str) -> Path:
+    def log(self, index: int) -> Path:
         """Return where one of its workers writes what it says."""
         return self.path / f"{index}.log"
 

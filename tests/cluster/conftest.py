@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-import ray_cluster
 import slurm_cluster
 from fake_batch import FakeBatch
-from ray_site import RaySite
 from sites import CONSTANTS, LocalSite, Site, SlurmSite
 
 ENGINES = os.environ.get("ENGINES", "")
 """required: a Slurm that is not here fails its tests; skip: no engine is tried; else those are that are here."""
-KINDS = {"slurm": (slurm_cluster.lack, SlurmSite), "ray": (ray_cluster.lack, RaySite)}
+KINDS = {"slurm": (slurm_cluster.lack, SlurmSite)}
 
 
 def site_of(engine: str, *, is_required: bool) -> Site:
@@ -25,8 +23,6 @@ def site_of(engine: str, *, is_required: bool) -> Site:
         return LocalSite()
     if ENGINES == "skip":
         pytest.skip("ENGINES=skip")
-    if engine == "ray" and not is_required:
-        pytest.skip("minutes on a cluster of nodes that take long to start: --engines")
     lack, kind = KINDS[engine]
     if why := lack():
         (pytest.fail if is_required else pytest.skip)(why)
@@ -73,8 +69,8 @@ def elsewhere(batch: FakeBatch, site: Site) -> FakeBatch:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave engines that have to be set up to --all, and Ray, which takes long to start, to --engines."""
+    """Leave engines that have to be set up to --all."""
     if "site" in getattr(item, "fixturenames", ()):
         engine = item.callspec.params.get("site", "slurm") if hasattr(item, "callspec") else "slurm"
         if engine != "local":
-            item.add_marker("all" if engine == "slurm" else "long")
+            item.add_marker("all")

@@ -19,7 +19,7 @@ from worker_batch import faults_of, make
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
 
-ENGINES = ("local", "slurm", "ray")
+ENGINES = ("local", "slurm")
 every_engine = pytest.mark.parametrize("site", ENGINES, indirect=True)
 pytestmark = every_engine
 

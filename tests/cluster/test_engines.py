@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from fake_batch import ROOT
 from process_family import left_of
 from sites import LocalSite, at_work, wait_for
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         ("{sbatch: [--partition=gpu]}", "sbatch is for engine: slurm"),
         ("{setup: [module load cuda]}", "for engines of clusters"),
         ("{engine: slrum}", "engine"),
+        ("{engine: ray}", "local"),
         ("{engine: slurm, worker_time: soon}", "worker_time"),
         ("{engine: slurm, worker_time: 30s}", "worker_time"),
         ("{workers: 0}", "workers"),
@@ -46,6 +48,19 @@ def test_settings_that_fit_no_engine_are_mistakes_of_the_yaml(tmp_path: Path, ex
         load(tmp_path / "splat_config.yml")
     assert words in told.value.message
     assert "line 1" in told.value.message
+
+
+def test_the_example_for_slurm_is_a_config() -> None:
+    assert load(ROOT / "configs/engines/slurm.yml").executor.engine == "slurm"
+
+
+def test_what_an_engine_that_is_gone_was_asked_for_stops_nobody(batch: FakeBatch) -> None:
+    batch.make("p0", training={"colors": "as_is"})
+    asked = Submission(batch.output / "workers/jobs/splatbatch-001-abcdef01")
+    asked.path.mkdir(parents=True)
+    asked.file.write_text(json.dumps({"name": asked.name, "engine": "ray", "workers": 1, "handles": ["r/0"]}))
+    assert (batch.run("status").returncode, batch.run("cancel").returncode) == (0, 0)
+    assert batch.run("work").returncode == 0
 
 
 def test_a_folder_with_a_percent_sign_is_no_pattern_of_sbatch(tmp_path: Path) -> None:

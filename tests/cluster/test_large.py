@@ -74,7 +74,6 @@ def test_1000_tasks_on_12_workers_of_3_nodes_cost_the_parent_little_and_slurm_le
     assert num_calls <= max(6, wall_s * MOST_CALLS_PER_S)
 
 
-@pytest.mark.parametrize("site", ["slurm", "ray"], indirect=True)
 def test_our_trainer_makes_the_same_splats_on_nodes_as_here(tmp_path: Path, site: Site) -> None:
     hashes = [
         splats_of(quarry(tmp_path / name, executor)) for name, executor in (("here", {}), ("there", site.executor))
