@@ -16,7 +16,7 @@ hosts=$1 config=$2; shift 2
 [ -r "$hosts" ] || { echo "$hosts: no such file: it lists the hosts, one a line" >&2; exit 2; }
 case $config in
   *://*) folder=. what=("$config") ;;
-  *) config=$(realpath "$config") folder=$(dirname "$config") what=(--config "$config")
+  *) config=$(realpath -m "$config") folder=$(dirname "$config") what=(--config "$config")
      [ -r "$config" ] || { echo "$config: no such file: name the YAML of the batch, or a store" >&2; exit 2; } ;;
 esac
 mapfile -t names < <(sed 's/#.*//' "$hosts" | awk 'NF {print $1}')

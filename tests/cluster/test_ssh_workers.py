@@ -88,7 +88,8 @@ def test_a_worker_that_ends_at_once_is_told_in_its_own_words(batch: FakeBatch) -
 
 
 @pytest.mark.parametrize(
-    ("hosts", "config", "words"), [("none", "c.yml", "none: no such file"), ("h", "c.yml", "c.yml: no such")]
+    ("hosts", "config", "words"),
+    [("none", "c.yml", "none: no such file"), ("h", "c.yml", "c.yml: no such"), ("h", "no/c.yml", "no/c.yml: no such")],
 )
 @pytest.mark.contract
 def test_a_wrong_call_starts_nothing(tmp_path: Path, hosts: str, config: str, words: str) -> None:
