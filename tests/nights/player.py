@@ -248,7 +248,8 @@ class Player:
         paths = (path for path in self.output.rglob("*") if path.is_file())
         names = {str(path.relative_to(self.output)): path for path in paths}
         names = {name: names[name] for name in sorted(names, key=mask.text)}
-        found = {name: _json(path) for name, path in names.items() if path.suffix == ".json"}
+        # what may differ is hidden first: two attempts that took the same time would else be told apart by chance
+        found = {name: mask.json(_json(path)) for name, path in names.items() if path.suffix == ".json"}
         results = {name: record for name, record in found.items() if names[name].match("patches/*/result.json")}
         records = {
             name: _unlike(record, results.get(f"{name.partition('/accepted/')[0]}/result.json"))
