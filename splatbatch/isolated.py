@@ -316,7 +316,7 @@ def rest(seconds: float, readings: Sequence[object]) -> None:
 def start(
     call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
 ) -> CallQueue[Item]:
-    """Begin to make calls, see `IsolatedCalls`; whoever has other things to do looks for answers now and then."""
+    """Begin to make calls, see `IsolatedCalls`; the caller looks for answers when it has time."""
     return DEFAULT_BACKEND(call, items, hangs_s, is_low=is_low)
 
 

@@ -32,7 +32,7 @@ def in_words(choice: DeadlineDecision, tasks: Iterable[Task]) -> tuple[str, ...]
     else:
         lines.append(f"{end}: every patch is trained with {given_up(recipes, choice.pace)}{_expected(choice)}")
     if choice.untouched:
-        lines.append(f"{end}: {', '.join(choice.untouched)} keeps its steps: its command has no {{steps}}")
+        lines.append(f"{end}: steps of {', '.join(choice.untouched)} stay as they are: no {{steps}} in the command")
     lines += [correction_in_words(recipes, one.pace, one.why) for one in choice.corrections]
     return tuple(lines)
 
