@@ -18,7 +18,8 @@ from splatbatch.processes import abandoned, start_ticks
 from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import PublishedSplat
 from splatbatch.scene.patches import list_names
-from splatbatch.tasks.product import Damaged, ProductComparison, UpToDate
+from splatbatch.tasks.patch_state import Damaged, UpToDate
+from splatbatch.tasks.product import ProductComparison
 from splatbatch.text import one_line
 
 WORK = "work"
@@ -161,8 +162,8 @@ class PublishedFolder:
         known, place = self.known.outputs.get(name, PublishedFile()), self.target.folder / name
         state = ProductComparison.of_files(key, known.key if place.exists() else None, place, known.sha256).state()
         if isinstance(state, Damaged):
-            self.say(f"{name}: damaged on disk: written anew" + (f" ({state.part})" if state.part != name else ""))
-        return state == UpToDate()
+            self.say(f"{name}: damaged on disk: written anew" + (f" ({state.parts})" if state.parts != name else ""))
+        return isinstance(state, UpToDate)
 
     def remember(self, splat: PublishedSplat) -> None:
         """Keep what is known of a splat, to be written with the next output."""

@@ -30,11 +30,11 @@ from splatbatch.output.events import AttemptEnded, PatchesAudited, PatchRejected
 from splatbatch.output.ledger import Ledger
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import list_names
-from splatbatch.tasks import plan as planning
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, TaskGroup, refusals
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.freshness import FreshnessChecker, Observation
+from splatbatch.tasks.patch_state import STATES, GivenUp, PatchState, Stale, UpToDate, is_due
 from splatbatch.tasks.shared_decisions import registry
 from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision
 from splatbatch.tasks.shared_decisions.frame import read_spans, spans_of
@@ -64,11 +64,11 @@ class Decisions:
     """What was found before the first patch is trained."""
 
     batch: Batch
-    decisions: tuple[planning.Decision, ...]
+    options: TrainOptions
+    states: Mapping[str, PatchState]
+    """How each task stands that could be looked at."""
     audits: Audits = ()
     """Of what is to be trained; none where nothing is, or no audit is wanted."""
-    outdated: tuple[str, ...] = ()
-    """What is fresh, and knows too little of its files."""
     audited: Mapping[str, str] = field(default_factory=dict)
     """State of the files of each task when they were audited."""
     faults: Mapping[str, TaskFault] = field(default_factory=dict)
@@ -77,7 +77,22 @@ class Decisions:
     @cached_property
     def todo(self) -> Batch:
         """Return the batch with what is to be trained alone."""
-        return self.batch.only(name for name in planning.to_train(self.decisions) if name not in self.faults)
+        return self.batch.only(name for name in self.states if self._is_due(name) and name not in self.faults)
+
+    @property
+    def up_to_date(self) -> Mapping[str, UpToDate]:
+        """Return the tasks that are trained and stay so."""
+        states = self.states.items()
+        return {name: one for name, one in states if isinstance(one, UpToDate) and not self._is_due(name)}
+
+    @property
+    def given_up(self) -> Mapping[str, str]:
+        """Return the tasks that are left alone since they have failed for good, with the reason for each."""
+        states = self.states.items()
+        return {name: one.reason for name, one in states if isinstance(one, GivenUp) and not self._is_due(name)}
+
+    def _is_due(self, name: str) -> bool:
+        return is_due(self.states[name], force=self.options.force, insist=self.options.is_retry)
 
     @cached_property
     def standing(self) -> FreshnessChecker:
@@ -103,18 +118,17 @@ class DecisionMaker:
 
     def decide(self, batch: Batch) -> Decisions:
         """Decide on the patches; files whose size or time have moved are read."""
-        call = partial(_decide, batch.standing("content"), self.options)
-        decisions, outdated, faults = list[planning.Decision](), list[str](), dict[str, TaskFault]()
+        call = partial(_observed_state, batch.standing("content"))
+        states, faults = dict[str, PatchState](), dict[str, TaskFault]()
         for name, found in answers(isolated.start(call, batch.names), self.patience):
             try:
                 told = found.result("plan")
-                decisions.append(_DECISIONS[told["kind"]](name, told["reason"]))
-                outdated += [name] if told["outdated"] else []
+                states[name] = STATES[told["state"]](**told["fields"])
             except OSError:  # the audit says what cannot be read, or its attempt
-                decisions.append(planning.Train(name, "its files cannot be read"))
+                states[name] = Stale("its files cannot be read")
             except TaskFault as fault:
                 faults[name] = fault
-        return Decisions(batch, tuple(decisions), outdated=tuple(outdated), faults=faults)
+        return Decisions(batch, self.options, states, faults=faults)
 
     def audit(self, looked: Decisions) -> Decisions:
         """Audit what is to be trained, by the rules of each trainer; patch by patch where that fails or hangs."""
@@ -175,13 +189,11 @@ class DecisionMaker:
 
 AGAIN_S = 20.0
 """So long a patch may hang that is audited by itself, since an audit of all has hung."""
-_DECISIONS = {one.__name__: one for one in (planning.Train, planning.Skip, planning.Refuse, planning.GivenUp)}
 
 
-def _decide(standing: FreshnessChecker, options: TrainOptions, name: str) -> Record:
-    decision = standing.decide(name, force=options.force, insist=options.is_retry)
-    outdated = isinstance(decision, planning.Skip) and standing.condition(name).outdated
-    return {"kind": type(decision).__name__, "reason": decision.reason, "outdated": outdated}
+def _observed_state(standing: FreshnessChecker, name: str) -> Record:
+    state = standing.state(name)
+    return {"state": type(state).__name__, "fields": vars(replace(state, result=None))}
 
 
 def _audit(batch: Batch, group: TaskGroup) -> Record:
@@ -259,20 +271,21 @@ def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) 
 
 def refresh_file_facts(looked: Decisions, patience: WaitHooks) -> list[str]:
     """Write down what fresh results do not know of their files; return their patches."""
-    reading = isolated.start(partial(upkeep.refresh, looked.batch), looked.outdated)
+    outdated = [name for name, state in looked.up_to_date.items() if state.is_outdated]
+    reading = isolated.start(partial(upkeep.refresh, looked.batch), outdated)
     return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries
 
 
 def settle_standing(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:
     """Let what shows a batch go by what a reader finds of its scene now: in the night nothing else asks the scene."""
     look = batch.standing()
-    found = answers(isolated.start(look.of_scene, batch.names), patience)
-    standing.settle({name: Observation(*one.value) for name, one in found if isinstance(one, Returned)})
+    found = answers(isolated.start(look.observe, batch.names), patience)
+    standing.close_scene({name: Observation(*one.value) for name, one in found if isinstance(one, Returned)})
 
 
 def look_anew(batch: Batch, standing: FreshnessChecker) -> None:
     """Let a batch be looked at anew, unless its scene hangs by now: then it is shown as it was in the night."""
     look = batch.standing()
-    found = [one for _, one in answers(isolated.start(look.of_scene, batch.names))]
+    found = [one for _, one in answers(isolated.start(look.observe, batch.names))]
     if not any(isinstance(one, Hung) for one in found):
         standing.forget()

@@ -13,18 +13,15 @@ from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.tasks.batch import Batch, refusals
 from splatbatch.tasks.forecast import Forecast, check_place, forecast
 from splatbatch.tasks.memory_estimates import footprints_of
-from splatbatch.tasks.plan import Decision, GivenUp, Refuse, Skip, Train, to_train
+from splatbatch.tasks.patch_state import GivenUp, PatchState, RejectedByAudit, UpToDate, due
 from splatbatch.tasks.shared_decisions.deadline import DEADLINE
 from splatbatch.tasks.shared_decisions.decision import PendingTasks
 from splatbatch.tasks.shared_decisions.frame import FRAME, spans_of
 from splatbatch.tasks.shared_decisions.registry import settled_quickly
 
-DECISIONS: Mapping[type[Decision], Literal["train", "skip", "refuse", "given_up"]] = {
-    Train: "train",
-    Skip: "skip",
-    Refuse: "refuse",
-    GivenUp: "given_up",
-}
+Decision = Literal["train", "skip", "refuse", "given_up"]
+DECISIONS: Mapping[type[PatchState], Decision] = {UpToDate: "skip", RejectedByAudit: "refuse", GivenUp: "given_up"}
+"""Of tasks in these states; those in any other are trained."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class PlannedPatch:
     """What would be done with a patch, why, and what it is expected to take."""
 
     patch: str
-    decision: Literal["train", "skip", "refuse", "given_up"]
+    decision: Decision
     reason: str
     schedule: Schedule | None
     need: MemoryEstimate | None
@@ -62,8 +59,8 @@ class BatchPlan:
 
     batch: Batch
     """In the frame, and with the steps, in which it would be trained."""
-    decisions: tuple[Decision, ...]
-    """Train, skip, refuse or given up, each with its reason."""
+    states: Mapping[str, PatchState]
+    """How each patch stands."""
     schedules: Mapping[str, Schedule]
     """The steps at which things happen, by patch; external trainers have schedules of their own."""
     footprints: Mapping[str, MemoryEstimate]
@@ -73,19 +70,13 @@ class BatchPlan:
     @property
     def to_train(self) -> tuple[str, ...]:
         """Return the patches that would be trained."""
-        return to_train(self.decisions)
+        return due(self.states)
 
     def facts(self) -> PlanOutput:
         """Return what to tell of it."""
         patches = tuple(
-            PlannedPatch(
-                one.patch,
-                DECISIONS[type(one)],
-                one.reason,
-                self.schedules.get(one.patch),
-                self.footprints.get(one.patch),
-            )
-            for one in self.decisions
+            PlannedPatch(name, decision_on(state), state.reason, self.schedules.get(name), self.footprints.get(name))
+            for name, state in self.states.items()
         )
         choice = self.batch.record(DEADLINE)
         words = DEADLINE.in_words(choice, self.batch.tasks, self.batch.names) if choice else ()
@@ -103,6 +94,11 @@ class BatchPlan:
             check_place(self.batch.only(self.to_train), self.forecast)
 
 
+def decision_on(state: PatchState) -> Decision:
+    """Return what `train` would do with a patch that stands so."""
+    return DECISIONS.get(type(state), "train")
+
+
 def plan(batch: Batch) -> BatchPlan:
     """Return what would be done with a batch; its photographs' headers are read, and nothing is written.
 
@@ -112,10 +108,8 @@ def plan(batch: Batch) -> BatchPlan:
     """
     audits = batch.audits()
     refused, spans = refusals(audits), spans_of(audit for audit, _ in audits)
-    batch = settled_quickly(
-        batch, PendingTasks(batch.tasks, lambda: spans, lambda one: to_train(one.decisions(refused)))
-    )
-    decisions = batch.decisions(refused)
+    batch = settled_quickly(batch, PendingTasks(batch.tasks, lambda: spans, lambda one: due(one.states(refused))))
+    states = batch.states(refused)
     schedules = {task.name: schedule(task.recipe) for task in batch.tasks if task.recipe.program is None}
     footprints = footprints_of(batch.config, batch.tasks)
-    return BatchPlan(batch, decisions, schedules, footprints, forecast(batch, to_train(decisions), footprints))
+    return BatchPlan(batch, states, schedules, footprints, forecast(batch, due(states), footprints))

@@ -7,8 +7,8 @@ from splatbatch.errors import ConfigError
 from splatbatch.outcome import Trained
 from splatbatch.output.records.result import Result
 from splatbatch.run.context import RunSummary, status
-from splatbatch.tasks import plan as planning
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.patch_state import UpToDate
 
 TO_RETRY = ("failed", "stopped")
 
@@ -26,8 +26,8 @@ def check_due(batch: Batch) -> None:
     """
     standing = batch.standing("content")
     effective = {name: standing.hash_of(recipe) for name, recipe in batch.recipes().items()}
-    fresh = planning.fresh([standing.decide(name) for name in batch.names])
-    results = {name: standing.condition(name).result or Result() for name in fresh}
+    states = {name: standing.state(name) for name in batch.names}
+    results = {name: one.result or Result() for name, one in states.items() if isinstance(one, UpToDate)}
     done = [
         name
         for name, result in results.items()

@@ -43,7 +43,6 @@ from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
 from splatbatch.scheduler.work.exclusive_output import lock_output, pause_workers
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.scheduler.work.wait_reporter import WaitReporter
-from splatbatch.tasks import plan as planning
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task
 
@@ -176,7 +175,7 @@ class BatchWorker:
         if self.is_alone:  # of several workers each would
             for name in outdated:
                 self.night.contents.want(name)
-            for name, reason in planning.given_up(looked.decisions).items():
+            for name, reason in looked.given_up.items():
                 self.ledger.write(StillGivenUp(name, reason))
         outcomes, todo = dict(record_unreadable_tasks(looked, self.ledger)), looked.todo
         if todo.tasks:
@@ -199,7 +198,7 @@ class BatchWorker:
                 )
                 outcomes |= self.run_tasks(todo, rounds, claiming)
         self.is_over |= claiming.is_over
-        fresh = planning.fresh(looked.decisions)
+        fresh = tuple(looked.up_to_date)
         return RunResult((*fresh, *claiming.trained_elsewhere), outcomes, self.stop(), claiming.outdated(fresh))
 
     def _decide(self, batch: Batch) -> tuple[Decisions, ProgressBefore, list[str]]:

@@ -27,7 +27,6 @@ from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.adopt import adopt as adopt_left
 from splatbatch.scheduler.work.exclusive_output import lock_output
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.plan import Skip
 from splatbatch.tasks.task import TRAINING, Task
 from splatbatch.text import plural
 from splatbatch.transfer import exchange
@@ -122,7 +121,7 @@ class TransferRun:
         for name, outcome in came:
             if name not in self._waiting:  # a second result, of a task whose splat is home already
                 continue
-            if isinstance(standing.decide(name), Skip):
+            if standing.is_up_to_date(name):
                 done.append(name)
                 del self._waiting[name]
             elif outcome in FINAL:

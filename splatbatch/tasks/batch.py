@@ -21,9 +21,9 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.scene.photos.folders import is_folder
-from splatbatch.tasks import plan
 from splatbatch.tasks.backdrop import as_cut, without_idle
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
+from splatbatch.tasks.patch_state import PatchState, due
 from splatbatch.tasks.shared_decisions.decision import SharedDecision
 from splatbatch.tasks.shared_decisions.holdout import HOLDOUT
 from splatbatch.tasks.shared_decisions.registry import NOT_SETTLED, Records, known_now, known_records, under_records
@@ -198,19 +198,17 @@ class Batch:
 
         return FreshnessChecker(self.config, self.path, self.tasks, self.records, depth=depth, index=index)
 
-    def decisions(
-        self, refusals: Mapping[str, str], *, force: bool = False, insist: bool = False
-    ) -> tuple[plan.Decision, ...]:
-        """Decide which patches have to be trained; files whose size or time have moved are read."""
+    def states(self, rejections: Mapping[str, str]) -> dict[str, PatchState]:
+        """Return how its tasks stand; files whose size or time have moved are read."""
         standing = self.standing("content")
-        return tuple(standing.decide(name, refusals.get(name, ""), force=force, insist=insist) for name in self.names)
+        return {name: standing.state(name, rejections.get(name, "")) for name in self.names}
 
     def needed_first(self) -> Batch:
         """Return the batch with what its tasks need first, where that is not made, or stale."""
         needed = {name for task in self.tasks for name in task.kind.needs(task)}.difference(self.names)
         lacking = replace(self, tasks=tuple(task for task in self.every if task.name in needed))
-        due = lacking.only(plan.to_train(lacking.decisions({}))).tasks if lacking.tasks else ()
-        return replace(self, tasks=(*due, *self.tasks)) if due else self
+        first = lacking.only(due(lacking.states({}))).tasks if lacking.tasks else ()
+        return replace(self, tasks=(*first, *self.tasks)) if first else self
 
     def with_dependents(self, names: Iterable[str]) -> Batch:
         """Return the batch with the named tasks, and those that are made from their products, directly or not."""
@@ -382,16 +380,16 @@ def audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus,
 
     What is trained and fresh is not looked at, nor are so many patches that the look would take long.
     """
-    due = [one.patch for one in statuses if not one.is_made and one.state not in ("running", "refused")]
-    if not 0 < len(due) <= MOST_AUDITED:
+    names = [one.patch for one in statuses if not one.is_made and one.state not in ("running", "refused")]
+    if not 0 < len(names) <= MOST_AUDITED:
         return tuple(statuses)
     try:
-        reasons = refusals(batch.only(due).audits())
+        reasons = refusals(batch.only(names).audits())
     except SplatbatchError:  # of settings that `plan` tells of
         return tuple(statuses)
     return tuple(
         replace(one, state="refused", cause="audit", advice=reasons[one.patch], given_up=False)
-        if one.patch in reasons and one.patch in due
+        if one.patch in reasons and one.patch in names
         else one
         for one in statuses
     )

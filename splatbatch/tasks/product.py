@@ -7,36 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch.hashing import FileFacts, hash_of
+from splatbatch.tasks.patch_state import Damaged, Missing, PatchState, Stale, UpToDate
 from splatbatch.text import list_some
-
-
-@dataclass(frozen=True)
-class UpToDate:
-    """It is what would be made now."""
-
-
-@dataclass(frozen=True)
-class Stale:
-    """It was made otherwise, or from something else."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """What lies there is not what was made."""
-
-    part: str
-    how: str = ""
-    """As "missing"; empty: its bytes are others."""
-
-
-@dataclass(frozen=True)
-class Missing:
-    """There is none, or nobody knows what lies there."""
-
-
-State = UpToDate | Stale | Damaged | Missing
 
 
 def whole() -> str:
@@ -69,19 +41,19 @@ class ProductComparison:
         """
         return cls(key, recorded if parts else None, lambda: damage_of(place, parts))
 
-    def state(self) -> State:
+    def state(self) -> PatchState:
         """Return how it stands; its bytes are read only where all else is as it was."""
         if self.recorded is None:
             return Missing()
         if self.recorded != self.key:
             return Stale(self.why)
         part = self.damage()
-        return Damaged(part) if part else UpToDate()
+        return Damaged(f"{part}: damaged on disk", parts=part) if part else UpToDate()
 
     @property
     def is_fresh(self) -> bool:
         """Return whether nothing has to be made."""
-        return self.state() == UpToDate()
+        return isinstance(self.state(), UpToDate)
 
 
 def key_of(version: int | str, *inputs: object) -> str:

@@ -23,8 +23,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.output.retention import ACCEPT
 from splatbatch.scene.patches import list_names, natural_key
 from splatbatch.tasks.counts import WORDS, count_patches
-from splatbatch.tasks.plan import UNCOMPARED, GivenUp, Refuse, Skip, Train, decide
-from splatbatch.tasks.product import Missing
+from splatbatch.tasks.patch_state import UNCOMPARED, GivenUp, Missing, RejectedByAudit, UpToDate
 from splatbatch.tasks.throughput import eta_s, steps_per_s
 
 if TYPE_CHECKING:
@@ -194,33 +193,39 @@ def _status(
         if not stands_by:
             return _lost(name, attempt) if died else _running(name, attempt)
     if standing and standing.knows(name):
-        return _decided(standing, name, endings)
+        return _assessed(standing, name, endings.last(name))
     is_accepted = output.patch(name).is_accepted(files)
     return PatchStatus(name, "trained") if is_accepted else _without_product(name, endings)
 
 
-def _decided(standing: FreshnessChecker, name: str, endings: TaskHistory) -> PatchStatus:
-    """Return how a patch stands that does not run now, by the decision that plan and train go by."""
-    condition, ended = standing.condition(name), None if endings.went_well(name) else endings.last(name)
-    match decide(name, condition, standing.refusal(name)):
-        case Skip():
-            result = condition.result or Result()
-            warnings = _of_a_later_failure(ended, result) + _of_a_choice(endings.last(name), result)
-            warnings += (f"{UNCOMPARED}: run `splatbatch plan` to compare them",) if condition.uncompared else ()
-            state: State = "trained" if standing.noun(name) == "patch" else "done"
-            return PatchStatus(name, state, warnings=warnings)
-        case Refuse(reason=reason):
-            return PatchStatus(name, "refused", cause="audit", advice=reason)
-        case GivenUp(reason=reason):
-            failed = _ended(name, ended if isinstance(ended, AttemptEnded) else AttemptEnded(name, None, ""))
+def _assessed(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus:
+    """Return how a patch stands that does not run now, as plan and train see it."""
+    state, failed = standing.state(name, standing.rejection(name)), _failed(name, last)
+    match state:
+        case UpToDate():
+            result = state.result or Result()
+            warnings = _of_a_later_failure(last, result) + _of_a_choice(last, result)
+            warnings += (f"{UNCOMPARED}: run `splatbatch plan` to compare them",) if state.is_uncompared else ()
+            return PatchStatus(name, "trained" if standing.noun(name) == "patch" else "done", warnings=warnings)
+        case RejectedByAudit():
+            return PatchStatus(name, "refused", cause="audit", advice=state.reason)
+        case GivenUp():
+            failed = failed or _ended(name, AttemptEnded(name, None, ""))
             advice = f"{failed.advice}{INSIST.format(patch=name)}".strip()
-            earlier = _of_an_earlier_splat(condition.result, condition.why_stale)
-            return replace(failed, given_up=True, cause=failed.cause or reason, advice=advice, warnings=earlier)
-        case Train(reason=reason):
-            if isinstance(ended, AttemptEnded) and ended.outcome in ("failed", "stopped"):
-                return replace(_ended(name, ended), warnings=_of_an_earlier_splat(condition.result, reason))
-            is_missing = isinstance(condition.state, Missing)
-            return PatchStatus(name, "waiting") if is_missing else PatchStatus(name, "stale", cause=reason)
+            earlier = _of_an_earlier_splat(state.result, state.why_due)
+            return replace(failed, given_up=True, cause=failed.cause or state.reason, advice=advice, warnings=earlier)
+        case _ if failed:
+            return replace(failed, warnings=_of_an_earlier_splat(state.result, state.reason))
+        case Missing():
+            return PatchStatus(name, "waiting")
+        case _:
+            return PatchStatus(name, "stale", cause=state.reason)
+
+
+def _failed(name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus | None:
+    """Return how the last attempt at a patch failed or was stopped; None if it did not."""
+    is_failed = isinstance(last, AttemptEnded) and last.outcome in ("failed", "stopped")
+    return _ended(name, last) if isinstance(last, AttemptEnded) and is_failed else None
 
 
 def _of_a_later_failure(ended: AttemptEnded | PatchRejected | None, result: Result) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def test_what_the_page_shows_runs(
     page = (DOCS / "python.md").read_text()
     exec(page.partition("```python\n")[2].partition("```")[0])
     said = capsys.readouterr().out
-    assert said.startswith("p0 Train ") and "0 ['p0']" in said
+    assert said.startswith("p0 Missing ") and "0 ['p0']" in said
 
 
 def test_the_page_names_every_function() -> None:

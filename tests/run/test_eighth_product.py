@@ -14,7 +14,7 @@ from machine_here import machine_here
 from splatbatch.run.train import train
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.product import Damaged, Missing, Stale, UpToDate
+from splatbatch.tasks.patch_state import Damaged, Missing, Stale, UpToDate
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -52,7 +52,7 @@ def test_it_is_missing_fresh_stale_or_damaged_and_made_in_the_night_of_its_patch
     night(counted)
     assert ends(counted) == ["made"]
     (counted.output / "count.json").write_text(json.dumps({"inputs": record["inputs"]}))
-    assert state(counted) == Damaged("count.json")
+    assert state(counted) == Damaged("count.json: damaged on disk", parts="count.json")
     counted.change(training={"max_steps": 25, "device": "cpu"})
     night(counted)
     assert (state(counted), ends(counted)) == (UpToDate(), ["made", "made"])

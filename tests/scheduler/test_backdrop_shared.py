@@ -20,7 +20,6 @@ from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
-from splatbatch.tasks.plan import Skip, Train
 from splatbatch.trainers.builtin import BuiltinTrainer
 
 QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}, "retry": {"keep": "newer"}}
@@ -129,9 +128,9 @@ def test_a_backdrop_that_was_accepted_elsewhere_counts_before_its_files_are_put_
 def test_what_was_decided_by_an_earlier_backdrop_is_decided_anew(batch: FakeBatch) -> None:
     cut(batch, **QUICK).run("train")
     standing = open_batch(batch.config).standing("content")
-    assert isinstance(standing.decide("p0"), Skip)
+    assert standing.is_up_to_date("p0")
     new_backdrop(batch)
-    assert standing.decide("p0") == Train("p0", "the backdrop has changed")
+    assert (standing.is_due("p0"), standing.state("p0").reason) == (True, "the backdrop has changed")
 
 
 def test_only_what_a_new_backdrop_has_made_stale_is_outdated(batch: FakeBatch) -> None:

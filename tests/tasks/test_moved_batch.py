@@ -119,4 +119,4 @@ def test_what_a_newer_version_has_other_defaults_for_is_not_stale(merged_once: F
         os.utime(path)
     opened = open_batch(batch.config)
     standing = opened.standing("content")
-    assert {standing.decide(name).reason for name in opened.names} == {"trained"}
+    assert {standing.state(name).reason for name in opened.names} == {"trained"}

@@ -19,7 +19,7 @@ from splatbatch.output import index as indexing
 from splatbatch.output.index import Index
 from splatbatch.output.layout import OutputFolder
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.plan import UNCOMPARED
+from splatbatch.tasks.patch_state import UNCOMPARED
 from splatbatch.tasks.status import read_status
 
 Change = Callable[[FakeBatch], object]

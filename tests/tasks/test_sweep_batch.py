@@ -148,7 +148,7 @@ def test_no_model_is_read_to_decide_on_what_was_never_trained(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("splatbatch.tasks.freshness.inputs_of", lambda *_: pytest.fail("read"))
-    assert len(open_batch(batch.make("p0", "p1", sweep=SEEDS).config).decisions({})) == 4
+    assert len(open_batch(batch.make("p0", "p1", sweep=SEEDS).config).states({})) == 4
 
 
 def test_a_combination_whose_settings_change_is_stale_alone(batch: FakeBatch) -> None:

@@ -23,7 +23,7 @@ from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import ContentHasher
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
 from splatbatch.tasks.fingerprints.inputs import places
-from splatbatch.tasks.plan import Skip, Train
+from splatbatch.tasks.patch_state import UpToDate, is_due
 from splatbatch.tasks.scene.merge import gather, merge
 from splatbatch.tasks.status import read_status
 
@@ -81,8 +81,8 @@ class MovedBatch:
         """Return why patches are to be trained."""
         batch = self.batch
         standing = batch.standing("content")
-        decisions = [standing.decide(name) for name in batch.names]
-        return {one.patch: one.reason for one in decisions if isinstance(one, Train)}
+        states = {name: standing.state(name) for name in batch.names}
+        return {name: state.reason for name, state in states.items() if is_due(state)}
 
     def status(self) -> dict[str, str]:
         """Return the patches that are not trained, with their state."""
@@ -96,14 +96,14 @@ class MovedBatch:
         for name in batch.names:
             upkeep.restore(batch, name)
         standing = batch.standing("content")
-        decisions = tuple(standing.decide(name) for name in batch.names)
+        states = {name: standing.state(name) for name in batch.names}
         filled = ContentHasher(batch)
-        for one in decisions:
-            if isinstance(one, Skip) and standing.condition(one.patch).outdated:
-                upkeep.refresh(batch, one.patch)
-                filled.want(one.patch)
+        for name, state in states.items():
+            if isinstance(state, UpToDate) and state.is_outdated:
+                upkeep.refresh(batch, name)
+                filled.want(name)
         filled.finish(ENDLESS)
-        return {one.patch: one.reason for one in decisions if isinstance(one, Train)}
+        return {name: state.reason for name, state in states.items() if is_due(state)}
 
     def retry(self) -> dict[str, str]:
         """Train p0 once more, worse than before; return what was said of it unless the better splat is kept."""

@@ -11,11 +11,11 @@ from splatbatch import config as configuration
 from splatbatch.cli.commands.output import print_json, print_line
 from splatbatch.config.schedule import Schedule
 from splatbatch.output.events import UNTIL
-from splatbatch.run.plan import DECISIONS, BatchPlan
+from splatbatch.run.plan import BatchPlan, decision_on
 from splatbatch.run.plan import plan as plan_of
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.memory_estimates import tight
-from splatbatch.tasks.plan import GivenUp
+from splatbatch.tasks.patch_state import GivenUp
 from splatbatch.tasks.shared_decisions.registry import settled_in_words
 from splatbatch.text import plain
 
@@ -77,8 +77,8 @@ def print_plan(batch: Batch, *, as_json: bool) -> None:
 
 def _print_plan(found: BatchPlan) -> None:
     batch = found.batch
-    for one in found.decisions:
-        print_line(f"{one.patch}: {UNTIL if isinstance(one, GivenUp) else DECISIONS[type(one)]}: {one.reason}")
+    for name, state in found.states.items():
+        print_line(f"{name}: {UNTIL if isinstance(state, GivenUp) else decision_on(state)}: {state.reason}")
     for name, need in found.footprints.items():
         print_line(f"{name}: expected: {need.in_words()}")
     for name, reason in tight(found.footprints, batch.config).items():

@@ -29,7 +29,8 @@ from splatbatch.publish.tiles.geodesy import EnuFrame, TileFrame
 from splatbatch.publish.tiles.glb import EXTENSIONS
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tile, Tiling
 from splatbatch.splats.ply import FloatArray, Gaussians
-from splatbatch.tasks.product import Damaged, ProductComparison, UpToDate, hashes_in, key_of
+from splatbatch.tasks.patch_state import Damaged, UpToDate
+from splatbatch.tasks.product import ProductComparison, hashes_in, key_of
 
 CONTENT_GLTF = "3DTILES_content_gltf"
 """Says which extensions contents need: CesiumJS draws splats only where the tileset names them."""
@@ -162,7 +163,7 @@ class Tiles:
         match ProductComparison.of_files(key, recorded, place, known.sha256).state():
             case UpToDate():
                 return known
-            case Damaged(part=files):
+            case Damaged(parts=files):
                 self.say(f"tiles of {name}: damaged on disk: written anew ({files})")
         aside = self.work / f"tiles-{key}"
         shutil.rmtree(aside, ignore_errors=True)

@@ -16,7 +16,6 @@ from splatbatch.output.records.attempt import Claimed
 from splatbatch.scheduler.queue import ClaimedTask, Look, NothingToDo, TakenByOther
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.tasks.freshness import FreshnessChecker
-from splatbatch.tasks.plan import Skip, Train
 from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
@@ -109,7 +108,7 @@ class TaskClaimer:
         needs = {task.name: task.kind.needs(task) for task in tasks}
         moved = {name for name in set().union(*needs.values()) if self.before.has_moved(name)}
         touched = (name for name, needed in needs.items() if moved.intersection(needed))
-        return tuple(name for name in touched if isinstance(self.standing.decide(name), Train))
+        return tuple(name for name in touched if self.standing.is_due(name))
 
     def close(self, name: str) -> None:
         """Say that a task is done with, if it was ours."""
@@ -136,7 +135,7 @@ class TaskClaimer:
             self.settle(task)
             claim = self.claims.renew(task.name)
         has_moved = claim.after_record != self.before.accepted.get(task.name, 0)
-        if has_moved and not isinstance(self.standing.decide(task.name), Train):
+        if has_moved and not self.standing.is_due(task.name):
             self.close(task.name)
             return self._closed(task)
         claimed = Claimed(self.worker, claim.generation, claim.after_record)
@@ -152,6 +151,6 @@ class TaskClaimer:
         return NothingToDo()
 
     def _closed(self, task: Task) -> NothingToDo:
-        if isinstance(self.standing.decide(task.name), Skip):
+        if self.standing.is_up_to_date(task.name):
             self.trained_elsewhere.append(task.name)
         return NothingToDo()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from splatbatch.output.claims import done_with
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.freshness import FreshnessChecker
-from splatbatch.tasks.plan import Train
 
 
 @dataclass(frozen=True)
@@ -28,5 +27,4 @@ class RemainingTasks:
         return [name for name in self.batch.names if self._is_left(name, standing)]
 
     def _is_left(self, name: str, standing: FreshnessChecker) -> bool:
-        is_due = isinstance(standing.decide(name), Train)
-        return is_due and done_with(self.batch.output, name) <= self.before[name]
+        return standing.is_due(name) and done_with(self.batch.output, name) <= self.before[name]

@@ -15,8 +15,8 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.colors import with_colors
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scene.patches import Patch
-from splatbatch.tasks import plan
 from splatbatch.tasks.fingerprints.inputs import inputs_of
+from splatbatch.tasks.fingerprints.settings import PLACES
 
 NEWER = (
     *(("training", "colors", "auto"), ("training", "border", "auto")),
@@ -89,7 +89,7 @@ def _hash(recipe: Recipe, coarse_to_fine: bool | str, *, has_paths: bool = False
 
 def without_places(tree: dict[str, Any]) -> dict[str, Any]:
     """Return settings without where files lie: what is in a list is an input, and a folder may be copied elsewhere."""
-    for name, setting in plan.PLACES:
+    for name, setting in PLACES:
         if (section := tree.get(name)) and section.get(setting) is not None:
             tree = tree | {name: section | {setting: PurePath(section[setting]).name}}
     return tree

@@ -29,7 +29,7 @@ from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import locate
-from splatbatch.tasks.plan import leaves
+from splatbatch.tasks.fingerprints.settings import leaves
 from splatbatch.tasks.product import ProductComparison
 from splatbatch.tasks.quality.inspection import SCENE, open_named
 from splatbatch.tasks.task import Task, of_patches

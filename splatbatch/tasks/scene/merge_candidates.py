@@ -48,7 +48,7 @@ def look(batch: Batch, partition: Partition) -> Found:
     tasks = {task.name: task for task in batch.every}
     behind = [name for name, task in tasks.items() if task.patch.is_whole]
     found = [
-        _candidate(batch, MergeCandidate(name, cores.get(name), task, standing.condition(name).result), statuses[name])
+        _candidate(batch, MergeCandidate(name, cores.get(name), task, standing.state(name).result), statuses[name])
         if (task := tasks.get(name))
         else MergeCandidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
         for name in (*cores, *behind)
