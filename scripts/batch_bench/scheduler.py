@@ -32,7 +32,8 @@ from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.splats import Gaussians, check_splat, write_splat
-from splatbatch.tasks.batch import open_batch, refusals
+from splatbatch.tasks.audits import audits_of, refusals
+from splatbatch.tasks.batch import open_batch
 
 STEPS = 20
 SLOTS = 8
@@ -135,7 +136,7 @@ def report(num: int, folder: str) -> None:
     watch, laps = Stopwatch(), {}
     opened = open_batch(config)
     opened.output.create()
-    opened.decisions(refusals(opened.audits()))
+    opened.states(refusals(audits_of(opened)))
     laps["plan"] = watch.lap()
     with OutputLock(opened.output.lock) as lock, WorkerFile(opened.output, LOCAL) as presence:
         claims = Claims(opened.output, presence, Watcher(opened.output).is_dead)

@@ -20,6 +20,8 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import lines
 from splatbatch.output.records.attempt import ExitFacts, Go, JobSpec, ProgressLine
+from splatbatch.output.records.deadline.choice import DeadlineDecision
+from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.output.records.result import Result
 from splatbatch.report.colors import colors_of
@@ -44,9 +46,9 @@ from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.reconstruction import command_of
 from splatbatch.tasks.reconstruction import facts_of as reconstructed
-from splatbatch.tasks.shared_decisions.deadline import DEADLINE
-from splatbatch.tasks.shared_decisions.frame import FRAME, note
-from splatbatch.tasks.shared_decisions.registry import words_of_report
+from splatbatch.tasks.shared_decisions.decisions import holds_out_frames
+from splatbatch.tasks.shared_decisions.frame import note
+from splatbatch.tasks.shared_decisions.holdout import frames_in_words
 from splatbatch.tasks.status import STATES, PatchStatus, noun_of, read_status, summary
 from splatbatch.text import clock, moment
 
@@ -177,7 +179,7 @@ def deadline_of(
     output: OutputFolder, history: Iterable[events.Event], standing: FreshnessChecker | None
 ) -> ReportedDeadline | None:
     """Return what is told of the deadline; None where none was chosen for."""
-    choice = DEADLINE.recorded(output)
+    choice = DeadlineDecision.read(output.deadline)
     if choice is None:
         return None
     tasks = [standing.current(name) for name in choice.patches if standing and standing.knows(name)]
@@ -316,14 +318,14 @@ def _runs(said: Sequence[Record]) -> tuple[ReportedRun, ...]:
 
 
 def _frame(output: OutputFolder, statuses: Sequence[PatchStatus]) -> ReportedFrame | None:
-    frame = FRAME.recorded(output)
+    frame = Frame.read(output.frame)
     names = {TaskId.of_folder(status.patch)[0] for status in statuses}
     return ReportedFrame(frame.offset, frame.scenes, note(frame, names)) if frame else None
 
 
 def _settled(output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None) -> tuple[str, ...]:
     tasks = [standing.current(name) for name in names if standing and standing.knows(name)]
-    return tuple(words_of_report(output, tasks))
+    return () if holds_out_frames(output) is None else frames_in_words(tasks)
 
 
 def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.colors import SceneColors, times_in_words
+from splatbatch.output.records.colors import Colors, SceneColors, times_in_words
 from splatbatch.report.facts import OutlierPhotograph, ReportedColors
 from splatbatch.scene.colors.correction import ColorCorrection
-from splatbatch.tasks.shared_decisions.colors import TONES, in_words
+from splatbatch.tasks.shared_decisions.colors import in_words
 
 MOST_SHOWN = 24
 LEAST_SEEN = 1.03
@@ -21,7 +21,7 @@ def colors_of(output: OutputFolder) -> tuple[ReportedColors, ...]:
 
     Of the photographs, over all scenes, only those that differ most: outliers first, then the farthest from the mean.
     """
-    solved = TONES.recorded(output)
+    solved = Colors.read(output.colors)
     scenes = {"": solved.together, **solved.scenes} if solved else {}
     told = {name: one for name, one in scenes.items() if one.tones or one.problem}
     chosen = sorted((each for name, one in told.items() for each in _unlike(name, one)), reverse=True)[:MOST_SHOWN]

@@ -31,13 +31,15 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks import upkeep
-from splatbatch.tasks.batch import Batch, TaskGroup, refusals
+from splatbatch.tasks.audits import TaskGroup, audit_of, groups_of, refusals
+from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
 from splatbatch.tasks.freshness import FreshnessChecker, Observation
 from splatbatch.tasks.patch_state import STATES, GivenUp, PatchState, Stale, UpToDate, is_due
-from splatbatch.tasks.shared_decisions import registry
-from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision
+from splatbatch.tasks.shared_decisions.decide import STEPS, Step
+from splatbatch.tasks.shared_decisions.decisions import SharedDecisions
 from splatbatch.tasks.shared_decisions.frame import read_spans, spans_of
+from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.tasks.task import TRAINING, Task, of_patches, patches_of
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ class DecisionMaker:
 
     def audit(self, looked: Decisions) -> Decisions:
         """Audit what is to be trained, by the rules of each trainer; patch by patch where that fails or hangs."""
-        groups = looked.todo.groups()
+        groups = groups_of(looked.todo)
         found = [self._audited(looked.todo, group) for group in groups]
         audits = tuple((audit, group.tasks) for (audit, _, _), group in zip(found, groups, strict=True))
         states = {name: state for _, its, _ in found for name, state in its.items()}
@@ -162,22 +164,18 @@ class DecisionMaker:
         return merged, states, faults
 
     def settle(self, looked: Decisions) -> Decisions:
-        """Settle what is settled once for the whole batch."""
-        for thing in registry.SHARED_DECISIONS:
-            if (trained := [one for one in looked.todo.tasks if one.kind is TRAINING]) and thing.is_asked_for(trained):
-                looked = self._settle(thing, looked)
+        """Decide what the batch shares, one thing after the other; where that changes, look anew: results are stale."""
+        for what, step in STEPS.items():
+            if any(task.kind is TRAINING for task in looked.todo.tasks):
+                looked = self._settle(what, step, looked)
         return looked
 
-    def _settle(self, thing: SharedDecision[Any], looked: Decisions) -> Decisions:
-        """Settle something; where it is otherwise than before, decide anew: results are stale."""
-        batch, before = looked.batch, looked.batch.record(thing) or thing.kind()
-        for line in _scene_value(answer(partial(_settled, self.options, looked), thing, self.patience), thing.what):
+    def _settle(self, what: str, step: Step, looked: Decisions) -> Decisions:
+        batch = looked.batch
+        for line in _scene_value(answer(partial(_decided, self.options, looked), step, self.patience), what):
             log_line(line)
-        record = thing.stored(batch.config, batch.output)
-        if record is None:
-            return looked
-        settled = batch.with_record(thing, record)
-        return replace(looked, batch=settled) if record == before else self._look_again(looked, settled)
+        now = batch.with_shared(SharedDecisions.known(batch.config, batch.output))
+        return self._look_again(looked, now) if now.shared.is_other(batch.shared) else replace(looked, batch=now)
 
     def _look_again(self, looked: Decisions, batch: Batch) -> Decisions:
         """Decide anew; what has been audited is not audited again unless there is more to train."""
@@ -197,7 +195,7 @@ def _observed_state(standing: FreshnessChecker, name: str) -> Record:
 
 
 def _audit(batch: Batch, group: TaskGroup) -> Record:
-    audit = batch.audit_of(group)
+    audit = audit_of(batch, group)
     facts, states = FileFacts(), dict[str, str]()  # patches share their photographs: each is asked for once
     for task in group.tasks:
         with contextlib.suppress(Exception):  # its audit, or its attempt, says what is wrong with it
@@ -205,8 +203,8 @@ def _audit(batch: Batch, group: TaskGroup) -> Record:
     return {"audit": audit.verdict(), "states": states}
 
 
-def _settled(options: TrainOptions, looked: Decisions, thing: SharedDecision[Any]) -> list[str]:
-    """Settle something for what is to be trained, and write it down; return what there is to say."""
+def _decided(options: TrainOptions, looked: Decisions, step: Step) -> list[str]:
+    """Decide something for what is to be trained, and write it down; return what there is to say."""
     batch, todo, said = looked.batch, looked.todo, list[str]()
 
     def spans() -> Mapping[str, ModelExtent]:
@@ -217,9 +215,7 @@ def _settled(options: TrainOptions, looked: Decisions, thing: SharedDecision[Any
     def names_in(other: Batch) -> list[str]:
         return todo.names if other is batch else DecisionMaker(options).decide(other).todo.names
 
-    record = thing.settle(batch, PendingTasks(todo.tasks, spans, names_in, said.append))
-    if record is not None and record != thing.recorded(batch.output):
-        thing.write(batch.output, record)
+    step(batch, PendingTasks(todo.tasks, spans, names_in, said.append)).write(batch.output)
     return said
 
 

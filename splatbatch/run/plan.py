@@ -10,14 +10,15 @@ from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.output.records.deadline.choice import DeadlineDecision
 from splatbatch.output.records.frame import Frame
 from splatbatch.scene.memory_estimate import MemoryEstimate
-from splatbatch.tasks.batch import Batch, refusals
+from splatbatch.tasks.audits import audits_of, refusals
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.forecast import Forecast, check_place, forecast
 from splatbatch.tasks.memory_estimates import footprints_of
 from splatbatch.tasks.patch_state import GivenUp, PatchState, RejectedByAudit, UpToDate, due
-from splatbatch.tasks.shared_decisions.deadline import DEADLINE
-from splatbatch.tasks.shared_decisions.decision import PendingTasks
-from splatbatch.tasks.shared_decisions.frame import FRAME, spans_of
-from splatbatch.tasks.shared_decisions.registry import settled_quickly
+from splatbatch.tasks.shared_decisions.decide import decided_quickly
+from splatbatch.tasks.shared_decisions.frame import spans_of
+from splatbatch.tasks.shared_decisions.todo import PendingTasks
 
 Decision = Literal["train", "skip", "refuse", "given_up"]
 DECISIONS: Mapping[type[PatchState], Decision] = {UpToDate: "skip", RejectedByAudit: "refuse", GivenUp: "given_up"}
@@ -78,11 +79,11 @@ class BatchPlan:
             PlannedPatch(name, decision_on(state), state.reason, self.schedules.get(name), self.footprints.get(name))
             for name, state in self.states.items()
         )
-        choice = self.batch.record(DEADLINE)
-        words = DEADLINE.in_words(choice, self.batch.tasks, self.batch.names) if choice else ()
+        choice = self.batch.shared.deadline
+        words = in_words(choice, self.batch.tasks) if choice and self.batch.tasks else ()
         deadline = PlannedDeadline(**vars(choice), words=words) if choice else None
         seconds = self.forecast.seconds if self.to_train else None
-        return PlanOutput(patches, seconds, self.forecast, self.batch.record(FRAME), deadline)
+        return PlanOutput(patches, seconds, self.forecast, self.batch.shared.frame, deadline)
 
     def check_place(self) -> None:
         """See that `train` would train here.
@@ -106,9 +107,9 @@ def plan(batch: Batch) -> BatchPlan:
         ConfigError: its deadline is past.
         SceneError: a list of held-out photographs does not fit its scene.
     """
-    audits = batch.audits()
+    audits = audits_of(batch)
     refused, spans = refusals(audits), spans_of(audit for audit, _ in audits)
-    batch = settled_quickly(batch, PendingTasks(batch.tasks, lambda: spans, lambda one: due(one.states(refused))))
+    batch = decided_quickly(batch, PendingTasks(batch.tasks, lambda: spans, lambda one: due(one.states(refused))))
     states = batch.states(refused)
     schedules = {task.name: schedule(task.recipe) for task in batch.tasks if task.recipe.program is None}
     footprints = footprints_of(batch.config, batch.tasks)

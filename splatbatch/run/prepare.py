@@ -20,6 +20,7 @@ from splatbatch.output.records.frame import Frame
 from splatbatch.scene.audit.audit import Audit, AuditResult
 from splatbatch.scene.finder import SceneLayout, find_layout
 from splatbatch.scene.template import ImportNotes, config_for
+from splatbatch.tasks.audits import audit_for_all
 from splatbatch.tasks.batch import Batch, FolderNamed, open_batch
 from splatbatch.tasks.task import Task, of_patches, patches_of
 from splatbatch.text import plural
@@ -91,7 +92,7 @@ def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[Import
     config = folder / configuration.DEFAULT_CONFIG
     kept = ImportNotes(done.offset, done.capture.crs, HOLDOUT if done.holdout else "")
     write_text(config, config_for(find_layout(folder), folder.resolve(), has_gpu=presence().is_here(), kept=kept))
-    return done, config, open_batch(config).audit()
+    return done, config, audit_for_all(open_batch(config))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from splatbatch.output.index import LEAST_NEWS, Index
 from splatbatch.output.lock import holder
 from splatbatch.output.records.run import Holder, WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
-from splatbatch.tasks.batch import Batch, audited
+from splatbatch.tasks.audits import audited
+from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 

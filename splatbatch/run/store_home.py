@@ -30,7 +30,7 @@ from splatbatch.output.records.record import TypedRecord
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.settings import PLACES
-from splatbatch.tasks.shared_decisions.registry import differ
+from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 from splatbatch.text import plural
 from splatbatch.transfer import blobs, exchange
@@ -388,7 +388,11 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
     job = folder.read_job() or JobSpec()
     then, asked = job.depends_on, bundle.depends_on
     models = [key for key in asked.files if key.startswith("sparse/")]
-    is_same = then.recipe == asked.recipe and then.surroundings == asked.surroundings and not differ(then, asked)
+    is_same = (
+        then.recipe == asked.recipe
+        and then.surroundings == asked.surroundings
+        and not is_trained_otherwise(then, asked)
+    )
     if not is_same or any(then.files.get(key, (0, 0, ""))[2] != asked.files[key].sha256 for key in models):
         raise StoreError("the splat was trained from other inputs than its bundle")
     claim = Claimed(returned.worker, 0, bundle.follows)

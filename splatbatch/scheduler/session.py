@@ -30,7 +30,6 @@ from splatbatch.tasks import memory_estimates
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.words import in_words
 from splatbatch.tasks.forecast import check_place, forecast
-from splatbatch.tasks.shared_decisions.deadline import DEADLINE
 from splatbatch.tasks.task import TRAINING, patches_of
 from splatbatch.trainers.availability import check_usable
 
@@ -53,7 +52,7 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
             when_there_is_room(partial(write_text, batch.output.config, text), batch.output.path, patience)
         slots = tuple(slot.name for slot in executor.slots())
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes), batch.noun))
-        choice = batch.record(DEADLINE)
+        choice = batch.shared.deadline
         for line in in_words(choice, batch.tasks) if choice else ():
             ledger.write(DeadlineApplied(line))
         ledger.write(RunForecast(outlook.seconds, outlook.basis, outlook.patches, outlook.in_words()))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from splatbatch.files import write_json
 from splatbatch.machine.protocol import Key
 from splatbatch.output.events import DeadlineApplied
 from splatbatch.output.ledger import Ledger
@@ -31,7 +32,6 @@ from splatbatch.tasks.deadline.settle import speeds_of
 from splatbatch.tasks.deadline.speeds import Speeds
 from splatbatch.tasks.deadline.words import correction_in_words
 from splatbatch.tasks.memory_estimates import footprints_of
-from splatbatch.tasks.shared_decisions.deadline import DEADLINE
 from splatbatch.tasks.task import Task, with_step_budget
 from splatbatch.text import clock
 
@@ -282,11 +282,11 @@ def _is_far_less(one: StepBudget, other: StepBudget) -> bool:
 
 def pacer_of(batch: Batch, choice: DeadlineDecision, ledger: Ledger) -> DeadlineBudget:
     """Return what keeps a batch to what was chosen for its deadline, and writes down what it corrects."""
-    bare = batch.with_record(DEADLINE, None)
+    bare = batch.with_shared(replace(batch.shared, deadline=None))
     recipes = list({id(one): one for one in (task.requested_settings.recipe for task in bare.tasks)}.values())
 
     def tell(now: DeadlineDecision) -> None:
-        DEADLINE.write(batch.output, now)
+        write_json(batch.output.deadline, now.to_record())
         latest = now.corrections[-1]
         ledger.write(DeadlineApplied(correction_in_words(recipes, latest.pace, latest.why)))
 

@@ -1,6 +1,6 @@
 """A batch from the YAML to what it is about: what every command that has one begins with.
 
-What audits and fingerprints patches is loaded by the methods that do so: `status` needs neither, and should be quick.
+What fingerprints patches is loaded by the methods that do so: `status` does without, and should be quick.
 """
 
 from __future__ import annotations
@@ -11,52 +11,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchError
 from splatbatch.output.events import TaskUnit
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.record import TypedRecord
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.scene.photos.folders import is_folder
 from splatbatch.tasks.backdrop import as_cut, without_idle
 from splatbatch.tasks.fingerprints.fingerprint import terms_of
 from splatbatch.tasks.patch_state import PatchState, due
-from splatbatch.tasks.shared_decisions.decision import SharedDecision
-from splatbatch.tasks.shared_decisions.holdout import HOLDOUT
-from splatbatch.tasks.shared_decisions.registry import NOT_SETTLED, Records, known_now, known_records, under_records
+from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
 from splatbatch.tasks.task import Names, Task, listed, only, patches_of, select, tasks_of, under
-from splatbatch.terminal import Advance, unheard
 from splatbatch.text import plural
 
 if TYPE_CHECKING:
     from splatbatch.output.index import Index
     from splatbatch.output.results import Depth
-    from splatbatch.scene.audit.audit import Audit
-    from splatbatch.scene.audit.findings import TrainerRules
     from splatbatch.tasks.freshness import FreshnessChecker
-    from splatbatch.tasks.status import PatchStatus
-
-KindName = TypeVar("KindName", bound=TypedRecord)
-MOST_AUDITED = 64
-"""Patches that are due: their photographs' headers are read, as `plan` reads them."""
-
-
-@dataclass(frozen=True)
-class TaskGroup:
-    """Tasks that the rules of one trainer hold for."""
-
-    rules: TrainerRules
-    tasks: tuple[Task, ...]
-
-    def each(self) -> tuple[TaskGroup, ...]:
-        """Return a group for each patch."""
-        by_patch: dict[str, list[Task]] = {}
-        for task in self.tasks:
-            by_patch.setdefault(task.patch.name, []).append(task)
-        return tuple(TaskGroup(self.rules, tuple(tasks)) for tasks in by_patch.values())
 
 
 @dataclass(frozen=True)
@@ -71,8 +45,8 @@ class Batch:
     """Of the YAML."""
     every: tuple[Task, ...] = ()
     """All tasks of the config, of which `tasks` are those that a command is about."""
-    records: Records = field(default_factory=dict)
-    """What is settled for it."""
+    shared: SharedDecisions = field(default_factory=SharedDecisions)
+    """What is decided for it."""
 
     def whole(self) -> Batch:
         """Return the batch with all its tasks, as report, metrics and status are about."""
@@ -128,75 +102,18 @@ class Batch:
         """Return what trains each task in this run, by its name."""
         return {task.name: task.requested_settings.recipe for task in self.tasks}
 
-    def audit(self, *, deep: bool = False, advance: Advance = unheard) -> Audit:
-        """Check the patches before a GPU is touched, in a sweep each of them once; all trainers must take them.
-
-        `deep` looks at every photograph, and decodes all that a training would.
-        """
-        from splatbatch.scene.audit.audit import decoded_too
-        from splatbatch.trainers import rules_of
-
-        rules = rules_of(self._sound_recipes().values())
-        audit = self._audit(rules, self.tasks, deep=deep, advance=advance)
-        return decoded_too(audit, patches_of(self.tasks), rules) if deep else audit
-
-    def audits(self) -> tuple[tuple[Audit, tuple[Task, ...]], ...]:
-        """Return an audit by the rules of each trainer, with the tasks that are its."""
-        return tuple((self.audit_of(group), group.tasks) for group in self.groups())
-
-    def audit_of(self, group: TaskGroup) -> Audit:
-        """Return the audit of tasks that one trainer's rules hold for."""
-        return self._audit(group.rules, group.tasks)
-
-    def groups(self) -> tuple[TaskGroup, ...]:
-        """Return the tasks by the rules of their trainers."""
-        from splatbatch.trainers import rules_of
-
-        groups: dict[TrainerRules, list[Task]] = {}
-        for task, recipe in zip(self.tasks, self._sound_recipes().values(), strict=True):
-            groups.setdefault(rules_of([recipe]), []).append(task)
-        return tuple(TaskGroup(rules, tuple(tasks)) for rules, tasks in groups.items())
-
-    def _sound_recipes(self) -> dict[str, Recipe]:
-        """Return what trains each task, once what it names has been seen to be there."""
-        HOLDOUT.check(self.tasks)
-        return self.recipes()
-
-    def _audit(
-        self, rules: TrainerRules, tasks: Sequence[Task], *, deep: bool = False, advance: Advance = unheard
-    ) -> Audit:
-        from splatbatch.scene.audit.audit import AuditExtent, audit_patches
-        from splatbatch.scene.audit.findings import FindingWriter
-        from splatbatch.tasks.shared_decisions.frame import REMEDY, far_apart, spans_of
-
-        cache = self.output.audit_cache if self.output.path.is_dir() else None
-        evaluations = {task.patch.name: task.requested_settings.recipe.evaluation for task in tasks}
-        extent = AuditExtent(cache=cache, evaluations=evaluations)
-        if deep:
-            extent = replace(extent, groups=None)
-        audit = audit_patches(patches_of(tasks), self.config.scene.source, rules, extent, advance)
-        apart = far_apart(self, spans_of([audit])).items()
-        found = [FindingWriter(name, rules).note("far_apart", "points", told, REMEDY) for name, told in apart]
-        return replace(audit, findings=(*audit.findings, *found))
-
-    def record(self, thing: SharedDecision[KindName]) -> KindName | None:
-        """Return what is settled of something; None as long as nothing is."""
-        found = self.records.get(thing.name, NOT_SETTLED).record
-        return found if isinstance(found, thing.kind) else None
-
-    def with_record(self, thing: SharedDecision[KindName], record: KindName | None) -> Batch:
-        """Return the batch with something settled, until the file of that changes."""
-        records = {**self.records, thing.name: known_now(thing, self.config, self.output, record)}
-        if record == self.record(thing):
-            return replace(self, records=records)
-        tasks, every = (thing.apply(tasks, record) for tasks in (self.tasks, self.every))
-        return replace(self, tasks=tasks, every=every, records=records)
+    def with_shared(self, shared: SharedDecisions) -> Batch:
+        """Return the batch under other shared decisions, which hold until one of their files changes."""
+        now = replace(shared, stamps=stamps_of(self.config, self.output))
+        if not now.is_other(self.shared):
+            return replace(self, shared=now)
+        return replace(self, tasks=now.apply(self.tasks), every=now.apply(self.every), shared=now)
 
     def standing(self, depth: Depth = "time", index: Index | None = None) -> FreshnessChecker:
         """Return what tells how each patch stands."""
         from splatbatch.tasks.freshness import FreshnessChecker
 
-        return FreshnessChecker(self.config, self.path, self.tasks, self.records, depth=depth, index=index)
+        return FreshnessChecker(self.config, self.path, self.tasks, self.shared, depth=depth, index=index)
 
     def states(self, rejections: Mapping[str, str]) -> dict[str, PatchState]:
         """Return how its tasks stand; files whose size or time have moved are read."""
@@ -301,12 +218,12 @@ def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, Any],
         if name not in known:
             message = configuration.placed(file, f"patches.{name}: no such patch")
             raise ConfigError(message, configuration.nearest(name, known))
-    records = known_records(config, output)
-    every = under_records(without_idle(tasks_of(config, patches)), records)
+    shared = SharedDecisions.known(config, output)
+    every = shared.apply(without_idle(tasks_of(config, patches)))
     if folder := next((Path(name) for name in _unknown(every, names) if is_folder(Path(name))), None):
         raise _folder_named(folder)
     chosen = under(changes, only(select(every, names), conditions))
-    batch = Batch(config, chosen, dict(changes), file, every, records)
+    batch = Batch(config, chosen, dict(changes), file, every, shared)
     batch.recipes()  # for its errors
     _see_read(batch)
     if config.failures:
@@ -362,34 +279,3 @@ def _folder_named(folder: Path) -> FolderNamed:
         return FolderNamed(folder, own, f"Name its configuration: --config {quote(str(own))}")
     what = "; ".join((f"{found.top}: {plural(len(found.patches), 'patch', 'es')}", *found.notes))
     return FolderNamed(folder, own, f"{what}. Write its configuration first: splatbatch init {quote(str(folder))}")
-
-
-def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
-    """Return the tasks that their audit refuses, with the first of the reasons for each."""
-    found: dict[str, str] = {}
-    for audit, tasks in audits:
-        reasons: dict[str, str] = {}
-        for finding in audit.errors():
-            reasons.setdefault(finding.patch, finding.in_words())
-        found |= {task.name: reasons.get(task.patch.name, "") for task in tasks}
-    return {name: reason for name, reason in found.items() if reason}
-
-
-def audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:
-    """Return the states with what an audit refuses now, as `plan` does: the files may have changed since the last one.
-
-    What is trained and fresh is not looked at, nor are so many patches that the look would take long.
-    """
-    names = [one.patch for one in statuses if not one.is_made and one.state not in ("running", "refused")]
-    if not 0 < len(names) <= MOST_AUDITED:
-        return tuple(statuses)
-    try:
-        reasons = refusals(batch.only(names).audits())
-    except SplatbatchError:  # of settings that `plan` tells of
-        return tuple(statuses)
-    return tuple(
-        replace(one, state="refused", cause="audit", advice=reasons[one.patch], given_up=False)
-        if one.patch in reasons and one.patch in names
-        else one
-        for one in statuses
-    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,10 +44,12 @@ from splatbatch.tasks.fingerprints.inputs import (
 from splatbatch.tasks.fingerprints.settings import changed_settings
 from splatbatch.tasks.given_up import key_of
 from splatbatch.tasks.patch_state import UNCOMPARED, Damaged, Missing, PatchState, Stale, UpToDate, assess, is_due
-from splatbatch.tasks.shared_decisions.registry import Records, SharedRecordsWatcher
+from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
 from splatbatch.tasks.task import Task
 from splatbatch.text import list_some
 
+LOOK_S = 0.05
+"""Between two looks at the files of what is shared: of thousands of patches each asks."""
 CORE = "patch/"
 """What the name of patch.json begins with: another core is another patch, whatever its model holds."""
 
@@ -79,7 +82,7 @@ class FreshnessChecker:
         config: Config,
         file: Path,
         tasks: Sequence[Task],
-        records: Records,
+        shared: SharedDecisions,
         *,
         depth: Depth = "time",
         index: Index | None = None,
@@ -90,7 +93,7 @@ class FreshnessChecker:
             config: of the batch.
             file: that it was read from.
             tasks: those that are looked at.
-            records: of what is settled for the batch.
+            shared: what is decided for the batch.
             depth: how closely.
             index: of what was read of them before, for a look at sizes and times.
         """
@@ -98,7 +101,8 @@ class FreshnessChecker:
         self.patches_folder, self.config_file = config.scene.patches, file
         """Where the patches lie, a partition beside them; the YAML."""
         self._config = config
-        self._settled = SharedRecordsWatcher(config, self._output, records)
+        self._shared = shared
+        self._next_look = float("-inf")
         self._tasks = {task.name: task for task in tasks}
         self._depth = depth
         self._index = index if depth == "time" else None
@@ -131,27 +135,29 @@ class FreshnessChecker:
         """Look at every file anew from now on."""
         self._facts = FileFacts(self._stamps, reads=self._depth != "time")
         self._observations, self._is_scene_closed = {}, False
-        self._settled.forget()
-        self._take(self._settled.applied([*self._tasks.values()]))
+        self._share_anew()
         self._look_again()
 
-    def _take(self, tasks: Iterable[Task]) -> None:
-        """Go by other tasks: something was settled."""
-        self._tasks = {task.name: task for task in tasks}
+    def _share_anew(self) -> None:
+        """Go by what is decided for the batch by now."""
+        self._shared = SharedDecisions.known(self._config, self._output)
+        self._tasks = {task.name: task for task in self._shared.apply([*self._tasks.values()])}
         self._hashes.clear()
         self._products.clear()
 
     def _look_again(self) -> None:
         """Look at what lies in the output folder anew."""
-        self._settled.look_again()
+        self._next_look = float("-inf")
         self._others.clear()
         self._products.clear()
         self._backdrop = ((), "")
 
     def state(self, name: str, rejection: str = "") -> PatchState:
         """Return how a task stands; see `assess`."""
-        if self._settled.has_news():
-            self._take(self._settled.applied([*self._tasks.values()]))
+        if (now := time.monotonic()) >= self._next_look:
+            self._next_look = now + LOOK_S
+            if stamps_of(self._config, self._output) != self._shared.stamps:
+                self._share_anew()
         product, event = self._product(name), self.endings.given_up(name)
         if event is None:
             return assess(product, rejection)
@@ -217,7 +223,7 @@ class FreshnessChecker:
             return Missing()
         task, folder, held = self._tasks[name], self._output.patch(name), result.held_against
         facts = FileFacts(self._stamps, reads=self._depth != "time") if self._is_scene_closed else self._facts
-        found, other_records = self._observed(name, result), self._settled.why_stale(result, task)
+        found, other_records = self._observed(name, result), self._shared.why_stale(result, task)
         damage = why_not_the_splat(folder, result, self._depth, facts)
         if self._index and not result.is_ahead and not damage:
             self._index.learn(name, (manifest, accepted), result, "" if other_records else self._key(task))
@@ -332,9 +338,9 @@ class FreshnessChecker:
         return key in then and now.num_bytes != then[key].num_bytes
 
     def _key(self, task: Task) -> str:
-        """Return what says what is settled for a task, and what lies around it."""
-        border, settled = border_hash(task.patch, task.recipe), self._settled.key(task)
-        return f"{settled} {border} {self._behind(task)}" if border else settled
+        """Return what tells what is decided for a task, and what lies around it."""
+        border, shared = border_hash(task.patch, task.recipe), self._shared.key(task)
+        return f"{shared} {border} {self._behind(task)}" if border else shared
 
     def _behind(self, task: Task) -> str:
         """Return the hash of the splat behind a task, which is that behind all; empty where none is drawn."""

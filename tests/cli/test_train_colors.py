@@ -19,7 +19,7 @@ from fake_batch import FakeBatch
 from splatbatch.output.records.colors import tones_to_record
 from splatbatch.scene.partition.record import write_partition
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.shared_decisions.colors import TONES, solve
+from splatbatch.tasks.shared_decisions.colors import solve
 
 NAMES = [f"img{i}.png" for i in range(9)]
 UNLIKE = {name: 0.7 + 0.08 * number for number, name in enumerate(NAMES)}
@@ -89,13 +89,13 @@ def test_whether_tones_are_as_they_were_is_told_without_reading_a_model(
     batch = open_batch(unlike.config)
     for module in ("splatbatch.scene.colmap.reconstruction", "splatbatch.scene.colors.observations"):
         monkeypatch.setattr(f"{module}.read_images", lambda path: pytest.fail(f"{path} was read"))
-    assert solve(batch, batch.tasks, batch.record(TONES)) == (batch.record(TONES), ())
+    assert solve(batch, batch.tasks, batch.shared.colors) == (batch.shared.colors, ())
     shade(unlike.folder / "images" / "img3.png", 1.3)
     monkeypatch.undo()
-    assert solve(batch, batch.tasks, batch.record(TONES))[1] == ("",)
+    assert solve(batch, batch.tasks, batch.shared.colors)[1] == ("",)
     model = unlike.folder / "patches/p1/sparse/0/images.bin"
     os.utime(model if model.exists() else model.with_suffix(".txt"), ns=(1, 1))
-    assert solve(batch, batch.tasks, batch.record(TONES))[1] == ("",)
+    assert solve(batch, batch.tasks, batch.shared.colors)[1] == ("",)
 
 
 def test_tones_are_kept_until_a_photograph_changes(trained: FakeBatch) -> None:
@@ -149,7 +149,7 @@ def test_tones_of_a_scene_that_was_cut_stay_as_they_are_when_photographs_are_add
     moved = before | {"img4.png": [round(one * 1.03, 6) for one in before["img4.png"]]}
     added = moved.pop("img3.png")
     batch = change(unlike, tones=moved)
-    now = tones_to_record(solve(batch, batch.tasks, batch.record(TONES))[0].together.tones)
+    now = tones_to_record(solve(batch, batch.tasks, batch.shared.colors)[0].together.tones)
     assert (now["img4.png"] == moved["img4.png"]) == is_cut
     assert now["img3.png"] == pytest.approx(added, rel=0.001)
     assert all(now[name] == pytest.approx(before[name], rel=0.001) for name in NAMES if name != "img4.png")
@@ -165,7 +165,7 @@ def test_tones_are_solved_again_for_another_photograph_or_if_asked_for_otherwise
     before = colors(unlike)["together"]["tones"]
     moved = before | {"img4.png": [one * 1.03 for one in before["img4.png"]]}
     batch = change(unlike, tones=moved, **otherwise)
-    now = tones_to_record(solve(batch, batch.tasks, batch.record(TONES))[0].together.tones)
+    now = tones_to_record(solve(batch, batch.tasks, batch.shared.colors)[0].together.tones)
     assert now["img4.png"] == pytest.approx(before["img4.png"], rel=0.001)
 
 

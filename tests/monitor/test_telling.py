@@ -14,6 +14,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.run.follow_up_process import ProgressPrinter
+from splatbatch.tasks.audits import audit_for_all
 from splatbatch.tasks.batch import open_batch
 
 
@@ -62,5 +63,5 @@ def test_the_audit_says_how_far_it_is(tmp_path: Path) -> None:
     lay_out(tmp_path / "quarry")
     batch = open_batch(tmp_path / "quarry/splat_config.yml")
     heard = list[tuple[int, int]]()
-    batch.audit(advance=lambda done, total: heard.append((done, total)))
+    audit_for_all(batch, advance=lambda done, total: heard.append((done, total)))
     assert [done for done, _ in heard] == [*range(1, len(heard) + 1)] and heard[-1][0] == heard[-1][1] >= 2

@@ -15,9 +15,10 @@ from splatbatch.scene.colmap.copies import Subset
 from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
+from splatbatch.tasks.audits import audits_of
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.shared_decisions.decision import PendingTasks
-from splatbatch.tasks.shared_decisions.frame import FRAME, spans_of
+from splatbatch.tasks.shared_decisions.frame import choose_frame, spans_of
+from splatbatch.tasks.shared_decisions.todo import PendingTasks
 
 MADE = vast_scene.flight(120, 8000)
 
@@ -80,8 +81,8 @@ def test_all_patches_have_the_offset_of_their_partition(cut_batch: FakeBatch):
     path.write_text(json.dumps(said | {"offset": [500.0, 20.0, 0.0]}))
     batch = open_batch(cut_batch.config)
     assert {task.patch.offset for task in batch.tasks} == {(500.0, 20.0, 0.0)}
-    spans = spans_of(audit for audit, _ in batch.audits())
-    assert FRAME.settle(batch, PendingTasks(batch.tasks, lambda: spans)) == batch.record(FRAME)
+    spans = spans_of(audit for audit, _ in audits_of(batch))
+    assert choose_frame(batch, PendingTasks(batch.tasks, lambda: spans)) == batch.shared.frame
 
 
 @pytest.mark.all

@@ -26,8 +26,8 @@ from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.deadline.settle import choice_for, speeds_of
 from splatbatch.tasks.deadline.speeds import Speeds, with_budget
 from splatbatch.tasks.memory_estimates import footprints_of
-from splatbatch.tasks.shared_decisions.deadline import DEADLINE
-from splatbatch.tasks.shared_decisions.decision import PendingTasks
+from splatbatch.tasks.shared_decisions.decisions import SharedDecisions
+from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.tasks.task import Task
 
 NOW = 1.8e9
@@ -97,14 +97,16 @@ def night(
     world.own = {name: noise.uniform(0.85, 1.15) for name in names}
     batch = open_batch(fake.config)
     batch.output.create()
-    choice = choice_for(DEADLINE, batch, PendingTasks(batch.tasks, dict), NOW)
+    choice = choice_for(batch, PendingTasks(batch.tasks, dict), NOW)
     assert choice
-    DEADLINE.write(batch.output, choice)
-    timed = batch.with_record(DEADLINE, choice)
+    SharedDecisions(deadline=choice).write(batch.output)
+    timed = batch.with_shared(replace(batch.shared, deadline=choice))
     needs = footprints_of(batch.config, batch.tasks)
     speeds, _ = speeds_of(batch, needs)
     world.batch, world.speeds = timed, speeds_of(batch, needs)[0]
-    pacer = DeadlineBudget(choice, speeds, world.time + deadline_s, lambda now: DEADLINE.write(batch.output, now))
+    pacer = DeadlineBudget(
+        choice, speeds, world.time + deadline_s, lambda now: SharedDecisions(deadline=now).write(batch.output)
+    )
     tasks = [replace(task, memory_estimate=needs[task.name]) for task in timed.tasks]
     runner = Runner(timed.config, world, Ledger(batch.output.ledger), world)
     runner.run(tasks, RunHooks(stop=lambda: "", tick=lambda: None, pacer=pacer))

@@ -16,7 +16,7 @@ from splatbatch.run.plan import plan as plan_of
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.memory_estimates import tight
 from splatbatch.tasks.patch_state import GivenUp
-from splatbatch.tasks.shared_decisions.registry import settled_in_words
+from splatbatch.tasks.shared_decisions.decide import decisions_in_words
 from splatbatch.text import plain
 
 
@@ -86,7 +86,7 @@ def _print_plan(found: BatchPlan) -> None:
     schedules = found.schedules.values()
     for text in dict.fromkeys(", ".join(_of_schedule(one)) for one in schedules):
         print_line(text)
-    for line in settled_in_words(batch, found.to_train):
+    for line in decisions_in_words(batch, found.to_train):
         print_line(line)
     if found.to_train:
         print_line(found.forecast.in_words())

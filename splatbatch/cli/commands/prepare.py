@@ -18,10 +18,11 @@ from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.monitor.table import narrowed
 from splatbatch.run.prepare import begin, fix_cameras, verified
 from splatbatch.scene.audit.audit import Audit
+from splatbatch.tasks.audits import audit_for_all
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.shared_decisions.colors import in_words, look_at_colors
-from splatbatch.tasks.shared_decisions.decision import PendingTasks
-from splatbatch.tasks.shared_decisions.frame import FRAME, note, spans_of
+from splatbatch.tasks.shared_decisions.frame import choose_frame, note, spans_of
+from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.text import plain
 
 WORTHS = (9, 3, 4, 2, 7, 5, 8)
@@ -52,10 +53,12 @@ def verify_dims(config: Path | None, names: Sequence[str], options: VerifyOption
     from splatbatch.scene.audit.table import render
 
     batch = open_batch(config, names)
-    audit = batch.audit(deep=options.deep, advance=partial(PipeWriter(print_err).advance, "verify-dims", unit="models"))
+    audit = audit_for_all(
+        batch, deep=options.deep, advance=partial(PipeWriter(print_err).advance, "verify-dims", unit="models")
+    )
     if options.fix or options.out:
         raise typer.Exit(_fix(batch, audit, options))
-    frame = FRAME.settle(batch, PendingTasks(batch.tasks, lambda: spans_of([audit])))
+    frame = choose_frame(batch, PendingTasks(batch.tasks, lambda: spans_of([audit])))
     tones = look_at_colors(batch) if options.colors else {}
     if options.as_json:
         print_json(verified(audit, frame, tones if options.colors else None))

@@ -17,6 +17,7 @@ from splatbatch.errors import ConfigError
 from splatbatch.files import read_tail
 from splatbatch.monitor.messages import print_err
 from splatbatch.output.records.evaluation import SceneEvaluation
+from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.publication import Publication
 from splatbatch.output.records.run import FollowUpResult, TodoItem
 from splatbatch.run.context import RunSummary
@@ -29,7 +30,7 @@ from splatbatch.run.train import train as train_batch
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.counts import count_patches
-from splatbatch.tasks.shared_decisions.frame import FRAME, note
+from splatbatch.tasks.shared_decisions.frame import note
 from splatbatch.tasks.status import PatchStatus, summary
 from splatbatch.text import one_line, plain
 
@@ -162,7 +163,7 @@ def _show_end(ended: RunSummary) -> None:
     """Print how it went, and what of all that follows was left out."""
     batch = ended.batch
     lines = _lines(ended)
-    if told := note(FRAME.recorded(batch.output), (task.patch.name for task in batch.every)):
+    if told := note(Frame.read(batch.output.frame), (task.patch.name for task in batch.every)):
         lines.append(one_line(told))
     for line in (*lines, f"report: {batch.output.report('html')}"):
         typer.echo(plain(line))

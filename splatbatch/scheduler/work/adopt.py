@@ -30,7 +30,7 @@ from splatbatch.scheduler.finalize import AcceptanceRules, FinishedAttempt, coll
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
 from splatbatch.tasks.fingerprints.inputs import differences, places
-from splatbatch.tasks.shared_decisions.registry import differ
+from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 
 
@@ -153,6 +153,6 @@ def _is_of_today(then: Fingerprint, task: Task) -> bool:
     is_same = then.recipe in hashes_of(task.yaml_settings.acceptable_recipes) and (
         (then.inputs, then.surroundings) == (now.inputs, now.surroundings)
     )
-    if not is_same or differ(then, now):
+    if not is_same or is_trained_otherwise(then, now):
         return False
     return differences(then.files, now.files, places(task.patch, task.recipe), FileFacts()).is_none

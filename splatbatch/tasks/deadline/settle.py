@@ -13,12 +13,13 @@ from splatbatch.output.records.deadline.choice import FULL, DeadlineDecision, St
 from splatbatch.output.records.result import Result
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate
+from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.choose import BudgetForecast, RemainingWork, choose, lost_db
 from splatbatch.tasks.deadline.pace import follows
 from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
 from splatbatch.tasks.fingerprints.fingerprint import hashes_of
 from splatbatch.tasks.memory_estimates import footprints_of, num_slots
-from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
+from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.tasks.task import Task
 from splatbatch.tasks.throughput import MOST_RESULTS
 from splatbatch.text import moment, plural
@@ -29,9 +30,7 @@ WORTH_IT_DB = 0.1
 """So much is worth training again what was trained for an earlier deadline."""
 
 
-def choice_for(
-    thing: SharedDecision[DeadlineDecision], batch: WholeBatch, todo: PendingTasks, now: float
-) -> DeadlineDecision | None:
+def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision | None:
     """Return what is chosen for the deadline of a batch; None where there is none, or what was chosen before holds.
 
     It is chosen anew where nothing was chosen yet, where the deadline or the settings of the YAML are others; and where
@@ -42,20 +41,20 @@ def choice_for(
     """
     if not batch.config.deadline:
         return None
-    settings, names, then = settings_key(batch), todo.names_in(batch), batch.record(thing)
+    settings, names, then = settings_key(batch), todo.names_in(batch), batch.shared.deadline
     if not names or (then and then.settings == settings and set(names) <= set(then.patches)):
         return None
-    stored = thing.recorded(batch.output)
+    stored = DeadlineDecision.read(batch.output.deadline)
     earlier = stored.paces if stored and stored.settings == settings else ()
-    return _chosen(thing, batch, todo, earlier, now)
+    return _chosen(batch, todo, earlier, now)
 
 
-def settings_key(batch: WholeBatch) -> str:
+def settings_key(batch: Batch) -> str:
     """Return a hash of what would be trained without a deadline."""
     return short_hash(" ".join(hashes_of(task.yaml_settings.without_deadline.recipe for task in batch.every)))
 
 
-def speeds_of(batch: WholeBatch, needs: Mapping[str, MemoryEstimate]) -> tuple[Speeds, int]:
+def speeds_of(batch: Batch, needs: Mapping[str, MemoryEstimate]) -> tuple[Speeds, int]:
     """Return how fast attempts are here, as far as is known, and by how many patches that are trained.
 
     Args:
@@ -68,14 +67,13 @@ def speeds_of(batch: WholeBatch, needs: Mapping[str, MemoryEstimate]) -> tuple[S
 
 
 def _chosen(
-    thing: SharedDecision[DeadlineDecision],
-    batch: WholeBatch,
+    batch: Batch,
     todo: PendingTasks,
     earlier: tuple[StepBudget, ...],
     now: float,
 ) -> DeadlineDecision:
     end = _end(batch, now)
-    bare = batch.with_record(thing, None)
+    bare = batch.with_shared(replace(batch.shared, deadline=None))
     needs = footprints_of(bare.config, bare.tasks)
     speeds, num_done = speeds_of(bare, needs)
     left_s, every = (end - now) * AIM, set(todo.names_in(bare))
@@ -90,9 +88,8 @@ def _chosen(
     worst = max(map(lost_db, earlier), default=0.0)
     if worst - lost_db(chosen.pace) > WORTH_IT_DB:
         earlier = tuple(pace for pace in earlier if lost_db(pace) - lost_db(chosen.pace) <= WORTH_IT_DB)
-    names = (
-        set(todo.names_in(batch.with_record(thing, DeadlineDecision(pace=FULL, earlier=earlier)))) if earlier else every
-    )
+    kept = DeadlineDecision(pace=FULL, earlier=earlier)
+    names = set(todo.names_in(batch.with_shared(replace(batch.shared, deadline=kept)))) if earlier else every
     if names < every:
         work, chosen = best(names)
         chosen = _as_the_others(work, chosen, min(earlier, key=lost_db))
@@ -121,7 +118,7 @@ def _as_the_others(work: RemainingWork, chosen: BudgetForecast, most: StepBudget
     return replace(chosen, pace=most, expected_s=work.ends_at(most))
 
 
-def _end(batch: WholeBatch, now: float) -> float:
+def _end(batch: Batch, now: float) -> float:
     asked = batch.config.deadline or ""
     if (end := ends_at(asked, now)) <= now:
         raise ConfigError(
@@ -131,7 +128,7 @@ def _end(batch: WholeBatch, now: float) -> float:
     return end
 
 
-def all_slots(batch: WholeBatch) -> int:
+def all_slots(batch: Batch) -> int:
     """Return how many patches are trained at once, by all workers together."""
     return num_slots(batch.config) * batch.config.executor.workers
 
@@ -143,7 +140,7 @@ def _basis(num_done: int, unknown: Sequence[str]) -> str:
     return f"based on {plural(num_done, 'trained patch', 'es')}" if num_done else by_model
 
 
-def _done(batch: WholeBatch, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:
+def _done(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:
     """Yield what of the batch was trained where it will be, with its seconds and steps."""
     for task in batch.every[:MOST_RESULTS]:
         result = batch.output.patch(task.name).read_result() or Result()

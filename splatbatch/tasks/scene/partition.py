@@ -7,7 +7,6 @@ from splatbatch.errors import ConfigError, SceneError
 from splatbatch.scene.partition.record import AGAIN, Partition, partition_of
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.shared_decisions.frame import FRAME
 from splatbatch.tasks.task import of_patches
 from splatbatch.text import plural
 
@@ -42,7 +41,7 @@ def partition_for(batch: Batch) -> Partition:
 
 def offset_of(batch: Batch, partition: Partition) -> Offset:
     """Return what is taken off the coordinates of a batch's patches: as it is settled, else as they were cut."""
-    frame = batch.record(FRAME)
+    frame = batch.shared.frame
     return frame.offset if frame else partition.offset
 
 

@@ -1,7 +1,4 @@
-"""The tones of a batch's photographs: solved over its whole scene before anything is trained, and kept while it stays.
-
-Loads no numpy before it solves: `status` asks, too.
-"""
+"""The tones of a batch's photographs: solved over its whole scene before training, and kept while the scene stays."""
 
 from __future__ import annotations
 
@@ -9,21 +6,18 @@ import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
-from splatbatch.config import Recipe
 from splatbatch.hashing import FileFacts
-from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.colors import Colors, Outlier, SceneColors, tone_to_record
-from splatbatch.output.records.fingerprint import Fingerprint
-from splatbatch.output.records.result import Result
-from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection
+from splatbatch.output.records.colors import Colors, Outlier, SceneColors
+from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import find_masks, stored_photographs
-from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, wants_tones
+from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.tasks.task import Task, patches_of
 from splatbatch.text import plural
 
@@ -34,88 +28,28 @@ ToneKind = TypeVar("ToneKind")
 VERSION = 2
 """Raise it when recorded tones cannot be applied any more: batches then solve theirs again. Tones that are only solved
 better serve the next batch: a version makes no splat stale."""
-MOST_MOVED = 0.01
-"""Share by which a gain, or the falloff in a corner, may move before what was trained with it is stale."""
 MOST_NAMED = 3
-ASKS_FOR_COLORS = "training.colors"
 
 
-class SharedColors(SharedDecision[Colors]):
-    """How bright and how tinted each photograph is beside the others."""
+def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
+    """Solve the tones of the photographs if a recipe wants them, and say which were solved now.
 
-    kind = Colors
-    name = "colors"
-    what = "the colours of the photographs"
-    has_section = True
-    is_quick = False
-
-    def file(self, output: OutputFolder) -> Path:
-        """Return the file that records it."""
-        return output.colors
-
-    def is_asked_for(self, tasks: Sequence[Task]) -> bool:
-        """Return whether the recipe of any wants them."""
-        return any(wants_tones(task.requested_settings.recipe) for task in tasks)
-
-    def settle(self, batch: WholeBatch, todo: PendingTasks) -> Colors | None:
-        """Return the tones of the batch, and say which were solved now; None where it goes on without any."""
-        before = batch.record(self)
-        if before is None and _was_begun_as_is(batch, todo.tasks):
-            todo.say("colours: not corrected, since other patches were trained without correction (training.colors)")
-            return None
-        colors, solved = solve(batch, todo.tasks, before)
-        for name in solved:
-            for line in in_words(colors.of(name) if name else colors.together):
-                todo.say(f"colours{f' of {name}' if name else ''}: {line}")
-        return colors if solved else None
-
-    def apply(self, tasks: Sequence[Task], record: Colors | None) -> tuple[Task, ...]:
-        """Return tasks whose patches have the tones that hold for them."""
-        return tuple(
-            _in_tones(task, tones_of(record, task.patch.name, task.requested_settings.recipe)) for task in tasks
-        )
-
-    def why_stale(self, result: Result, task: Task, record: Colors | None) -> str:
-        """Say which photographs have tones by now that a result was not trained with; empty for none."""
-        held = result.held_against
-        if ASKS_FOR_COLORS in result.changes or (record is None and wants_tones(task.recipe)):
-            return ""  # somebody wanted it so, or nobody has solved any
-        now = tones_of(record, task.patch.name, task.recipe)
-        if not now and not held.tones:
-            return ""
-        names = list(held.photographs)
-        return why_moved(held.tones, {name: tone_to_record(now[name]) for name in names if name in now}, names)
-
-    def differs(self, then: Fingerprint, now: Fingerprint) -> bool:
-        """Return whether the tone of any photograph has moved."""
-        return bool(why_moved(then.tones, now.tones, now.tones.keys() | then.tones.keys()))
-
-    def key(self, task: Task, record: Colors | None) -> str:
-        """Return how it is asked for them."""
-        return task.recipe.training.colors
+    What was begun without goes on without.
+    """
+    if not any(wants_tones(task.requested_settings.recipe) for task in todo.tasks):
+        return batch.shared
+    before = batch.shared.colors
+    if before is None and _was_begun_as_is(batch, todo.tasks):
+        todo.say("colours: not corrected, since other patches were trained without correction (training.colors)")
+        return batch.shared
+    colors, solved = solve(batch, todo.tasks, before)
+    for name in solved:
+        for line in in_words(colors.of(name) if name else colors.together):
+            todo.say(f"colours{f' of {name}' if name else ''}: {line}")
+    return replace(batch.shared, colors=colors) if solved else batch.shared
 
 
-TONES = SharedColors()
-
-
-def wants_tones(recipe: Recipe) -> bool:
-    """Return whether tones may have a say in a training; an external trainer knows them as evened copies alone."""
-    return recipe.training.colors == "even" or (recipe.training.colors == "auto" and recipe.program is None)
-
-
-def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, ColorCorrection]:
-    """Return the tones in which a patch is trained, by image name; none: as its photographs are."""
-    if colors is None or not wants_tones(recipe):
-        return {}
-    solved = colors.of(patch)
-    return solved.tones if recipe.training.colors == "even" or solved.is_even else {}
-
-
-def _in_tones(task: Task, tones: Mapping[str, ColorCorrection]) -> Task:
-    return task if task.patch.tones == tones else replace(task, patch=replace(task.patch, tones=tones))
-
-
-def _was_begun_as_is(batch: WholeBatch, tasks: Sequence[Task]) -> bool:
+def _was_begun_as_is(batch: Batch, tasks: Sequence[Task]) -> bool:
     """Return whether `auto` finds splats that are not evened: a batch has one colour, and none is made stale."""
     if any(task.requested_settings.recipe.training.colors != "auto" for task in tasks):
         return False
@@ -124,7 +58,7 @@ def _was_begun_as_is(batch: WholeBatch, tasks: Sequence[Task]) -> bool:
     return any(result is not None and not result.trained_from.tones for result in others)
 
 
-def solve(batch: WholeBatch, todo: Sequence[Task], kept: Colors | None) -> tuple[Colors, tuple[str, ...]]:
+def solve(batch: Batch, todo: Sequence[Task], kept: Colors | None) -> tuple[Colors, tuple[str, ...]]:
     """Return the tones of a batch, and for which of its scenes they were solved now ("" for all patches together).
 
     What is kept counts as long as models, photographs and masks are as they were.
@@ -139,19 +73,19 @@ def solve(batch: WholeBatch, todo: Sequence[Task], kept: Colors | None) -> tuple
     return colors, tuple(name for name in found if found[name] is not before[name])
 
 
-def look_at_colors(batch: WholeBatch) -> Mapping[str, SceneColors]:
+def look_at_colors(batch: Batch) -> Mapping[str, SceneColors]:
     """Return the tones of a batch, solved now, whether or not they are asked for; by scene, "" for all together."""
     return {name: _settle(batch, group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
 
 
-def _groups(batch: WholeBatch, tasks: Sequence[Task]) -> dict[str, tuple[Patch, ...]]:
+def _groups(batch: Batch, tasks: Sequence[Task]) -> dict[str, tuple[Patch, ...]]:
     """Return the patches that share a scene: of scenes that stand by themselves those of these tasks, each alone."""
     if not batch.config.scene.scenes:
         return {"": patches_of(batch.every)}
     return {patch.name: (patch,) for patch in patches_of(tasks)}
 
 
-def _settle(batch: WholeBatch, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
+def _settle(batch: Batch, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
     """Return the tones of patches that share a scene: the kept ones, or solved from the source, else from them all."""
     whole = _source(batch, patches)
     if kept.inputs and kept.inputs == _inputs([*whole, *patches], _names(kept)):
@@ -218,7 +152,7 @@ def _bytes(patches: Iterable[Patch], names: Collection[str]) -> dict[str, int]:
     return {name: stats.of(f"{folder}/{name}").num_bytes for name in sorted(names)}
 
 
-def _source(batch: WholeBatch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
+def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
     """Return the source as a patch; none where the config names none, nor a partition."""
     if whole := tuple(patch for patch in patches if patch.is_whole):
         return whole
@@ -268,26 +202,6 @@ def to_record(found: SceneCorrections) -> SceneColors:
 
 def _outlier(name: str, times: float, found: SceneCorrections) -> Outlier:
     return Outlier(name, times, list(found.tones[name].gain))
-
-
-def why_moved(then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], names: Iterable[str]) -> str:
-    """Say which photographs have other tones than before, each given as gains and vignetting; empty if none has."""
-    moved = {name: by for name in names if (by := _moved(then.get(name, ()), now.get(name, ()))) > MOST_MOVED}
-    if not moved:
-        return ""
-    worst = max(moved, key=lambda name: moved[name])
-    more = f" and {len(moved) - 1} more" if moved.keys() - {worst} else ""
-    return f"the colour correction of photographs has changed: {worst} by {100 * moved[worst]:.2g} %{more}"
-
-
-def _moved(then: Sequence[float], now: Sequence[float]) -> float:
-    """Return by which share a photograph is rendered otherwise, in a channel or in its corners."""
-    before, after = (ColorCorrection.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
-    gains = [abs(math.log(b / a)) for a, b in zip(before.gain, after.gain, strict=True) if a > 0 and b > 0]
-    slopes = sum(abs(b - a) for a, b in zip(before.shading_gradient, after.shading_gradient, strict=True))
-    lights = [[tint * node for tint in tone.shading_color for node in tone.shading_grid] for tone in (before, after)]
-    own = [abs(b - a) for a, b in zip_longest(*lights, fillvalue=0.0)]
-    return math.expm1(max([*gains, abs(sum(after.vignetting) - sum(before.vignetting)) + slopes, *own]))
 
 
 def in_words(solved: SceneColors) -> list[str]:

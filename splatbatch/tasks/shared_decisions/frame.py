@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatbatch.config import NO_OFFSET, Config, Offset
+from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
-from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.frame import Frame
-from splatbatch.output.records.result import Result
-from splatbatch.scene.partition.files import find_partition
 from splatbatch.scene.patches import Patch, list_names
-from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.text import spell_place
 
 if TYPE_CHECKING:
@@ -25,90 +20,42 @@ if TYPE_CHECKING:
     from splatbatch.scene.frame import ModelExtent
 
 
-class SharedFrame(SharedDecision[Frame]):
-    """The offset that is taken off the coordinates of every model."""
-
-    kind = Frame
-    name = "frame"
-    what = "the frame of the batch"
-    has_section = True
-
-    def file(self, output: OutputFolder) -> Path:
-        """Return the file that records it."""
-        return output.frame
-
-    def known(self, config: Config, output: OutputFolder) -> Frame | None:
-        """Return the frame that the YAML asks for, else the one that the batch has; None before its first training."""
-        match config.scene.offset:
-            case None:
-                return _frame_of_partition(config) or self.stored(config, output)
-            case "none":
-                return Frame()
-            case offset:
-                return Frame(offset)
-
-    def settle(self, batch: WholeBatch, todo: PendingTasks) -> Frame:
-        """Return the frame to train patches in that lie as `todo.spans` says.
-
-        The batch's own is kept as long as it serves: patches that are added change nothing. Otherwise it is chosen for
-        all patches of the batch together, or for each of its scenes.
-
-        Raises:
-            SceneError: patches that no audit has looked at together are too far apart to share it.
-        """
-        known = batch.record(self)
-        if known is not None and _is_fixed(batch):
-            return known
-        kept, spans = known or Frame(), todo.spans()
-        if batch.config.scene.scenes:
-            of_scenes = {name: _settle(kept.of(name), [one]) for name, one in spans.items()}
-            return replace(kept, scenes=kept.scenes | of_scenes)
-        offset = _settle(kept.offset, list(spans.values()))
-        if offset not in (kept.offset, NO_OFFSET):
-            from splatbatch.scene.frame import shared_offset
-
-            offset, apart = shared_offset(_with_others(batch, spans), known.offset if known else None)
-            if lost := [name for name in apart if name in spans]:
-                message = (
-                    f"{list_names(lost)}: too far from the other patches to share the offset {spell_place(offset)}"
-                )
-                raise SceneError(f"{message}: float32 cannot hold millimetres there", REMEDY)
-        return Frame(offset)
-
-    def apply(self, tasks: Sequence[Task], record: Frame | None) -> tuple[Task, ...]:
-        """Return tasks whose patches have their offsets."""
-        return tuple(tasks) if record is None else tuple(_in_frame(task, record) for task in tasks)
-
-    def why_stale(self, result: Result, task: Task, record: Frame | None) -> str:
-        """Say which offset a splat has, if that is another by now."""
-        then = result.held_against.offset
-        now = then if record is None else record.of(task.patch.name)
-        return "" if now == then else f"the offset has changed: {spell_place(then)} -> {spell_place(now)}"
-
-    def differs(self, then: Fingerprint, now: Fingerprint) -> bool:
-        """Return whether their offsets differ."""
-        return then.offset != now.offset
-
-    def key(self, task: Task, record: Frame | None) -> str:
-        """Return the offset of a task: YAML or partition may say another one than the file."""
-        return "" if record is None else str(record.of(task.patch.name))
-
-    def in_words(self, record: Frame, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
-        """Return what to add to the coordinates of the splats; nothing where they are those of the models."""
-        told = note(record, (task.patch.name for task in tasks))
-        return (told,) if told else ()
-
-
-FRAME = SharedFrame()
 REMEDY = "Bring all models into one coordinate system, or train these by a YAML with an output.folder of its own."
 
 
-def far_apart(batch: WholeBatch, spans: Mapping[str, ModelExtent]) -> dict[str, str]:
+def choose_frame(batch: Batch, todo: PendingTasks) -> Frame:
+    """Return the frame to train patches in that lie as `todo.spans` says.
+
+    The batch's own is kept as long as it serves: patches that are added change nothing. Otherwise it is chosen for all
+    patches of the batch together, or for each of its scenes.
+
+    Raises:
+        SceneError: patches that no audit has looked at together are too far apart to share it.
+    """
+    known = batch.shared.frame
+    if known is not None and _is_fixed(batch):
+        return known
+    kept, spans = known or Frame(), todo.spans()
+    if batch.config.scene.scenes:
+        of_scenes = {name: _settle(kept.of(name), [one]) for name, one in spans.items()}
+        return replace(kept, scenes=kept.scenes | of_scenes)
+    offset = _settle(kept.offset, list(spans.values()))
+    if offset not in (kept.offset, NO_OFFSET):
+        from splatbatch.scene.frame import shared_offset
+
+        offset, apart = shared_offset(_with_others(batch, spans), known.offset if known else None)
+        if lost := [name for name in apart if name in spans]:
+            message = f"{list_names(lost)}: too far from the other patches to share the offset {spell_place(offset)}"
+            raise SceneError(f"{message}: float32 cannot hold millimetres there", REMEDY)
+    return Frame(offset)
+
+
+def far_apart(batch: Batch, spans: Mapping[str, ModelExtent]) -> dict[str, str]:
     """Return the patches whose splats would lose the millimetre with the offset of the batch, and how far off each is.
 
     Patches that share the offset are trained. `scene.offset: none`, and scenes with an offset each, are left alone.
     """
-    scene, known = batch.config.scene, batch.record(FRAME)
+    scene, known = batch.config.scene, batch.shared.frame
     kept = known.offset if known else NO_OFFSET
     coarse = [name for name, span in spans.items() if span.is_coarse(kept)]
     if not coarse or scene.scenes or scene.offset == "none":
@@ -131,34 +78,15 @@ def _far_from(span: ModelExtent, near: Mapping[str, ModelExtent], offset: Offset
     return f"lies {distance:,.0f} units from {name}: with the same offset its coordinates would have steps of {step}"
 
 
-def _is_fixed(batch: WholeBatch) -> bool:
+def _is_fixed(batch: Batch) -> bool:
     """Return whether the offset is that of the YAML, or of the partition, which froze it with its cores."""
     return batch.config.scene.offset is not None or any(task.patch.partition for task in batch.every)
 
 
-def _with_others(batch: WholeBatch, spans: Mapping[str, ModelExtent]) -> dict[str, ModelExtent]:
+def _with_others(batch: Batch, spans: Mapping[str, ModelExtent]) -> dict[str, ModelExtent]:
     """Return where all patches of a batch lie, the given ones first; the others are read."""
     others = {task.patch.name: task.patch for task in batch.every if task.patch.name not in spans}
     return {**spans, **read_spans(others.values())}
-
-
-def _frame_of_partition(config: Config) -> Frame | None:
-    """Return the frame that a scene was cut in; None if no split has cut it.
-
-    Raises:
-        SceneError: a split was interrupted, or its partition.json is broken.
-    """
-    path = None if config.scene.scenes else find_partition(config.scene.patches)
-    if path is None:
-        return None
-    from splatbatch.scene.partition.record import read_partition  # reads arrays, which other batches have no use for
-
-    return Frame(read_partition(path).offset)
-
-
-def _in_frame(task: Task, frame: Frame) -> Task:
-    offset = frame.of(task.patch.name)
-    return task if task.patch.offset == offset else replace(task, patch=replace(task.patch, offset=offset))
 
 
 def _settle(kept: Offset, spans: list[ModelExtent]) -> Offset:

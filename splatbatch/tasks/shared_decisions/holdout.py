@@ -1,5 +1,10 @@
 """Which photographs are held out of a batch: today, and of every splat as its record says.
 
+One photograph is test in every patch, or in none. What a patch holds out is a pure function of its recipe and of what
+photographs are chosen from: the partition.json in which a split has frozen it, else the model of source or patch.
+`scene.holdout.choose_holdout` is that function, and the only one: a file of the batch would hold the same names once
+more. Whether frames or photographs are chosen, the first splat of the batch says for all.
+
 Whoever measures a splat, merges it or vouches for it asks here: what was held out of a training is what its record
 says; a photograph that any patch was trained on is held out of no scene.
 """
@@ -8,22 +13,19 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
-from splatbatch.config import Config, Evaluation
+from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.folders import MergedFiles, PatchFolder, names_in
+from splatbatch.output.folders import MergedFiles, PatchFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result, UsedPhotographs
-from splatbatch.scene.partition.files import PARTITION
 from splatbatch.scene.patches import Patch, list_names
+from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.provenance import recipe_of
-from splatbatch.tasks.shared_decisions.decision import PendingTasks, SharedDecision, WholeBatch
 from splatbatch.tasks.task import TRAINING, Task
 
 DIFFERS = "its hold-out differs"
@@ -31,69 +33,14 @@ FEW = 3
 """Names that a message holds."""
 
 
-class SharedHoldout(SharedDecision[Fingerprint]):
-    """What is measured on, and never trained on: one photograph is test in every patch, or in none.
+def frames_in_words(tasks: Iterable[Task]) -> tuple[str, ...]:
+    """Return how many photographs are held out, of how many frames, where photographs were taken together."""
+    from splatbatch.scene.holdout import scene_in_words
 
-    It has no file of its own. What a patch holds out is a pure function of its recipe and of what photographs are
-    chosen from: the partition.json in which a split has frozen it for all patches, else the model of source or patch.
-    `scene.holdout.choose_holdout` is that function, and the only one; a file of the batch would hold the same names
-    once more, for every patch whose `evaluation` is its own. The record is that of each splat: its `UsedPhotographs`.
-
-    So it makes nothing stale by itself: another choice is another recipe or another input, and both are hashed. Whether
-    frames or photographs are chosen, the first splat of the batch says for all: patches that are added, or trained
-    again, hold out what they always did.
-    """
-
-    kind = Fingerprint
-    name = "holdout"
-    what = "the hold-out of the batch"
-
-    def watched(self, config: Config, output: OutputFolder) -> Path:
-        """Return the file in which a split has frozen it, whether or not there is one."""
-        return config.scene.patches / PARTITION
-
-    def recorded(self, output: OutputFolder) -> Fingerprint | None:
-        """Return whether the first splat that there is holds out frames; None before there is any."""
-        results = (output.patch(name).read_result() for name in sorted(names_in(f"{output.path}/patches")))
-        return next((Fingerprint(holdout=one.trained_from.holdout) for one in results if one), None)
-
-    def settle(self, batch: WholeBatch, todo: PendingTasks) -> Fingerprint:
-        """Return what holds, frames if nothing does, and say how many photographs that holds out."""
-        record = batch.record(self) or Fingerprint(holdout="frames")
-        for line in self.in_words(record, todo.tasks, ()):
-            todo.say(line)
-        return record
-
-    def write(self, output: OutputFolder, record: Fingerprint) -> None:
-        """Do nothing: each result says its own."""
-
-    def apply(self, tasks: Sequence[Task], record: Fingerprint | None) -> tuple[Task, ...]:
-        """Return tasks whose patches hold out what is recorded."""
-        if record is None:
-            return tuple(tasks)
-        return tuple(replace(task, patch=replace(task.patch, by_name=not record.holdout)) for task in tasks)
-
-    def in_words(self, record: Fingerprint, tasks: Sequence[Task], todo: Sequence[str]) -> tuple[str, ...]:
-        """Return how many photographs are held out, of how many frames, where photographs were taken together."""
-        from splatbatch.scene.holdout import scene_in_words
-
-        evaluations = {task.patch: task.requested_settings.recipe.evaluation for task in tasks if task.kind is TRAINING}
-        scenes = {patch.partition or patch.source or patch.sparse: patch for patch in evaluations}
-        said = (scene_in_words(patch, evaluations[patch]) for patch in islice(scenes.values(), FEW))
-        return tuple(filter(None, dict.fromkeys(said)))
-
-    def check(self, tasks: Iterable[Task]) -> None:
-        """See that every task can hold out what its settings ask for, those of --set included.
-
-        Raises:
-            SceneError: a list cannot be read, or there is no block where one is asked for.
-        """
-        from splatbatch.scene.holdout import check_lists  # which loads numpy: `status` does without
-
-        check_lists((task.patch, task.requested_settings.recipe.evaluation) for task in tasks)
-
-
-HOLDOUT = SharedHoldout()
+    evaluations = {task.patch: task.requested_settings.recipe.evaluation for task in tasks if task.kind is TRAINING}
+    scenes = {patch.partition or patch.source or patch.sparse: patch for patch in evaluations}
+    said = (scene_in_words(patch, evaluations[patch]) for patch in islice(scenes.values(), FEW))
+    return tuple(filter(None, dict.fromkeys(said)))
 
 
 def photographs_of(task: Task, folder: PatchFolder, result: Result) -> UsedPhotographs:
@@ -149,7 +96,7 @@ def _in_model(task: Task) -> tuple[str, ...]:
     return tuple(image.name for image in read_images(task.patch.sparse))
 
 
-def held_out(batch: WholeBatch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the photographs that a scene's splat was not trained on, sorted, and what is odd about that choice.
 
     What was merged says so itself. Of another splat the records of all patches say it; where no patch is trained yet,
@@ -182,7 +129,7 @@ def held_out_as_recorded(output: OutputFolder, patches: Iterable[str]) -> tuple[
     return never_trained_on(result.photographs for result in results if result and result.photographs)
 
 
-def _recorded(batch: WholeBatch) -> list[tuple[Task, UsedPhotographs]]:
+def _recorded(batch: Batch) -> list[tuple[Task, UsedPhotographs]]:
     """Return what the splats were trained on that there are."""
     folders = [(task, batch.output.patch(task.name)) for task in batch.every]
     results = [(task, folder, folder.read_result()) for task, folder in folders]
