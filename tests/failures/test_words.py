@@ -1,4 +1,4 @@
-"""Looking for a word first finds what the patterns alone would find, and lines are cut and chosen without loss."""
+"""What is looked for in a whole log is found in its lines alone, and lines are cut and chosen without loss."""
 
 import json
 from pathlib import Path
@@ -34,9 +34,15 @@ def test_words_are_found_wherever_their_patterns_match():
         (r"(optional )?needed", "needed", True),
         (r"x{0,2}yes", "yes", True),
         (r"no(?!body)", "nobody", False),
+        (r"first\s+b", "b", False),
+        (r"first[\s:]+b", "b", False),
+        (r"first[^:]b", "b", False),
+        (r"first\nb", "b", True),
+        (r"one\[\s", "one[ ", True),
+        (r"[\S]one", "-ONE", True),
     ],
 )
-def test_any_pattern_is_found_by_a_word_of_its_own(pattern, line, stands):
+def test_a_pattern_is_found_in_any_case(pattern, line, stands):
     assert bool(list(LinePatterns(pattern).places(lower(f"first\n{line}\nlast")))) is stands
 
 
