@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -25,9 +27,16 @@ def init(
         from splatbatch.cli.commands.demo import write_example
 
         return write_example(example, folder, out)
-    from splatbatch.cli.commands import prepare
+    from splatbatch.cli.commands.output import print_line
+    from splatbatch.run.prepare import begin
 
-    prepare.init(folder, out)
+    begun = begin(folder, out)
+    if isinstance(begun, str):
+        return print_line(begun)
+    for told in begun.found.notes:
+        print_line(told)
+    print_line(f"{begun.in_words()}. Next: splatbatch verify-dims --config {shlex.quote(str(begun.config))}")
+    return None
 
 
 @app.command()
@@ -43,9 +52,9 @@ def demo(
 
 def _print_schema(wanted: bool) -> None:
     if wanted:
-        from splatbatch.cli.commands.scene import split as splitting
+        from splatbatch.scene.partition.record import json_schema
 
-        splitting.schema()
+        typer.echo(json.dumps(json_schema(), indent=1))
         raise typer.Exit
 
 
@@ -79,9 +88,9 @@ def split(
     from splatbatch.run.scene import trained_in
     from splatbatch.scene.partition.split import SplitRequest
 
-    asked = splitting.options_for(splitting.CutOptions(max_images, overlap, grid, boxes, axis), holdout_block, seed)
+    asked = splitting.options_for(max_images, overlap, grid, boxes, axis, holdout_block, seed)
     trained = frozenset[str]() if drop else trained_in(out)
-    splitting.run(SplitRequest(source, images, out, asked, trained), splitting.SplitOutput(picture, dry_run, json_))
+    splitting.run(SplitRequest(source, images, out, asked, trained), picture, dry_run=dry_run, as_json=json_)
 
 
 @app.command("import")
@@ -103,11 +112,18 @@ def import_(
     json_: options.JsonOption = False,
 ) -> None:
     """Convert another program's reconstruction to a COLMAP scene; photographs are linked, not copied."""
-    from splatbatch.cli.commands import import_ as importing
+    from splatbatch.cli.commands.import_ import print_import
+    from splatbatch.cli.commands.output import print_json
+    from splatbatch.run.prepare import Import, bring_in
     from splatbatch.scene.imports.capture import ImportOptions
 
     asked = ImportOptions(images, points, chunk, skip_missing, not no_triangulation, within_s)
-    importing.import_(source, folder, asked, as_json=json_)
+    done, written, audit = bring_in(source, folder, asked)
+    if json_:
+        print_json(Import.of(done, written, audit))
+    else:
+        print_import(folder, done, audit)
+    raise typer.Exit(audit.exit_code())
 
 
 @app.command("verify-dims")
@@ -123,9 +139,13 @@ def verify_dims(
 ) -> None:
     """Check that photographs and masks match the cameras of every patch, and check the COLMAP models."""
     from splatbatch.cli.commands import prepare
+    from splatbatch.tasks.batch import open_batch
 
-    asked = prepare.VerifyOptions(as_json=json_, strict=strict, fix=fix, out=out, deep=deep, colors=colors)
-    prepare.verify_dims(config, patches or [], asked)
+    batch = open_batch(config, patches or [])
+    audit = prepare.audit(batch, deep=deep)
+    if fix or out:
+        raise typer.Exit(prepare.fix(batch, audit, fix, out, as_json=json_))
+    raise typer.Exit(prepare.verify(batch, audit, as_json=json_, strict=strict, colors=colors))
 
 
 @app.command()
@@ -136,9 +156,10 @@ def plan(
     json_: options.JsonOption = False,
 ) -> None:
     """Show which patches would be trained, why, with which schedule, and how long training would take."""
-    from splatbatch.cli.commands import overview
+    from splatbatch.cli.commands.overview import print_plan
+    from splatbatch.tasks.batch import open_batch
 
-    overview.plan(config, patches or [], only, as_json=json_)
+    print_plan(open_batch(config, patches or [], conditions=only), as_json=json_)
 
 
 @app.command()
@@ -152,19 +173,20 @@ def train(
     detached: Annotated[bool, typer.Option("--detach", help="Start a worker in the background and return.")] = False,
 ) -> None:
     """Train every patch that is not trained yet, or whose settings or inputs have changed."""
-    if detached and not dry_run:
-        from splatbatch.cli.commands import train as detach
-
-        detach.check_no_workers(set_)
-        return detach.detach(config, patches or [], only, verify=not no_verify)
-    if not dry_run:
+    if not (dry_run or detached):
         from splatbatch.cli.commands.preload import load_training
 
         load_training(config)
     from splatbatch.cli.commands import train
 
     if dry_run:
-        return train.dry_run(config, patches or [], only, set_)
+        from splatbatch.cli.commands.overview import print_plan
+        from splatbatch.tasks.batch import open_batch
+
+        return print_plan(open_batch(config, patches or [], train.changes_of(set_), only), as_json=False)
+    if detached:
+        train.check_no_workers(set_)
+        return train.detach(config, patches or [], only, verify=not no_verify)
     train.train(config, patches or [], only, verify=not no_verify, assignments=set_)
 
 
@@ -184,8 +206,8 @@ def retry(
     """Train the given patches again, or all failed ones, optionally with --set; the better splat is kept."""
     from splatbatch.cli.commands import train
 
-    wish = train.RetryOptions(failed=failed, assignments=tuple(set_), force=force, only=tuple(only), save=save)
-    train.retry(*batch_and_patches(config, [*(patches or []), *patch]), wish)
+    chosen, names = batch_and_patches(config, [*(patches or []), *patch])
+    train.retry(chosen, names, only, set_, failed=failed, force=force, save=save)
 
 
 @app.command()
@@ -262,9 +284,16 @@ def cancel(patches: options.WorkedArguments = None, config: options.ConfigOption
         from splatbatch.cli.commands import store
 
         return store.cancel(patches[0], patches[1:])
-    from splatbatch.cli.commands import cancel as cancelling
+    from splatbatch.cli.commands.output import print_line
+    from splatbatch.run.cancel import cancel as cancel_batch
+    from splatbatch.tasks.status import summary
 
-    cancelling.cancel(*batch_and_patches(config, patches))
+    done = cancel_batch(*batch_and_patches(config, patches))
+    if not done.was_running:
+        return print_line(f"{done.output.path}: no batch is running, nothing to cancel")
+    for one in done.statuses if done.patches else ():
+        print_line(f"{one.patch}: {one.why}")
+    return print_line(f"cancelled. {'Given patches' if done.patches else 'Batch'}: {summary(done.statuses)}")
 
 
 @app.command()

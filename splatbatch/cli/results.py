@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -30,7 +31,7 @@ def status(
         return store.status(patches[0], as_json=json_)
     from splatbatch.cli.commands import status as progress
 
-    progress.status(config, patches or [], progress.StatusOptions(json_, watch, verify))
+    progress.status(config, patches or [], as_json=json_, watch=watch, verify=verify)
 
 
 @app.command()
@@ -49,10 +50,13 @@ def explain(
     from splatbatch.cli.commands import explain as explaining
 
     config, chosen = batch_and_patches(config, names)
-    asked = explaining.ExplainRequest(the_one(chosen), exit_code, as_json=json_)
+    name = the_one(chosen)
     if log or follow or attempt:
-        return explaining.print_log(config, asked.name, attempt, is_followed=follow)
-    explaining.explain(config, asked)
+        return explaining.print_log(config, name, attempt, is_followed=follow)
+    path = Path(name)
+    if exit_code is not None or ((os.sep in name or path.exists()) and not path.is_dir()):
+        return explaining.print_diagnosis(config, path, exit_code, as_json=json_)
+    explaining.print_patch(config, name, as_json=json_)
 
 
 @app.command()
@@ -62,10 +66,13 @@ def compare(
     json_: options.JsonOption = False,
 ) -> None:
     """Compare the attempts at a patch."""
-    from splatbatch.cli.commands import compare as comparing
+    from splatbatch.cli.commands.compare import print_attempts
+    from splatbatch.tasks.batch import open_batch
+    from splatbatch.tasks.task import the_task
 
     config, chosen = batch_and_patches(config, patch)
-    comparing.compare(config, the_one(chosen), as_json=json_)
+    batch = open_batch(config, [name := the_one(chosen)])
+    print_attempts(batch, the_task(batch.tasks, name), as_json=json_)
 
 
 @app.command()
@@ -75,10 +82,20 @@ def accept(
     config: options.ConfigOption = None,
 ) -> None:
     """Accept the splat of another attempt at a patch; `splatbatch compare` lists the attempts."""
-    from splatbatch.cli.commands import accept as accepting
+    from splatbatch.cli.commands.compare import print_attempts
+    from splatbatch.cli.commands.output import print_line
+    from splatbatch.output.records.metrics import spell_figures
+    from splatbatch.run.accept import accept as accept_attempt
+    from splatbatch.tasks.batch import open_batch
+    from splatbatch.tasks.task import the_task
 
     config, chosen = batch_and_patches(config, patch)
-    accepting.accept(config, the_one(chosen), attempt)
+    batch = open_batch(config, [name := the_one(chosen)])
+    task = the_task(batch.tasks, name)
+    accepted = accept_attempt(batch, name, attempt).metrics.final
+    told = ", ".join(filter(None, (f"attempt {attempt} accepted", spell_figures(accepted))))
+    print_line(f"{task.name}: {told}; `train` keeps it until settings or inputs change")
+    print_attempts(batch, task)
 
 
 @app.command()
@@ -86,9 +103,17 @@ def report(
     folder: options.BatchArgument = None, config: options.ConfigOption = None, json_: options.JsonOption = False
 ) -> None:
     """Write report.html, report.md and report.json, and print the report as text."""
-    from splatbatch.cli.commands import overview
+    from splatbatch.cli.commands.output import print_json
+    from splatbatch.report import to_markdown
+    from splatbatch.run.api import write_report
+    from splatbatch.tasks.batch import open_batch
+    from splatbatch.text import plain
 
-    overview.report(the_batch(config, folder), as_json=json_)
+    facts = write_report(open_batch(the_batch(config, folder)))
+    if json_:
+        return print_json(facts)
+    typer.echo(plain(to_markdown(facts)), nl=False)
+    return None
 
 
 @app.command()

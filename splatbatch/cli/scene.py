@@ -97,6 +97,6 @@ def scene(
     from splatbatch.cli.commands.scene import split as splitting
     from splatbatch.run.scene import SceneOptions
 
-    cuts = splitting.options_for(splitting.CutOptions(max_images, overlap, grid, None, ""), 0.0, 0)
+    cuts = splitting.options_for(max_images, overlap, grid, None, "", 0.0, 0)
     wanted = SceneOptions(source, images, out, cuts, tuple(settings or ()), allow_missing, clean)
     whole.scene(wanted)

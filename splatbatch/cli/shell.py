@@ -30,7 +30,18 @@ def config_show(
     json_: options.JsonOption = False,
 ) -> None:
     """Print the resolved configuration, or the settings of one patch."""
-    from splatbatch.cli.commands import overview
+    from splatbatch import config as configuration
+    from splatbatch.cli.commands.output import print_json
+    from splatbatch.tasks.batch import open_batch
 
     config, chosen = batch_and_patches(config, patch)
-    overview.config_show(config, the_one(chosen) if chosen else "", as_json=json_)
+    if chosen:
+        batch = open_batch(config, [name := the_one(chosen)])
+        own = [task.recipe for task in batch.tasks if task.name == name]  # none: a patch, whatever the sweep says
+        shown: configuration.Config | configuration.Recipe = own[0] if own else batch.config.recipe(name)
+    else:  # nothing has to be there for it
+        shown = configuration.load(configuration.find_config(config))
+    if json_:
+        return print_json(shown.model_dump(mode="json"))
+    typer.echo(configuration.to_yaml(shown), nl=False)
+    return None

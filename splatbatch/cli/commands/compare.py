@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich.table import Table
 
 from splatbatch.cli.commands.output import open_console, open_table, print_json
 from splatbatch.failures.causes import in_words
 from splatbatch.monitor.table import figure, narrowed
 from splatbatch.run.compare import AttemptComparison, attempts_at
-from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.task import the_task
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.task import Task
 from splatbatch.text import assignments, clock, one_line
 
 
-def compare(config: Path | None, name: str, *, as_json: bool) -> None:
-    """Print the attempts at a patch side by side.
-
-    Raises:
-        ConfigError: there is no such patch.
-    """
-    batch = open_batch(config, [name])
-    found = attempts_at(batch, the_task(batch.tasks, name))
+def print_attempts(batch: Batch, task: Task, *, as_json: bool = False) -> None:
+    """Print the attempts at a patch side by side."""
+    found = attempts_at(batch, task)
     if as_json:
-        print_json(found)
-    else:
-        console = open_console()
-        shown = attempt_table(found, console.width) if found.attempts else f"{found.patch}: no attempt yet"
-        console.print(shown, markup=False)
+        return print_json(found)
+    console = open_console()
+    shown = attempt_table(found, console.width) if found.attempts else f"{found.patch}: no attempt yet"
+    console.print(shown, markup=False)
+    return None
 
 
 def attempt_table(found: AttemptComparison, width: int) -> Table:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -16,7 +14,7 @@ from splatbatch.cli.commands.output import open_console, print_json
 from splatbatch.failures.causes import title
 from splatbatch.failures.settings import in_words
 from splatbatch.monitor.history import tell_history
-from splatbatch.outcome import Action, Diagnosis
+from splatbatch.outcome import Action
 from splatbatch.run.compare import attempts_at
 from splatbatch.run.explain import attempt_of, diagnosed, explained, follow, log_of
 from splatbatch.run.status import standing_now
@@ -32,35 +30,15 @@ ACTIONS: Mapping[Action, str] = {
 }
 
 
-@dataclass(frozen=True)
-class ExplainRequest:
-    """What is to be explained."""
-
-    name: str
-    """A patch, or the file of a log."""
-    exit_code: int | None = None
-    """With which the program ended that wrote the log."""
-    as_json: bool = False
-
-    @property
-    def is_log(self) -> bool:
-        """Return whether it is a log: a path, or any file that lies here."""
-        path = Path(self.name)
-        return self.exit_code is not None or ((os.sep in self.name or path.exists()) and not path.is_dir())
-
-
-def explain(config: Path | None, asked: ExplainRequest) -> None:
-    """Print the whole history of a patch: attempts, evidence, changes, advice; or explain a log.
+def print_patch(config: Path | None, name: str, *, as_json: bool) -> None:
+    """Print the whole history of a patch: attempts, evidence, changes, advice.
 
     Raises:
-        ConfigError: there is no such patch; or the log cannot be read.
+        ConfigError: there is no such patch.
     """
-    if asked.is_log:
-        found = diagnosed(Path(asked.name), asked.exit_code, config)
-        return print_json(found) if asked.as_json else _print_diagnosis(found)
-    batch = open_batch(config, [asked.name])
-    task = the_task(batch.tasks, asked.name)
-    if asked.as_json:
+    batch = open_batch(config, [name])
+    task = the_task(batch.tasks, name)
+    if as_json:
         return print_json(explained(batch, task))
     if own := task.requested_settings.differences:
         typer.echo(plain(f"{task.name}: settings that differ from the batch: {in_words(own)}").replace("\n", " "))
@@ -72,10 +50,21 @@ def explain(config: Path | None, asked: ExplainRequest) -> None:
     return None
 
 
-def _print_diagnosis(found: Diagnosis) -> None:
-    typer.echo(plain(f"{title(found.cause)}, {ACTIONS[found.action]}: {found.advice}"))
-    for line in found.evidence:
-        typer.echo(plain(f"  | {line}"))
+def print_diagnosis(config: Path | None, log: Path, exit_code: int | None, *, as_json: bool) -> None:
+    """Print what went wrong in any log.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    found = diagnosed(log, exit_code, config)
+    if as_json:
+        return print_json(found)
+    for line in (
+        f"{title(found.cause)}, {ACTIONS[found.action]}: {found.advice}",
+        *(f"  | {one}" for one in found.evidence),
+    ):
+        typer.echo(plain(line))
+    return None
 
 
 def print_log(config: Path | None, name: str, number: int, *, is_followed: bool) -> None:

@@ -5,37 +5,16 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import typer
-
 from splatbatch import config as configuration
-from splatbatch.cli.commands.output import open_console, print_json, print_line
-from splatbatch.run.prepare import Import, bring_in
+from splatbatch.cli.commands.output import open_console, print_line
 from splatbatch.scene.audit.audit import Audit
-from splatbatch.scene.imports.capture import ImportOptions
 from splatbatch.scene.imports.run import ImportResult
 from splatbatch.scene.imports.write import RECORD
 from splatbatch.text import one_line, plain, plural, spell_place
 
 
-def import_(source: Path, folder: Path, options: ImportOptions, *, as_json: bool) -> None:
-    """Write a model of a source into a new folder, audit it, and say what was converted and what was not.
-
-    Exit with 3 if the audit finds errors: the model is there, and what is wrong with it is told.
-
-    Raises:
-        SceneError: the source holds mistakes.
-        ConfigError: the folder is not new, or an option does not fit the source.
-        OutputError: the folder cannot be written.
-    """
-    done, config, audit = bring_in(source, folder, options)
-    if as_json:
-        print_json(Import.of(done, config, audit))
-    else:
-        _tell(folder, done, audit)
-    raise typer.Exit(audit.exit_code())
-
-
-def _tell(folder: Path, done: ImportResult, audit: Audit) -> None:
+def print_import(folder: Path, done: ImportResult, audit: Audit) -> None:
+    """Print what was converted and what was not, and the audit of the model."""
     from splatbatch.scene.audit.table import render
 
     capture = done.capture

@@ -1,54 +1,16 @@
-"""The commands that only look: plan, report, config."""
+"""`plan`: what would be done with each patch, on a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-import typer
-
-from splatbatch import config as configuration
 from splatbatch.cli.commands.output import print_json, print_line
 from splatbatch.config.schedule import Schedule
 from splatbatch.output.events import UNTIL
 from splatbatch.run.plan import BatchPlan, decision_on
 from splatbatch.run.plan import plan as plan_of
-from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.memory_estimates import tight
 from splatbatch.tasks.patch_state import GivenUp
 from splatbatch.tasks.shared_decisions.decide import decisions_in_words
-from splatbatch.text import plain
-
-
-def plan(config: Path | None, names: Sequence[str], only: Sequence[str], *, as_json: bool) -> None:
-    """Print what `train` would do."""
-    print_plan(open_batch(config, names, conditions=only), as_json=as_json)
-
-
-def report(config: Path | None, *, as_json: bool) -> None:
-    """Write the report and print it."""
-    from splatbatch.report import to_markdown
-    from splatbatch.run.api import write_report
-
-    facts = write_report(open_batch(config))
-    if as_json:
-        print_json(facts)
-    else:
-        typer.echo(plain(to_markdown(facts)), nl=False)
-
-
-def config_show(config: Path | None, name: str, *, as_json: bool) -> None:
-    """Print the resolved config, or what trains one patch."""
-    if name:
-        batch = open_batch(config, [name])
-        own = [task.recipe for task in batch.tasks if task.name == name]  # none: a patch, whatever the sweep says
-        shown: configuration.Config | configuration.Recipe = own[0] if own else batch.config.recipe(name)
-    else:  # nothing has to be there for it
-        shown = configuration.load(configuration.find_config(config))
-    if as_json:
-        print_json(shown.model_dump(mode="json"))
-    else:
-        typer.echo(configuration.to_yaml(shown), nl=False)
 
 
 def _of_schedule(schedule: Schedule) -> list[str]:

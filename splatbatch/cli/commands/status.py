@@ -38,27 +38,20 @@ ENGINE_S = 8.0
 """Between two questions to an engine."""
 
 
-@dataclass(frozen=True)
-class StatusOptions:
-    """What `status` was asked."""
+def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: bool, verify: bool) -> None:
+    """Print how far every patch is, once, or until nobody trains any more.
 
-    as_json: bool
-    watch: bool
-    verify: bool
-    """Read every splat and photograph anew."""
-
-
-def status(config: Path | None, names: Sequence[str], options: StatusOptions) -> None:
-    """Print how far every patch is, once, or until nobody trains any more."""
-    if not options.watch:
+    `verify` reads every splat and photograph anew.
+    """
+    if not watch:
         gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
     batch = open_batch(config, names)
-    if options.watch and not options.as_json:
+    if watch and not as_json:
         crew = EngineWorkers(batch.config.executor, batch.output)
-        return _watch(StatusWatcher(batch, Watcher(batch.output), crew, None if options.verify else index_of(batch)))
+        return _watch(StatusWatcher(batch, Watcher(batch.output), crew, None if verify else index_of(batch)))
     room = num_shown(len(batch.tasks))
-    found = standings(batch, verify=options.verify, in_full=None if options.as_json else room)
-    if options.as_json:
+    found = standings(batch, verify=verify, in_full=None if as_json else room)
+    if as_json:
         return print_json(found.facts())
     console, statuses = open_console(), found.statuses
     console.print(status_view(statuses, console.width, room))

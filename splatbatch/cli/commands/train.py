@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +36,6 @@ from splatbatch.text import one_line, plain
 MOST_TABLES = 5
 MOST_ITEMS, MOST_NAMED = 8, 8
 HOW = "`splatbatch status --watch` shows the progress, `splatbatch cancel` stops training"
-
-
-def dry_run(config: Path | None, names: Sequence[str], only: Sequence[str], assignments: Sequence[str] = ()) -> None:
-    """Say what would be trained."""
-    from splatbatch.cli.commands.overview import print_plan
-
-    print_plan(open_batch(config, names, changes_of(assignments), only), as_json=False)
 
 
 def changes_of(assignments: Sequence[str]) -> dict[str, Any]:
@@ -89,41 +81,38 @@ def check_no_workers(assignments: Sequence[str]) -> None:
         )
 
 
-@dataclass(frozen=True)
-class RetryOptions:
-    """What `retry` was asked."""
-
-    failed: bool
-    assignments: tuple[str, ...]
-    force: bool
-    only: tuple[str, ...] = ()
-    save: bool = False
-    """Write the settings into the YAML."""
-
-
-def retry(config: Path | None, names: Sequence[str], options: RetryOptions) -> None:
+def retry(
+    config: Path | None,
+    names: Sequence[str],
+    only: Sequence[str],
+    assignments: Sequence[str],
+    *,
+    failed: bool,
+    force: bool,
+    save: bool,
+) -> None:
     """Train named or failed patches again.
 
     Raises:
         ConfigError: no patch is named, or a named one is trained and fresh, and no setting would change.
     """
-    changes = changes_of(options.assignments)
-    batch = open_batch(config, names, changes, options.only)
-    if options.save:
+    changes = changes_of(assignments)
+    batch = open_batch(config, names, changes, only)
+    if save:
         check_savable(batch)
-    if options.failed:
+    if failed:
         batch = failed_only(batch)
         if not batch.tasks:
             return print_line("no failed patch to retry", err=True)
-    elif not names and not options.only:
+    elif not names and not only:
         raise ConfigError(
             "retry: no patch given", "Run `splatbatch retry p5`, or `splatbatch retry --failed` for all failed patches."
         )
-    if not options.force:
+    if not force:
         check_due(batch)
     terminal.never_block()
-    ended = train_batch(batch, TrainOptions(force=options.force or bool(changes), is_retry=True), show)
-    print_retried(ended, save=options.save)
+    ended = train_batch(batch, TrainOptions(force=force or bool(changes), is_retry=True), show)
+    print_retried(ended, save=save)
     raise typer.Exit(ended.exit_code)
 
 

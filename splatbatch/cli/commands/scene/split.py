@@ -2,77 +2,49 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import typer
 
 from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
 from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.scene.partition.picture import check_picture, draw
 from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_axis, parse_grid, read_boxes
-from splatbatch.scene.partition.record import json_schema
 from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
 from splatbatch.text import plural
 
 STATES = {"new": "", "stays": "unchanged", "changes": "changed"}
 
 
-@dataclass(frozen=True)
-class CutOptions:
-    """Where the user wants cuts, as it was typed."""
-
-    max_images: int | None
-    overlap: float
-    grid: str
-    boxes: Path | None
-    axis: str
-
-
-@dataclass(frozen=True)
-class SplitOutput:
-    """What is wanted besides patches."""
-
-    picture: Path | None
-    dry_run: bool
-    as_json: bool
-
-
-def options_for(cuts: CutOptions, block: float, seed: int) -> SplitOptions:
-    """Return what was asked for.
+def options_for(
+    max_images: int | None, overlap: float, grid: str, boxes: Path | None, axis: str, block: float, seed: int
+) -> SplitOptions:
+    """Return where cuts are wanted, of what was typed.
 
     Raises:
         ConfigError: an option is wrong.
     """
-    check_shares(cuts.overlap, block)
-    boxes = read_boxes(cuts.boxes) if cuts.boxes else None
-    return SplitOptions(cuts.max_images, cuts.overlap, parse_grid(cuts.grid), boxes, parse_axis(cuts.axis), block, seed)
+    check_shares(overlap, block)
+    found = read_boxes(boxes) if boxes else None
+    return SplitOptions(max_images, overlap, parse_grid(grid), found, parse_axis(axis), block, seed)
 
 
-def run(asked: SplitRequest, output: SplitOutput) -> None:
+def run(asked: SplitRequest, picture: Path | None, *, dry_run: bool, as_json: bool) -> None:
     """Cut a scene into patches and say how, or only say it.
 
     Raises:
         ConfigError: what was asked cannot be met; the nearest that can is named.
         SceneError: the source cannot be read, or something else lies where the patches should go.
     """
-    if output.picture:
-        check_picture(output.picture)
-    done = split(asked, dry_run=output.dry_run, advance=partial(PipeWriter(print_err).advance, "split", unit="patches"))
-    if output.picture:
-        draw(done.plan, output.picture)
-    if output.as_json:
+    if picture:
+        check_picture(picture)
+    done = split(asked, dry_run=dry_run, advance=partial(PipeWriter(print_err).advance, "split", unit="patches"))
+    if picture:
+        draw(done.plan, picture)
+    if as_json:
         print_json(done.facts())
         return
-    show(done, asked.out, dry_run=output.dry_run)
-
-
-def schema() -> None:
-    """Print the JSON Schema of partition.json."""
-    typer.echo(json.dumps(json_schema(), indent=1))
+    show(done, asked.out, dry_run=dry_run)
 
 
 def show(done: SplitFiles, out: Path, *, dry_run: bool) -> None:
