@@ -218,10 +218,11 @@ def test_an_output_folder_that_cannot_be_written_ends_with_6(batch: FakeBatch, f
     assert "hint: " in said
 
 
-def test_a_lock_that_cannot_be_opened_ends_with_6(batch: FakeBatch) -> None:
-    (batch.make("p0").output / "lock").mkdir(parents=True)
+def test_a_folder_that_cannot_be_claimed_ends_with_6(batch: FakeBatch) -> None:
+    batch.make("p0").output.mkdir(parents=True)
+    (batch.output / "claims").touch()
     code, said, _ = run_everything(batch, ["train"])
-    assert (code, "output/lock: cannot be opened" in said) == (6, True)
+    assert (code, "output/claims" in said, "hint: " in said) == (6, True, True)
 
 
 @pytest.mark.skipif(bool(gpu.gpus()), reason="there is a GPU here")

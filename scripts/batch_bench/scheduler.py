@@ -21,10 +21,10 @@ from splatbatch.machine.protocol import Handle, Key, ProcessState, Slot
 from splatbatch.outcome import Rejected, Splat
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.claims import Claims
+from splatbatch.output.exclusive import hold
 from splatbatch.output.index import SETTLED_S
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.lock import OutputLock
-from splatbatch.output.workers import LOCAL, Watcher, WorkerFile
+from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
@@ -138,13 +138,13 @@ def report(num: int, folder: str) -> None:
     opened.output.create()
     opened.states(refusals(audits_of(opened)))
     laps["plan"] = watch.lap()
-    with OutputLock(opened.output.lock) as lock, WorkerFile(opened.output, LOCAL) as presence:
+    with hold(opened.output, "", print) as presence:
         claims = Claims(opened.output, presence, Watcher(opened.output).is_dead)
         before = ProgressBefore.of(claims, opened.output, opened.names)
         past = OtherWorkersHistory(opened.output, opened.output.ledger, is_alone=True)
         claiming = TaskClaimer(LOCAL, claims, before, opened.standing("content"), past, lambda _: None)
         ledger = Ledger(opened.output.ledger, generation_of=claims.generation)
-        session.run(opened, ledger, RunHooks(stop=lambda: "", tick=lock.heartbeat, claimer=claiming))
+        session.run(opened, ledger, RunHooks(stop=lambda: "", tick=presence.heartbeat, claimer=claiming))
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -23,6 +23,8 @@ DONE = ".done"
 """Suffix of the name that an owner adds to its claim when it is done with the task."""
 PREPARING = ".prepare"
 """What is claimed by whoever settles what holds for the whole batch; no patch is named so."""
+EXCLUSIVE = ".exclusive"
+"""What `train` claims, and each command during which no other one trains; see `output.exclusive`."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,10 @@ class Claims:
             with contextlib.suppress(OSError):  # a full disk: our end says the same
                 create_once(self._mine.path, self._output.claim(task, ours.generation).with_suffix(DONE))
 
+    def heartbeat(self) -> None:
+        """Show that we live; to be called every few seconds."""
+        self._mine.heartbeat()
+
     def mine(self) -> list[str]:
         """Return the tasks that we have claimed and are not done with."""
         return list(self._claims)
@@ -147,13 +153,19 @@ def done_with(output: OutputFolder, task: str) -> int:
     return max(numbers_in(f"{output.claims}/{task}", suffix=DONE), default=0)
 
 
+def highest_claim(output: OutputFolder, task: str) -> tuple[int, bool]:
+    """Return the highest generation of a task's claims, and whether its owner is not done with it."""
+    place = f"{output.claims}/{task}"
+    highest = max(numbers_in(place), default=0)
+    return highest, highest > max(numbers_in(place, suffix=DONE), default=0)
+
+
 def open_claims(output: OutputFolder) -> dict[str, str]:
     """Return the tasks that somebody has claimed and is not done with, each with the name of that worker."""
     found = {}
     for task in sorted(os.listdir(output.claims)) if output.claims.is_dir() else ():  # noqa: PTH208
-        place = f"{output.claims}/{task}"
-        highest, done = max(numbers_in(place), default=0), max(numbers_in(place, suffix=DONE), default=0)
-        if highest > done and task[0] != ".":
+        highest, is_open = highest_claim(output, task)
+        if is_open and task[0] != ".":
             found[task] = (WorkerRecord.read(output.claim(task, highest)) or WorkerRecord()).worker
     return found
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from splatbatch.errors import OutputError
-from splatbatch.files import is_on_local_disk, open_regular, sweep, write_text
+from splatbatch.files import is_on_local_disk, open_regular, path_beside, sweep, write_text
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.processes import boot_id, pid_space, start_ticks
@@ -46,7 +46,11 @@ class WorkerFile:
             terms: a hash of what the worker trains by: all workers of a batch must train by the same.
         """
         self.record = _new_record(name, terms)
-        self.path = output.worker(self.record.worker)
+        self._shown_at = output.worker(self.record.worker)
+        aside = path_beside(self._shown_at.with_name(f"{name}.{self.record.token}"))
+        self.path = aside if name == LOCAL else self._shown_at
+        """Of `train` it lies aside until it has claimed the folder, and may take the name."""
+        self._inode = 0
         self._next_beat = 0.0
         self._held = -1
         """Our file, locked as long as we live: that tells on a local disk, also if what we write there is torn."""
@@ -61,6 +65,7 @@ class WorkerFile:
             self.path.parent.mkdir(exist_ok=True)
             sweep(self.path.parent, spares_living=True)
             write_text(self.path, self._text())  # a new file, never one in which another has beaten
+            self._inode = self.path.stat().st_ino
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written ({error.strerror})") from error
         if is_on_local_disk(self.path.parent):
@@ -70,7 +75,13 @@ class WorkerFile:
         self._next_beat = time.monotonic() + BEAT_S
         return self
 
+    def appear(self) -> None:
+        """Take the name that others know `train` by."""
+        self.path = self.path.replace(self._shown_at)
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.path != self._shown_at:
+            self.path.unlink(missing_ok=True)
         self.record = replace(self.record, has_ended=True)
         with contextlib.suppress(OSError):
             self._write()
@@ -89,7 +100,8 @@ class WorkerFile:
         self.record = replace(self.record, sequence=self.record.sequence + 1, beaten_at=time.monotonic())
         descriptor = os.open(self.path, os.O_WRONLY)
         try:
-            os.pwrite(descriptor, self._text().encode(), 0)  # in place and of one length: no reader sees it torn
+            if os.fstat(descriptor).st_ino == self._inode:  # else another has our name by now
+                os.pwrite(descriptor, self._text().encode(), 0)  # in place and of one length: no reader sees it torn
         finally:
             os.close(descriptor)
 
@@ -119,7 +131,8 @@ class Watcher:
     """Says who of the others lives; each look counts for how long a content has not changed."""
 
     output: OutputFolder
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] | None = None
+    """None: time.monotonic()."""
     _seen: dict[str, tuple[WorkerRecord, float]] = field(default_factory=dict)
     """Content, and since when it has not changed."""
     _moved: set[str] = field(default_factory=set)
@@ -140,9 +153,17 @@ class Watcher:
             return True  # another has its name by now, as each `train` has
         return is_alive_here(owner) is False
 
+    def is_over(self, run: WorkerRecord) -> bool:
+        """Return whether a `train` holds its folder no more: one that is frozen on this host may thaw."""
+        alive = is_alive_here(run)
+        if run.has_ended or alive is not None or not is_elsewhere(run):
+            return run.has_ended or not alive
+        return self.silent_s(run) >= SILENCE_S
+
     def silent_s(self, owner: WorkerRecord) -> float:
         """Return for how long the content of a worker's file is known not to have changed."""
-        now, time_s = self.read(owner.worker) or owner, self.clock()
+        now, time_s = self.read(owner.worker), (self.clock or time.monotonic)()
+        now = now if now and now.token == owner.token else owner  # a claim is its owner's file by another name
         before, since = self._seen.get(owner.token, (None, time_s))
         if before is not None and now != before:
             self._moved.add(owner.token)
@@ -191,6 +212,11 @@ def title(worker: WorkerRecord) -> str:
     """Return how people are told of a worker: "worker a-17-3f2 on a", "train on a"."""
     name = "train" if worker.worker == LOCAL else f"worker {worker.worker}"
     return f"{name} on {worker.host}"
+
+
+def is_elsewhere(worker: WorkerRecord) -> bool:
+    """Return whether a worker is one of another host, or of a container whose processes have numbers of their own."""
+    return worker.host != socket.gethostname() or (worker.boot_id == boot_id() and worker.space != pid_space())
 
 
 def is_alive_here(worker: WorkerRecord) -> bool | None:

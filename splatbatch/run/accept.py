@@ -5,12 +5,13 @@ from __future__ import annotations
 from splatbatch.errors import ConfigError
 from splatbatch.hashing import sha256_of
 from splatbatch.isolated import ENDLESS
+from splatbatch.monitor.messages import print_err
 from splatbatch.output import results
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import Accepted
+from splatbatch.output.exclusive import hold
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.lock import OutputLock
 from splatbatch.output.records.result import Result
 from splatbatch.run.context import write_the_report
 from splatbatch.tasks.batch import Batch
@@ -28,7 +29,7 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     """
     task = the_task(batch.tasks, name)
     folder = batch.output.patch(task.name)
-    with OutputLock(batch.output.lock):
+    with hold(batch.output, batch.plan_hash, print_err):
         result = _manifest(folder, _attempt(folder, task.name, number), task.name)
         results.pin(folder, result, fingerprint(task.patch, task.recipe))
         Ledger(batch.output.ledger).write(Accepted(task.name, number))

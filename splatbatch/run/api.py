@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.output.lock import holder
+from splatbatch.output.exclusive import holder
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import Publication
 from splatbatch.output.records.result import Result
@@ -166,7 +166,7 @@ def write_report(batch: Batch) -> Report:
     batch.output.create()
     settings, standing = batch.config, batch.standing()
     variants, previews_mib = settings.variants.values(), settings.output.previews_mib
-    now = BatchSnapshot(standing_now(batch, standing), holder(batch.output.lock) is not None)
+    now = BatchSnapshot(standing_now(batch, standing), holder(batch.output) is not None)
     return write_facts(
         build(batch.output, batch.names, tuple(variants), standing, now), batch.output, previews_mib, standing
     )

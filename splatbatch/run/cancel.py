@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -16,11 +15,11 @@ from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.messages import print_err
 from splatbatch.output.events import BatchStarted
+from splatbatch.output.exclusive import holder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import events
-from splatbatch.output.lock import SILENCE_S, holder, sequence_of
-from splatbatch.output.records.run import Holder, WorkerRecord
-from splatbatch.output.workers import LOCAL, Watcher
+from splatbatch.output.records.run import WorkerRecord
+from splatbatch.output.workers import LOCAL, Watcher, is_elsewhere
 from splatbatch.scheduler import cancel as cancelling
 from splatbatch.tasks.batch import named_batch, open_batch
 from splatbatch.tasks.freshness import FreshnessChecker
@@ -28,6 +27,8 @@ from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Names
 
 LOOK_S = 0.1
+CANCEL_SILENCE_S = 15.0
+"""So long one on another host may be silent: it beats every 5 s."""
 ENGINE_PAUSES_S = (1.0, 5.0, 5.0, 10.0, 10.0, 10.0)
 """Between two questions to an engine whether all has ended: longer than it lets a job live that it has told to end."""
 PATIENCE_S = 90.0
@@ -57,18 +58,17 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
     output = OutputFolder(settings.output.folder)
     watcher, crew = Watcher(output), EngineWorkers(settings.executor, output)
     crew.look()
-    run = holder(output.lock)
+    run = holder(output)
     workers = [one for one in watcher.present(but=LOCAL) if not crew.is_dead(one.job)]  # frozen ones may thaw
-    if run is None and not workers and not crew.lives():
+    asked = ([run] if run else []) + workers
+    if not asked and not crew.lives():
         return CancelledAttempt(output, was_running=False)
     if not patches:
         crew.cancel()
-    asked: list[CancelledRun | AskedWorker] = [CancelledRun(output, patches, run)] if run else []
-    asked += [AskedWorker(output, patches, worker, watcher) for worker in workers]
-    requests = [cancelling.ask(output, each.run, patches) for each in asked]
+    requests = [cancelling.ask(output, each, patches) for each in asked]
     try:
         for each, request in zip(asked, requests, strict=True):
-            _wait(each, request, settings.limits.grace_s + PATIENCE_S)
+            _wait(WorkerEnd(watcher, each, patches, request), settings.limits.grace_s + PATIENCE_S)
     finally:
         for request in requests:
             request.unlink(missing_ok=True)
@@ -94,49 +94,29 @@ def _end(crew: EngineWorkers) -> None:
 
 
 @dataclass(frozen=True)
-class CancelledRun:
-    """A `train` that was asked to end, or to leave some patches."""
+class WorkerEnd:
+    """A `train` or a worker that was asked to end, or to leave some patches."""
 
-    output: OutputFolder
-    patches: Sequence[str]
-    run: Holder
-
-    @property
-    def who(self) -> str:
-        """Return its name for people."""
-        return f"process {self.run.pid} on {self.run.host}"
-
-    def beats(self) -> object:
-        """Return what moves while it lives."""
-        return sequence_of(self.output.lock)
-
-    def is_over(self) -> bool:
-        """Return whether it has ended."""
-        now = holder(self.output.lock)
-        return now is None or now.identity() != self.run.identity()
-
-
-@dataclass(frozen=True)
-class AskedWorker:
-    """A worker that was asked to end, or to leave some patches."""
-
-    output: OutputFolder
-    patches: Sequence[str]
-    run: WorkerRecord
     watcher: Watcher
-
-    @property
-    def who(self) -> str:
-        """Return its name for people."""
-        return f"worker {self.run.worker} on {self.run.host}"
-
-    def beats(self) -> object:
-        """Return what moves while it lives."""
-        return self.watcher.read(self.run.worker)
+    worker: WorkerRecord
+    patches: Sequence[str]
+    request: Path
 
     def is_over(self) -> bool:
         """Return whether it has ended."""
-        return not self.watcher.may_still_write(self.run)
+        return not self.watcher.may_still_write(self.worker)
+
+    def has_obeyed(self) -> bool:
+        """Return whether it has ended, or has settled every patch that it was asked to leave."""
+        if self.is_over():
+            return True
+        if not self.patches or self.request.exists():
+            return False
+        awaited = set(self.patches) & set(_patches_of(self.watcher.output))
+        statuses = read_status(self.watcher.output, sorted(awaited), 0)
+        # of a patch that no worker has begun none tells
+        open_states = ("running", "waiting") if self.worker.worker == LOCAL else ("running",)
+        return all(one.state not in open_states for one in statuses if one.patch in awaited)
 
 
 def _opened(config: Path | str | None, names: Sequence[str]) -> tuple[Config, list[str]]:
@@ -162,38 +142,22 @@ def _patches_of(output: OutputFolder) -> list[str]:
     return [name for event in latest for name in event.patches]
 
 
-def _has_obeyed(asked: CancelledRun | AskedWorker, request: Path) -> bool:
-    """Return whether it has ended, or has settled every patch that it was asked to leave."""
-    if asked.is_over():
-        return True
-    if not asked.patches or request.exists():
-        return False
-    awaited = set(asked.patches) & set(_patches_of(asked.output))
-    statuses = read_status(asked.output, sorted(awaited), 0)
-    is_shared = isinstance(asked, AskedWorker)  # where nobody has begun a patch, nobody tells of it
-    open_states = ("running",) if is_shared else ("running", "waiting")
-    return all(one.state not in open_states for one in statuses if one.patch in awaited)
-
-
-def _wait(asked: CancelledRun | AskedWorker, request: Path, limit_s: float) -> None:
+def _wait(asked: WorkerEnd, limit_s: float) -> None:
     """Wait until it has obeyed; on another host one that does not beat any more is dead.
 
     Raises:
         SplatbatchError: it has not, after so long.
     """
-    began = beat_at = time.monotonic()
-    beat = asked.beats()
-    is_elsewhere = asked.run.host != socket.gethostname()
-    while not _has_obeyed(asked, request):
-        now = time.monotonic()
-        if (last := asked.beats()) != beat:
-            beat, beat_at = last, now
-        if is_elsewhere and now - beat_at > SILENCE_S:
-            print_err(f"{asked.who} does not respond: the process has died or its host is unreachable")
+    began, worker = time.monotonic(), asked.worker
+    name = f"process {worker.pid}" if worker.worker == LOCAL else f"worker {worker.worker}"
+    who = f"{name} on {worker.host}"
+    while not asked.has_obeyed():
+        if is_elsewhere(worker) and asked.watcher.silent_s(worker) > CANCEL_SILENCE_S:
+            print_err(f"{who} does not respond: the process has died or its host is unreachable")
             return
-        if now - began > limit_s:
+        if time.monotonic() - began > limit_s:
             raise SplatbatchError(
-                f"{asked.who} was asked to end, but still runs after {limit_s:.0f} s",
+                f"{who} was asked to end, but still runs after {limit_s:.0f} s",
                 "It may hang on a disk or a GPU driver. Use `kill -9`; the next `train` ends orphan processes.",
             )
         time.sleep(LOOK_S)

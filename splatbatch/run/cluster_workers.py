@@ -19,8 +19,8 @@ from splatbatch.files import read_tail
 from splatbatch.machine import background_command
 from splatbatch.monitor.messages import print_err
 from splatbatch.output.events import AttemptEnded, WorkerStates
+from splatbatch.output.exclusive import hold
 from splatbatch.output.ledger import Tail
-from splatbatch.output.lock import OutputLock
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.submissions import new_submission
 from splatbatch.output.workers import LOCAL, Watcher
@@ -122,7 +122,7 @@ class WorkerSubmitter:
             ExecutorError: the engine would refuse them, or workers are at work by another YAML.
             OutputError: a `train` of this kind is just asking, or one trains by itself.
         """
-        with OutputLock(self.batch.output.lock):
+        with hold(self.batch.output, self.batch.plan_hash, print_err):
             self.crew.settle()
             self.crew.look()
             self.crew.close()

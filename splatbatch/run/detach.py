@@ -12,9 +12,9 @@ from splatbatch.files import read_tail
 from splatbatch.machine import background_command
 from splatbatch.machine.background_command import Detached
 from splatbatch.output.events import BatchStarted
+from splatbatch.output.exclusive import holder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import events_in
-from splatbatch.output.lock import holder
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import Batch
@@ -45,7 +45,7 @@ def start_worker(batch: Batch, *, verify: bool) -> DetachedWorker | WorkerRecord
     """
     file, output = batch.file, batch.output
     output.create()
-    if run := holder(output.lock):
+    if run := holder(output):
         raise OutputError(
             f"{output.path}: process {run.pid} on {run.host} is training into this folder",
             "Wait for it, or end it with `splatbatch cancel`.",

@@ -9,9 +9,9 @@ from typing import Literal, cast
 from splatbatch.cluster.workers import EngineWorkers
 from splatbatch.monitor.table import batch_eta_s
 from splatbatch.output.claims import AtWork, at_work, in_short
+from splatbatch.output.exclusive import holder
 from splatbatch.output.index import LEAST_NEWS, Index
-from splatbatch.output.lock import holder
-from splatbatch.output.records.run import Holder, WorkerRecord
+from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.tasks.audits import audited
 from splatbatch.tasks.batch import Batch
@@ -52,7 +52,7 @@ class Status:
     """`status --json`."""
 
     summary: str
-    run: Holder | None
+    run: WorkerRecord | None
     eta_s: float | None
     workers: tuple[WorkerFacts, ...]
     jobs: tuple[WorkerJob, ...]
@@ -64,7 +64,7 @@ class BatchStatus:
     """A batch as it stands now."""
 
     statuses: tuple[PatchStatus, ...]
-    running: Holder | None
+    running: WorkerRecord | None
     """The `train` that holds its output folder."""
     present: tuple[AtWork, ...]
     """Who works on it, the worker that `train` is included."""
@@ -83,7 +83,7 @@ class BatchStatus:
         return Status(summary(self.statuses), self.running, batch_eta_s(self.statuses), workers, jobs, self.statuses)
 
 
-def spelled_crew(running: Holder | None, workers: Sequence[AtWork]) -> list[str]:
+def spelled_crew(running: WorkerRecord | None, workers: Sequence[AtWork]) -> list[str]:
     """Return who works on a batch in words: the run that holds its folder, and how many workers of their own."""
     known = [f"process {running.pid} on {running.host}"] if running else []
     return [*known, *([in_short(workers) or "1 worker"] if workers else [])]
@@ -104,7 +104,7 @@ def statuses_of(batch: Batch, standing: FreshnessChecker, in_full: int | None) -
 def standing_now(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
     """Return how every patch stands, with what the audit refuses now, unless a `train` is at it and sees to that."""
     found = read_status(batch.output, batch.names, standing=standing or batch.standing())
-    return found if holder(batch.output.lock) else audited(batch, found)
+    return found if holder(batch.output) else audited(batch, found)
 
 
 def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus:
@@ -119,7 +119,7 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus
     statuses = statuses_of(batch, standing, in_full)
     crew = EngineWorkers(batch.config.executor, batch.output)
     crew.look()
-    running = holder(batch.output.lock)
+    running = holder(batch.output)
     statuses = statuses if running else audited(batch, statuses)
     present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_dead(one.worker.job))
     return BatchStatus(statuses, running, present, crew)

@@ -82,9 +82,9 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
             begun(batch, interruption, partial(lock_output, batch.output, batch.plan_hash, print_err)) as ours,
             RunContext.open(batch, interruption, show, (metrics, tracking, people), ours.heartbeat) as night,
         ):
-            ledger = night.open_ledger(batch.output.ledger, ours.claims)
+            ledger = night.open_ledger(batch.output.ledger, ours)
             store = batch.config.executor.store
-            worker = BatchWorker(night, options, ours.claims, ledger, Watcher(batch.output), store=store)
+            worker = BatchWorker(night, options, ours, ledger, Watcher(batch.output), store=store)
             try:
                 run = worker.train()
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too

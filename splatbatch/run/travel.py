@@ -244,7 +244,7 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
     batch.output.create()
     with Interruption() as interruption, lock_output(batch.output, batch.plan_hash, print_err) as ours:
         patience = WaitHooks(ours.heartbeat, interruption.reason, print_err)
-        ledger = Ledger(batch.output.ledger, generation_of=ours.claims.generation)
+        ledger = Ledger(batch.output.ledger, generation_of=ours.generation)
         adopt_left(batch, ledger, patience)
         restore_missing_products(batch, ledger, patience)
         looking = DecisionMaker(TrainOptions(verify=verify), patience)
@@ -276,7 +276,7 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
             lock_output(batch.output, batch.plan_hash, print_err) as ours,
             RunContext.open(batch, interruption, show, (metrics, people), ours.heartbeat) as night,
         ):
-            ledger = night.open_ledger(batch.output.ledger, ours.claims)
+            ledger = night.open_ledger(batch.output.ledger, ours)
             rounds = RunHooks(interruption.reason, night.tick)
             travel = TransferRun(anchored(url, Path.cwd()), batch, ledger, rounds, packs=False)
             travel.follow() if watch else travel.once()

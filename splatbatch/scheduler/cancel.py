@@ -17,7 +17,8 @@ from splatbatch.outcome import Stopped
 from splatbatch.output.events import AttemptEnded, CancelRequested, PatchRejected
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.run import CancelRequest, Holder, RunIdentity, WorkerRecord
+from splatbatch.output.records.run import CancelRequest, RunIdentity, WorkerRecord
+from splatbatch.output.workers import LOCAL
 from splatbatch.scheduler.queue import Queue
 from splatbatch.scheduler.retry_handling import RetryHandling
 from splatbatch.scheduler.run_hooks import RunHooks
@@ -28,15 +29,15 @@ from splatbatch.tasks.task import Task
 LOOK_S = 0.3
 
 
-def ask(output: OutputFolder, run: Holder | WorkerRecord, patches: Sequence[str]) -> Path:
+def ask(output: OutputFolder, run: WorkerRecord, patches: Sequence[str]) -> Path:
     """Ask a run or a worker to end, or to leave some patches; return the request: it is gone once it has obeyed.
 
     Args:
         output: the folder that it trains into.
-        run: who holds its lock, or a worker. Nobody else obeys, so that a request that is left over stops no later run.
+        run: the `train` that holds it, or a worker. No other obeys: a request that is left over stops no later run.
         patches: that it should leave; none: all.
     """
-    request = output.new_cancel(run.worker if isinstance(run, WorkerRecord) else "")
+    request = output.new_cancel("" if run.worker == LOCAL else run.worker)
     by = f"{_user()} on {socket.gethostname()}"
     request.parent.mkdir(parents=True, exist_ok=True)
     write_json(request, CancelRequest(run.identity(), tuple(patches), by).to_record())

@@ -291,8 +291,9 @@ def test_a_worker_may_join_a_train_that_runs(batch: FakeBatch) -> None:
 
 
 def test_where_claims_cannot_be_made_its_attempt_tells(batch: FakeBatch) -> None:
-    batch.make("p0", **QUICK).output.mkdir()
-    (batch.output / "claims").touch()
+    batch.make("p0", **QUICK)
+    (batch.output / "claims").mkdir(parents=True)
+    (batch.output / "claims/p0").touch()
     assert batch.run("train").returncode == 0
     assert batch.result("p0")["accepted"] == 1
 

@@ -181,9 +181,11 @@ def test_one_look_tells_how_long_a_worker_of_this_boot_has_been_silent(output: O
 
 def test_a_worker_whose_name_another_has_by_now_is_gone(output: OutputFolder) -> None:
     before = WorkerFile(output, "local").__enter__()
+    before.appear()
     claims = Claims(output, before, lambda _: False)
     claims.take("p0")
     after = WorkerFile(output, "local").__enter__()
+    after.appear()
     owner = claims.owner("p0", 1)
     assert (owner.token, Watcher(output).is_dead(owner)) == (before.record.token, True)
     assert not Watcher(output).is_dead(after.record)

@@ -40,7 +40,7 @@ from splatbatch.output.records.metrics import (
 )
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.output.records.result import Result, SplatFacts
-from splatbatch.output.records.run import CancelRequest, Holder, RunIdentity
+from splatbatch.output.records.run import CancelRequest, RunIdentity
 
 EXITS: list[Exit] = [Exited(3), Killed(9), TimedOut("stall", 5.0), Cancelled("x"), NotStarted("y"), Lost("z")]
 FINGERPRINT = Fingerprint("r", "i", {"training": {"seed": 1}}, {"images/a.jpg": FileFact(7, 8, "s")}, "e")
@@ -84,7 +84,6 @@ WHOLE: list[TypedRecord] = [
     WatchSettings("/cwd", {"X": "1"}, {"step": "s"}, 30, "start", FINISH, 2.0, Then(("a",), FINISH), ("m",)),
     WatchSettings(),
     FINGERPRINT,
-    Holder("host", 7, "boot", 9, 3, "yesterday"),
     CancelRequest(RunIdentity(7, "boot", 9), ("p0",), "me"),
     QualityFigures(21.0, 0.5, 0.1, 25.0, 20.5, 0.4, 23.0, 0.6, 0.9),
     EarlyStoppingRecord(30, 16, 18, 12, 1.5, 0.1, "all", HalfOfHoldout(("a.jpg",), 20.0, 0.1), HalfOfHoldout(), "n"),

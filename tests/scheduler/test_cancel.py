@@ -14,9 +14,9 @@ from process_family import wait_until
 from turns import CLOCK
 
 from splatbatch.files import read_json, write_json
+from splatbatch.output.exclusive import holder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.lock import holder
-from splatbatch.output.records.run import CancelRequest, Holder
+from splatbatch.output.records.run import CancelRequest, WorkerRecord
 from splatbatch.scheduler import cancel
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_where_nothing_runs_there_is_nothing_to_cancel(batch: FakeBatch) -> None
 def test_a_batch_on_another_host_is_ended_by_the_file_alone(batch: FakeBatch) -> None:
     parent = start(batch.make("p0").script(p0=["hang deaf"]), "p0")
     output = OutputFolder(batch.output)
-    cancel.ask(output, replace(holder(output.lock) or Holder(), host="elsewhere"), [])
+    cancel.ask(output, replace(holder(output) or WorkerRecord(), host="elsewhere"), [])
     assert parent.ended().returncode == 143
     assert outcomes(batch) == {"p0": "stopped"}
     assert batch.events("cancel_requested")[0]["patches"] == []
@@ -145,7 +145,7 @@ def test_a_patch_that_waits_for_its_retry_is_not_tried_again(batch: FakeBatch) -
 def test_a_request_to_an_earlier_process_of_the_same_number_stops_nothing(batch: FakeBatch, patches: list[str]) -> None:
     night = start(batch.make("p0").script(p0=["hang", "train"]), "p0")
     output = OutputFolder(batch.output)
-    run = holder(output.lock) or Holder()
+    run = holder(output) or WorkerRecord()
     earlier = replace(run, ticks=run.ticks - 1)
     write_json(output.new_cancel(), CancelRequest(earlier.identity(), tuple(patches)).to_record())
     night.until(lambda: requests(batch) == []).send(signal.SIGTERM)
@@ -160,7 +160,7 @@ def test_a_request_to_an_earlier_process_of_the_same_number_stops_nothing(batch:
 def test_a_request_that_is_left_over_does_not_stop_the_next_batch(batch: FakeBatch, patches: list[str]) -> None:
     parent = start_apart(batch.make("p0").script(p0=["hang", "train"]))
     output = OutputFolder(batch.output)
-    run = holder(output.lock) or Holder()
+    run = holder(output) or WorkerRecord()
     parent.kill()
     parent.communicate()
     write_json(output.new_cancel(), CancelRequest(run.identity(), tuple(patches)).to_record())
@@ -170,10 +170,12 @@ def test_a_request_that_is_left_over_does_not_stop_the_next_batch(batch: FakeBat
 
 
 def test_a_dead_batch_of_another_host_is_not_waited_for(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatbatch.run.cancel.SILENCE_S", 3.0)
+    monkeypatch.setattr("splatbatch.run.cancel.CANCEL_SILENCE_S", 3.0)
     output = OutputFolder(batch.make("p0").output)
     output.create()
-    write_json(output.lock, {"host": "elsewhere", "pid": 7, "boot_id": "x", "ticks": 1, "sequence": 3, "since": "-"})
+    record = {"worker": "local", "token": "t", "host": "elsewhere", "pid": 7, "boot_id": "x", "ticks": 1, "sequence": 3}
+    output.worker("local").parent.mkdir(parents=True)
+    write_json(output.worker("local"), record)
     began = CLOCK.now()
     ended = batch.run("cancel")
     assert ended.returncode == 0

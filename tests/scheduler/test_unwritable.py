@@ -82,7 +82,7 @@ def test_what_was_trained_is_kept_where_its_place_cannot_be_written_and_taken_la
     assert batch.result("p0")["attempt"] == "attempt-01"
 
 
-@pytest.mark.parametrize("name", ["ledger/local.jsonl", "patches", "lock"])
+@pytest.mark.parametrize("name", ["ledger/local.jsonl", "patches", "workers/local.json"])
 def test_what_a_whole_batch_needs_and_cannot_write_ends_it_with_6_and_words(
     batch: FakeBatch, freeze: Freeze, name: str
 ) -> None:

@@ -56,7 +56,8 @@ TRACES = (
     "patches/*/splat.ply",
     "patches/*/.result.json.*",
     "patches/*/result.json",
-    "lock",
+    "workers/local.json",
+    "claims/.exclusive/1",
 )
 
 

@@ -23,7 +23,7 @@ from splatbatch.cli.commands.output import print_line
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
 from splatbatch.output.claims import at_work
-from splatbatch.output.lock import holder
+from splatbatch.output.exclusive import holder
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.report import BatchSnapshot, build, to_live_html
 from splatbatch.run.status import spelled_crew, standing_now
@@ -161,7 +161,7 @@ class LiveStatus:
     def _made(self, version: str) -> LiveReport:
         batch, begun, spent = self._batch, time.monotonic(), time.thread_time()
         standing = batch.standing()
-        now = BatchSnapshot(standing_now(batch, standing), holder(batch.output.lock) is not None)
+        now = BatchSnapshot(standing_now(batch, standing), holder(batch.output) is not None)
         variants = tuple(batch.config.variants.values())
         text = to_live_html(build(batch.output, batch.names, variants, standing, now), batch.output, version)
         return LiveReport(version, text.encode(), begun, time.thread_time() - spent)
@@ -169,7 +169,7 @@ class LiveStatus:
     def _look(self) -> dict[str, Any]:
         batch = self._batch
         found = read_status(batch.output, batch.names, num_shown(len(batch.tasks)), batch.standing())
-        running = holder(batch.output.lock)
+        running = holder(batch.output)
         return {
             "line": batch_line(found),
             "eta_s": batch_eta_s(found),

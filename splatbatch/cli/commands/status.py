@@ -19,8 +19,8 @@ from splatbatch.cli.commands.output import open_console, print_json, print_line
 from splatbatch.cluster.workers import EngineWorkers
 from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_view
 from splatbatch.output.claims import at_work, lines_of
+from splatbatch.output.exclusive import holder
 from splatbatch.output.index import Index
-from splatbatch.output.lock import holder
 from splatbatch.output.workers import Watcher
 from splatbatch.run.status import BatchStatus, index_of, spelled_crew, standings, statuses_of
 from splatbatch.scene.patches import list_names
@@ -93,7 +93,7 @@ class StatusWatcher:
             self.crew.look()
             self._next_look = time.monotonic() + ENGINE_S
         living = any(not self.crew.is_dead(one.job) for one in self.watcher.living())
-        return living or self.crew.lives() or holder(self.batch.output.lock) is not None
+        return living or self.crew.lives() or holder(self.batch.output) is not None
 
     def is_over(self) -> bool:
         """Return whether it was begun, and nobody works on it any more."""

@@ -18,23 +18,6 @@ class RunIdentity(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Holder(TypedRecord):
-    """lock: the run that trains into the output folder."""
-
-    host: str = ""
-    pid: int | None = None
-    boot_id: str = ""
-    ticks: int | None = None
-    sequence: int | None = None
-    """Moves while it lives."""
-    since: str = ""
-
-    def identity(self) -> RunIdentity:
-        """Return which process it is."""
-        return RunIdentity(self.pid, self.boot_id, self.ticks)
-
-
-@dataclass(frozen=True)
 class WorkerRecord(TypedRecord):
     """workers/<name>.json, and each claim that it has made: a worker, and that it lives."""
 

@@ -1,0 +1,84 @@
+"""One `train` at a time per output folder: it is the worker `local`, and holds the exclusive claim of the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from splatbatch.errors import BusyError
+from splatbatch.output import workers as limits
+from splatbatch.output.claims import EXCLUSIVE, Claim, Claims, highest_claim
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.run import WorkerRecord
+from splatbatch.output.workers import LOCAL, Watcher, WorkerFile, is_alive_here, is_elsewhere
+from splatbatch.processes import pid_space
+
+LOOK_S = 0.2
+SAY_EVERY_S = 30.0
+
+
+@contextmanager
+def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[WorkerFile]:
+    """Hold an output folder while the block runs, as the worker that `train` is; workers that start later may join.
+
+    Raises:
+        BusyError: another run holds it. One on another host is watched until it moves, or has been silent for 180 s.
+        OutputError: the folder cannot be written.
+    """
+    watcher = Watcher(output)
+    with WorkerFile(output, LOCAL, terms) as mine:
+        claims, say_at = Claims(output, mine, watcher.is_over), 0.0
+        while other := _holder_beside(output, watcher, claims):
+            if is_alive_here(other) or watcher.lives(other):
+                raise _busy(output, other)
+            if time.monotonic() >= say_at:
+                left_s = max(0.0, limits.SILENCE_S - watcher.silent_s(other))
+                say(f"waiting for up to {left_s:.0f} s to see whether {_who(other)} is still training")
+                say_at = time.monotonic() + SAY_EVERY_S
+            time.sleep(LOOK_S)
+        try:
+            mine.appear()
+            with contextlib.suppress(OSError):
+                os.truncate(output.lock, 0)  # as 0.2.0 has freed its lock
+            yield mine
+        finally:
+            claims.close(EXCLUSIVE)
+
+
+def holder(output: OutputFolder) -> WorkerRecord | None:
+    """Return the run that holds an output folder, as far as this host can tell; None if no run does."""
+    highest, is_open = highest_claim(output, EXCLUSIVE)
+    claimed = WorkerRecord.read(output.claim(EXCLUSIVE, highest)) if is_open else None
+    found = (one for one in (claimed, *_unclaimed(output)) if one and one.host and not one.has_ended)
+    return next((one for one in found if is_elsewhere(one) or is_alive_here(one)), None)
+
+
+def _holder_beside(output: OutputFolder, watcher: Watcher, claims: Claims) -> WorkerRecord | None:
+    """Claim the folder unless another run, which is not known to be gone, holds it; return that run."""
+    if other := next((one for one in _unclaimed(output) if one.host and not watcher.is_over(one)), None):
+        return other
+    found = claims.take(EXCLUSIVE)
+    return None if isinstance(found, Claim) else found.owner
+
+
+def _unclaimed(output: OutputFolder) -> Iterator[WorkerRecord]:
+    """Yield who may hold the folder without a claim: 0.2.0 had a lock, and the name `local` besides."""
+    if named := WorkerRecord.read(output.worker(LOCAL)):
+        yield named
+    if locked := WorkerRecord.read(output.lock):
+        yield replace(locked, worker=LOCAL, token=f"lock {locked.pid}", space=pid_space())
+
+
+def _busy(output: OutputFolder, other: WorkerRecord) -> BusyError:
+    return BusyError(
+        f"{output.path}: {_who(other)} is training into this folder",
+        "Wait for it, end it with `splatbatch cancel`, or name another output.folder. See `splatbatch status`.",
+    )
+
+
+def _who(run: WorkerRecord) -> str:
+    return f"process {run.pid} on {run.host} since {run.since}" if run.host else "another run"
