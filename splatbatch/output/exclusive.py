@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from splatbatch.errors import BusyError
+from splatbatch.files import aside
 from splatbatch.output import workers as limits
 from splatbatch.output.claims import EXCLUSIVE, Claim, Claims, highest_claim
 from splatbatch.output.layout import OutputFolder
@@ -42,8 +43,8 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
             time.sleep(LOOK_S)
         try:
             mine.appear()
-            with contextlib.suppress(OSError):
-                os.truncate(output.lock, 0)  # as 0.2.0 has freed its lock
+            with contextlib.suppress(OSError), aside(output.lock) as lock:
+                os.link(mine.path, lock)  # 0.2.0 asks that name, and whether the file is locked
             yield mine
         finally:
             claims.close(EXCLUSIVE)
@@ -69,7 +70,7 @@ def _unclaimed(output: OutputFolder) -> Iterator[WorkerRecord]:
     """Yield who may hold the folder without a claim: 0.2.0 had a lock, and the name `local` besides."""
     if named := WorkerRecord.read(output.worker(LOCAL)):
         yield named
-    if locked := WorkerRecord.read(output.lock):
+    if (locked := WorkerRecord.read(output.lock)) and not locked.token:
         yield replace(locked, worker=LOCAL, token=f"lock {locked.pid}", space=pid_space())
 
 

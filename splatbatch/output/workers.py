@@ -68,7 +68,7 @@ class WorkerFile:
             self._inode = self.path.stat().st_ino
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written ({error.strerror})") from error
-        if is_on_local_disk(self.path.parent):
+        if self.name == LOCAL or is_on_local_disk(self.path.parent):
             with contextlib.suppress(OSError):
                 self._held = os.open(self.path, os.O_RDONLY)
                 fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)

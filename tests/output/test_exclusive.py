@@ -225,7 +225,22 @@ def test_a_train_of_the_version_before_is_respected_until_it_ends(output: Output
     assert holder(output) is None
     with held(output):
         assert generation(output) == 1
-        assert not output.lock.exists() or output.lock.stat().st_size == 0
+        assert output.lock.samefile(output.worker(LOCAL))
+
+
+def test_a_train_of_the_version_before_is_kept_out(output: OutputFolder) -> None:
+    """It locks the file `lock`, and believes who is named in it."""
+    with held(output) as mine:
+        record = json.loads(output.lock.read_text())
+        assert record.keys() >= {"host", "pid", "boot_id", "ticks", "sequence", "since"}
+        assert record["pid"] == os.getpid()
+        descriptor = os.open(output.lock, os.O_RDWR)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        mine._write()
+        assert json.loads(output.lock.read_text())["sequence"] == record["sequence"] + 1
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize("junk", [b"", b"{", b"\0\0", b"[1]", b'{"pid": "x"}', b'{"host": null}'])
