@@ -35,7 +35,7 @@ from splatbatch.outcome import (
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.log_ends import read_ends
-from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, ProgressLine, TimeLimits
+from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
 from splatbatch.tasks.task import TaskProgram
 
 FULL_MIB = 2
@@ -195,21 +195,6 @@ def is_prepared(folder: AttemptFolder) -> bool:
 def is_training(folder: AttemptFolder) -> bool:
     """Return whether an attempt makes steps."""
     return folder.last_progress().phase == TRAINING
-
-
-def last_mark(folder: AttemptFolder) -> tuple[float, int] | None:
-    """Return when an attempt that makes steps told of one last, and of which; None while it makes none."""
-    return _mark(folder.last_progress())
-
-
-def mark_of_last_step(folder: AttemptFolder) -> tuple[float, int] | None:
-    """Return when an attempt that has ended told of its last step, and of which; None if it made none."""
-    return next((mark for line in reversed(folder.read_progress()) if (mark := _mark(line))), None)
-
-
-def _mark(line: ProgressLine) -> tuple[float, int] | None:
-    is_step = line.phase == TRAINING and line.t is not None
-    return (line.t or 0.0, line.step) if is_step and line.step is not None else None
 
 
 def is_finalizing(folder: AttemptFolder) -> bool:

@@ -23,7 +23,7 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.judge import SupervisorOrder
 from splatbatch.scheduler.running_attempt import RunningAttempt, take_prepared
-from splatbatch.scheduler.step_budget import BudgetPolicy, NoDeadline
+from splatbatch.scheduler.step_budget import DeadlineBudget
 from splatbatch.tasks.fingerprints.inputs import state_of
 from splatbatch.tasks.task import Task
 
@@ -89,8 +89,8 @@ class Launcher:
         self._discarded: Counter[str] = Counter()
         self.audited: Mapping[str, str] = {}
         """State of the files of each task when they were audited."""
-        self.pacer: BudgetPolicy = NoDeadline()
-        """Says how many steps what begins now is given."""
+        self.pacer: DeadlineBudget | None = None
+        """Says how many steps what begins now is given; None: as many as it asks for."""
 
     def start(self, task: Task, slot: Slot) -> RunningAttempt:
         """Make the folder of an attempt that is to begin, and let a reader prepare it.
@@ -142,7 +142,7 @@ class Launcher:
 
     def _made(self, task: Task, slot: Slot, *, standby: bool) -> RunningAttempt:
         """Make the folder of an attempt; what its supervisor and its trainer read is written by a reader."""
-        task = self.pacer.paced(task)
+        task = self.pacer.budgeted(task) if self.pacer else task
         home = task.home(self._output)
         check_destination(home)
         with judge.next_attempt(home) as folder:
@@ -153,7 +153,10 @@ class Launcher:
         key, audited = self._key(attempt), self.audited.get(task.name, "")
         limits = self._config.limits.model_copy(update=dict(task.kind.limits))
         what = AttemptPreparation(task, attempt, key, slot, standby, limits, audited)
-        return RunningAttempt(task, attempt, key, handle="", slot=slot, preparing=isolated.start(prepare, [what]))
+        running = RunningAttempt(task, attempt, key, handle="", slot=slot, preparing=isolated.start(prepare, [what]))
+        if self.pacer:
+            self.pacer.watch(running)
+        return running
 
     def _key(self, attempt: Attempt) -> str:
         # the number of a discarded standby is used again, its key never

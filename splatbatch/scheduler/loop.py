@@ -47,7 +47,6 @@ from splatbatch.scheduler.running_attempt import (
     leave,
 )
 from splatbatch.scheduler.standby import Standbys
-from splatbatch.scheduler.step_budget import WaitingTasks
 from splatbatch.tasks.fingerprints.inputs import places
 from splatbatch.tasks.task import Task
 
@@ -116,7 +115,7 @@ class Runner:
             needs_no_gpu=self._needs_no_gpu,
         )
         self._retries.claimer = rounds.claimer
-        self._launcher.pacer = rounds.pacer or self._launcher.pacer
+        self._launcher.pacer = rounds.pacer
         self._launcher.audited = rounds.audited
         self._cancellations.listen(rounds)
         try:
@@ -144,7 +143,6 @@ class Runner:
             has_news = self._harvest()
             self._say_what_waits()
             self._packer.look(self._clock.now(), self._running.values())
-            self._keep_pace()
             self._start_due()
             self._stand_by()
             self._retries.let_go(self._queue, self._begun())
@@ -153,17 +151,18 @@ class Runner:
             if not has_news:
                 self._clock.sleep(POLL_S, self._readings())
 
-    def _keep_pace(self) -> None:
-        """Ask the pacer how it goes: standbys of another pace end, attempts that are far off begin again."""
-        pacer, ready = self._launcher.pacer, [one.task for one in self._standbys.everyone().values()]
-        pace, waiting = pacer.paces, WaitingTasks(self._queue, ready, len(self._slots) * self._slots.seats)
-        again = pacer.look(self._clock.now(), waiting, self._running)
-        if pacer.paces != pace:
-            for task in reversed(self._standbys.retire()):
-                self._queue.put_back(task)
-        for key in again:
-            self._running[key].begins_again = True
-        ask_to_end(self._executor, {key: self._running[key] for key in again})
+    def _has_other_budget(self) -> bool:
+        """Let the deadline choose again for all that has not begun; standbys under an earlier choice end."""
+        if (pacer := self._launcher.pacer) is None:
+            return False
+        ready = [one.task for one in self._standbys.everyone().values()]
+        waiting = list({task.id: task for task in (*ready, *self._queue)}.values())
+        num_slots = len(self._slots) * self._slots.seats
+        if not pacer.choose_again(self._clock.now(), waiting, self._running.values(), num_slots):
+            return False
+        for task in reversed(self._standbys.retire()):
+            self._queue.put_back(task)
+        return True
 
     def _needs_no_gpu(self, task: Task) -> bool:
         """Return whether a task starts whatever the GPUs do."""
@@ -206,6 +205,8 @@ class Runner:
             for name, reason in self._slots.give_up_overdue(now).items():
                 self._ledger.write(SlotGivenUp(name, reason))
             return False
+        if self._has_other_budget():
+            return True
         if standby:
             return self._go(standby, offer)
         self._queue.take(task)
@@ -246,7 +247,7 @@ class Runner:
         """Let an attempt begin that has been prepared; return whether it waits, or runs, still."""
         try:
             if running.attempt.folder.is_cancelled():
-                self._retries.ended(running, stopped := Stopped("cancelled before the attempt began"), self._queue)
+                self._retries.note(running.task, stopped := Stopped("cancelled before the attempt began"))
                 self._ledger.write(AttemptEnded.of(running.task.name, running.attempt.folder.number, stopped))
             else:
                 self._launcher.is_prepared(running)
@@ -375,7 +376,7 @@ class Runner:
     def _judge(self, running: RunningAttempt, end: Exit, found: CollectResult) -> None:
         task, outcome = running.task, found.outcome
         write_down(running.attempt, end, found, self._ledger)
-        self._retries.ended(running, outcome, self._queue)
+        self._retries.note(task, outcome)
         if isinstance(outcome, Trained):
             self._memory.note(running)
         self._standbys.judged(running, end)

@@ -13,7 +13,7 @@ from splatbatch.failures import retry
 from splatbatch.failures.causes import title
 from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
-from splatbatch.outcome import COLLECT, INTERNAL_FAULT, Diagnosis, Failed, Made, Outcome, Stopped, Trained
+from splatbatch.outcome import COLLECT, INTERNAL_FAULT, Diagnosis, Failed, Made, Outcome, Trained
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptEnded, GaveUp, MpsOff, RetryScheduled, SlotGivenUp
 from splatbatch.output.layout import OutputFolder
@@ -63,12 +63,6 @@ class RetryHandling:
         self._noted.append(task)
         if isinstance(outcome, Trained | Made):
             self._trained.append(task.name)
-
-    def ended(self, running: RunningAttempt, outcome: Outcome, queue: Queue) -> None:
-        """Keep the outcome of an attempt; one that was stopped to begin again waits for its next one."""
-        self.note(running.task, outcome)
-        if running.begins_again and isinstance(outcome, Stopped):
-            queue.put_back(running.task)
 
     def leave(self, tasks: Iterable[Task]) -> None:
         """Take tasks for done with that nothing came of."""

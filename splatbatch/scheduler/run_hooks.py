@@ -10,7 +10,7 @@ from splatbatch.isolated import WaitHooks
 from splatbatch.output.events import WaitingForWorker
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.queue import Claimer, SoleClaimer
-from splatbatch.scheduler.step_budget import BudgetPolicy
+from splatbatch.scheduler.step_budget import DeadlineBudget
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RunHooks:
     """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: bool = True
     """Nobody else trains into the folder: what still runs of the batch when it begins is left of an earlier run."""
-    pacer: BudgetPolicy | None = None
+    pacer: DeadlineBudget | None = None
     """Keeps the batch to its deadline; None: it has none."""
     audited: Mapping[str, str] = field(default_factory=dict)
     """State of the files of each task when they were audited."""

@@ -58,8 +58,6 @@ class RunningAttempt:
     """Most attempts that were on its GPU beside it."""
     preparing: CallQueue[Any] | None = None
     """Writes what it is told; None: its process was started."""
-    begins_again: bool = False
-    """It was asked to end, for its task is to be trained with other steps."""
 
 
 def how_it_ended(running: RunningAttempt, seen: ProcessState) -> Exit | None:

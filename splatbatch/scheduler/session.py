@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.loop import Runner
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.step_budget import pacer_of
+from splatbatch.scheduler.step_budget import DeadlineBudget
 from splatbatch.tasks import memory_estimates
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.words import in_words
@@ -64,7 +65,8 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
             stop_orphans(orphans, executor, ledger, grace_s, rounds.tick)
         tasks = [replace(task, memory_estimate=expected.get(task.name)) for task in batch.tasks]
         if choice and rounds.is_alone:  # of several workers none knows what the others will have done
-            rounds = replace(rounds, pacer=pacer_of(batch, choice, ledger))
+            end = time.monotonic() + (choice.ends_at or 0.0) - time.time()
+            rounds = replace(rounds, pacer=DeadlineBudget(batch, choice, ledger, end))
         outcomes = Runner(batch.config, executor, ledger, is_retry=is_retry).run(tasks, rounds)
     trained = sum(isinstance(outcome, Trained | Made) for outcome in outcomes.values())
     ledger.write(BatchEnded(trained, len(batch.tasks), rounds.stop()))

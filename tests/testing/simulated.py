@@ -192,7 +192,8 @@ class World:
 
     def _enter(self, attempt: Attempt, phase: str, step: float) -> None:
         attempt.phase = phase
-        figures = {"t": self.time, "step": step, "max_steps": attempt.script.steps, "peak_mib": attempt.script.peak_mib}
+        figures = {"t": self.time, "seconds": self.time - (attempt.began or 0.0), "step": step}
+        figures |= {"max_steps": attempt.script.steps, "peak_mib": attempt.script.peak_mib}
         figures |= {"reserved_mib": attempt.script.reserved_mib} if attempt.script.reserved_mib else {}
         record = {"phase": phase, **figures}
         append_line(attempt.folder.progress, record, durable=False)

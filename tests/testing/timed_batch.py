@@ -102,11 +102,8 @@ def night(
     SharedDecisions(deadline=choice).write(batch.output)
     timed = batch.with_shared(replace(batch.shared, deadline=choice))
     needs = footprints_of(batch.config, batch.tasks)
-    speeds, _ = speeds_of(batch, needs)
     world.batch, world.speeds = timed, speeds_of(batch, needs)[0]
-    pacer = DeadlineBudget(
-        choice, speeds, world.time + deadline_s, lambda now: SharedDecisions(deadline=now).write(batch.output)
-    )
+    pacer = DeadlineBudget(timed, choice, Ledger(batch.output.ledger), world.time + deadline_s)
     tasks = [replace(task, memory_estimate=needs[task.name]) for task in timed.tasks]
     runner = Runner(timed.config, world, Ledger(batch.output.ledger), world)
     runner.run(tasks, RunHooks(stop=lambda: "", tick=lambda: None, pacer=pacer))

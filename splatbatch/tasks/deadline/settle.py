@@ -26,6 +26,8 @@ from splatbatch.text import moment, plural
 
 AIM = 0.97
 """Share of the time that is planned with: the rest is for the report, and for what is tried again."""
+FIRST_AIM = 0.78
+"""The same while no speed was measured: what begins first may be slower than the model says, and is not cut short."""
 WORTH_IT_DB = 0.1
 """So much is worth training again what was trained for an earlier deadline."""
 
@@ -63,7 +65,7 @@ def speeds_of(batch: Batch, needs: Mapping[str, MemoryEstimate]) -> tuple[Speeds
     """
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     speeds = Speeds(memory_estimate.CPU if on_cpu else memory_estimate.H200, needs)
-    return speeds, speeds.learn_from(_done(batch, on_cpu=on_cpu))
+    return speeds, speeds.learn(_done(batch, on_cpu=on_cpu))
 
 
 def _chosen(
@@ -76,7 +78,8 @@ def _chosen(
     bare = batch.with_shared(replace(batch.shared, deadline=None))
     needs = footprints_of(bare.config, bare.tasks)
     speeds, num_done = speeds_of(bare, needs)
-    left_s, every = (end - now) * AIM, set(todo.names_in(bare))
+    is_cautious = not num_done and batch.config.executor.workers == 1  # several workers keep to it as it is
+    left_s, every = (end - now) * (FIRST_AIM if is_cautious else AIM), set(todo.names_in(bare))
 
     def best(names: Iterable[str]) -> tuple[RemainingWork, BudgetForecast]:
         wanted = set(names)
@@ -93,7 +96,7 @@ def _chosen(
     if names < every:
         work, chosen = best(names)
         chosen = _as_the_others(work, chosen, min(earlier, key=lost_db))
-    unknown = sorted({full_recipe(task).training.trainer for task in work.tasks if speeds.of(task).factor is None})
+    unknown = sorted({full_recipe(task).training.trainer for task in work.tasks if speeds.factor(task) is None})
     fixed = {full_recipe(task).training.trainer for task in work.tasks if not follows(full_recipe(task))}
     return DeadlineDecision(
         asked=batch.config.deadline or "",
@@ -106,7 +109,7 @@ def _chosen(
         full_s=None if unknown else work.ends_at(FULL),
         expected_s=None if unknown else chosen.expected_s,
         basis=_basis(num_done, unknown),
-        is_met=chosen.is_met,
+        is_met=chosen.expected_s <= (end - now) * AIM,
         untouched=tuple(sorted(fixed)),
     )
 
@@ -140,7 +143,7 @@ def _basis(num_done: int, unknown: Sequence[str]) -> str:
     return f"based on {plural(num_done, 'trained patch', 'es')}" if num_done else by_model
 
 
-def _done(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:
+def _done(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[Task, StepBudget, float, int]]:
     """Yield what of the batch was trained where it will be, with its seconds and steps."""
     for task in batch.every[:MOST_RESULTS]:
         result = batch.output.patch(task.name).read_result() or Result()
@@ -148,4 +151,4 @@ def _done(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[Task, float, int]]:
         is_alike = training.get("resolution") == full_recipe(task).training.resolution or "resolution" not in training
         fits = is_alike and (not made_on or (made_on == "CPU") == on_cpu)
         if fits and result.seconds and result.step:
-            yield task, result.seconds, result.step
+            yield task, FULL, result.seconds, result.step
