@@ -155,7 +155,7 @@ class Launcher:
         what = AttemptPreparation(task, attempt, key, slot, standby, limits, audited)
         running = RunningAttempt(task, attempt, key, handle="", slot=slot, preparing=isolated.start(prepare, [what]))
         if self.pacer:
-            self.pacer.watch(running)
+            self.pacer.newest.append(running)
         return running
 
     def _key(self, attempt: Attempt) -> str:

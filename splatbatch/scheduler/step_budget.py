@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from splatbatch.files import write_json
 from splatbatch.output.events import DeadlineApplied
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.deadline.choice import FULL, Adjustment, DeadlineDecision, StepBudget
+from splatbatch.output.records.deadline.choice import Adjustment, DeadlineDecision, StepBudget
 from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.deadline.choose import RemainingWork, choose
+from splatbatch.tasks.deadline.choose import RemainingWork
 from splatbatch.tasks.deadline.settle import speeds_of
 from splatbatch.tasks.deadline.words import correction_in_words
 from splatbatch.tasks.memory_estimates import footprints_of
@@ -47,20 +47,16 @@ class DeadlineBudget:
         """Begin with what was chosen; the deadline is given by the clock of the loop."""
         bare = batch.with_shared(replace(batch.shared, deadline=None))
         self.choice = choice
+        self.newest: deque[RunningAttempt] = deque(maxlen=NEWEST)
         self._batch, self._ledger, self._end = batch, ledger, end
         self._speeds, _ = speeds_of(bare, footprints_of(bare.config, bare.tasks))
-        self._newest: deque[RunningAttempt] = deque(maxlen=NEWEST)
 
     def budgeted(self, task: Task) -> Task:
         """Return a task as it is to be trained now."""
         return with_step_budget([task], self.choice.paces)[0]
 
-    def watch(self, attempt: RunningAttempt) -> None:
-        """Learn from an attempt how fast its trainer is, once it has made enough of its steps."""
-        self._newest.append(attempt)
-
     def choose_again(
-        self, now: float, waiting: Sequence[Task], running: Collection[RunningAttempt], num_slots: int
+        self, now: float, waiting: Sequence[Task], running: Iterable[RunningAttempt], num_slots: int
     ) -> bool:
         """Choose anew for all that has not begun if the choice proves wrong; return whether it is another now.
 
@@ -68,19 +64,19 @@ class DeadlineBudget:
         """
         if not self._speeds.learn(self._measured()):
             return False
-        busy = [self._speeds.seconds(one.task, _budget(one), _step(one)) for one in running]
-        work = RemainingWork(waiting, self._speeds, busy + [0.0] * max(1, num_slots - len(busy)))
-        chosen = self._better(work, self._end - now)
+        steps = ((one.task, one.attempt.folder.last_progress().step or 0) for one in running)
+        busy = [self._speeds.seconds(task, task.yaml_settings.paces[0], step) for task, step in steps]
+        work, left_s = RemainingWork(waiting, self._speeds, num_slots, busy), self._end - now
+        chosen = self._better(work, left_s)
         if chosen == self.choice.now:
             return False
-        why = f"training is faster or slower than expected: {clock(max(0.0, self._end - now))} left"
-        if work.ends_at(chosen) > self._end - now:
+        why = f"training is faster or slower than expected: {clock(max(0.0, left_s))} left"
+        if work.ends_at(chosen) > left_s:
             why += ", too little even for the fewest steps that make sense"
         correction = Adjustment(round(time.time(), 3), chosen, why)
         self.choice = replace(self.choice, corrections=(*self.choice.corrections, correction))
         write_json(self._batch.output.deadline, self.choice.to_record())
-        recipes = [task.requested_settings.without_deadline.recipe for task in self._batch.tasks]
-        self._ledger.write(DeadlineApplied(correction_in_words(recipes, chosen, why)))
+        self._ledger.write(DeadlineApplied(correction_in_words(self._batch.tasks, correction)))
         return True
 
     def _better(self, work: RemainingWork, left_s: float) -> StepBudget:
@@ -88,24 +84,16 @@ class DeadlineBudget:
         choice, total_s = self.choice, (self.choice.ends_at or 0.0) - (self.choice.chosen_at or 0.0)
         now, expected_s = choice.now, work.ends_at(choice.now)
         most = min(1.0, MOST_MORE * min(budget.steps for budget in choice.paces))
-        if expected_s > left_s:
-            return choose(work, left_s - AIM * total_s).pace
-        if now.steps >= most or expected_s > left_s - SPARE * total_s or len(work.tasks) <= FEW * len(choice.patches):
+        is_idle = expected_s < left_s - SPARE * total_s and len(work.tasks) > FEW * len(choice.patches)
+        if expected_s <= left_s and not (is_idle and now.steps < most):
             return now
-        best = choose(work, left_s - AIM * total_s).pace
+        best = work.choose(left_s - AIM * total_s)
+        if expected_s > left_s:
+            return best
         return replace(now, steps=max(now.steps, min(best.steps, most))) if best.divisor == now.divisor else now
 
     def _measured(self) -> Iterator[tuple[Task, StepBudget, float, float]]:
-        for one in self._newest:
+        for one in self.newest:
             last = one.attempt.folder.last_progress()
             if last.seconds and last.step and last.max_steps and last.step >= ENOUGH * last.max_steps:
-                yield one.task, _budget(one), last.seconds, last.step
-
-
-def _budget(attempt: RunningAttempt) -> StepBudget:
-    paces = attempt.task.yaml_settings.paces
-    return paces[0] if paces else FULL
-
-
-def _step(attempt: RunningAttempt) -> float:
-    return attempt.attempt.folder.last_progress().step or 0
+                yield one.task, one.task.yaml_settings.paces[0], last.seconds, last.step

@@ -35,9 +35,16 @@ def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:
     return statistics.median(paces) if paces else None
 
 
-def makespan_s(seconds: Iterable[float], num_slots: int) -> float:
-    """Return when the last patch ends if a slot that is free always takes the longest that is left."""
-    ends = [0.0] * max(1, num_slots)
+def makespan_s(seconds: Iterable[float], num_slots: int, busy: Sequence[float] = ()) -> float:
+    """Return when the last patch ends if a slot that is free always takes the longest that is left.
+
+    Args:
+        seconds: that each patch takes.
+        num_slots: on which they are trained.
+        busy: when slots are free that are taken now; the others are free at once.
+    """
+    ends = [*busy, *[0.0] * (max(1, num_slots) - len(busy))]
+    heapq.heapify(ends)
     for one in sorted(seconds, reverse=True):
         heapq.heapreplace(ends, ends[0] + one)
     return max(ends)

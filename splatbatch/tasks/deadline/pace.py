@@ -1,4 +1,4 @@
-"""What a pace makes of a recipe: fewer steps, smaller photographs; of a program's recipe what it is told of steps."""
+"""What a budget makes of a recipe: fewer steps, smaller photographs; of a program's recipe what it is told of steps."""
 
 from __future__ import annotations
 
@@ -22,35 +22,28 @@ def follows(recipe: Recipe) -> bool:
 
 
 def changes_of(recipe: Recipe, pace: StepBudget) -> dict[str, Any]:
-    """Return the settings that differ from a recipe under a pace."""
-    if pace.is_full or not follows(recipe):
-        return {}
-    changes: dict[str, Any] = {}
+    """Return the settings that differ from a recipe under a budget."""
+    now = {"training.max_steps": recipe.training.max_steps, "training.resolution": recipe.training.resolution}
+    wanted = {"training.max_steps": steps_at(recipe, pace), "training.resolution": resolution_at(recipe, pace)}
+    return {key: value for key, value in wanted.items() if value != now[key]}
+
+
+def steps_at(recipe: Recipe, pace: StepBudget) -> int:
+    """Return the steps under a budget, no fewer than still make sense; all, where they cannot be set."""
     steps = recipe.training.max_steps
-    if (fewer := max(fewest_steps(recipe), int(pace.steps * steps + 1e-6))) < steps:
-        changes["training.max_steps"] = fewer
-    smaller = resolution_at(recipe, pace.divisor)
-    if smaller != recipe.training.resolution:
-        changes["training.resolution"] = smaller
-    return changes
+    fewest = max(FEWEST_STEPS, round(FEWEST_SHARE * steps)) if follows(recipe) else steps
+    return min(steps, max(fewest, int(pace.steps * steps + 1e-6)))
 
 
-def fewest_steps(recipe: Recipe) -> int:
-    """Return with how many steps a recipe still makes sense."""
-    steps = recipe.training.max_steps
-    return min(steps, max(FEWEST_STEPS, round(FEWEST_SHARE * steps)))
-
-
-def resolution_at(recipe: Recipe, divisor: int) -> str:
-    """Return the resolution under a divisor; `auto` stays, for it differs by patch, and so does that of a program."""
+def resolution_at(recipe: Recipe, pace: StepBudget) -> str:
+    """Return the resolution under a budget; `auto` stays, for it differs by patch, and so does that of a program."""
     now = recipe.training.resolution
     if recipe.program is not None or now not in RESOLUTIONS:
         return now
-    wanted = min(8, RESOLUTIONS[now] * divisor)
+    wanted = min(8, RESOLUTIONS[now] * pace.divisor)
     return next(name for name, one in RESOLUTIONS.items() if one == wanted)
 
 
 def divided(recipe: Recipe, pace: StepBudget) -> int:
-    """Return by how much smaller the photographs of a recipe become under a pace."""
-    smaller = resolution_at(recipe, pace.divisor)
-    return RESOLUTIONS.get(smaller, 1) // RESOLUTIONS.get(recipe.training.resolution, 1) or 1
+    """Return by how much smaller the photographs of a recipe become under a budget."""
+    return RESOLUTIONS.get(resolution_at(recipe, pace), 1) // RESOLUTIONS.get(recipe.training.resolution, 1) or 1

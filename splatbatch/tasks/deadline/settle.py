@@ -14,7 +14,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.deadline.choose import BudgetForecast, RemainingWork, choose, lost_db
+from splatbatch.tasks.deadline.choose import RemainingWork, lost_db
 from splatbatch.tasks.deadline.pace import follows
 from splatbatch.tasks.deadline.speeds import Speeds, full_recipe
 from splatbatch.tasks.fingerprints.fingerprint import hashes_of
@@ -41,14 +41,20 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
     Raises:
         ConfigError: the deadline is past.
     """
-    if not batch.config.deadline:
+    asked, then = batch.config.deadline, batch.shared.deadline
+    if not asked:
         return None
-    settings, names, then = settings_key(batch), todo.names_in(batch), batch.shared.deadline
+    settings, names = settings_key(batch), todo.names_in(batch)
     if not names or (then and then.settings == settings and set(names) <= set(then.patches)):
         return None
     stored = DeadlineDecision.read(batch.output.deadline)
     earlier = stored.paces if stored and stored.settings == settings else ()
-    return _chosen(batch, todo, earlier, now)
+    if (end := ends_at(asked, now)) <= now:
+        raise ConfigError(
+            f"{batch.path}: deadline: {asked} has passed; it is {moment(now)} now",
+            "Set a later time, such as 07:00 for the next morning, or remove the deadline.",
+        )
+    return _chosen(batch, todo, earlier, DeadlineDecision(asked, settings, round(now, 3), round(end, 3)))
 
 
 def settings_key(batch: Batch) -> str:
@@ -69,71 +75,39 @@ def speeds_of(batch: Batch, needs: Mapping[str, MemoryEstimate]) -> tuple[Speeds
 
 
 def _chosen(
-    batch: Batch,
-    todo: PendingTasks,
-    earlier: tuple[StepBudget, ...],
-    now: float,
+    batch: Batch, todo: PendingTasks, earlier: tuple[StepBudget, ...], asked: DeadlineDecision
 ) -> DeadlineDecision:
-    end = _end(batch, now)
     bare = batch.with_shared(replace(batch.shared, deadline=None))
-    needs = footprints_of(bare.config, bare.tasks)
-    speeds, num_done = speeds_of(bare, needs)
-    is_cautious = not num_done and batch.config.executor.workers == 1  # several workers keep to it as it is
-    left_s, every = (end - now) * (FIRST_AIM if is_cautious else AIM), set(todo.names_in(bare))
-
-    def best(names: Iterable[str]) -> tuple[RemainingWork, BudgetForecast]:
-        wanted = set(names)
-        work = RemainingWork([task for task in bare.tasks if task.name in wanted], speeds, (0.0,) * all_slots(batch))
-        return work, choose(work, left_s)
-
-    work, chosen = best(every)
+    speeds, num_done = speeds_of(bare, footprints_of(bare.config, bare.tasks))
+    time_s, executor = (asked.ends_at or 0.0) - (asked.chosen_at or 0.0), batch.config.executor
+    left_s = time_s * (AIM if num_done or executor.workers > 1 else FIRST_AIM)  # several workers keep to it as it is
+    slots = num_slots(batch.config) * executor.workers
+    wanted = set(todo.names_in(bare))
+    work = RemainingWork([task for task in bare.tasks if task.name in wanted], speeds, slots)
+    pace = work.choose(left_s)
     # what was trained for an earlier deadline is kept, unless there is time to make it better for all
-    worst = max(map(lost_db, earlier), default=0.0)
-    if worst - lost_db(chosen.pace) > WORTH_IT_DB:
-        earlier = tuple(pace for pace in earlier if lost_db(pace) - lost_db(chosen.pace) <= WORTH_IT_DB)
-    kept = DeadlineDecision(pace=FULL, earlier=earlier)
-    names = set(todo.names_in(batch.with_shared(replace(batch.shared, deadline=kept)))) if earlier else every
-    if names < every:
-        work, chosen = best(names)
-        chosen = _as_the_others(work, chosen, min(earlier, key=lost_db))
+    if earlier := tuple(one for one in earlier if lost_db(one) - lost_db(pace) <= WORTH_IT_DB):
+        kept = DeadlineDecision(pace=FULL, earlier=earlier)
+        wanted = set(todo.names_in(batch.with_shared(replace(batch.shared, deadline=kept))))
+    if len(wanted) < len(work.tasks):
+        work = replace(work, tasks=[task for task in work.tasks if task.name in wanted])
+        pace, most = work.choose(left_s), min(earlier, key=lost_db)
+        if lost_db(pace) < lost_db(most) and work.ends_at(most) <= work.ends_at(pace):
+            pace = most  # more than what is kept has would be uneven again
+    recipes = [full_recipe(task) for task in work.tasks]
     unknown = sorted({full_recipe(task).training.trainer for task in work.tasks if speeds.factor(task) is None})
-    fixed = {full_recipe(task).training.trainer for task in work.tasks if not follows(full_recipe(task))}
-    return DeadlineDecision(
-        asked=batch.config.deadline or "",
-        settings=settings_key(batch),
-        chosen_at=round(now, 3),
-        ends_at=round(end, 3),
-        patches=tuple(task.name for task in bare.tasks if task.name in names),
-        pace=chosen.pace,
+    expected_s = work.ends_at(pace)
+    return replace(
+        asked,
+        patches=tuple(task.name for task in work.tasks),
+        pace=pace,
         earlier=earlier,
         full_s=None if unknown else work.ends_at(FULL),
-        expected_s=None if unknown else chosen.expected_s,
+        expected_s=None if unknown else expected_s,
         basis=_basis(num_done, unknown),
-        is_met=chosen.expected_s <= (end - now) * AIM,
-        untouched=tuple(sorted(fixed)),
+        is_met=expected_s <= time_s * AIM,
+        untouched=tuple(sorted({one.training.trainer for one in recipes if not follows(one)})),
     )
-
-
-def _as_the_others(work: RemainingWork, chosen: BudgetForecast, most: StepBudget) -> BudgetForecast:
-    """Return at most the pace of what is kept: more would be uneven again."""
-    if not chosen.is_met or lost_db(chosen.pace) >= lost_db(most) or work.ends_at(most) > chosen.expected_s:
-        return chosen
-    return replace(chosen, pace=most, expected_s=work.ends_at(most))
-
-
-def _end(batch: Batch, now: float) -> float:
-    asked = batch.config.deadline or ""
-    if (end := ends_at(asked, now)) <= now:
-        raise ConfigError(
-            f"{batch.path}: deadline: {asked} has passed; it is {moment(now)} now",
-            "Set a later time, such as 07:00 for the next morning, or remove the deadline.",
-        )
-    return end
-
-
-def all_slots(batch: Batch) -> int:
-    """Return how many patches are trained at once, by all workers together."""
-    return num_slots(batch.config) * batch.config.executor.workers
 
 
 def _basis(num_done: int, unknown: Sequence[str]) -> str:

@@ -45,8 +45,7 @@ class Speeds:
         """Return what the model says of the steps of an attempt, or of so many of the first; unscaled."""
         recipe, need = with_budget(task, budget), self.needs.get(task.name)
         if need is None:
-            steps = recipe.training.max_steps
-            return float(steps if until is None else min(steps, until))
+            return float(recipe.training.max_steps if until is None else until)
         need = replace(need, mean_px=need.mean_px // divided(full_recipe(task), budget) ** 2)
         return memory_estimate.stepping_s(recipe, need, self.model, until)
 

@@ -26,13 +26,9 @@ class StepBudget(TypedRecord):
     divisor: int = field(default=1, metadata=reads(_divisor))
     """By how much smaller the photographs are."""
 
-    @property
-    def is_full(self) -> bool:
-        """Return whether nothing is given up."""
-        return self.steps >= 1 and self.divisor == 1
-
 
 FULL = StepBudget()
+"""Nothing is given up."""
 
 
 @dataclass(frozen=True)
