@@ -22,7 +22,6 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.choose import RemainingWork
 from splatbatch.tasks.deadline.settle import speeds_of
 from splatbatch.tasks.deadline.words import correction_in_words
-from splatbatch.tasks.memory_estimates import footprints_of
 from splatbatch.tasks.task import Task, with_step_budget
 from splatbatch.text import clock
 
@@ -45,11 +44,10 @@ class DeadlineBudget:
 
     def __init__(self, batch: Batch, choice: DeadlineDecision, ledger: Ledger, end: float) -> None:
         """Begin with what was chosen; the deadline is given by the clock of the loop."""
-        bare = batch.with_shared(replace(batch.shared, deadline=None))
         self.choice = choice
         self.newest: deque[RunningAttempt] = deque(maxlen=NEWEST)
         self._batch, self._ledger, self._end = batch, ledger, end
-        self._speeds, _ = speeds_of(bare, footprints_of(bare.config, bare.tasks))
+        self._speeds, _ = speeds_of(batch)
 
     def budgeted(self, task: Task) -> Task:
         """Return a task as it is to be trained now."""
@@ -68,7 +66,7 @@ class DeadlineBudget:
         busy = [self._speeds.seconds(task, task.yaml_settings.paces[0], step) for task, step in steps]
         work, left_s = RemainingWork(waiting, self._speeds, num_slots, busy), self._end - now
         chosen = self._better(work, left_s)
-        if chosen == self.choice.now:
+        if chosen == self.choice.paces[0]:
             return False
         why = f"training is faster or slower than expected: {clock(max(0.0, left_s))} left"
         if work.ends_at(chosen) > left_s:
@@ -82,7 +80,7 @@ class DeadlineBudget:
     def _better(self, work: RemainingWork, left_s: float) -> StepBudget:
         """Return the budget of now if it ends in time and leaves little over, else a better one."""
         choice, total_s = self.choice, (self.choice.ends_at or 0.0) - (self.choice.chosen_at or 0.0)
-        now, expected_s = choice.now, work.ends_at(choice.now)
+        now, expected_s = choice.paces[0], work.ends_at(choice.paces[0])
         most = min(1.0, MOST_MORE * min(budget.steps for budget in choice.paces))
         is_idle = expected_s < left_s - SPARE * total_s and len(work.tasks) > FEW * len(choice.patches)
         if expected_s <= left_s and not (is_idle and now.steps < most):

@@ -102,7 +102,7 @@ def night(
     SharedDecisions(deadline=choice).write(batch.output)
     timed = batch.with_shared(replace(batch.shared, deadline=choice))
     needs = footprints_of(batch.config, batch.tasks)
-    world.batch, world.speeds = timed, speeds_of(batch, needs)[0]
+    world.batch, world.speeds = timed, speeds_of(batch)[0]
     pacer = DeadlineBudget(timed, choice, Ledger(batch.output.ledger), world.time + deadline_s)
     tasks = [replace(task, memory_estimate=needs[task.name]) for task in timed.tasks]
     runner = Runner(timed.config, world, Ledger(batch.output.ledger), world)

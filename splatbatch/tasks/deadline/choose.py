@@ -69,14 +69,11 @@ class RemainingWork:
 
     def _may_shrink(self, divisor: int) -> bool:
         """Return whether photographs may become so much smaller: of all patches alike, if those of one show enough."""
-        if divisor == 1:
-            return True
-        wide = (task for task in self.tasks if self._mean_px(task) >= LEAST_PX * divisor**2)
-        return any(divided(full_recipe(task), StepBudget(1.0, divisor)) == divisor for task in wide)
-
-    def _mean_px(self, task: Task) -> float:
-        need = self.speeds.needs.get(task.name)
-        return need.mean_px if need else 0
+        smaller = StepBudget(1.0, divisor)
+        known = (
+            self.speeds.needs.get(task.name) for task in self.tasks if divided(full_recipe(task), smaller) == divisor
+        )
+        return divisor == 1 or any(need is not None and need.mean_px >= LEAST_PX * divisor**2 for need in known)
 
 
 def lost_db(budget: StepBudget) -> float:

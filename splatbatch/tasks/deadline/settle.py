@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from splatbatch.config.deadline import ends_at
@@ -12,7 +12,6 @@ from splatbatch.machine.slots import is_on_cpu
 from splatbatch.output.records.deadline.choice import FULL, DeadlineDecision, StepBudget
 from splatbatch.output.records.result import Result
 from splatbatch.scene import memory_estimate
-from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline.choose import RemainingWork, lost_db
 from splatbatch.tasks.deadline.pace import follows
@@ -44,7 +43,8 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
     asked, then = batch.config.deadline, batch.shared.deadline
     if not asked:
         return None
-    settings, names = settings_key(batch), todo.names_in(batch)
+    settings = short_hash(" ".join(hashes_of(task.yaml_settings.without_deadline.recipe for task in batch.every)))
+    names = todo.names_in(batch)
     if not names or (then and then.settings == settings and set(names) <= set(then.patches)):
         return None
     stored = DeadlineDecision.read(batch.output.deadline)
@@ -57,28 +57,20 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
     return _chosen(batch, todo, earlier, DeadlineDecision(asked, settings, round(now, 3), round(end, 3)))
 
 
-def settings_key(batch: Batch) -> str:
-    """Return a hash of what would be trained without a deadline."""
-    return short_hash(" ".join(hashes_of(task.yaml_settings.without_deadline.recipe for task in batch.every)))
-
-
-def speeds_of(batch: Batch, needs: Mapping[str, MemoryEstimate]) -> tuple[Speeds, int]:
-    """Return how fast attempts are here, as far as is known, and by how many patches that are trained.
-
-    Args:
-        batch: whose splats tell.
-        needs: of its tasks, without a deadline.
-    """
+def speeds_of(batch: Batch) -> tuple[Speeds, int]:
+    """Return how fast attempts are here, as far as is known, and by how many patches of the batch that are trained."""
+    bare = batch.with_shared(replace(batch.shared, deadline=None))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
-    speeds = Speeds(memory_estimate.CPU if on_cpu else memory_estimate.H200, needs)
-    return speeds, speeds.learn(_done(batch, on_cpu=on_cpu))
+    model = memory_estimate.CPU if on_cpu else memory_estimate.H200
+    speeds = Speeds(model, footprints_of(bare.config, bare.tasks))
+    return speeds, speeds.learn(_done(bare, on_cpu=on_cpu))
 
 
 def _chosen(
     batch: Batch, todo: PendingTasks, earlier: tuple[StepBudget, ...], asked: DeadlineDecision
 ) -> DeadlineDecision:
     bare = batch.with_shared(replace(batch.shared, deadline=None))
-    speeds, num_done = speeds_of(bare, footprints_of(bare.config, bare.tasks))
+    speeds, num_done = speeds_of(batch)
     time_s, executor = (asked.ends_at or 0.0) - (asked.chosen_at or 0.0), batch.config.executor
     left_s = time_s * (AIM if num_done or executor.workers > 1 else FIRST_AIM)  # several workers keep to it as it is
     slots = num_slots(batch.config) * executor.workers

@@ -14,8 +14,6 @@ from splatbatch.scene.memory_estimate import MemoryEstimate, TrainingSpeed
 from splatbatch.tasks.deadline.pace import changes_of, divided
 from splatbatch.tasks.task import Task
 
-LEAST_FACTOR = 0.01
-
 
 @dataclass
 class Speeds:
@@ -55,7 +53,7 @@ class Speeds:
         for task, budget, seconds, steps in attempts:
             took_s, model_s = seconds - self._start_s(task), self.stepping_s(task, budget, steps)
             if took_s > 0 and model_s > 0:
-                found[_trainer(task)].append(max(LEAST_FACTOR, took_s / model_s))
+                found[_trainer(task)].append(took_s / model_s)
         self.factors = {**self.factors, **{name: statistics.median(factors) for name, factors in found.items()}}
         return sum(map(len, found.values()))
 
@@ -73,8 +71,6 @@ def with_budget(task: Task, budget: StepBudget) -> Recipe:
     recipe = full_recipe(task)
     asked = task.next_settings.changes
     changes = {key.partition(".")[2]: value for key, value in changes_of(recipe, budget).items() if key not in asked}
-    if not changes:
-        return recipe
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
 
 

@@ -69,11 +69,7 @@ class DeadlineDecision(TypedRecord):
     corrections: tuple[Adjustment, ...] = ()
 
     @property
-    def now(self) -> StepBudget:
-        """Return the pace of what is started from now on."""
-        return self.corrections[-1].pace if self.corrections else self.pace
-
-    @property
     def paces(self) -> tuple[StepBudget, ...]:
         """Return every pace whose splats count, that of now first."""
-        return tuple(dict.fromkeys((self.now, self.pace, *(one.pace for one in self.corrections), *self.earlier)))
+        newest = (one.pace for one in reversed(self.corrections))
+        return tuple(dict.fromkeys((*newest, self.pace, *self.earlier)))
