@@ -24,43 +24,27 @@ from splatbatch.tasks.task import TRAINING, Task
 
 
 @dataclass(frozen=True)
-class AcceptanceRules:
-    """What decides whether a new splat becomes its patch's product."""
-
-    counts: Callable[[], bool] = lambda: True
-    """False for what was trained under settings or from inputs that are no longer those of the batch."""
-    keeps_better: bool = True
-    """`retry.keep: better`."""
-    place: Callable[[str], str] | None = None
-    """Where the files of the patch lie; None: what the manifests say of them is all."""
-
-
-@dataclass(frozen=True)
 class FinishedAttempt:
-    """An attempt that has ended, and all that says what came of it."""
+    """An attempt that has ended, and what decides whether its splat becomes the product."""
 
     attempt: Attempt
     end: Exit
     task: Task
     home: PatchFolder
     """Of its task."""
-    rules: AcceptanceRules = AcceptanceRules()
-
-
-@dataclass(frozen=True)
-class CollectResult:
-    """What came of an attempt."""
-
-    outcome: Outcome
-    said: dict[str, Any]
-    """What the ledger is to say of it besides."""
+    keeps_better: bool = True
+    """`retry.keep: better`."""
+    place: Callable[[str], str] | None = None
+    """Where the files of the patch lie; None: what the manifests say of them is all."""
+    counts: Callable[[], bool] | None = None
+    """False for what was trained under settings or from inputs that are no longer those of the batch; None: it does."""
 
 
 def collect(ending: FinishedAttempt) -> Record:
-    """Judge an attempt, and accept what it trained; return what came of it as JSON. A reader does this.
+    """Judge an attempt, and accept what it trained; return its outcome, and what the ledger says besides, as JSON.
 
-    Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was, and collects it
-    again.
+    A reader does this. Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was,
+    and collects it again.
     """
     folder, task = ending.attempt.folder, ending.task
     outcome = judge.judge(
@@ -94,25 +78,21 @@ def _failures_before(attempt: Attempt, home: PatchFolder) -> Iterator[EarlierFai
             yield EarlierFailure(event.attempt, event.diagnosis.cause, settings)
 
 
-def collected(record: Record) -> CollectResult:
-    """Return what `collect` found."""
-    return CollectResult(outcome_from_record(record["outcome"]), record["said"])
-
-
-def write_down(attempt: Attempt, end: Exit, found: CollectResult, ledger: Ledger, **more: Any) -> None:
-    """Write the end of an attempt into the ledger."""
-    said = found.said | {"exit": end, **more}
-    ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, found.outcome, **said))
-    if isinstance(found.outcome, Trained) and ledger.flush():
+def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *, adopted: bool = False) -> Outcome:
+    """Write the end of an attempt, as `collect` found it, into the ledger; return its outcome."""
+    outcome, said = outcome_from_record(collected["outcome"]), collected["said"]
+    ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, outcome, exit=end, adopted=adopted, **said))
+    if isinstance(outcome, Trained) and ledger.flush():
         for one in (attempt.folder, *attempt.folder.earlier()):
             one.checkpoint.unlink(missing_ok=True)  # nobody goes on from there any more
+    return outcome
 
 
 def _take_in(ending: FinishedAttempt, trained: Trained, facts: AttemptFacts) -> dict[str, Any]:
     """Keep a new splat, and make it or the better one the product; return what the ledger is to say of that."""
-    attempt, folder, rules = ending.attempt, ending.home, ending.rules
+    attempt, folder = ending.attempt, ending.home
     new = results.keep(attempt, trained, facts)
-    if not rules.counts():
+    if ending.counts and not ending.counts():
         return {"accepted": False}
     accepted, files, follows = folder.read_result(), FileFacts(), attempt.claim.follows
     whole, _ = results.splats_in(folder, accepted, files, new.attempt)
@@ -121,8 +101,8 @@ def _take_in(ending: FinishedAttempt, trained: Trained, facts: AttemptFacts) -> 
         accepted,
         new,
         is_retry=attempt.is_retry,
-        keeps_better=rules.keeps_better,
-        differ=partial(retention.other_files, place=rules.place, facts=files if rules.place else None),
+        keeps_better=ending.keeps_better,
+        differ=partial(retention.other_files, place=ending.place, facts=files if ending.place else None),
     )
     takes_new = choice.product is new
     if takes_new:

@@ -150,32 +150,11 @@ def judge(
             return Trained(splat, (warning, *splat.warnings, *health))
         case Rejected(), Cancelled(by=by):
             return Stopped(by)
+        case Rejected(reason=""), _:  # no splat was to be made; what ended well would end so again
+            no_record = Diagnosis("no_record", "fail", NO_RECORD)
+            return Failed(no_record if end == Exited(0) else diagnose(_evidence(folder, end, None)))
         case Rejected(reason=reason), _:
-            return Failed(why(folder, end, reason, background, own) if reason else _why_no_record(folder, end))
-
-
-def _why_no_record(folder: AttemptFolder, end: Exit) -> Diagnosis:
-    """Say why there is no product that is no splat; what ended well would end so again."""
-    return Diagnosis("no_record", "fail", NO_RECORD) if end == Exited(0) else why(folder, end)
-
-
-def why(
-    folder: AttemptFolder,
-    end: Exit,
-    artifact: str | None = None,
-    background: Callable[[], PatchContext] = PatchContext,
-    own: Sequence[Signature] = (),
-) -> Diagnosis:
-    """Say why an attempt failed, by all that its folder tells.
-
-    Args:
-        folder: of the attempt.
-        end: how the process ended.
-        artifact: why its splat does not count; None: it was to make none.
-        background: what is known of the patch besides.
-        own: signatures of failures that a site has added.
-    """
-    return diagnose(replace(_evidence(folder, end, artifact), own=own, background=background()))
+            return Failed(diagnose(replace(_evidence(folder, end, reason), own=own, background=background())))
 
 
 def tidy(folder: AttemptFolder) -> None:
@@ -187,45 +166,14 @@ def tidy(folder: AttemptFolder) -> None:
     sweep(folder.path)
 
 
-def is_prepared(folder: AttemptFolder) -> bool:
-    """Return whether an attempt that stands by has done all that it can without a GPU."""
-    return folder.last_progress().phase == STANDING_BY
-
-
-def is_training(folder: AttemptFolder) -> bool:
-    """Return whether an attempt makes steps."""
-    return folder.last_progress().phase == TRAINING
-
-
-def is_finalizing(folder: AttemptFolder) -> bool:
-    """Return whether an attempt has made its last step and only evaluates and exports."""
-    return folder.last_progress().phase in FINALIZING
-
-
-def peak_mib(folder: AttemptFolder) -> float | None:
-    """Return the most GPU memory a training says it had in use; None if it says nothing of it."""
-    return _most(line.peak_mib for line in folder.read_progress())
-
-
-def reserved_mib(folder: AttemptFolder) -> float | None:
-    """Return the most GPU memory a training says torch kept, in use or not; None if it says nothing of it."""
-    return _most(line.reserved_mib for line in folder.read_progress())
-
-
-def own_peak_mib(folder: AttemptFolder) -> float | None:
-    """Return the most GPU memory that NVML saw an ended attempt hold; None if it could not tell."""
-    told = folder.read_exit()
-    return told.own_gpu_peak_mib if told else None
-
-
 def facts(folder: AttemptFolder) -> AttemptFacts:
     """Return what is worth keeping of an ended attempt: duration, peak memory on the card, last step."""
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
-    gpu_peak_mib = _most(sample.used_mib for sample in folder.read_gpu_samples())
+    gpu_peak_mib = most(sample.used_mib for sample in folder.read_gpu_samples())
     return AttemptFacts(told.seconds, last.step, last.phase or None, gpu_peak_mib, told.own_gpu_peak_mib)
 
 
-def _most(figures: Iterable[float | None]) -> float | None:
+def most(figures: Iterable[float | None]) -> float | None:
     """Return the largest of some figures; None if there is none."""
     return max((figure for figure in figures if figure is not None), default=None)
 

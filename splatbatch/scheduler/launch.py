@@ -6,7 +6,8 @@ import errno
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from splatbatch import isolated
 from splatbatch.config import Config, Limits
@@ -36,32 +37,23 @@ class ChangedInputs(Exception):
         self.reason, self.inputs = reason, inputs
 
 
-@dataclass(frozen=True)
-class AttemptPreparation:
-    """All that decides what an attempt is told."""
-
-    task: Task
-    attempt: Attempt
-    key: str
-    slot: Slot
-    standby: bool
-    limits: Limits
-    audited: str
-    """State of the files of its patch when they were audited; empty: nobody has."""
-
-
-def prepare(what: AttemptPreparation) -> Record:
+def prepare(limits: Limits, audited: str, running: RunningAttempt, *, standby: bool) -> Record:
     """Write all that the supervisor and the trainer of an attempt read; return what it depends on.
 
-    Files that are others than when they were audited are audited again.
+    Args:
+        limits: of the attempt.
+        audited: state of the files of its patch when they were audited; others are audited again. Empty: nobody has.
+        running: the attempt, not begun.
+        standby: it is to stand by.
     """
-    task, attempt = what.task, what.attempt
+    task, attempt = running.task, running.attempt
     depends_on = task.kind.depends_on(task)
     state = state_of(depends_on.files)
-    if what.audited not in ("", state) and (reason := task.kind.why_unfit(task)):
+    if audited not in ("", state) and (reason := task.kind.why_unfit(task)):
         return {"refused": reason, "inputs": state}
-    order = SupervisorOrder(what.key, task.maker.command(task.patch, attempt.folder), what.slot, what.standby)
-    judge.write_job(replace(attempt, depends_on=depends_on), order, what.limits)
+    argv = task.maker.command(task.patch, attempt.folder)
+    order = SupervisorOrder(running.key, argv, running.slot, standby)
+    judge.write_job(replace(attempt, depends_on=depends_on), order, limits)
     return {"depends_on": depends_on.to_record()}
 
 
@@ -152,8 +144,8 @@ class Launcher:
             )
         key, audited = self._key(attempt), self.audited.get(task.name, "")
         limits = self._config.limits.model_copy(update=dict(task.kind.limits))
-        what = AttemptPreparation(task, attempt, key, slot, standby, limits, audited)
-        running = RunningAttempt(task, attempt, key, handle="", slot=slot, preparing=isolated.start(prepare, [what]))
+        running = RunningAttempt(task, attempt, key, handle="", slot=slot)
+        running.preparing = isolated.start(partial(prepare, limits, audited, standby=standby), [running])
         if self.pacer:
             self.pacer.newest.append(running)
         return running

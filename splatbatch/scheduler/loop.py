@@ -6,13 +6,13 @@ One thread, one loop over poll; no thread per attempt. In a test its clock is ou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from splatbatch import isolated
 from splatbatch.config import Config
 from splatbatch.errors import OutputError
-from splatbatch.files import is_out_of_space
+from splatbatch.files import Record, is_out_of_space
 from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import AttemptExecutor, Key, Slot
 from splatbatch.machine.slots import ClosedGate, Slots
@@ -24,11 +24,8 @@ from splatbatch.scheduler import judge
 from splatbatch.scheduler.cancel import Cancellations
 from splatbatch.scheduler.disk_guard import DISK_FULL, DiskGuard
 from splatbatch.scheduler.finalize import (
-    AcceptanceRules,
-    CollectResult,
     FinishedAttempt,
     collect,
-    collected,
     write_down,
 )
 from splatbatch.scheduler.launch import ChangedInputs, Launcher
@@ -103,7 +100,6 @@ class Runner:
         self._said: dict[Key, float] = {}
         """For how long it was said last that a reader waits."""
         self._patience_s = config.limits.grace_s + PATIENCE_S
-        self._rules = AcceptanceRules(keeps_better=config.retry.keep == "better")
 
     def run(self, tasks: Sequence[Task], rounds: RunHooks) -> Mapping[str, Outcome]:
         """Train tasks; return the last outcome of each that was tried."""
@@ -334,7 +330,11 @@ class Runner:
 
     def _see_whether_it_finalizes(self, running: RunningAttempt) -> None:
         """Let the next attempt start beside one that only evaluates and exports; asked only if there is a next one."""
-        if self._slots.is_full(running.key) and self._standbys.first() and judge.is_finalizing(running.attempt.folder):
+        if (
+            self._slots.is_full(running.key)
+            and self._standbys.first()
+            and running.attempt.folder.last_progress().phase in judge.FINALIZING
+        ):
             self._slots.finalizes(running.key, self._memory.holds(running))
 
     def _never_began(self, running: RunningAttempt, end: Exit) -> bool:
@@ -357,7 +357,7 @@ class Runner:
         try:
             if not (found := one.reading.look()):
                 return False
-            self._judge(running, one.end, collected(found[0][1].result(COLLECT)))
+            self._judge(running, one.end, found[0][1].result(COLLECT))
         except Exception as error:  # noqa: BLE001 - the wall: see `_fail_at_the_door`
             if not is_out_of_space(error):
                 self._fail_at_the_door(running.task, error, COLLECT)
@@ -370,12 +370,11 @@ class Runner:
 
     def _ending(self, running: RunningAttempt, end: Exit) -> FinishedAttempt:
         task = running.task
-        rules = replace(self._rules, place=places(task.patch, task.recipe))
-        return FinishedAttempt(running.attempt, end, task, task.home(self._output), rules)
+        keeps_better, place = self._config.retry.keep == "better", places(task.patch, task.recipe)
+        return FinishedAttempt(running.attempt, end, task, task.home(self._output), keeps_better, place)
 
-    def _judge(self, running: RunningAttempt, end: Exit, found: CollectResult) -> None:
-        task, outcome = running.task, found.outcome
-        write_down(running.attempt, end, found, self._ledger)
+    def _judge(self, running: RunningAttempt, end: Exit, found: Record) -> None:
+        task, outcome = running.task, write_down(running.attempt, end, found, self._ledger)
         self._retries.note(task, outcome)
         if isinstance(outcome, Trained):
             self._memory.note(running)

@@ -100,7 +100,8 @@ class MemoryModel:
         footprint = running.task.memory_estimate
         if footprint is None or not footprint.gpu_mib:
             return
-        own = judge.own_peak_mib(running.attempt.folder)
+        told = running.attempt.folder.read_exit()
+        own = told.own_gpu_peak_mib if told else None
         measured = self.holds(running) if own is None else SLACK * own
         if measured is not None:
             self._shares.append(measured / footprint.gpu_mib)
@@ -119,15 +120,10 @@ class MemoryModel:
         That may be half as much again as it has used, and more; taken for a stranger's, it would shut the gate to the
         next attempt until this one has ended.
         """
-        measured, reserved = self.measured(running), judge.reserved_mib(running.attempt.folder)
-        return measured if reserved is None else max(measured or 0.0, reserved + CONTEXT_MIB)
-
-    def measured(self, running: RunningAttempt) -> float | None:
-        """Return what an attempt has taken at most, in MiB; else what it was expected to take, if anybody knows."""
-        if (peak := judge.peak_mib(running.attempt.folder)) is not None:
-            return SLACK * peak + GPU_CONTEXT_MIB
-        footprint = self.of(running.task)
-        return footprint.gpu_mib if footprint else None
+        lines, expected = running.attempt.folder.read_progress(), self.of(running.task)
+        peak, reserved = judge.most(line.peak_mib for line in lines), judge.most(line.reserved_mib for line in lines)
+        taken = (expected.gpu_mib if expected else None) if peak is None else SLACK * peak + GPU_CONTEXT_MIB
+        return taken if reserved is None else max(taken or 0.0, reserved + CONTEXT_MIB)
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,11 @@ class Standbys:
         """
         for key, one in self._ready.items():
             lacks_it = one.slot.gpu and key not in self._opened and one.slot not in self._opened.values()
-            if lacks_it and judge.is_prepared(one.attempt.folder) and self._has_room(one.slot, slots, running):
+            if (
+                lacks_it
+                and one.attempt.folder.last_progress().phase == judge.STANDING_BY
+                and self._has_room(one.slot, slots, running)
+            ):
                 with suppress(OSError):  # it opens its context when it is told to go
                     judge.write_ahead(one.attempt.folder, one.slot)
                     self._opened[key] = one.slot
@@ -114,7 +118,9 @@ class Standbys:
 
     def _has_room(self, slot: Slot, slots: Slots, running: Mapping[Key, RunningAttempt]) -> bool:
         beside = [one for one in running.values() if one.slot.name == slot.name]
-        return any(judge.is_training(one.attempt.folder) for one in beside) and slots.has_room_for_context(slot)
+        return any(
+            one.attempt.folder.last_progress().phase == judge.TRAINING for one in beside
+        ) and slots.has_room_for_context(slot)
 
     def judged(self, running: RunningAttempt, end: Exit) -> None:
         """An attempt has ended; unless it ended well, its GPU may not be as it should for who has a context there."""

@@ -27,7 +27,7 @@ from splatbatch.output.records.attempt import Claimed
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.run.accept import _attempt, _manifest
-from splatbatch.scheduler.finalize import AcceptanceRules, FinishedAttempt, collect
+from splatbatch.scheduler.finalize import FinishedAttempt, collect
 from splatbatch.splats import write_splat
 from splatbatch.tasks.task import TRAINING
 from splatbatch.trainers.builtin import BuiltinTrainer
@@ -94,7 +94,7 @@ class History:
             next_settings=SimpleNamespace(config=SimpleNamespace(failures=None)),
             kind=TRAINING,
         )
-        collect(FinishedAttempt(attempt, Exited(0), task, self.folder, AcceptanceRules()))
+        collect(FinishedAttempt(attempt, Exited(0), task, self.folder))
         believed = None if figure is None or not 0 <= figure <= 100 or not held_out else figure
         name = attempt.folder.path.name
         sha256 = sha256_of(attempt.folder.splat)

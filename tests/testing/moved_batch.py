@@ -17,7 +17,7 @@ from splatbatch.outcome import Exited
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claimed, JobSpec, TimeLimits
-from splatbatch.scheduler.finalize import AcceptanceRules, FinishedAttempt, collect, collected, write_down
+from splatbatch.scheduler.finalize import FinishedAttempt, collect, write_down
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.contents import ContentHasher
@@ -118,11 +118,9 @@ class MovedBatch:
         )
         fake_attempt.leave_splat(attempt.folder, 11, task.recipe.training.max_steps)
         leave_figures(attempt.folder, psnr=20.0)
-        said = collect(
-            FinishedAttempt(attempt, Exited(0), task, home, AcceptanceRules(place=places(task.patch, task.recipe)))
-        )
+        said = collect(FinishedAttempt(attempt, Exited(0), task, home, place=places(task.patch, task.recipe)))
         filled = ContentHasher(self.batch)
-        write_down(attempt, Exited(0), collected(said), Ledger(self.batch.output.ledger, filled.tell))
+        write_down(attempt, Exited(0), said, Ledger(self.batch.output.ledger, filled.tell))
         filled.finish(ENDLESS)
         after = home.read_result()
         is_kept = before and after and before.attempt == after.attempt and home.splat.read_bytes() == best

@@ -26,7 +26,7 @@ from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result
 from splatbatch.scheduler import judge
-from splatbatch.scheduler.finalize import AcceptanceRules, FinishedAttempt, collect, collected, write_down
+from splatbatch.scheduler.finalize import FinishedAttempt, collect, write_down
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
 from splatbatch.tasks.fingerprints.inputs import differences, places
@@ -93,7 +93,7 @@ def _adopt_all(batch: Batch, left: Sequence[LeftAttempts], ledger: Ledger, patie
     for (task, folder, end), found in answers(isolated.start(partial(_collect, batch), ended), patience):
         attempt = _attempt_of(task, folder)
         try:
-            write_down(attempt, end, collected(found.result(COLLECT)), ledger, adopted=True)
+            write_down(attempt, end, found.result(COLLECT), ledger, adopted=True)
         except (OSError, SplatbatchError, isolated.TaskFault) as error:
             if is_out_of_space(error):
                 raise
@@ -138,8 +138,8 @@ def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
         """Return whether what it trained is what would be trained today."""
         return _is_of_today(then, task) and not _is_superseded(folder, product)
 
-    rules = AcceptanceRules(counts, batch.config.retry.keep == "better", places(task.patch, task.recipe))
-    return collect(FinishedAttempt(attempt, end, tried, product, rules))
+    place, keeps_better = places(task.patch, task.recipe), batch.config.retry.keep == "better"
+    return collect(FinishedAttempt(attempt, end, tried, product, keeps_better, place, counts))
 
 
 def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
