@@ -144,8 +144,8 @@ class Launcher:
             )
         key, audited = self._key(attempt), self.audited.get(task.name, "")
         limits = self._config.limits.model_copy(update=dict(task.kind.limits))
-        running = RunningAttempt(task, attempt, key, handle="", slot=slot)
-        running.preparing = isolated.start(partial(prepare, limits, audited, standby=standby), [running])
+        bare = RunningAttempt(task, attempt, key, handle="", slot=slot)
+        running = replace(bare, preparing=isolated.start(partial(prepare, limits, audited, standby=standby), [bare]))
         if self.pacer:
             self.pacer.newest.append(running)
         return running
