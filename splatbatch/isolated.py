@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from splatbatch import errors, files
 from splatbatch.errors import NotMadeError, SplatbatchError
@@ -150,28 +150,6 @@ class CallWait:
         return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
 
 
-class CallQueue(Protocol[Item]):
-    """Calls that are made for us, one after the other, in the order of their items."""
-
-    def look(self) -> list[tuple[Item, Answer]]:
-        """Return what has come of further items since it was asked last."""
-        ...
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every item has its answer."""
-        ...
-
-    @property
-    def wait(self) -> CallWait | None:
-        """What is waited for, if nothing goes on for some time."""
-        ...
-
-    def end(self) -> None:
-        """Make no further calls."""
-        ...
-
-
 class IsolatedCalls(Generic[Item]):
     """Makes a call for each of some items in a process of its own, anew where one of them ended that process."""
 
@@ -263,8 +241,9 @@ class InProcessCalls(Generic[Item]):
         self._left.clear()
 
 
-CallKind = type[IsolatedCalls[Any]] | type[InProcessCalls[Any]]
-DEFAULT_BACKEND: CallKind = IsolatedCalls
+CallQueue = IsolatedCalls[Item] | InProcessCalls[Item]
+"""Calls that are made one after the other, in the order of their items; `look` returns what has come meanwhile."""
+DEFAULT_BACKEND: type[IsolatedCalls[Any]] | type[InProcessCalls[Any]] = IsolatedCalls
 """What calls are made by, but where a test makes them itself."""
 
 

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from splatbatch.config import Notify
 from splatbatch.errors import MissingPartError
 from splatbatch.files import Record
-from splatbatch.monitor.sinks.sink import BatchOutcome
+from splatbatch.monitor.sinks.sink import BatchOutcome, Sink
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.events import AttemptEnded, Event, GaveUp, PatchRejected
 from splatbatch.output.layout import OutputFolder
@@ -41,7 +41,7 @@ PATIENCE_S = 5.0
 SHOWN = ("patch", "state", "cause", "advice", "psnr_covered", "psnr", "num_gaussians", "seconds")
 
 
-class Notifier:
+class Notifier(Sink):
     """Starts at most one delivery per way at a time; what fails meanwhile is told together."""
 
     name = "notify"

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from splatbatch.files import write_text
 from splatbatch.hashing import Stamp, stamp_of
-from splatbatch.monitor.sinks.sink import BatchOutcome
+from splatbatch.monitor.sinks.sink import BatchOutcome, Sink
 from splatbatch.monitor.table import batch_eta_s
 from splatbatch.output.claims import AtWork, at_work
-from splatbatch.output.events import Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.workers import Watcher
 from splatbatch.tasks.freshness import FreshnessChecker
@@ -36,7 +35,7 @@ PER_PATCH = (
 """Field of a status, name of the metric, what it is."""
 
 
-class MetricsFile:
+class MetricsFile(Sink):
     """Rewrites metrics.prom every few seconds, whole; a full disk costs only the metrics.
 
     Of several workers one writes it, as long as it does: who finds it written by another since the last look leaves it.
@@ -52,9 +51,6 @@ class MetricsFile:
         self._seen = self._stamp()
 
     name = "metrics.prom"
-
-    def tell(self, event: Event) -> None:
-        """Hear nothing: all that it says is read from the files."""
 
     def tick(self) -> None:
         """Write it if it is time, and nobody else does; called many times a second."""
@@ -73,13 +69,6 @@ class MetricsFile:
         """Write it for the last time, whatever the end."""
         others = at_work(self._watcher, self._worker)
         self._write(others, is_running=any(not one.is_frozen for one in others))
-
-    def is_done(self) -> bool:
-        """Return whether all is written: once it is closed."""
-        return True
-
-    def give_up(self) -> None:
-        """Nothing is left to be written."""
 
     def _stamp(self) -> Stamp:
         return stamp_of(str(self._output.metrics))

@@ -12,7 +12,7 @@ from typing import Any
 
 from splatbatch.config import Tracking
 from splatbatch.errors import MissingPartError
-from splatbatch.monitor.sinks.sink import BatchOutcome
+from splatbatch.monitor.sinks.sink import BatchOutcome, Sink
 from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.supervisor.hook import Hook
@@ -52,7 +52,7 @@ def remedy(store: str) -> str:
     return "is its server up, and MLFLOW_TRACKING_URI right?"
 
 
-class MlflowSink:
+class MlflowSink(Sink):
     """Knows which patches have news; `mlflow_runs` reads what there is in their folders."""
 
     name = "tracking.mlflow"

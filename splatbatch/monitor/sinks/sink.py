@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from splatbatch.output.events import Event
 from splatbatch.output.records.run import FollowUpResult
@@ -30,10 +29,10 @@ class BatchOutcome:
     """What came of publishing, and of all else that follows the training."""
 
 
-class Sink(Protocol):
-    """Must never wait: all of it is called by the loop that trains, `beat` many times a second."""
+class Sink:
+    """Must never wait: all of it is called by the loop that trains, `tick` many times a second."""
 
-    name: str
+    name = ""
 
     def tell(self, event: Event) -> None:
         """Hear an event of the ledger."""
@@ -42,11 +41,11 @@ class Sink(Protocol):
         """Write what is due; return why something could not be written."""
 
     def close(self, end: BatchOutcome) -> None:
-        """Hear that the batch has ended: beats follow until all is written, or its time is up."""
+        """Hear that the batch has ended: ticks follow until all is written, or its time is up."""
 
     def is_done(self) -> bool:
         """Return whether nothing is left to be written; asked once it is closed."""
-        ...
+        return True
 
     def give_up(self) -> Iterable[str] | None:
         """End what still writes; return what was not written."""
