@@ -16,7 +16,6 @@ from splatbatch import isolated
 from splatbatch.errors import SceneError
 from splatbatch.files import open_regular
 from splatbatch.isolated import (
-    CallKind,
     Crashed,
     ExpectedError,
     Hung,
@@ -53,7 +52,7 @@ def fails(how: str) -> Any:
 
 @pytest.mark.contract
 @KINDS
-def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(kind: CallKind) -> None:
+def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(kind: type[Any]) -> None:
     found = dict(answers(kind(fails, ["a", "recursion", "memory", "scene", "disk", "no json", "b"])))
     assert (found["a"], found["b"]) == (Returned("A"), Returned("B"))
     assert isinstance(found["recursion"], Crashed) and found["recursion"].words.startswith("RecursionError")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 typer.main.get_command = functools.cache(typer.main.get_command)
 """Forty commands with all their options are built once, not for each that is run."""
-READERS: isolated.CallKind = isolated.InProcessCalls
+READERS = isolated.InProcessCalls
 """A command inside this process reads here, too; tests of what hangs set it to the real ones."""
 LONGEST_S = 30
 """None takes 5 s on an idle machine; one that waits for a pipe never ends."""
