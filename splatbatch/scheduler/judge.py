@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from splatbatch.config import Limits
@@ -17,7 +17,7 @@ from splatbatch.failures.exits import in_words
 from splatbatch.failures.log import Gap
 from splatbatch.failures.signatures import Signature
 from splatbatch.files import PRIVATE, SHARED_MEMORY, is_out_of_space, sweep, write_json
-from splatbatch.machine.protocol import Key, Slot
+from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import (
     Cancelled,
     Diagnosis,
@@ -32,10 +32,11 @@ from splatbatch.outcome import (
     TimedOut,
     Trained,
 )
-from splatbatch.output.attempt_folder import Attempt, AttemptFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.log_ends import read_ends
 from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
+from splatbatch.scheduler.running_attempt import RunningAttempt, Standby
 from splatbatch.tasks.task import TaskProgram
 
 FULL_MIB = 2
@@ -64,27 +65,20 @@ def next_attempt(patch: PatchFolder) -> Iterator[AttemptFolder]:
         raise
 
 
-@dataclass(frozen=True)
-class SupervisorOrder:
-    """What the supervisor is told of an attempt besides its limits."""
+def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) -> None:
+    """Write job.json, all that the supervisor has to know, and what a later run asks before it adopts the attempt.
 
-    key: Key
-    argv: tuple[str, ...]
-    slot: Slot
-    standby: bool = False
-    """It prepares, then waits for `write_go`."""
-
-
-def write_job(attempt: Attempt, order: SupervisorOrder, limits: Limits) -> None:
-    """Write job.json, all that the supervisor has to know, and what a later run asks before it adopts the attempt."""
-    env = {**_visible(order.slot), **ENVIRONMENT}
+    One that stands by prepares, then waits for `write_go`.
+    """
+    attempt, slot, stands_by = running.attempt, running.slot, isinstance(running.stage, Standby)
+    env = {**_visible(slot), **ENVIRONMENT}
     job = JobSpec(
-        key=order.key,
-        argv=order.argv,
-        env=env | ({"SPLATBATCH_STANDBY": "1"} if order.standby else {}),
-        gpu=order.slot.gpu,
-        slot=order.slot.name,
-        standby=order.standby,
+        key=running.key,
+        argv=argv,
+        env=env | ({"SPLATBATCH_STANDBY": "1"} if stands_by else {}),
+        gpu=slot.gpu,
+        slot=slot.name,
+        standby=stands_by,
         limits=TimeLimits(limits.wall_s, limits.grace_s, limits.stall_s),
         changes=attempt.changes,
         depends_on=attempt.depends_on,
@@ -171,6 +165,11 @@ def facts(folder: AttemptFolder) -> AttemptFacts:
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
     gpu_peak_mib = most(sample.used_mib for sample in folder.read_gpu_samples())
     return AttemptFacts(told.seconds, last.step, last.phase or None, gpu_peak_mib, told.own_gpu_peak_mib)
+
+
+def is_finalizing(running: RunningAttempt) -> bool:
+    """Return whether an attempt has made its last step and only evaluates and exports."""
+    return running.attempt.folder.last_progress().phase in FINALIZING
 
 
 def most(figures: Iterable[float | None]) -> float | None:

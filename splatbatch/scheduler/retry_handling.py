@@ -11,15 +11,14 @@ from splatbatch.config import Config, TaskId
 from splatbatch.errors import ConfigError
 from splatbatch.failures import retry
 from splatbatch.failures.causes import title
-from splatbatch.machine.protocol import Slot
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import COLLECT, INTERNAL_FAULT, Diagnosis, Failed, Made, Outcome, Trained
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptEnded, GaveUp, MpsOff, RetryScheduled, SlotGivenUp
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.scheduler.queue import Claimer, Queue, SoleClaimer
-from splatbatch.scheduler.running_attempt import Clock, RunningAttempt
+from splatbatch.scheduler.queue import Claimer, Queue
+from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks import given_up
 from splatbatch.tasks.task import TRAINING, Task
 
@@ -42,14 +41,10 @@ OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_in
 class RetryHandling:
     """Keeps the outcomes of a batch, and decides after each what is next."""
 
-    def __init__(self, config: Config, ledger: Ledger, clock: Clock, slots: Slots) -> None:
-        self._config = config
-        self._ledger = ledger
-        self._clock = clock
-        self._slots = slots
+    def __init__(self, config: Config, ledger: Ledger, slots: Slots, queue: Queue, claimer: Claimer) -> None:
+        self._config, self._ledger, self._slots, self._queue, self._claimer = config, ledger, slots, queue, claimer
         self._output = OutputFolder(config.output.folder)
         self._histories: dict[TaskId, retry.RetryHistory] = {}
-        self.claimer: Claimer = SoleClaimer()
         self._noted: list[Task] = []
         self._trained: list[str] = []
         self._random = random.Random(str(config.output.folder))  # noqa: S311 - jitter, the same in every run
@@ -68,42 +63,55 @@ class RetryHandling:
         """Take tasks for done with that nothing came of."""
         self._noted += tasks
 
-    def let_go(self, queue: Queue, begun: Iterable[Task]) -> None:
+    def let_go(self) -> None:
         """Tell other workers which tasks we are done with: they neither wait nor run any more."""
-        open_ones = {task.id for task in begun} if self._noted else ()
         for task in self._noted:
-            if task not in queue and task.id not in open_ones:
-                self.claimer.close(task.name)
+            if not self._queue.is_open(task.id):
+                self._claimer.close(task.name)
         self._noted.clear()
 
     def is_alone(self, task: Task) -> bool:
         """Return whether a task must have its GPU to itself."""
         return self._history(task).is_alone
 
-    def failed(self, running: RunningAttempt, diagnosis: Diagnosis, queue: Queue) -> None:
+    def failed(self, running: RunningAttempt, diagnosis: Diagnosis, now: float) -> None:
         """Decide on a task whose attempt has failed."""
         task = running.task
-        if diagnosis.cause == GPU_FAULT and self._moves(task, diagnosis, running.slot, queue):
+        if not self._is_to_blame(running, diagnosis):
+            self._queue.put_back(task)
+            self._ledger.write(RetryScheduled(task.name, 0.0, "", {}, ()))
             return
-        if diagnosis.cause in OF_ENGINE and running.slot.environment:
-            self._slots.share_nothing()
-            self._ledger.write(MpsOff("; ".join(diagnosis.evidence)))
-            self._again_uncounted(task, queue)
-            return
-        if diagnosis.cause in OF_COMPANY and running.num_company and not self.is_alone(task):
-            self._learn(task, is_alone=True)
-            self._again_uncounted(task, queue)
-            return
-        self._count(task, diagnosis, queue, running.attempt)
+        self._count(task, diagnosis, now, running.attempt)
 
-    def could_not(self, task: Task, diagnosis: Diagnosis, queue: Queue, traceback: str = "") -> None:
+    def _is_to_blame(self, running: RunningAttempt, diagnosis: Diagnosis) -> bool:
+        """Return whether a failure is held against its task; change what brought it about otherwise.
+
+        A GPU that faulted goes out of service, and its task elsewhere, once.
+        """
+        task, slot, cause = running.task, running.slot, diagnosis.cause
+        past, evidence = self._history(task), "; ".join(diagnosis.evidence)
+        if cause == GPU_FAULT and slot.gpu and self._slots.has_other(slot):
+            self._slots.give_up(slot)
+            self._ledger.write(SlotGivenUp(slot.name, f"{title(GPU_FAULT)}: {evidence}"))
+            self._learn(task, has_moved=True)
+            return past.has_moved
+        if cause in OF_ENGINE and slot.environment:
+            self._slots.share_nothing()
+            self._ledger.write(MpsOff(evidence))
+            return False
+        if cause in OF_COMPANY and running.num_company and not past.is_alone:
+            self._learn(task, is_alone=True)
+            return False
+        return True
+
+    def could_not(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str = "") -> None:
         """Decide on a task that could not be started, or whose result could not be kept; the others go on.
 
         What an attempt has left is not trained anew: the next run collects it once more.
         """
         self._not_started(task, diagnosis, traceback)
         if diagnosis.action == "retry" and diagnosis.phase != COLLECT:
-            self._count(task, diagnosis, queue)
+            self._count(task, diagnosis, now)
         elif diagnosis.cause == INTERNAL_FAULT:
             self._learn(task, failures=(*self._history(task).failures, retry.Failure(diagnosis)))
             self.hopeless = self.hopeless or self._why_stop()
@@ -121,39 +129,18 @@ class RetryHandling:
         said = {"phase": diagnosis.phase or "start", "traceback": traceback}
         self._ledger.write(AttemptEnded.of(task.name, number, Failed(diagnosis), **said))
 
-    def _moves(self, task: Task, diagnosis: Diagnosis, slot: Slot, queue: Queue) -> bool:
-        """Take a GPU that faulted out of service; its task goes elsewhere, once, and it is not held against it."""
-        if not slot.gpu or not self._slots.has_other(slot):
-            return False
-        self._slots.give_up(slot)
-        self._ledger.write(SlotGivenUp(slot.name, f"{title(GPU_FAULT)}: {'; '.join(diagnosis.evidence)}"))
-        if self._history(task).has_moved:
-            return False
-        self._learn(task, has_moved=True)
-        self._again_uncounted(task, queue)
-        return True
-
-    def _again_uncounted(self, task: Task, queue: Queue) -> None:
-        """Try again what the task itself is not to blame for."""
-        queue.put_back(task)
-        self._ledger.write(RetryScheduled(task.name, 0.0, "", {}, ()))
-
-    def _count(self, task: Task, diagnosis: Diagnosis, queue: Queue, attempt: Attempt | None = None) -> None:
-        """Hold a failure against its task."""
-        past = self._history(task)
-        failures = (*past.failures, retry.Failure(diagnosis, past.rungs))
-        witnesses = self._trained[past.num_trained_before :] if past.failures else []
-        self._learn(task, failures=failures, num_trained_before=len(self._trained))
-        self._try_again(task, queue, attempt, witnesses)
-
     def _history(self, task: Task) -> retry.RetryHistory:
-        return self._histories.get(task.id) or self.claimer.history(task.name)
+        return self._histories.get(task.id) or self._claimer.history(task.name)
 
     def _learn(self, task: Task, **facts: Any) -> None:
         self._histories[task.id] = replace(self._history(task), **facts)
 
-    def _try_again(self, task: Task, queue: Queue, attempt: Attempt | None, witnesses: list[str]) -> None:
-        name, failures = task.name, self._history(task).failures
+    def _count(self, task: Task, diagnosis: Diagnosis, now: float, attempt: Attempt | None = None) -> None:
+        """Hold a failure against its task: it is tried again, given up, or the last that is tried at all."""
+        name, past = task.name, self._history(task)
+        failures = (*past.failures, retry.Failure(diagnosis, past.rungs))
+        witnesses = tuple(self._trained[past.num_trained_before :]) if past.failures else ()
+        self._learn(task, failures=failures, num_trained_before=len(self._trained))
         current = {**task.kind.settings(task), "slots": len(self._slots)}
         decision = retry.decide(failures, task.kind.retry(task, self._config), self._random.random(), current)
         if reason := self._why_stop():
@@ -165,24 +152,21 @@ class RetryHandling:
                 try:
                     task, changes = self._take_rung(task, again, current)
                 except ConfigError as error:  # of a patch with settings of its own: those of the YAML were checked
-                    self._ledger.write(GaveUp(name, error.message, tuple(witnesses)))
+                    self._ledger.write(GaveUp(name, error.message, witnesses))
                     return
-                queue.put_last(task, self._clock.now() + wait_s)
-                self._ledger.write(RetryScheduled(name, round(wait_s, 1), ladder, changes, tuple(witnesses)))
-            case retry.GiveUp(reason=reason):
-                key = self._key(task, attempt)
-                self._ledger.write(GaveUp(name, reason, tuple(witnesses), **key))
+                self._queue.put_last(task, now + wait_s)
+                self._ledger.write(RetryScheduled(name, round(wait_s, 1), ladder, changes, witnesses))
+            case retry.GiveUp(reason=reason) if (
+                attempt and task.kind is TRAINING and diagnosis.cause not in given_up.OF_MACHINE
+            ):
+                key = given_up.key_of(task.requested_settings, attempt.depends_on.files)
+                self._ledger.write(GaveUp(name, reason, witnesses, key, diagnosis.cause))
+            case retry.GiveUp(reason=reason):  # another night may do
+                self._ledger.write(GaveUp(name, reason, witnesses))
 
     def _why_stop(self) -> str:
         own = {key: one.failures for key, one in self._histories.items()}
-        return retry.why_stop_batch({**self.claimer.failures(), **own})
-
-    def _key(self, task: Task, attempt: Attempt | None) -> dict[str, Any]:
-        """Return what must change before a task is tried again; nothing if another night may do."""
-        cause = self._history(task).failures[-1].diagnosis.cause
-        if attempt is None or task.kind is not TRAINING or cause in given_up.OF_MACHINE:
-            return {}
-        return {"key": given_up.key_of(task.requested_settings, attempt.depends_on.files), "cause": cause}
+        return retry.why_stop_batch({**self._claimer.failures(), **own})
 
     def _take_rung(
         self, task: Task, again: retry.RetryAfter, current: Mapping[str, Any]

@@ -9,7 +9,7 @@ from pathlib import Path
 from splatbatch.isolated import WaitHooks
 from splatbatch.output.events import WaitingForWorker
 from splatbatch.output.ledger import Ledger
-from splatbatch.scheduler.queue import Claimer, SoleClaimer
+from splatbatch.scheduler.queue import Claimer
 from splatbatch.scheduler.step_budget import DeadlineBudget
 
 
@@ -22,7 +22,7 @@ class RunHooks:
     tick: Callable[[], None]
     refused: Callable[[], Mapping[str, str]] = dict
     """Tasks that were found unfit since it was asked last, by name with the reasons."""
-    claimer: Claimer = field(default_factory=SoleClaimer)
+    claimer: Claimer = field(default_factory=Claimer)
     """Says which tasks are ours."""
     requests: Callable[[], list[Path]] | None = None
     """Where requests to end are looked for; None: where those to `train` lie."""

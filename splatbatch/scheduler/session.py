@@ -24,7 +24,7 @@ from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate, PatchSize
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler.disk_guard import when_there_is_room
-from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.step_budget import DeadlineBudget
 from splatbatch.tasks import memory_estimates
@@ -67,7 +67,7 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
         if choice and rounds.is_alone:  # of several workers none knows what the others will have done
             end = time.monotonic() + (choice.ends_at or 0.0) - time.time()
             rounds = replace(rounds, pacer=DeadlineBudget(batch, choice, ledger, end))
-        outcomes = Runner(batch.config, executor, ledger, is_retry=is_retry).run(tasks, rounds)
+        outcomes = Loop(batch.config, executor, ledger, tasks, rounds, is_retry=is_retry).run()
     trained = sum(isinstance(outcome, Trained | Made) for outcome in outcomes.values())
     ledger.write(BatchEnded(trained, len(batch.tasks), rounds.stop()))
     return outcomes

@@ -18,7 +18,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.disk_guard import DISK_FULL, when_there_is_room
-from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.tasks.task import Task, TaskKind
 from splatbatch.text import one_line
@@ -89,7 +89,7 @@ def make_all(
 
         def make_left() -> None:
             left = [task for task in tasks if not isinstance(outcomes.get(task.name), Made)]
-            outcomes.update(Runner(packing, executor, ledger).run(left, rounds))
+            outcomes.update(Loop(packing, executor, ledger, left, rounds).run())
             ends = (one.diagnosis for one in outcomes.values() if isinstance(one, Failed))
             if ledger is not UNWRITTEN and any(why.cause == DISK_FULL for why in ends):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output.path))

@@ -15,11 +15,12 @@ from turns import CLOCK
 from splatbatch.output.claims import Claims
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.workers import WorkerFile
-from splatbatch.scheduler.queue import ClaimedTask, NothingToDo, Queue, SoleClaimer, TakenByOther
+from splatbatch.scheduler.queue import Claimer, Queue, TakenByOther
 from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.task import Task
 from splatbatch.trainers.builtin import BuiltinTrainer
 
 QUICK = {"training": {"colors": "as_is"}, "limits": {"grace_s": 0.5, "free_disk_mib": 0}, "retry": {"keep": "newer"}}
@@ -152,19 +153,19 @@ def test_patches_are_not_trained_where_time_does_not_hold_their_backdrop_unless_
     with WorkerFile(opened.output) as presence, WorkerFile(opened.output) as other:
         ours, theirs = claiming(opened, presence), claiming(opened, other)
         ours.will_hold = lambda task: not task.patch.is_whole
-        assert isinstance(theirs.look(backdrop), ClaimedTask)
+        assert theirs.look(backdrop).claim
         assert isinstance(ours.look(backdrop), TakenByOther)
-        assert (ours.is_over, isinstance(ours.look(p0), ClaimedTask)) == (False, True)
+        assert (ours.is_over, isinstance(ours.look(p0), Task)) == (False, True)
         late = claiming(opened, other)  # of whoever comes once that is done with
         late.will_hold = ours.will_hold
         theirs.close("backdrop")
         late.before = ProgressBefore.of(late.claims, opened.output, opened.names)
-        assert isinstance(late.look(backdrop), NothingToDo)
-        assert isinstance(late.look(p0), NothingToDo)
+        assert late.look(backdrop) is None
+        assert late.look(p0) is None
         assert late.is_over
 
 
-class Others(SoleClaimer):
+class Others(Claimer):
     """Another worker has the backdrop until it is told otherwise."""
 
     def __init__(self) -> None:
@@ -173,7 +174,7 @@ class Others(SoleClaimer):
 
     def look(self, task: Any) -> Any:
         self.asked.append(task.name)
-        return ClaimedTask(task)
+        return task
 
     def is_elsewhere(self, name: str) -> bool:
         return self.has_it and name == "backdrop"
@@ -181,7 +182,7 @@ class Others(SoleClaimer):
 
 def test_no_patch_is_claimed_before_its_backdrop_is_done_with(batch: FakeBatch) -> None:
     tasks, others = open_batch(cut(batch, **QUICK).config).tasks, Others()
-    queue = Queue([task for task in tasks if not task.patch.is_whole], longest_first=False, claimer=others)
+    queue = Queue([task for task in tasks if not task.patch.is_whole], {}, others)
     assert (list(queue.due(0.0)), others.asked) == ([], [])
     others.has_it = False
     assert [task.name for task in queue.due(0.0)] == ["p0", "p1"]

@@ -22,7 +22,7 @@ from splatbatch.failures.retry import PASSING, Failure, why_stop_batch
 from splatbatch.isolated import Crashed
 from splatbatch.outcome import HANGS
 from splatbatch.output.ledger import Ledger
-from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.tasks.batch import open_batch
 
@@ -213,9 +213,8 @@ def test_a_large_splat_is_collected_while_others_start_and_end(
     opened.output.create()
     beats: list[float] = []
     rounds = RunHooks(stop=lambda: "", tick=lambda: beats.append(time.monotonic()))
-    Runner(opened.config, doors.AtOnce(hole_bytes=int(gigabytes * 1e9)), Ledger(opened.output.ledger)).run(
-        opened.tasks, rounds
-    )
+    executor = doors.AtOnce(hole_bytes=int(gigabytes * 1e9))
+    Loop(opened.config, executor, Ledger(opened.output.ledger), opened.tasks, rounds).run()
     assert [one["patch"] for one in batch.events("attempt_ended")][-1] == "p0"
     gap_s = max(b - a for a, b in pairwise(beats))
     record_property("figure", f"{beats[-1] - beats[0]:.1f} s, longest gap of beats {gap_s:.2f} s")

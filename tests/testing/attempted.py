@@ -17,6 +17,7 @@ from splatbatch.outcome import Outcome, Rejected, Splat
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import judge
+from splatbatch.scheduler.running_attempt import Execution, RunningAttempt
 from splatbatch.trainers import Trainer
 
 
@@ -29,8 +30,9 @@ class Attempted:
         self.folder.path.mkdir(parents=True)
         limits = {"wall_s": 60, "stall_s": 60, "grace_s": 0.3} | limits
         argv = trainer.command(patch, self.folder)
-        order = judge.SupervisorOrder("b.p0.a1", argv, Slot("cpu"))
-        judge.write_job(Attempt(patch.name, self.folder), order, Limits(**limits))
+        task: Any = None
+        running = RunningAttempt(task, Attempt(patch.name, self.folder), "b.p0.a1", Slot("cpu"), Execution())
+        judge.write_job(running, argv, Limits(**limits))
         self.clock = Clock()
 
     def after(self, seconds: float, do: Callable[[], object]) -> None:

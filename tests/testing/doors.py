@@ -24,7 +24,7 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.run.decide import DecisionMaker, TrainOptions
 from splatbatch.run.decode_ahead import DecodeAhead
 from splatbatch.scheduler import session
-from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.splats import write_splat
 from splatbatch.tasks.batch import Batch, open_batch
@@ -176,7 +176,7 @@ def failures(batch: FakeBatch, entry: str) -> dict[str, str]:
             return {name: fault.diagnosis.cause for name, fault in looked.faults.items()}
         case "prepare" | "collect":
             rounds = RunHooks(stop=lambda: "", tick=lambda: None)
-            outcomes = Runner(opened.config, AtOnce(), Ledger(opened.output.ledger)).run(opened.tasks, rounds)
+            outcomes = Loop(opened.config, AtOnce(), Ledger(opened.output.ledger), opened.tasks, rounds).run()
             return {name: one.diagnosis.cause for name, one in outcomes.items() if isinstance(one, Failed)}
     return _beside(opened)
 

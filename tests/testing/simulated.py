@@ -19,7 +19,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import GpuSample
 from splatbatch.scene.memory_estimate import MemoryEstimate
-from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.splats import write_splat
 from splatbatch.tasks.batch import open_batch
@@ -239,8 +239,8 @@ class Simulation:
         opened.output.create()
         kinds = {task.name: self.kinds.get(task.name, task.kind) for task in opened.tasks}
         tasks = [replace(task, memory_estimate=self.need(task.name), kind=kinds[task.name]) for task in opened.tasks]
-        runner = Runner(opened.config, self.world, Ledger(opened.output.ledger), self.world)
-        return runner.run(tasks, RunHooks(stop=lambda: "", tick=lambda: None))
+        rounds = RunHooks(stop=lambda: "", tick=lambda: None)
+        return Loop(opened.config, self.world, Ledger(opened.output.ledger), tasks, rounds, self.world).run()
 
     def need(self, name: str) -> MemoryEstimate:
         script = self.world.scripts[name][0]

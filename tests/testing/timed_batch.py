@@ -19,7 +19,7 @@ from splatbatch.machine.protocol import Key
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.deadline.choice import DeadlineDecision, StepBudget
-from splatbatch.scheduler.loop import Runner
+from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.step_budget import DeadlineBudget
 from splatbatch.tasks.batch import Batch, open_batch
@@ -105,7 +105,7 @@ def night(
     world.batch, world.speeds = timed, speeds_of(batch)[0]
     pacer = DeadlineBudget(timed, choice, Ledger(batch.output.ledger), world.time + deadline_s)
     tasks = [replace(task, memory_estimate=needs[task.name]) for task in timed.tasks]
-    runner = Runner(timed.config, world, Ledger(batch.output.ledger), world)
-    runner.run(tasks, RunHooks(stop=lambda: "", tick=lambda: None, pacer=pacer))
+    rounds = RunHooks(stop=lambda: "", tick=lambda: None, pacer=pacer)
+    Loop(timed.config, world, Ledger(batch.output.ledger), tasks, rounds, world).run()
     steps = {name: fake.result(name)["step"] for name in names}
     return Night(fake, world, pacer.choice, steps)

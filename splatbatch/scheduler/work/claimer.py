@@ -13,7 +13,7 @@ from splatbatch.output.claims import Claim, ClaimedByOther, Claims
 from splatbatch.output.folders import BACKDROP
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import Claimed
-from splatbatch.scheduler.queue import ClaimedTask, Look, NothingToDo, TakenByOther
+from splatbatch.scheduler.queue import Claimer, TakenByOther
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.task import Task
@@ -53,7 +53,7 @@ class ProgressBefore:
 
 
 @dataclass
-class TaskClaimer:
+class TaskClaimer(Claimer):
     """Claims tasks for the loop of a worker."""
 
     worker: str
@@ -77,10 +77,10 @@ class TaskClaimer:
     _unheld: set[str] = field(default_factory=set)
     """Tasks that our time does not hold: what needs their products waits."""
 
-    def look(self, task: Task) -> Look:
+    def look(self, task: Task) -> Task | TakenByOther | None:
         """Say whether a task whose turn it is is ours, and claim it if it can be."""
         if task.claim is not None and task.claim.worker == self.worker:
-            return ClaimedTask(task)
+            return task
         if self.claims.done(task.name) > self.before.done.get(task.name, 0):
             return self._closed(task)
         if self._unheld.intersection(task.kind.needs(task)) or not self.will_hold(task):
@@ -88,7 +88,7 @@ class TaskClaimer:
         try:
             found = self.claims.take(task.name)
         except OSError:  # a full disk, say: its attempt tells, and what two make of one task is accepted once
-            return ClaimedTask(task)
+            return task
         if isinstance(found, Claim):
             return self._begun(task, found)
         self.waits(found, task.name)
@@ -129,7 +129,7 @@ class TaskClaimer:
         self._next_look = time.monotonic() + LOST_S
         return {name: f"{worker}, which took the task over" for name, worker in self.claims.lost().items()}
 
-    def _begun(self, task: Task, claim: Claim) -> Look:
+    def _begun(self, task: Task, claim: Claim) -> Task | TakenByOther | None:
         """See that what was decided on a task still holds now that it is ours."""
         if claim.generation > 1:
             self.settle(task)
@@ -140,17 +140,17 @@ class TaskClaimer:
             return self._closed(task)
         claimed = Claimed(self.worker, claim.generation, claim.after_record)
         changes = self.past.changes(task.name)
-        return ClaimedTask(replace(task.kind.changed(task, changes), claim=claimed))
+        return replace(task.kind.changed(task, changes), claim=claimed)
 
-    def _left(self, task: Task) -> Look:
+    def _left(self, task: Task) -> Task | TakenByOther | None:
         """Leave a task that our time does not hold; behind a scene that another worker trains there may be time."""
         if task.patch.is_whole and self.is_elsewhere(task.name):
             return TakenByOther(LOOK_S)
         self.is_over = True
         self._unheld.add(task.name)
-        return NothingToDo()
+        return None
 
-    def _closed(self, task: Task) -> NothingToDo:
+    def _closed(self, task: Task) -> Task | TakenByOther | None:
         if self.standing.is_up_to_date(task.name):
             self.trained_elsewhere.append(task.name)
-        return NothingToDo()
+        return None
