@@ -64,9 +64,9 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
             grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
             stop_orphans(orphans, executor, ledger, grace_s, rounds.tick)
         tasks = [replace(task, memory_estimate=expected.get(task.name)) for task in batch.tasks]
-        if choice and rounds.is_alone:  # of several workers none knows what the others will have done
-            end = time.monotonic() + (choice.ends_at or 0.0) - time.time()
-            rounds = replace(rounds, pacer=DeadlineBudget(batch, choice, ledger, end))
+        left_s = (choice.ends_at or 0.0) - time.time() if choice else 0.0
+        if choice and left_s > 0 and rounds.is_alone:  # of several workers none knows what the others will have done
+            rounds = replace(rounds, pacer=DeadlineBudget(batch, choice, ledger, time.monotonic() + left_s))
         outcomes = Loop(batch.config, executor, ledger, tasks, rounds, is_retry=is_retry).run()
     trained = sum(isinstance(outcome, Trained | Made) for outcome in outcomes.values())
     ledger.write(BatchEnded(trained, len(batch.tasks), rounds.stop()))

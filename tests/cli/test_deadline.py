@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from published_shapes import checked
 
 STEPS = 200_000
 """So many that the model expects hours of them."""
+PATCHES = ("p0", "p1", "p2")
 
 
 def timed(batch: FakeBatch, deadline: str | None, *patches: str, **sections: Any) -> FakeBatch:
@@ -76,6 +78,24 @@ def test_what_was_chosen_is_kept_on_resume(batch: FakeBatch) -> None:
     assert batch.run("retry", "--failed").returncode == 0
     assert choice(batch) == before
     assert len(set(steps(batch))) == 1
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("hours", [10, -10])
+def test_a_slow_machine_leaves_fewer_steps_to_what_begins_next_but_not_once_the_deadline_is_past(
+    batch: FakeBatch, hours: int
+) -> None:
+    timed(batch, "10m").script(**{name: ["exit 1 ModuleNotFoundError: No module named 'gsplat'"] for name in PATCHES})
+    assert batch.run("train").returncode == 1
+    before = choice(batch)
+    ends_at = time.time() + 3600 * hours
+    (batch.output / "deadline.json").write_text(json.dumps(before | {"ends_at": ends_at}))
+    batch.script(**{name: ["take 40000"] for name in PATCHES})
+    said = batch.run("train").stderr
+    assert batch.result("p0")["step"] == int(before["pace"]["steps"] * STEPS + 1e-6)
+    assert [one < steps(batch, "p0")[0] for one in steps(batch)] == [False, hours > 0, hours > 0]
+    assert ("training is faster or slower than expected" in said) == (hours > 0)
+    assert batch.run("plan").stdout.count("skip: trained") == 3
 
 
 def test_a_night_that_is_done_stays_done_while_the_deadline_is_there(trained: FakeBatch) -> None:

@@ -180,11 +180,19 @@ def talk(folder: Folder, rest: str, steps: int) -> int:
     return train(folder, "", steps)
 
 
+def take(folder: Folder, rest: str, steps: int) -> int:
+    """Train, and say that it took so many seconds."""
+    say(folder, phase="train", step=steps, max_steps=steps, seconds=float(rest))
+    leave_splat(folder, 10, steps)
+    return 0
+
+
 BEHAVIOURS = {
     "train-with-kin": train_with_kin,
     "train-with-fugitive": train_with_fugitive,
     "await": await_file,
     "talk": talk,
+    "take": take,
     "train-then-fill": train_then_fill,
     "write": write,
     "train": train,
