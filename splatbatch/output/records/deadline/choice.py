@@ -33,7 +33,7 @@ FULL = StepBudget()
 
 @dataclass(frozen=True)
 class Adjustment(TypedRecord):
-    """A pace for what had not begun, chosen once the first attempts had shown how fast this machine is."""
+    """A pace for what had not begun, chosen again at the begin of an attempt by measured speeds."""
 
     at: float | None = None
     """Seconds since 1970."""
