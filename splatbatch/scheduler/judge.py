@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from splatbatch.failures.evidence import Evidence
 from splatbatch.failures.exits import in_words
 from splatbatch.failures.log import Gap
 from splatbatch.failures.signatures import Signature
-from splatbatch.files import PRIVATE, SHARED_MEMORY, is_out_of_space, sweep, write_json
+from splatbatch.files import PRIVATE, SHARED_MEMORY, sweep, write_json
 from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import (
     Cancelled,
@@ -33,7 +32,6 @@ from splatbatch.outcome import (
     Trained,
 )
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.folders import PatchFolder
 from splatbatch.output.log_ends import read_ends
 from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
 from splatbatch.scheduler.running_attempt import RunningAttempt, Standby
@@ -45,24 +43,10 @@ PREPARING = ("", "start", "load", STANDING_BY)
 """Phases before `go`; empty: it has said nothing."""
 FINALIZING = ("eval", "export", "done")
 """Phases after the last step."""
-BALLAST_BYTES = 1 << 16
 NO_RECORD = "the process exited normally but left no valid record"
 # torch asks NVML, not CUDA, whether there is a GPU: CUDA reads only once which one it may see, and a GPU that is there
 # but cannot be used is an error then, not a reason to train on the CPU
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-
-
-@contextlib.contextmanager
-def next_attempt(patch: PatchFolder) -> Iterator[AttemptFolder]:
-    """Make the folder of the next attempt; if it cannot be filled since the disk is full, it was never there."""
-    folder = patch.new_attempt()
-    try:
-        folder.ballast.write_bytes(bytes(BALLAST_BYTES))
-        yield folder
-    except OSError as error:
-        if is_out_of_space(error):
-            shutil.rmtree(folder.path, ignore_errors=True)
-        raise
 
 
 def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) -> None:

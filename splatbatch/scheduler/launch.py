@@ -11,7 +11,7 @@ from typing import Any
 
 from splatbatch import isolated
 from splatbatch.config import Config, Limits
-from splatbatch.files import Record
+from splatbatch.files import Record, is_out_of_space
 from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import AttemptExecutor, Slot
 from splatbatch.output import results
@@ -26,6 +26,8 @@ from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.running_attempt import Execution, RunningAttempt, Standby
 from splatbatch.tasks.fingerprints.inputs import state_of
 from splatbatch.tasks.task import Task
+
+BALLAST_BYTES = 1 << 16
 
 
 def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
@@ -74,9 +76,15 @@ class Launcher:
         for path in (home.splat, home.result):
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
-        with judge.next_attempt(home) as folder:
-            claim = task.claim or Claimed(follows=home.newest_accepted())
-            attempt = Attempt(name, folder, dict(task.next_settings.all_changes), is_retry=self._is_retry, claim=claim)
+        folder = home.new_attempt()
+        try:
+            folder.ballast.write_bytes(bytes(BALLAST_BYTES))
+        except OSError as error:
+            if is_out_of_space(error):  # then it was never there
+                shutil.rmtree(folder.path, ignore_errors=True)
+            raise
+        claim = task.claim or Claimed(follows=home.newest_accepted())
+        attempt = Attempt(name, folder, dict(task.next_settings.all_changes), is_retry=self._is_retry, claim=claim)
         # the number of a discarded standby is used again, its key never
         again = f"s{self._discarded[name]}" if self._discarded[name] else ""
         key = f"{self._batch}.{name}.a{folder.number}{again}"

@@ -78,14 +78,13 @@ class Loop:
         self._launcher = Launcher(config, executor, ledger, hooks, is_retry=self.is_retry)
         self._standbys = Standbys(executor, self._launcher, self._queue, slots, self._attempts)
         self._retries = RetryHandling(config, ledger, slots, self._queue, hooks.claimer)
-        self._cancellations = Cancellations(self._output, executor, ledger, self._retries)
-        self._cancellations.listen(hooks)
+        self._cancellations = Cancellations(self._output, executor, ledger, hooks, self._standbys, self._retries)
 
     def run(self) -> Mapping[str, Outcome]:
         """Train the tasks; return the last outcome of each that was tried."""
         try:
             while self._queue or self._attempts:
-                self._withdraw()
+                self._cancellations.look(self._running().values())
                 if reason := self.hooks.stop():
                     self._stop_all(reason)
                     break
@@ -107,13 +106,6 @@ class Loop:
             self._end_all()
             raise
         return self._retries.outcomes
-
-    def _withdraw(self) -> None:
-        """Take out what was cancelled, what another worker has taken over, and what was found unfit."""
-        cancellations, queue, standbys = self._cancellations, self._queue, self._standbys
-        cancellations.look(queue, standbys, self._running())
-        cancellations.leave(self.hooks.claimer.lost(), queue, standbys)
-        cancellations.refuse(self.hooks.refused(), queue, standbys)
 
     def _running(self) -> dict[Key, RunningAttempt]:
         return {key: one for key, one in self._attempts.items() if isinstance(one.stage, Execution)}
@@ -209,7 +201,7 @@ class Loop:
         if isinstance(outcome, Trained):
             self._memory.note(one)
         if end != Exited(0):
-            self._standbys.discard_contexts(one.slot.name)
+            self._standbys.discard_contexts([one.slot.name])
         if isinstance(outcome, Failed):
             if (cause := outcome.diagnosis.cause) == DISK_FULL:
                 self._disk.shut(self.clock.now(), f"the disk is full ({task.name})")
@@ -284,8 +276,7 @@ class Loop:
         waiting = list({task.id: task for task in (*ready, *self._queue)}.values())
         if not pacer.choose_again(self.clock.now(), waiting, running.values(), num_slots):
             return False
-        for task in reversed(self._standbys.retire()):
-            self._queue.put_back(task)
+        self._standbys.retire()
         return True
 
     def _goes(self, standby: RunningAttempt, slot: Slot) -> bool:
@@ -345,7 +336,8 @@ class Loop:
 
     def _waiting(self) -> list[Task]:
         """Return whatever has not begun, and forget it."""
-        return [*self._standbys.retire(), *self._queue.clear()]
+        self._standbys.retire()
+        return self._queue.clear()
 
     def _stop_all(self, reason: str) -> None:
         """End what runs, wait for its records, and write them down; a reader that hangs is not waited for."""

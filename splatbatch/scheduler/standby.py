@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Collection, Container
 from contextlib import suppress
 from typing import Any
 
@@ -63,9 +63,7 @@ class Standbys:
             standby = None
         task = standby.task if standby else next(self._queue.due(now), None)
         if task is None and free:  # nobody else is left: better begun anew here than waited for where its context is
-            for one in self._ready():
-                if one.context:
-                    self.dismiss(one, task_waits=True)
+            self.discard_contexts({one.context.name for one in self._ready() if one.context})
         return standby, task
 
     def top_up(self, now: float) -> None:
@@ -108,9 +106,8 @@ class Standbys:
                     with suppress(OSError):  # it opens its context when it is told to go
                         judge.write_ahead(folder, one.slot)
                         one.context = one.slot
-        for one in self._ready():
-            if one.context and not self._slots.serves(one.context):
-                self.dismiss(one, task_waits=True)
+        given_up = {one.context.name for one in self._ready() if one.context and not self._slots.serves(one.context)}
+        self.discard_contexts(given_up)
         self._slots.note_contexts(Counter(one.context.name for one in self._attempts.values() if one.context))
 
     def _has_room_for_context(self, slot: Slot) -> bool:
@@ -120,10 +117,10 @@ class Standbys:
         trains = any(one.attempt.folder.last_progress().phase == judge.TRAINING for one in beside)
         return trains and self._slots.has_room_for_context(slot)
 
-    def discard_contexts(self, slot: str) -> None:
-        """End those with a context on a GPU where an attempt has failed; their tasks begin in their turn."""
+    def discard_contexts(self, slots: Collection[str]) -> None:
+        """End those with a context on some slots; their tasks begin in their turn."""
         for one in self._ready():
-            if one.context and one.context.name == slot:
+            if one.context and one.context.name in slots:
                 self.dismiss(one, task_waits=True)
 
     def dismiss(self, standby: RunningAttempt, *, task_waits: bool) -> None:
@@ -131,13 +128,25 @@ class Standbys:
         self._executor.cancel(handles_of({standby.key: standby}))
         standby.stage = Dismissal(task_waits)
 
-    def retire(self) -> list[Task]:
-        """End all of them, and return the tasks they were to do."""
+    def retire(self) -> None:
+        """End all of them, and put the tasks they were to do back into the queue."""
         ready = self._ready()
         ask_to_end(self._executor, {one.key: one for one in ready})
-        for one in ready:
+        for one in reversed(ready):
             one.stage = Dismissal(task_waits=False)
-        return [one.task for one in ready]
+            self._queue.put_back(one.task)
+
+    def withdraw(self, names: Collection[str]) -> list[Task]:
+        """Take the named tasks out of what waits; return them."""
+        if not names:
+            return []
+        first = self.first()
+        if first and first.task.name in names:
+            self.retire()
+        found = [task for task in self._queue if task.name in names]
+        for task in found:
+            self._queue.take(task)
+        return found
 
     def discard(self, died: RunningAttempt) -> None:
         """Remove what is left of one that has died; its task begins in its turn, without another."""
