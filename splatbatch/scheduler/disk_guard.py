@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,17 +30,18 @@ PAUSE_S = PASSING[DISK_FULL].longest_s
 PROBE_BYTES = 1 << 20
 
 
+@dataclass
 class DiskGuard:
     """Shuts when room is short, and says so once; opens when it is back, and says that."""
 
-    def __init__(self, folder: Path, limits: Limits, ledger: Ledger) -> None:
-        self.reason = ""
-        self._failed_write = ""
-        self._folder = folder
-        self._limits = limits
-        self._ledger = ledger
-        self._look_at = float("-inf")
-        self._shut_at = 0.0
+    folder: Path
+    limits: Limits
+    ledger: Ledger
+    reason: str = ""
+    """Why it is shut; empty: it is open."""
+    _failed_write: str = ""
+    _look_at: float = float("-inf")
+    _shut_at: float = 0.0
 
     def is_open(self, now: float) -> bool:
         """Return whether an attempt may start."""
@@ -71,19 +73,19 @@ class DiskGuard:
     def _note(self, now: float, reason: str) -> None:
         if reason and not self.reason:
             self._shut_at = now
-            self._ledger.write(Paused(f"{reason}; the batch stops in {clock(PAUSE_S)} unless space is freed"))
+            self.ledger.write(Paused(f"{reason}; the batch stops in {clock(PAUSE_S)} unless space is freed"))
         elif self.reason and not reason:
-            self._ledger.write(Resumed(round(now - self._shut_at, 1)))
+            self.ledger.write(Resumed(round(now - self._shut_at, 1)))
         self.reason = reason
 
     def _what_is_short(self) -> str:
-        if self._failed_write and not takes_writes(self._folder):
+        if self._failed_write and not takes_writes(self.folder):
             return self._failed_write
         self._failed_write = ""
-        wanted = self._limits.free_disk_mib
-        free = free_mib(self._folder)
+        wanted = self.limits.free_disk_mib
+        free = free_mib(self.folder)
         if free is not None and free < wanted:
-            return f"{free} MiB free on the disk of {self._folder}, {wanted} MiB required (limits.free_disk_mib)"
+            return f"{free} MiB free on the disk of {self.folder}, {wanted} MiB required (limits.free_disk_mib)"
         return _shared_memory_is_short() if wanted else ""
 
 

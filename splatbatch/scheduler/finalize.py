@@ -60,13 +60,12 @@ def collect(ending: FinishedAttempt) -> Record:
 
 def _background(ending: FinishedAttempt) -> PatchContext:
     """Return what is known of a patch whose attempt has failed: what its program reads, and how it failed before."""
-    recipe, folder = ending.task.next_settings.recipe, ending.attempt.folder
-    if ending.task.kind is not TRAINING:
-        return PatchContext(folder.path.parent.name)
-    settings = ending.task.kind.settings(ending.task)
-    past = tuple(_failures_before(ending.attempt, ending.home))
-    name, differences = folder.path.parent.name, ending.task.next_settings.differences
-    return PatchContext(name, recipe.training.trainer, recipe.reads(), settings, differences, past)
+    task, name = ending.task, ending.attempt.folder.task
+    if task.kind is not TRAINING:
+        return PatchContext(name)
+    recipe, past = task.next_settings.recipe, tuple(_failures_before(ending.attempt, ending.home))
+    differences = task.next_settings.differences
+    return PatchContext(name, recipe.training.trainer, recipe.reads(), task.kind.settings(task), differences, past)
 
 
 def _failures_before(attempt: Attempt, home: PatchFolder) -> Iterator[EarlierFailure]:

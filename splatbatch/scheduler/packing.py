@@ -20,8 +20,6 @@ from splatbatch.tasks.task import Task
 
 LOOK_S = 2.0
 MOST_AT_ONCE = 8
-Mark = tuple[float, float]
-"""When, and which step then."""
 SLACK = 1.15
 """What torch's allocator keeps beyond what was in use at the peak, and what a sample now and then misses of it."""
 LEAST_SHARE = 0.25
@@ -43,7 +41,8 @@ class SeatTuner:
     config: ExecutorConfig
     ledger: Ledger
     _looks: list[SeatThroughput] = field(default_factory=list)
-    _marks: dict[Key, Mark] = field(default_factory=dict)
+    _lines: dict[Key, ProgressLine] = field(default_factory=dict)
+    """What each attempt that trained had told last when it was looked at."""
     _look_at: float = float("-inf")
     _most: int = MOST_AT_ONCE
 
@@ -58,10 +57,11 @@ class SeatTuner:
         if self.config.patches_per_gpu != "auto" or now < self._look_at:
             return
         self._look_at = now + LOOK_S
-        marks = {one.key: mark for one in running if (mark := _mark(one.attempt.folder.last_progress()))}
-        looks = (_look(keys, self._marks, marks) for keys in self.slots.full_gpus())
+        told = ((one.key, one.attempt.folder.last_progress()) for one in running)
+        lines = {key: line for key, line in told if line.phase == judge.TRAINING and line.step is not None}
+        looks = (_look(keys, self._lines, lines) for keys in self.slots.full_gpus())
         self._looks += [look for look in looks if look]
-        self._marks = marks
+        self._lines = lines
         self._set(how_many(self.slots.seats, self._looks, self._most, is_tight=self.slots.is_tight()))
 
     def ran_out_of_memory(self, at_once: int) -> None:
@@ -75,18 +75,16 @@ class SeatTuner:
         self.slots.set_seats(seats)
 
 
-def _mark(line: ProgressLine) -> Mark | None:
-    return None if line.phase != "train" or line.t is None or line.step is None else (line.t, float(line.step))
-
-
-def _look(keys: Sequence[Key], before: Mapping[Key, Mark], now: Mapping[Key, Mark]) -> SeatThroughput | None:
+def _look(
+    keys: Sequence[Key], before: Mapping[Key, ProgressLine], now: Mapping[Key, ProgressLine]
+) -> SeatThroughput | None:
     """Return the throughput of all that train on a GPU; None unless all of them did so since the last look."""
-    if not all(key in before and key in now for key in keys):
-        return None
-    spans = [(now[key][0] - before[key][0], now[key][1] - before[key][1]) for key in keys]
-    if not all(seconds > 0 for seconds, _ in spans):
-        return None
-    return SeatThroughput(len(keys), sum(steps / seconds for seconds, steps in spans))
+    steps_per_s = 0.0
+    for first, last in ((before.get(key), now.get(key)) for key in keys):
+        if first is None or last is None or first.t is None or last.t is None or last.t <= first.t:
+            return None
+        steps_per_s += ((last.step or 0) - (first.step or 0)) / (last.t - first.t)
+    return SeatThroughput(len(keys), steps_per_s)
 
 
 class MemoryModel:

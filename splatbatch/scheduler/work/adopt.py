@@ -54,9 +54,7 @@ def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[s
         if (task.name, folder.number) not in settled and not folder.cancelled_before_start()
     ]
     if any(not folder.exit.exists() for _, folder in left):
-        with contextlib.closing(LocalExecutor(batch.config.executor, batch.config.training.device)) as executor:
-            grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
-            stop_orphans(orphans, executor, ledger, grace_s, patience.tick)
+        _stop(batch, Orphans(batch.output), batch.config.training.device, ledger, patience.tick)
     return _adopt_all(batch, left, ledger, patience)
 
 
@@ -66,18 +64,21 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, b
     What runs on this machine is ended first. On another it is asked to end by its cancel file, and whatever it still
     makes can follow no record that is accepted by then.
     """
-    output, place = batch.output, task.home(batch.output)
+    place = task.home(batch.output)
     sweep(place.path, spares_living=True)
     folders = [one for one in place.attempts() if not endings.is_judged(task.name, one.number)]
     left = [one for one in folders if not one.cancelled_before_start()]
     if any(one.start.exists() and not one.has_exited() for one in left):
-        with contextlib.closing(LocalExecutor(batch.config.executor, "cpu")) as executor:
-            grace_s, orphans = batch.config.limits.grace_s, Orphans(output, task.name)
-            stop_orphans(orphans, executor, ledger, grace_s, beat)
+        _stop(batch, Orphans(batch.output, task.name), "cpu", ledger, beat)
     for folder in left:
         if folder.start.exists() and not folder.has_exited():
             folder.cancel.touch()
     _adopt_all(batch, [(task, folder) for folder in left], ledger, WaitHooks(beat))
+
+
+def _stop(batch: Batch, orphans: Orphans, device: str, ledger: Ledger, beat: Callable[[], None]) -> None:
+    with contextlib.closing(LocalExecutor(batch.config.executor, device)) as executor:
+        stop_orphans(orphans, executor, ledger, batch.config.limits.grace_s, beat)
 
 
 LeftAttempts = tuple[Task, AttemptFolder]

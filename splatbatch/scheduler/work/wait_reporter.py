@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from splatbatch.errors import ExecutorError, OutputError
@@ -52,8 +52,7 @@ def check_no_workers(watcher: Watcher, beat: Callable[[], None], say: Callable[[
     Raises:
         OutputError: one does.
     """
-    living = _await(lambda: watcher.living(but=LOCAL), watcher, beat, say)
-    if living:
+    if living := _await(watcher, LOCAL, "", beat, say):
         raise OutputError(
             f"{watcher.output.path}: {_spell(living, 'train')} into this folder",
             "Wait for it, end it with `splatbatch cancel`, or join it with `splatbatch work`. See `splatbatch status`.",
@@ -68,12 +67,7 @@ def require_same_plan(
     Raises:
         ExecutorError: somebody does.
     """
-
-    def others() -> Iterable[WorkerRecord]:
-        return [one for one in watcher.living(but=mine.worker) if one.terms != mine.terms]
-
-    living = _await(others, watcher, beat, say)
-    if living:
+    if living := _await(watcher, mine.worker, mine.terms, beat, say):
         raise ExecutorError(
             f"{watcher.output.path}: {_spell(living, 'train')} into this folder with another YAML or version",
             "Give all workers the same YAML and install the same version of splatbatch, or wait until the others end.",
@@ -81,11 +75,19 @@ def require_same_plan(
 
 
 def _await(
-    find: Callable[[], Iterable[WorkerRecord]], watcher: Watcher, beat: Callable[[], None], say: Callable[[str], None]
+    watcher: Watcher, mine: str, terms: str, beat: Callable[[], None], say: Callable[[str], None]
 ) -> list[WorkerRecord]:
-    """Return those who are known to live, as soon as one is; none once all have been silent for long enough."""
+    """Return the others who are known to live, as soon as one is; none once all have been silent for long enough.
+
+    Args:
+        watcher: of the workers.
+        mine: who is none of the others.
+        terms: of those that do not matter; empty: all do.
+        beat: shows that we live.
+        say: hears who is waited for.
+    """
     say_at = 0.0
-    while unknown := list(find()):
+    while unknown := [one for one in watcher.living(but=mine) if not terms or one.terms != terms]:
         if living := [one for one in unknown if watcher.lives(one)]:
             return living
         if time.monotonic() >= say_at:
