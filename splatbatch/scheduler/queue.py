@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,7 +71,8 @@ class Queue:
             longest_first: or as they come.
             has_cores: what takes no GPU has a slot of its own.
         """
-        self._tasks = deque(sorted(tasks, key=lambda task: -task.length) if longest_first else tasks)
+        ordered = sorted(tasks, key=lambda task: -task.length) if longest_first else tasks
+        self._tasks = OrderedDict((task.id, task) for task in ordered)
         self._not_before: dict[TaskId, float] = {}
         self._attempts, self._claimer, self._has_cores = attempts, claimer, has_cores
         self._needed = {name for task in tasks for name in task.kind.needs(task)}
@@ -80,7 +81,7 @@ class Queue:
         return len(self._tasks)
 
     def __iter__(self) -> Iterator[Task]:
-        return iter(self._tasks)
+        return iter(self._tasks.values())
 
     def starts_beside(self, task: Task) -> bool:
         """Return whether a task starts whatever the GPUs do."""
@@ -96,13 +97,13 @@ class Queue:
         needed = {
             name for name in self._needed if self.is_open(TaskId.of_folder(name)) or self._claimer.is_elsewhere(name)
         }
-        for task in tuple(self._tasks):
+        for task in tuple(self._tasks.values()):
             waits = self.starts_beside(task) != beside or self._not_before.get(task.id, 0.0) > now
             if waits or (needed and needed.intersection(task.kind.needs(task))):
                 continue
             match self._claimer.look(task):
                 case Task() as ours:
-                    self._tasks[self._tasks.index(task)] = ours
+                    self._tasks[task.id] = ours
                     yield ours
                 case TakenByOther(look_s=look_s):
                     self._not_before[task.id] = now + look_s
@@ -111,24 +112,24 @@ class Queue:
 
     def is_open(self, task_id: TaskId) -> bool:
         """Return whether a task waits, or has an attempt whose outcome is not recorded."""
-        begun = (one.task for one in self._attempts.values())
-        return any(task.id == task_id for task in (*self._tasks, *begun))
+        return task_id in self._tasks or any(one.task.id == task_id for one in self._attempts.values())
 
     def take(self, task: Task) -> None:
         """Remove a task that starts."""
-        self._tasks.remove(task)
+        del self._tasks[task.id]
 
     def put_back(self, task: Task) -> None:
         """Take in a task whose turn it was."""
-        self._tasks.appendleft(task)
+        self._tasks[task.id] = task
+        self._tasks.move_to_end(task.id, last=False)
 
     def put_last(self, task: Task, not_before: float) -> None:
         """Take in a task that is tried again, at a time or later."""
         self._not_before[task.id] = not_before
-        self._tasks.append(task)
+        self._tasks[task.id] = task
 
     def clear(self) -> list[Task]:
         """Empty the queue; return what waited."""
-        tasks = list(self._tasks)
+        tasks = list(self)
         self._tasks.clear()
         return tasks
