@@ -159,42 +159,40 @@ class Loop:
         self._standbys.discard(one)
 
     def _collect(self, one: RunningAttempt, ended: Collection) -> None:
-        """Take in what a reader has collected of an attempt; let go of its slot by then at the latest."""
-        is_over, now = self._is_collected(one, ended), self.clock.now()
+        """Have a reader collect an attempt; it keeps its slot until then, but not for long.
+
+        While a full disk does not take its result it waits; nor is anything started then.
+        """
+        now = self.clock.now()
+        if one.reading is None and (self._disk.takes_writes(now) or self._disk.given_up(now)):
+            task, home = one.task, one.task.home(self._output)
+            keeps_better, place = self.config.retry.keep == "better", places(task.patch, task.recipe)
+            ending = FinishedAttempt(one.attempt, ended.end, task, home, keeps_better, place)
+            one.reading = isolated.start(collect, [ending])
+        is_over = one.reading is not None and self._take_in(one, ended.end, one.reading)
         if ended.has_slot and (is_over or now >= ended.since + KEEPS_SLOT_S):
             ended.has_slot = False
             self._slots.release(one.key, now)
         if is_over:
             del self._attempts[one.key]
 
-    def _is_collected(self, one: RunningAttempt, ended: Collection) -> bool:
-        """Return whether an attempt that has ended is done with.
-
-        While a full disk does not take its result it is not; nor is anything started then.
-        """
-        task, now = one.task, self.clock.now()
-        if one.reading is None:
-            if not self._disk.takes_writes(now) and not self._disk.given_up(now):
-                return False
-            keeps_better, place = self.config.retry.keep == "better", places(task.patch, task.recipe)
-            home = task.home(self._output)
-            ending = FinishedAttempt(one.attempt, ended.end, task, home, keeps_better, place)
-            one.reading = isolated.start(collect, [ending])
+    def _take_in(self, one: RunningAttempt, end: Exit, reading: CallQueue[Any]) -> bool:
+        """Take in what a reader has collected; return whether its attempt is done with."""
         try:
-            if not (found := one.reading.look()):
-                return False
-            self._take_in(one, ended.end, found[0][1].result(COLLECT))
+            if found := reading.look():
+                self._record(one, end, found[0][1].result(COLLECT))
+            return bool(found)
         except Exception as error:  # noqa: BLE001 - the wall: see `_could_not`
             if not is_out_of_space(error):
-                self._could_not(task, error, COLLECT)
+                self._could_not(one.task, error, COLLECT)
                 return True
+            now = self.clock.now()
             self._disk.shut(now, str(error))
-            self._retries.note(task, Failed(self._disk.diagnosis()))
+            self._retries.note(one.task, Failed(self._disk.diagnosis()))
             one.reading = None
             return self._disk.given_up(now)
-        return True
 
-    def _take_in(self, one: RunningAttempt, end: Exit, collected: Record) -> None:
+    def _record(self, one: RunningAttempt, end: Exit, collected: Record) -> None:
         """Write the outcome of an attempt down, and decide what follows from it."""
         task, outcome = one.task, write_down(one.attempt, end, collected, self.ledger)
         self._retries.note(task, outcome)
@@ -224,15 +222,15 @@ class Loop:
         self._retries.could_not(task, diagnosis, self.clock.now(), traceback)
 
     def _start_due(self) -> None:
-        while self._starts_beside():
+        while self._start_beside():
             pass
         if not len(self._slots) and next(self._queue.due(self.clock.now(), beside=True), None) is None:
             # whatever waits, also what comes back from a GPU that was given up
             self._retries.none_started(self._waiting(), self._slots.diagnosis())
-        while self._starts_next():
+        while self._start_next():
             pass
 
-    def _starts_beside(self) -> bool:
+    def _start_beside(self) -> bool:
         """Start what takes no GPU, or takes one only if it is ready; return whether there was such a task, and room."""
         now = self.clock.now()
         if not any(map(self._queue.starts_beside, self._queue)) or not self._has_room():
@@ -245,7 +243,7 @@ class Loop:
             self._start(task, slot)
         return slot is not None
 
-    def _starts_next(self) -> bool:
+    def _start_next(self) -> bool:
         """Start whatever is next, if there is a slot for it; return whether there was."""
         if not self._slots.has_seat():  # nothing is claimed that others could start sooner
             return False
@@ -260,14 +258,14 @@ class Loop:
             for name, reason in self._slots.give_up_overdue(now).items():
                 self.ledger.write(SlotGivenUp(name, reason))
             return False
-        if self._has_other_budget():
+        if self._choose_budget_again():
             return True
         if standby:
-            return self._goes(standby, offer)
+            return self._go(standby, offer)
         self._start(task, offer)
         return True
 
-    def _has_other_budget(self) -> bool:
+    def _choose_budget_again(self) -> bool:
         """Let the deadline choose again for all that has not begun; standbys under an earlier choice end."""
         if (pacer := self.hooks.pacer) is None:
             return False
@@ -279,7 +277,7 @@ class Loop:
         self._standbys.retire()
         return True
 
-    def _goes(self, standby: RunningAttempt, slot: Slot) -> bool:
+    def _go(self, standby: RunningAttempt, slot: Slot) -> bool:
         """Let a standby begin; if it cannot be told, it stands by until there is room again."""
         try:
             self._launcher.go(standby, slot)

@@ -77,14 +77,14 @@ class RetryHandling:
     def failed(self, running: RunningAttempt, diagnosis: Diagnosis, now: float) -> None:
         """Decide on a task whose attempt has failed."""
         task = running.task
-        if not self._is_to_blame(running, diagnosis):
-            self._queue.put_back(task)
-            self._ledger.write(RetryScheduled(task.name, 0.0, "", {}, ()))
+        if not self._excuse(running, diagnosis):
+            self._count(task, diagnosis, now, running.attempt)
             return
-        self._count(task, diagnosis, now, running.attempt)
+        self._queue.put_back(task)
+        self._ledger.write(RetryScheduled(task.name, 0.0, "", {}, ()))
 
-    def _is_to_blame(self, running: RunningAttempt, diagnosis: Diagnosis) -> bool:
-        """Return whether a failure is held against its task; change what brought it about otherwise.
+    def _excuse(self, running: RunningAttempt, diagnosis: Diagnosis) -> bool:
+        """Change what has brought a failure about beside its task; return whether that excuses the task.
 
         A GPU that faulted goes out of service, and its task elsewhere, once.
         """
@@ -94,15 +94,15 @@ class RetryHandling:
             self._slots.give_up(slot)
             self._ledger.write(SlotGivenUp(slot.name, f"{title(GPU_FAULT)}: {evidence}"))
             self._learn(task, has_moved=True)
-            return past.has_moved
+            return not past.has_moved
         if cause in OF_ENGINE and slot.environment:
             self._slots.share_nothing()
             self._ledger.write(MpsOff(evidence))
-            return False
+            return True
         if cause in OF_COMPANY and running.num_company and not past.is_alone:
             self._learn(task, is_alone=True)
-            return False
-        return True
+            return True
+        return False
 
     def could_not(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str = "") -> None:
         """Decide on a task that could not be started, or whose result could not be kept; the others go on.
