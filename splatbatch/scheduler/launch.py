@@ -14,6 +14,7 @@ from splatbatch.config import Config, Limits
 from splatbatch.files import Record, is_out_of_space
 from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import AttemptExecutor, Slot
+from splatbatch.outcome import Stopped
 from splatbatch.output import results
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptStarted, PatchRejected
@@ -23,7 +24,7 @@ from splatbatch.output.records.attempt import Claimed
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.running_attempt import Execution, RunningAttempt, Standby
+from splatbatch.scheduler.running_attempt import Dismissal, Execution, RunningAttempt, Standby
 from splatbatch.tasks.fingerprints.inputs import state_of
 from splatbatch.tasks.task import Task
 
@@ -97,23 +98,27 @@ class Launcher:
             self._hooks.pacer.newest.append(running)
         return running
 
-    def begin(self, running: RunningAttempt, reading: CallQueue[Any]) -> PatchRejected | None:
-        """Start the process of an attempt once a reader has prepared it; return why not if its files are no good now.
+    def begin(self, running: RunningAttempt, reading: CallQueue[Any]) -> Stopped | PatchRejected | Exception | None:
+        """Start the process of an attempt once a reader has prepared it; return why it will not begin, if that is so.
 
-        Raises:
-            SplatbatchError, OSError: it could not be prepared, or its process cannot be started.
-            TaskFault: preparing it has failed in a way that nobody expected, or hangs.
+        Returned are also errors that nobody expected: it could not be prepared, or its process cannot be started.
         """
-        if not (found := reading.look()):
-            return None
-        record = found[0][1].result("prepare")
-        if "refused" in record:
-            return PatchRejected(running.task.name, record["refused"], record["inputs"])
-        running.attempt = replace(running.attempt, depends_on=Fingerprint.from_record(record["depends_on"]))
-        running.reading = None
-        if isinstance(running.stage, Execution):
-            self._tell(running)
-        running.handle = self._executor.submit(running.key, running.attempt.folder)
+        if isinstance(running.stage, Dismissal) or running.attempt.folder.is_cancelled():
+            reading.end()
+            return Stopped("cancelled before the attempt began")
+        try:
+            if not (found := reading.look()):
+                return None
+            record = found[0][1].result("prepare")
+            if "refused" in record:  # its files are no good any more
+                return PatchRejected(running.task.name, record["refused"], record["inputs"])
+            running.attempt = replace(running.attempt, depends_on=Fingerprint.from_record(record["depends_on"]))
+            running.reading = None
+            if isinstance(running.stage, Execution):
+                self._tell(running)
+            running.handle = self._executor.submit(running.key, running.attempt.folder)
+        except Exception as error:  # noqa: BLE001 - one task's: the others go on
+            return error
         return None
 
     def go(self, running: RunningAttempt, slot: Slot) -> None:

@@ -17,7 +17,7 @@ from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import AttemptExecutor, Key, Slot
 from splatbatch.machine.slots import ClosedGate, Slots
 from splatbatch.outcome import COLLECT, Cancelled, Exit, Exited, Failed, Outcome, Stopped, Trained
-from splatbatch.output.events import AttemptEnded, FileNotAnswering, GaveUp, SlotGivenUp, SlotNotReady
+from splatbatch.output.events import AttemptEnded, FileNotAnswering, GaveUp, PatchRejected, SlotGivenUp, SlotNotReady
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler import judge
@@ -118,7 +118,7 @@ class Loop:
             if isinstance(one.stage, Collection):
                 self._collect(one, one.stage)
             elif one.reading is not None:
-                self._begin(one, one.reading) if is_on_slot else self._standbys.begin(one, one.reading)
+                self._begin(one, one.reading)
             elif (end := one.how_it_ended(seen[key])) is not None:
                 self._end(one, end)
             elif is_on_slot and self._slots.is_full(key) and self._standbys.first() and judge.is_finalizing(one):
@@ -127,25 +127,26 @@ class Loop:
             self.ledger.write(GaveUp(task.name, self._retries.hopeless))
 
     def _begin(self, one: RunningAttempt, reading: CallQueue[Any]) -> None:
-        """Start the process of an attempt once it is prepared; one that cannot begin leaves its slot."""
-        task, folder = one.task, one.attempt.folder
-        try:
-            if folder.is_cancelled():
-                reading.end()
-                self._retries.note(task, stopped := Stopped("cancelled before the attempt began"))
-                self.ledger.write(AttemptEnded.of(task.name, folder.number, stopped))
-            elif unfit := self._launcher.begin(one, reading):
-                self._launcher.discard(one)
-                self.ledger.write(unfit)
-                self._retries.leave([task])
-            else:
-                return
-        except Exception as error:  # noqa: BLE001 - the wall: see `_could_not`
-            if is_out_of_space(error):
-                self._launcher.discard(one)
-            self._could_not(task, error)
+        """Start the process of an attempt once it is prepared; one that will not begin leaves its slot."""
+        if (why := self._launcher.begin(one, reading)) is None:
+            return
+        if not isinstance(one.stage, Execution):  # why is told when the turn of its task comes
+            self._standbys.discard(one)
+            return
         del self._attempts[one.key]
         self._slots.release(one.key, self.clock.now())
+        match why:
+            case Stopped():
+                self._retries.note(one.task, why)
+                self.ledger.write(AttemptEnded.of(one.task.name, one.attempt.folder.number, why))
+            case PatchRejected():
+                self._launcher.discard(one)
+                self._retries.leave([one.task])
+                self.ledger.write(why)
+            case Exception():
+                if is_out_of_space(why):
+                    self._launcher.discard(one)
+                self._could_not(one.task, why)
 
     def _end(self, one: RunningAttempt, end: Exit) -> None:
         """Have an attempt collected that has ended; a standby that has died counts for nothing, also if told to go."""

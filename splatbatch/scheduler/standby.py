@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container
 from contextlib import suppress
-from typing import Any
 
 from splatbatch.config import TaskId
-from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import AttemptExecutor, Key, Slot
 from splatbatch.machine.slots import ClosedGate, Slots
 from splatbatch.scheduler import judge
@@ -83,16 +81,6 @@ class Standbys:
                 continue
             self._queue.take(task)
             self._attempts[standby.key] = standby
-
-    def begin(self, standby: RunningAttempt, reading: CallQueue[Any]) -> None:
-        """Start the process of one that is prepared; what is wrong with it is told when its turn comes."""
-        try:
-            is_fit = isinstance(standby.stage, Standby) and self._launcher.begin(standby, reading) is None
-        except Exception:  # noqa: BLE001 - the wall: its attempt, in its turn, fails in the same way
-            is_fit = False
-        if not is_fit:
-            reading.end()
-            self.discard(standby)
 
     def open_contexts(self) -> None:
         """Let those that are prepared open their CUDA context beside an attempt that trains, where nothing is risked.
