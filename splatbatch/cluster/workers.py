@@ -60,9 +60,8 @@ class EngineWorkers:
         return now != before
 
     def lives(self) -> bool:
-        """Return whether one may still run or start, by the latest look."""
-        is_started = all(one.handles for one in self.submissions)  # else an engine could not be asked what it has
-        return not is_started or any(not isinstance(seen, Ended) for seen in self.seen.values())
+        """Return whether one may still run or start: those not looked at yet may, and those of a start cut off."""
+        return any(not one.handles or not all(map(self.is_dead, one.handles)) for one in self.submissions)
 
     def has(self, kind: type[Pending | Running | Unknown]) -> bool:
         """Return whether one of them is so, by the latest look."""
