@@ -123,16 +123,10 @@ def _below(pid: int, stats: dict[int, list[str]]) -> list[int]:
     return found
 
 
-def marked(prefix: str) -> dict[int, str]:
-    """Return the processes of attempts whose keys start with `prefix`, each with its key, as far as we may look."""
-    found = {}
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            for variable in environ.read_bytes().split(b"\0"):
-                if variable.startswith(f"{MARKER}={prefix}".encode()):
-                    found[int(environ.parent.name)] = os.fsdecode(variable).partition("=")[2]
-    found.pop(os.getpid(), None)
-    return found
+def marked(prefix: str, marker: str = MARKER) -> dict[int, str]:
+    """Return the other processes whose `marker` starts with `prefix`, each with it, as far as we may look."""
+    found = {int(pid): _marker(int(pid), marker) for pid in filter(str.isdecimal, os.listdir("/proc"))}  # noqa: PTH208
+    return {pid: key for pid, key in found.items() if key.startswith(prefix) and pid != os.getpid()}
 
 
 def end_marked(key: str) -> None:
@@ -201,10 +195,10 @@ def _adopted(spared: Container[int], since_ticks: int) -> list[int]:
     ]
 
 
-def _marker(pid: int) -> str:
+def _marker(pid: int, marker: str = MARKER) -> str:
     with contextlib.suppress(OSError):
         for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            if variable.startswith(f"{MARKER}=".encode()):
+            if variable.startswith(f"{marker}=".encode()):
                 return os.fsdecode(variable).partition("=")[2]
     return ""
 
