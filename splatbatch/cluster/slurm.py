@@ -1,8 +1,6 @@
-"""The engine Slurm: workers are the elements of one job array, which Slurm queues, places, ends and restarts.
+"""Workers as jobs of Slurm: one array, which Slurm queues, places, ends and restarts; a job is <array>_<index>.
 
-What Slurm says of jobs, in our words; from an unknown state nothing is concluded.
-
-The states are those of squeue(1), "JOB STATE CODES", Slurm 20.11 to 25.05.
+The states are those of squeue(1), "JOB STATE CODES", Slurm 20.11 to 25.05; from an unknown one nothing is concluded.
 """
 
 from __future__ import annotations
@@ -14,14 +12,12 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
-from splatbatch.cluster.engine import JOB, Ended, Handle, JobState, Pending, Running, Unknown, WorkerRequest
-from splatbatch.config import Executor
+from splatbatch.cluster.job import JOB, NEVER_BEGAN, TERMS, WorkerJob
 from splatbatch.errors import ExecutorError
 from splatbatch.files import write_text
 from splatbatch.output.submissions import Submission
+from splatbatch.tasks.batch import Batch
 from splatbatch.text import clock
 
 PATIENCE_S = 30.0
@@ -45,7 +41,7 @@ for needed in {needed}; do
 done
 [ -e {cancelled} ] && exit 143
 {setup}
-{exports}
+export {terms}
 exec {command}
 """
 END = (
@@ -65,14 +61,13 @@ ENDED = frozenset(
 )  # fmt: skip
 SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
 SACCT = "JobID,State,NodeList,ExitCode"
-GONE = Ended("Slurm knows it no more")
-NEVER_BEGAN = "JobLaunchFailure"
-"""Of a job whose log could not be opened, or whose node could not be reached."""
 HELD = "launch failed requeued held"
 """Why Slurm lets a job wait that a node could not start: it waits until somebody releases it."""
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 MOST_ELEMENTS = 1000
 """Of an array: Slurm's own default of MaxArraySize is 1001."""
+TASK_S = 3600.0 * 1.5
+"""So long a task is taken to last where nobody can tell: too many turns cost nothing, the last ones are taken back."""
 REMEDIES = {
     "partition": "`sinfo` lists the partitions; name one in executor.sbatch: [--partition=…].",
     "Requested node configuration": "No node has all that at once: lower executor.gpus_per_worker, or what"
@@ -85,20 +80,80 @@ REMEDIES = {
 """By what Slurm's words hold."""
 
 
-@dataclass(frozen=True)
-class SlurmAnswer:
-    """What a command said, and how it ended."""
+def start(batch: Batch, submission: Submission, command: Sequence[str], num_tasks: int) -> tuple[str, ...]:
+    """Submit one array; where the time of a worker is shorter than the work, others follow it.
 
-    code: int
-    out: str
-    words: str
-    """What went wrong, in its own words; empty if nothing did."""
+    Raises:
+        ExecutorError: there is no sbatch, or it refuses, in its own words.
+        OutputError: the submission cannot be written.
+    """
+    settings, num_workers = batch.config.executor, submission.record.num_workers
+    if shutil.which("sbatch") is None:
+        raise ExecutorError(
+            "executor.engine: slurm: there is no sbatch on this machine",
+            "Run it where jobs are submitted, or set executor.engine: local to train on this machine.",
+        )
+    queue_s, asked_s = queue_limit_s(settings.sbatch), settings.worker_time
+    if queue_s and asked_s and asked_s > queue_s:
+        raise ExecutorError(
+            f"executor.worker_time: {clock(asked_s)}: the queue ends a job after {clock(queue_s)}",
+            "Lower it, or leave it out: workers that end are followed by others.",
+        )
+    limit_s, num_turns = asked_s or queue_s, 1
+    if limit_s:
+        work_s = TASK_S * math.ceil(num_tasks / num_workers)
+        num_turns = max(1, min(math.ceil(work_s / limit_s), MOST_ELEMENTS // num_workers))
+    options = options_of(batch, submission, num_turns, limit_s)
+    _sbatch("--test-only", *options, "--wrap=:")  # nothing is written where nothing may be submitted
+    submission.write()
+    write_text(submission.script, script_of(batch, submission, command, limit_s))
+    printed = _sbatch("--parsable", *options, str(submission.script)).strip()
+    job = printed.splitlines()[-1].partition(";")[0]  # a cluster's name follows where there are several
+    return tuple(f"{job}_{index}" for index in range(num_workers * num_turns))
 
 
-def ask(command: str, *arguments: str) -> SlurmAnswer:
-    """Run a command of Slurm."""
+def find(submission: Submission) -> tuple[str, ...] | None:
+    """Return the jobs of a submission that was cut off, by their name; None if Slurm does not answer."""
+    answer = _squeue([submission])
+    if answer.returncode:
+        return None
+    return tuple(sorted((one.job for one in of_squeue(answer.stdout)), key=_index))
+
+
+def look(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> Mapping[str, WorkerJob]:
+    """Ask squeue once about all jobs of some submissions; about those that it has forgotten sacct, where there is one.
+
+    Args:
+        known: the submissions.
+        before: what the look before has said: of a job that has ended nothing more is asked.
+    """
+    jobs = [job for one in known for job in one.record.handles]
+    if not jobs:
+        return {}
+    answer = _squeue(known)
+    if answer.returncode:
+        return {job: WorkerJob(job, "unknown", why=answer.stderr) for job in jobs}
+    found = {job: before[job] for job in jobs if job in before and before[job].state == "ended"}
+    found |= {one.job: one for one in of_squeue(answer.stdout)}
+    if forgotten := [job for job in jobs if job not in found]:  # minutes after its end
+        arrays = ",".join(sorted({job.partition("_")[0] for job in forgotten}))
+        answer = ask("sacct", "-X", "--noheader", "--parsable2", f"--format={SACCT}", f"--jobs={arrays}")
+        found = {one.job: one for one in of_sacct(answer.stdout)} | found
+    return {job: found.get(job) or WorkerJob(job, "ended", how="Slurm knows it no more") for job in jobs}
+
+
+def cancel(known: Sequence[Submission], *, only_pending: bool) -> str:
+    """Cancel all jobs of some submissions, or those that wait; return what went wrong, empty if nothing did."""
+    if not known:
+        return ""
+    names = ",".join(one.name for one in known)
+    return ask("scancel", f"--name={names}", *(["--state=PENDING"] if only_pending else [])).stderr
+
+
+def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of Slurm; its stderr becomes one line that says what went wrong, empty if nothing did."""
     try:
-        ended = subprocess.run(
+        answer = subprocess.run(
             [command, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -109,70 +164,64 @@ def ask(command: str, *arguments: str) -> SlurmAnswer:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return SlurmAnswer(124, "", f"{command} has not answered for {PATIENCE_S:.0f} s")
+        return subprocess.CompletedProcess(command, 124, "", f"{command} has not answered for {PATIENCE_S:.0f} s")
     except OSError as error:
-        return SlurmAnswer(127, "", f"{command}: {error.strerror}")
-    said = (
-        " ".join(ended.stderr.split()) or " ".join(ended.stdout.split()) or f"{command} ended with {ended.returncode}"
-    )
-    return SlurmAnswer(ended.returncode, ended.stdout, said if ended.returncode else "")
+        return subprocess.CompletedProcess(command, 127, "", f"{command}: {error.strerror}")
+    said = " ".join(answer.stderr.split()) or " ".join(answer.stdout.split())
+    answer.stderr = (said or f"{command} ended with {answer.returncode}") if answer.returncode else ""
+    return answer
 
 
-def cleaned(environment: Mapping[str, str]) -> dict[str, str]:
+def cleaned(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return an environment that a job may inherit: not the GPUs of this shell, nor the job that we may be part of."""
-    is_in_job = "SLURM_JOB_ID" in environment
+    left_out = ("SQUEUE_", "SLURM") if "SLURM_JOB_ID" in environment else ("SQUEUE_",)
     return {
         name: value
         for name, value in environment.items()
-        if not (name in GPU_VARIABLES or name.startswith("SQUEUE_") or (is_in_job and _is_of_job(name)))
+        if name in ("SLURM_CONF", "SLURM_CLUSTERS") or not (name in GPU_VARIABLES or name.startswith(left_out))
     }
 
 
-def _is_of_job(name: str) -> bool:
-    return name.startswith("SLURM") and name not in ("SLURM_CONF", "SLURM_CLUSTERS")
-
-
-def script_of(wanted: WorkerRequest, submission: Submission, limit_s: float | None) -> str:
+def script_of(batch: Batch, submission: Submission, command: Sequence[str], limit_s: float | None) -> str:
     """Return what runs on the node; it is replaced by the worker, so that signals reach that."""
-    python, *_ = wanted.command
-    needed = [str(submission.path), str(wanted.folder), python]
     return SCRIPT.format(
         job=JOB,
         end=END.format(seconds=int(limit_s)) if limit_s else "",
-        needed=shlex.join(needed),
+        needed=shlex.join([str(submission.path), str(batch.file.parent), command[0]]),
         cancelled=shlex.quote(str(submission.cancelled)),
-        setup="\n".join(SETUP.format(line=line, quoted=shlex.quote(line)) for line in wanted.setup),
-        exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in wanted.environment.items()),
-        command=shlex.join(wanted.command),
+        setup="\n".join(SETUP.format(line=line, quoted=shlex.quote(line)) for line in batch.config.executor.setup),
+        terms=f"{TERMS}={shlex.quote(submission.record.terms)}",
+        command=shlex.join(command),
     )
 
 
-def options_of(wanted: WorkerRequest, submission: Submission, limit_s: float | None, own: Sequence[str]) -> list[str]:
+def options_of(batch: Batch, submission: Submission, num_turns: int, limit_s: float | None) -> list[str]:
     """Return the options of sbatch: ours, then those of the YAML, which win."""
-    last = wanted.num_workers * wanted.num_turns - 1
-    at_once = f"%{wanted.num_workers}" if wanted.num_turns > 1 else ""
+    settings, num_workers = batch.config.executor, submission.record.num_workers
+    at_once = f"%{num_workers}" if num_turns > 1 else ""
     ours = [
         f"--job-name={submission.name}",
         f"--comment={submission.name}",
-        f"--array=0-{last}{at_once}",
+        f"--array=0-{num_workers * num_turns - 1}{at_once}",
         "--nodes=1",
         "--ntasks=1",
         "--requeue",
         "--open-mode=append",
         f"--output={str(submission.path).replace('%', '%%')}/%a.log",
-        f"--chdir={wanted.folder}",
+        f"--chdir={batch.file.parent}",
     ]
-    if wanted.gpus and not any(one.partition("=")[0] in GPU_OPTIONS for one in own):
-        ours.append(f"--gres=gpu:{wanted.gpus}")
+    num_gpus = settings.gpus_of_each(batch.config.training.device)
+    if num_gpus and not any(one.partition("=")[0] in GPU_OPTIONS for one in settings.sbatch):
+        ours.append(f"--gres=gpu:{num_gpus}")
     if limit_s:
         ours.append(f"--time={max(1, math.floor(limit_s / 60))}")
-        notice_s = wanted.grace_s + MARGIN_S
-        # B: or a batch script never hears it
-        ours += [f"--signal=B:TERM@{math.ceil(notice_s)}"] if limit_s > 2 * (notice_s + EARLY_S) else []
-    return [*ours, *own]
+        notice_s = batch.config.limits.grace_s + MARGIN_S
+        if limit_s > 2 * (notice_s + EARLY_S):
+            ours.append(f"--signal=B:TERM@{math.ceil(notice_s)}")  # B: or a batch script never hears it
+    return [*ours, *settings.sbatch]
 
 
-def of_squeue(text: str) -> Iterator[tuple[Handle, JobState]]:
+def of_squeue(text: str) -> Iterator[WorkerJob]:
     """Yield each array element that squeue has listed in the format of `SQUEUE`."""
     for line in text.splitlines():
         fields = line.split("|")
@@ -180,32 +229,45 @@ def of_squeue(text: str) -> Iterator[tuple[Handle, JobState]]:
             job, index, state, where, reason, status = (field.strip() for field in fields[:6])
             # a status of wait(2): what a signal has ended has no exit code
             code = int(status) >> 8 if status.isdecimal() and not int(status) & 0x7F else None
-            yield f"{job}_{index}", seen(state, where, reason, code)
+            yield job_of(f"{job}_{index}", state, where, reason, code)
 
 
-def of_sacct(text: str) -> Iterator[tuple[Handle, JobState]]:
+def of_sacct(text: str) -> Iterator[WorkerJob]:
     """Yield each array element that sacct has listed in the format of `SACCT`."""
     for line in text.splitlines():
         fields = line.split("|")
         if len(fields) >= 4:
-            handle, state, where, code = fields[:4]
+            job, state, where, code = fields[:4]
             exited, _, signal = code.partition(":")
             is_exit = exited.isdecimal() and signal == "0"
-            yield handle, seen(state.partition(" ")[0], where, "", int(exited) if is_exit else None)
+            yield job_of(job, state.partition(" ")[0], where, "", int(exited) if is_exit else None)
 
 
-def seen(state: str, where: str, reason: str, code: int | None = None) -> JobState:
+def job_of(job: str, state: str, where: str, reason: str, code: int | None = None) -> WorkerJob:
     """Return a state of Slurm in our words."""
     why = "" if reason in ("", "None", "(null)") else reason
     if why.replace("_", " ") == HELD:
-        return Ended(f"{NEVER_BEGAN} ({HELD})", where)
+        return WorkerJob(job, "ended", where=where, how=f"{NEVER_BEGAN} ({HELD})")
     if state in PENDING:
-        return Pending(why or state)
+        return WorkerJob(job, "pending", why or state)
     if state in RUNNING:
-        return Running(where)
+        return WorkerJob(job, "running", where=where)
     if state in ENDED:
-        return Ended(f"{state} ({why})" if why else state, where, code)
-    return Unknown(f"its state is {state}")
+        return WorkerJob(job, "ended", where=where, how=f"{state} ({why})" if why else state, code=code)
+    return WorkerJob(job, "unknown", why=f"its state is {state}")
+
+
+def queue_limit_s(options: Sequence[str]) -> float | None:
+    """Return the longest time that the partitions which options of sbatch name, or else the default one, give a job.
+
+    None: no limit, or Slurm does not tell.
+    """
+    from argparse import ArgumentParser
+
+    parser = ArgumentParser(add_help=False)
+    parser.add_argument("-p", "--partition", nargs="?")
+    partition = parser.parse_known_args(options)[0].partition
+    return limit_of(ask("sinfo", "--noheader", "--format=%P|%l").stdout, partition or "")
 
 
 def limit_of(partitions: str, wanted: str) -> float | None:
@@ -233,122 +295,23 @@ def seconds_of(words: str) -> float | None:
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
-class SlurmEngine:
-    """Workers as jobs of Slurm; a handle is <array>_<index>."""
-
-    def __init__(self, settings: Executor) -> None:
-        self._settings = settings
-        self._last: dict[Handle, JobState] = {}
-        """How those have ended that squeue knows no more."""
-        self._has_sacct = True
-
-    def check(self, wanted: WorkerRequest) -> None:
-        """See that sbatch would take such workers.
-
-        Raises:
-            ExecutorError: there is no sbatch, or it would refuse them.
-        """
-        if shutil.which("sbatch") is None:
-            raise ExecutorError(
-                "executor.engine: slurm: there is no sbatch on this machine",
-                "Run it where jobs are submitted, or set executor.engine: local to train on this machine.",
-            )
-        limit, asked = self._queue_limit_s, self._settings.worker_time
-        if limit and asked and asked > limit:
-            raise ExecutorError(
-                f"executor.worker_time: {clock(asked)}: the queue ends a job after {clock(limit)}",
-                "Lower it, or leave it out: workers that end are followed by others.",
-            )
-        # a folder that only looks like one: nothing is written where nothing may be submitted
-        options = options_of(wanted, Submission(wanted.folder), self._limit_s, self._settings.sbatch)
-        _accepted(ask("sbatch", "--test-only", *options, "--wrap=:"))
-
-    def num_turns(self, wanted: WorkerRequest, seconds: float | None) -> int:
-        """Return how many jobs one after another it takes to work for so long."""
-        if not self._limit_s or not seconds:
-            return 1
-        return max(1, min(math.ceil(seconds / self._limit_s), MOST_ELEMENTS // wanted.num_workers))
-
-    def start(self, wanted: WorkerRequest, submission: Submission) -> tuple[Handle, ...]:
-        """Submit one array.
-
-        Raises:
-            ExecutorError: sbatch refuses.
-        """
-        write_text(submission.script, script_of(wanted, submission, self._limit_s))
-        options = options_of(wanted, submission, self._limit_s, self._settings.sbatch)
-        answer = _accepted(ask("sbatch", "--parsable", *options, str(submission.script)))
-        job = answer.out.strip().splitlines()[-1].partition(";")[0]  # a cluster's name follows where there are several
-        return tuple(f"{job}_{index}" for index in range(wanted.num_workers * wanted.num_turns))
-
-    def find(self, submission: Submission) -> tuple[Handle, ...] | None:
-        """Return its jobs by their name."""
-        answer = self._squeue([submission])
-        if answer.code:
-            return None
-        return tuple(sorted((handle for handle, _ in of_squeue(answer.out)), key=lambda one: int(one.split("_")[1])))
-
-    def look(self, known: Sequence[Submission]) -> Mapping[Handle, JobState]:
-        """Ask squeue once about all; about those that it has forgotten sacct, where there is one."""
-        handles = [handle for one in known for handle in one.handles]
-        if not handles:
-            return {}
-        answer = self._squeue(known)
-        if answer.code:
-            return dict.fromkeys(handles, Unknown(answer.words))
-        found = dict(of_squeue(answer.out))
-        self._recall([handle for handle in handles if handle not in found and handle not in self._last])
-        return {handle: found.get(handle) or self._last[handle] for handle in handles}
-
-    def stop(self, known: Sequence[Submission]) -> str:
-        """Cancel all jobs of those names."""
-        return ask("scancel", f"--name={','.join(one.name for one in known)}").words if known else ""
-
-    def drop(self, submission: Submission) -> None:
-        """Cancel those that wait."""
-        ask("scancel", "--state=PENDING", f"--name={submission.name}")
-
-    def _squeue(self, known: Sequence[Submission]) -> SlurmAnswer:
-        names = ",".join(one.name for one in known)
-        return ask("squeue", "--noheader", "--array", "--all", "--states=all", f"--name={names}", f"--Format={SQUEUE}")
-
-    def _recall(self, forgotten: Sequence[Handle]) -> None:
-        """Learn how jobs have ended that squeue has forgotten: it does so minutes after their end."""
-        if forgotten and self._has_sacct:
-            jobs = ",".join(sorted({handle.partition("_")[0] for handle in forgotten}))
-            answer = ask("sacct", "-X", "--noheader", "--parsable2", f"--format={SACCT}", f"--jobs={jobs}")
-            self._has_sacct = answer.code == 0
-            self._last |= dict(of_sacct(answer.out))
-        self._last |= {handle: GONE for handle in forgotten if handle not in self._last}
-
-    @cached_property
-    def _queue_limit_s(self) -> float | None:
-        answer = ask("sinfo", "--noheader", "--format=%P|%l")
-        return None if answer.code else limit_of(answer.out, self._partition())
-
-    @property
-    def _limit_s(self) -> float | None:
-        """The time that each worker has; None: no end."""
-        return self._settings.worker_time or self._queue_limit_s
-
-    def _partition(self) -> str:
-        words = iter(self._settings.sbatch)
-        for word in words:
-            name, _, value = word.partition("=")
-            if name in ("--partition", "-p"):
-                return value or next(words, "")
-            if word.startswith("-p") and not word.startswith("--"):
-                return word[2:]
-        return ""
-
-
-def _accepted(answer: SlurmAnswer) -> SlurmAnswer:
-    """Return what sbatch has answered.
+def _sbatch(*arguments: str) -> str:
+    """Return what sbatch prints.
 
     Raises:
         ExecutorError: it refuses.
     """
-    if not answer.code:
-        return answer
-    remedy = next((remedy for word, remedy in REMEDIES.items() if word in answer.words), "")
-    raise ExecutorError(f"Slurm: {answer.words}", remedy or "See sbatch(1), and executor.sbatch in the YAML.")
+    answer = ask("sbatch", *arguments)
+    if not answer.returncode:
+        return answer.stdout
+    remedy = next((remedy for word, remedy in REMEDIES.items() if word in answer.stderr), "")
+    raise ExecutorError(f"Slurm: {answer.stderr}", remedy or "See sbatch(1), and executor.sbatch in the YAML.")
+
+
+def _squeue(known: Sequence[Submission]) -> subprocess.CompletedProcess[str]:
+    names = ",".join(one.name for one in known)
+    return ask("squeue", "--noheader", "--array", "--all", "--states=all", f"--name={names}", f"--Format={SQUEUE}")
+
+
+def _index(job: str) -> int:
+    return int(job.partition("_")[2])

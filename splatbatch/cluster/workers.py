@@ -1,137 +1,154 @@
-"""The workers of a batch that engines were asked for and that are not known to have ended."""
+"""The workers of a batch that were asked for and that are not known to have ended, here and in Slurm."""
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from splatbatch.cluster import open_engine
-from splatbatch.cluster.engine import Ended, Engine, Handle, JobState, Pending, Running, Unknown
-from splatbatch.config import Executor
+from splatbatch.cluster import local, slurm
+from splatbatch.cluster.job import WorkerJob
+from splatbatch.errors import ExecutorError
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.submissions import Submission, open_submissions
+from splatbatch.output.submissions import Submission, new_submission, open_submissions
+from splatbatch.tasks.batch import Batch
 from splatbatch.text import list_some, plural
 
 MOST_NODES = 4
 """Named in a line."""
+ENGINES = ("local", "slurm")
 RETIRED = "ray"
 """An engine of 0.2.0: nobody can ask it any more what became of its workers, so they are taken to be gone."""
 
 
-class EngineWorkers:
-    """What was asked of engines for one output folder, and how it is by the latest look."""
+class RequestedWorkers:
+    """What was asked for into one output folder, and how it is by the latest look."""
 
-    def __init__(self, settings: Executor, output: OutputFolder) -> None:
-        self._settings, self._output = settings, output
-        self._engines: dict[str, Engine] = {}
-        self.seen: dict[Handle, JobState] = {}
-        """Each worker, as its engine said."""
-        self.submissions: list[Submission] = [one for one in open_submissions(output) if one.record.engine != RETIRED]
-
-    def engine(self, name: str = "") -> Engine:
-        """Return an engine by its name, or the one of the YAML.
+    def __init__(self, output: OutputFolder) -> None:
+        """Read what was asked for.
 
         Raises:
-            ExecutorError: this version cannot use it.
+            ExecutorError: another version has asked an engine that this one cannot use.
         """
-        name = name or self._settings.engine
-        if name not in self._engines:
-            self._engines[name] = open_engine(self._settings, name)
-        return self._engines[name]
+        self._output = output
+        self.submissions = [one for one in open_submissions(output) if one.record.engine != RETIRED]
+        self.jobs: Mapping[str, WorkerJob] = {}
+        """Each worker, as its engine said."""
+        for one in self.submissions:
+            if one.record.engine not in ("", *ENGINES):
+                raise ExecutorError(
+                    f"executor.engine: {one.record.engine}: this version cannot use it", f"Known: {', '.join(ENGINES)}."
+                )
+
+    def start(self, batch: Batch, command: Sequence[str], num_tasks: int) -> Submission:
+        """Ask for workers that run a command, as many as the YAML says and tasks need.
+
+        Raises:
+            ExecutorError: they are refused.
+            OutputError: what was asked for cannot be written down.
+        """
+        settings = batch.config.executor
+        num_workers = min(settings.workers, num_tasks)
+        submission = new_submission(self._output, settings.engine, num_workers, batch.plan_hash)
+        try:
+            if settings.engine == "slurm":
+                handles = slurm.start(batch, submission, command, num_tasks)
+            else:
+                handles = local.start(batch, submission, command)
+        except ExecutorError:
+            if submission.path.exists() and _find(submission) == ():  # else it may have taken them all the same
+                submission.close()
+            raise
+        self.submissions.append(submission.taken(handles))
+        return self.submissions[-1]
 
     def settle(self) -> None:
         """Find the workers of starts that were cut off; only who holds the output lock may: nobody is starting any."""
         for number, one in enumerate(self.submissions):
-            if not one.handles and (found := self.engine(one.record.engine).find(one)) is not None:
+            if not one.record.handles and (found := _find(one)) is not None:
                 self.submissions[number] = one.taken(found)
                 if not found:
                     one.close()
 
-    def add(self, submission: Submission) -> None:
-        """Take in workers that were just asked for."""
-        self.submissions.append(submission)
-
-    def look(self) -> bool:
-        """Ask each engine, once; return whether it says otherwise than before."""
-        before, now = self.seen, dict[Handle, JobState]()
-        for name, found in self._by_engine():
-            now |= self.engine(name).look(found)
-        self.seen = now
-        return now != before
+    def look(self) -> None:
+        """Ask how all are, Slurm once; unknown where it cannot be asked."""
+        ours = [job for one in self._of("local") for job in one.record.handles]
+        self.jobs = {**{job: local.look(job) for job in ours}, **slurm.look(self._of("slurm"), self.jobs)}
 
     def lives(self) -> bool:
         """Return whether one may still run or start: those not looked at yet may, and those of a start cut off."""
-        return any(not one.handles or not all(map(self.is_dead, one.handles)) for one in self.submissions)
+        return not all(self._has_ended(one) for one in self.submissions)
 
-    def has(self, kind: type[Pending | Running | Unknown]) -> bool:
-        """Return whether one of them is so, by the latest look."""
-        return any(isinstance(seen, kind) for seen in self.seen.values())
-
-    def ended(self) -> list[tuple[Submission, Handle, Ended]]:
-        """Return those that have ended, with how."""
-        found = ((one, handle, self.seen.get(handle)) for one in self.submissions for handle in one.handles)
-        return [(one, handle, seen) for one, handle, seen in found if isinstance(seen, Ended)]
-
-    def is_dead(self, handle: Handle) -> bool:
+    def is_dead(self, handle: str) -> bool:
         """Return whether an engine says that a worker has ended."""
-        return isinstance(self.seen.get(handle), Ended)
+        return handle in self.jobs and self.jobs[handle].state == "ended"
 
     def cancel(self) -> None:
         """Write down that nobody wants them any more, and take back those that wait; those that run are not touched."""
         for one in self.submissions:
-            one.cancel()
+            with contextlib.suppress(OSError):
+                one.cancelled.touch()
         self.drop()
 
     def drop(self) -> None:
         """Take back those that wait."""
-        for one in self.submissions:
-            self.engine(one.record.engine).drop(one)
+        slurm.cancel(self._of("slurm"), only_pending=True)
 
-    def stop(self) -> list[str]:
-        """End all by their engines; return what went wrong."""
-        return [words for name, found in self._by_engine() if (words := self.engine(name).stop(found))]
+    def stop(self) -> str:
+        """End all; return what went wrong, empty if nothing did."""
+        local.stop([job for one in self._of("local") for job in one.record.handles])
+        return slurm.cancel(self._of("slurm"), only_pending=False)
 
     def close(self) -> None:
         """Write down of which submissions every worker has ended; they are not looked at any more.
 
-        What an engine holds back for good is taken back from it: nobody would know of it any more.
+        What Slurm holds back for good is taken back from it: nobody would know of it any more.
         """
-        for one in self.submissions:
-            if one.handles and all(self.is_dead(handle) for handle in one.handles):
-                self.engine(one.record.engine).drop(one)
-                one.close()
+        over = [one for one in self.submissions if self._has_ended(one)]
+        slurm.cancel([one for one in over if one.record.engine == "slurm"], only_pending=True)
+        for one in over:
+            one.close()
         self.submissions = [one for one in self.submissions if not one.ended.exists()]
 
     def in_words(self) -> list[str]:
         """Return a line for each engine: how many workers run, and where, how many wait, and why."""
-        return [f"{name}: {_summary(self.seen[handle] for handle in handles)}" for name, handles in self._handles()]
+        lines = []
+        for engine in dict.fromkeys(one.record.engine for one in self.submissions):
+            jobs = [self.jobs[job] for one in self._of(engine) for job in one.record.handles if job in self.jobs]
+            if jobs:
+                lines.append(f"{engine}: {_summary(jobs)}")
+        return lines
 
-    def _handles(self) -> Iterable[tuple[str, list[Handle]]]:
-        for name, found in self._by_engine():
-            handles = [handle for one in found for handle in one.handles if handle in self.seen]
-            if handles:
-                yield name, handles
+    def _of(self, engine: str) -> list[Submission]:
+        return [one for one in self.submissions if one.record.engine == engine]
 
-    def _by_engine(self) -> Iterable[tuple[str, list[Submission]]]:
-        names = dict.fromkeys(one.record.engine for one in self.submissions)
-        return [(name, [one for one in self.submissions if one.record.engine == name]) for name in names if name]
+    def _has_ended(self, submission: Submission) -> bool:
+        handles = submission.record.handles
+        return bool(handles) and all(self.is_dead(handle) for handle in handles)
 
 
-def _summary(workers: Iterable[JobState]) -> str:
+def _find(submission: Submission) -> tuple[str, ...] | None:
+    """Return the workers of a start that was cut off, if there are any; None if Slurm does not answer.
+
+    Without its script nothing was submitted.
+    """
+    return slurm.find(submission) if submission.script.exists() else local.find(submission)
+
+
+def _summary(jobs: Iterable[WorkerJob]) -> str:
     groups: dict[str, Counter[str]] = {}
-    for seen in workers:
-        match seen:
-            case Running(where=where):
-                groups.setdefault("running on", Counter())[where or "a node that it does not name"] += 1
-            case Pending(reason=reason):
-                groups.setdefault("waiting", Counter())[reason or "for no reason that it gives"] += 1
-            case Unknown(why=why):
-                groups.setdefault("unknown", Counter())[why] += 1
-            case Ended(how=how):
-                groups.setdefault("ended", Counter())[how] += 1
-    return "; ".join(
-        f"{plural(sum(those.values()), 'worker')} {group} {_spell(those)}" for group, those in groups.items()
-    )
+    for one in jobs:
+        match one.state:
+            case "running":
+                group, words = "running on", one.where or "a node that it does not name"
+            case "pending":
+                group, words = "waiting", one.reason or "for no reason that it gives"
+            case "unknown":
+                group, words = "unknown", one.why
+            case "ended":
+                group, words = "ended", one.how
+        groups.setdefault(group, Counter())[words] += 1
+    return "; ".join(f"{plural(those.total(), 'worker')} {group} {_spell(those)}" for group, those in groups.items())
 
 
 def _spell(those: Mapping[str, int]) -> str:

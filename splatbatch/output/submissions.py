@@ -1,4 +1,4 @@
-"""What engines were asked to start: one folder each, in which its workers write what they say."""
+"""Workers that were asked for at once: a folder for each time, in which they write what they say."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import contextlib
 import time
 import uuid
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
+from splatbatch.errors import OutputError
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import FileIn
 from splatbatch.output.layout import OutputFolder
@@ -20,6 +20,8 @@ class Submission:
     """Workers that were asked for at once: workers/jobs/<name>/."""
 
     path: Path
+    record: SubmissionRecord
+    """What it says of itself; blank if nobody can read it."""
 
     file = FileIn("submission.json")
     script = FileIn("job.sh")
@@ -37,33 +39,27 @@ class Submission:
         """Return its name, which no other ever has."""
         return self.path.name
 
-    @cached_property
-    def record(self) -> SubmissionRecord:
-        """Return what it says of itself; blank if nobody can read it."""
-        return SubmissionRecord.read(self.file) or SubmissionRecord()
-
-    @property
-    def handles(self) -> tuple[str, ...]:
-        """Return what the engine calls its workers."""
-        return self.record.handles
-
     def log(self, index: int) -> Path:
         """Return where one of its workers writes what it says."""
         return self.path / f"{index}.log"
 
-    def log_of(self, handle: str) -> Path:
-        """Return where the worker that the engine calls so writes what it says."""
-        return self.log(self.handles.index(handle)) if handle in self.handles else self.log(0)
+    def write(self) -> None:
+        """Write it down before its workers are asked for; a start that is cut off after that is found again.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True)
+            write_json(self.file, self.record.to_record())
+        except OSError as error:
+            raise OutputError(f"{self.path.parent}: cannot be written ({error.strerror})") from error
 
     def taken(self, handles: tuple[str, ...]) -> Submission:
-        """Write down what the engine calls its workers; before that a start may have been cut off."""
-        write_json(self.file, replace(self.record, handles=handles).to_record())
-        return Submission(self.path)
-
-    def cancel(self) -> None:
-        """Write down that nobody wants them any more."""
-        with contextlib.suppress(OSError):
-            self.cancelled.touch()
+        """Write down what the engine calls its workers."""
+        record = replace(self.record, handles=handles)
+        write_json(self.file, record.to_record())
+        return replace(self, record=record)
 
     def is_first_to_drop(self) -> bool:
         """Return whether nobody has seen before us that nothing is left for those that wait; once."""
@@ -80,25 +76,21 @@ class Submission:
 
 
 def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: str) -> Submission:
-    """Make the folder of workers that an engine is about to be asked for.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    number = 1 + max((int(one.name.split("-")[1]) for one in submissions(output)), default=0)
-    made = Submission(output.jobs / f"splatbatch-{number:03d}-{uuid.uuid4().hex[:8]}")
-    made.path.mkdir(parents=True)
-    record = SubmissionRecord(made.name, engine, num_workers, time.strftime("%Y-%m-%d %H:%M:%S"), terms)
-    write_json(made.file, record.to_record())
-    return made
-
-
-def submissions(output: OutputFolder) -> list[Submission]:
-    """Return all that was ever asked of engines, the oldest first."""
-    found = (Submission(path) for path in output.jobs.glob("splatbatch-[0-9]*-*"))
-    return sorted((one for one in found if one.name.split("-")[1].isdecimal()), key=lambda one: one.name)
+    """Return a submission of workers that are about to be asked for; nothing is written yet."""
+    number = 1 + max((int(path.name.split("-")[1]) for path in _folders(output)), default=0)
+    name = f"splatbatch-{number:03d}-{uuid.uuid4().hex[:8]}"
+    record = SubmissionRecord(name, engine, num_workers, time.strftime("%Y-%m-%d %H:%M:%S"), terms)
+    return Submission(output.jobs / name, record)
 
 
 def open_submissions(output: OutputFolder) -> list[Submission]:
-    """Return those whose workers are not known to have ended."""
-    return [one for one in submissions(output) if not one.ended.exists()]
+    """Return those whose workers are not known to have ended, the oldest first."""
+    found = [Submission(path, SubmissionRecord()) for path in _folders(output)]
+    return [
+        replace(one, record=SubmissionRecord.read(one.file) or one.record) for one in found if not one.ended.exists()
+    ]
+
+
+def _folders(output: OutputFolder) -> list[Path]:
+    found = [path for path in output.jobs.glob("splatbatch-[0-9]*-*") if path.name.split("-")[1].isdecimal()]
+    return sorted(found, key=lambda path: path.name)

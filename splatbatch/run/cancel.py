@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatbatch import config as configuration
-from splatbatch.cluster.engine import Pending, Running
-from splatbatch.cluster.workers import EngineWorkers
+from splatbatch.cluster.workers import RequestedWorkers
 from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.messages import print_err
@@ -56,7 +55,7 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
     config, named = named_batch(config, wanted)
     settings, patches = _opened(config, named)
     output = OutputFolder(settings.output.folder)
-    watcher, crew = Watcher(output), EngineWorkers(settings.executor, output)
+    watcher, crew = Watcher(output), RequestedWorkers(output)
     crew.look()
     run = holder(output)
     workers = [one for one in watcher.present(but=LOCAL) if not crew.is_dead(one.job)]  # frozen ones may thaw
@@ -79,13 +78,13 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
     return CancelledAttempt(output, tuple(patches), statuses=tuple(one for one in statuses if one.patch in names))
 
 
-def _end(crew: EngineWorkers) -> None:
+def _end(crew: RequestedWorkers) -> None:
     """Have engines end what is left of the workers that they were asked for."""
-    for words in crew.stop():
+    if words := crew.stop():
         print_err(f"the engine could not cancel its workers: {words}; workers that it starts later end at once")
     for pause_s in ENGINE_PAUSES_S:
         crew.look()
-        if not crew.has(Running) and not crew.has(Pending):
+        if all(one.state in ("ended", "unknown") for one in crew.jobs.values()):
             break
         time.sleep(pause_s)
     crew.close()

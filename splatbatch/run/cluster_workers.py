@@ -1,19 +1,16 @@
-"""Workers that an engine starts for a batch: asked for once, followed, asked for again where they end too early.
+"""Workers that are asked for once, followed, and asked for again where they end too early.
 
 Whoever follows may die at any moment, and come again: nothing is known to it alone.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import partial
 
-from splatbatch.cluster.engine import TERMS, Ended, Running, WorkerRequest
-from splatbatch.cluster.slurm import NEVER_BEGAN
-from splatbatch.cluster.workers import EngineWorkers
+from splatbatch.cluster.job import NEVER_BEGAN, WorkerJob
+from splatbatch.cluster.workers import RequestedWorkers
 from splatbatch.errors import ConfigError, ExecutorError, Interrupted, OutputError, SceneError, TrainerError
 from splatbatch.files import read_tail
 from splatbatch.machine import background_command
@@ -22,7 +19,6 @@ from splatbatch.output.events import AttemptEnded, WorkerStates
 from splatbatch.output.exclusive import hold
 from splatbatch.output.ledger import Tail
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.submissions import new_submission
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.run import context as nights
 from splatbatch.run.context import RunContext, RunResult, metrics, people
@@ -42,21 +38,10 @@ LOG_BYTES = 2000
 LOOK_S = 8.0
 """Between two questions to an engine."""
 BEAT_S = 1.0
+REFUSED = 3
+"""How much an end tells that others would share."""
 MOST_IDLE = 2
 """So often in a row workers may end without having ended an attempt; then it makes no sense to ask for more."""
-UNKNOWN_S = 3600.0
-"""So long a task is taken to last where nobody can tell: too many turns cost nothing, the last ones are taken back."""
-MARGIN = 1.5
-
-
-def start_elsewhere(batch: Batch, *, verify: bool) -> str:
-    """Have workers train what is not trained, and leave; return what was done, in words; empty: nothing is left.
-
-    Raises:
-        ExecutorError: the engine refuses the workers, or they cannot train where it starts them.
-    """
-    batch.output.create()
-    return WorkerSubmitter.of(batch, verify=verify).call()
 
 
 def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> nights.RunSummary:
@@ -72,14 +57,13 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
         ExecutorError: the engine refuses the workers, or they cannot train where it starts them.
         Interrupted: somebody has stopped following them; they go on.
     """
-    batch.output.create()
-    staffing = WorkerSubmitter.of(batch, verify=verify)
-    if said := staffing.call():
+    training = ClusterTraining(batch, verify=verify)
+    if said := training.start():
         print_err(said)
     with Interruption() as interruption:
         with RunContext.open(batch, interruption, show, (metrics, people)) as night:
             if said:
-                WorkerFollower(staffing, night).follow()
+                training.follow(night)
             night.shown.forget()
             ended = None
             if not interruption.signal:
@@ -94,95 +78,120 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
         return night.end(ended)
 
 
-@dataclass
-class WorkerSubmitter:
-    """Sees to it that workers are at work on a batch."""
+class ClusterTraining:
+    """The training of a batch by workers that were asked for."""
 
-    batch: Batch
-    verify: bool
-    crew: EngineWorkers
-    watcher: Watcher
-    left: RemainingTasks
+    def __init__(self, batch: Batch, *, verify: bool) -> None:
+        """Begin: what fails from now on is not left over.
 
-    @classmethod
-    def of(cls, batch: Batch, *, verify: bool) -> WorkerSubmitter:
-        """Begin."""
-        return cls(
-            batch,
-            verify,
-            EngineWorkers(batch.config.executor, batch.output),
-            Watcher(batch.output),
-            RemainingTasks.of(batch),
-        )
+        Raises:
+            OutputError: the output folder cannot be made.
+        """
+        batch.output.create()
+        self.batch, self.verify = batch, verify
+        self.workers = RequestedWorkers(batch.output)
+        self.watcher = Watcher(batch.output)
+        self.left = RemainingTasks.of(batch)
+        self._shown = ""
 
-    def call(self) -> str:
+    def start(self) -> str:
         """Ask for workers unless some are at work or wait; return what was done, in words; empty: nothing is left.
 
         Raises:
             ExecutorError: the engine would refuse them, or workers are at work by another YAML.
             OutputError: a `train` of this kind is just asking, or one trains by itself.
         """
-        with hold(self.batch.output, self.batch.plan_hash, print_err):
-            self.crew.settle()
-            self.crew.look()
-            self.crew.close()
-            terms = self.batch.plan_hash
-            self._see_same_terms(terms)
-            if self.crew.lives() or self.living():
-                return f"workers are already running or queued; nothing was started. {'; '.join(self.crew.in_words())}"
-            standing = self.batch.standing("content")
-            left = self.left.names(standing)
-            return self._start(terms, len(left)) if left else ""
-
-    def living(self) -> list[WorkerRecord]:
-        """Return the workers that are not known to be gone, also by what their engine says."""
-        return [one for one in self.watcher.living(but=LOCAL) if not self.crew.is_dead(one.job)]
-
-    def _start(self, terms: str, num_tasks: int) -> str:
-        wanted = self._wanted(terms, num_tasks)
-        engine = self.crew.engine()
-        engine.check(wanted)
-        name = self.batch.config.executor.engine
-        try:
-            submission = new_submission(self.batch.output, name, wanted.num_workers, terms)
-        except OSError as error:
-            raise OutputError(f"{self.batch.output.jobs}: cannot be written ({error.strerror})") from error
-        try:
-            handles = engine.start(wanted, submission)
-        except ExecutorError:
-            if engine.find(submission) == ():  # else it may have taken them all the same
-                submission.close()
-            raise
-        self.crew.add(submission.taken(handles))
+        batch, workers = self.batch, self.workers
+        with hold(batch.output, batch.plan_hash, print_err):
+            workers.settle()
+            workers.look()
+            workers.close()
+            self._check_same_terms()
+            if workers.lives() or self._living():
+                return f"workers are already running or queued; nothing was started. {'; '.join(workers.in_words())}"
+            left = self.left.names(batch.standing("content"))
+            if not left:
+                return ""
+            no_verify = () if self.verify else ("--no-verify",)
+            names = () if batch.tasks == batch.every else batch.names
+            command = background_command.command_of(("work", "--config", str(batch.file), *no_verify, *names))
+            asked = workers.start(batch, command, len(left))
+        handles, num_workers = asked.record.handles, plural(asked.record.num_workers, "worker")
         jobs = handles[0] if len(handles) == 1 else f"{handles[0]} to {handles[-1]}"
-        return f"{name}: requested {plural(wanted.num_workers, 'worker')}: {jobs}; logs: {submission.path}"
+        return f"{asked.record.engine}: requested {num_workers}: {jobs}; logs: {asked.path}"
 
-    def _wanted(self, terms: str, num_tasks: int) -> WorkerRequest:
-        settings = self.batch.config.executor
-        path = self.batch.file
-        no_verify = () if self.verify else ("--no-verify",)
-        names = () if self.batch.tasks == self.batch.every else self.batch.names
-        num_workers = min(settings.workers, num_tasks)
-        wanted = WorkerRequest(
-            num_workers=num_workers,
-            gpus=settings.gpus_of_each(self.batch.config.training.device),
-            command=background_command.command_of(("work", "--config", str(path), *no_verify, *names)),
-            environment={TERMS: terms},
-            folder=path.parent,
-            grace_s=self.batch.config.limits.grace_s,
-            setup=settings.setup,
-        )
-        seconds = MARGIN * UNKNOWN_S * math.ceil(num_tasks / num_workers)
-        return wanted.with_turns(self.crew.engine().num_turns(wanted, seconds))
+    def follow(self, night: RunContext) -> None:
+        """Follow workers until nothing is left for them, nobody is left to do it, or somebody has interrupted us.
 
-    def _see_same_terms(self, terms: str) -> None:
+        Raises:
+            ExecutorError: workers have ended again and again without doing anything.
+        """
+        tail, outcomes = Tail(self.batch.output), Counter[str]()
+        num_idle, next_look = 0, 0.0
+        tail.skip()
+        while not night.interruption.reason():
+            outcomes += _heard(tail, night)
+            may_ask = time.monotonic() >= next_look
+            if may_ask:
+                self._look(night)
+                next_look = time.monotonic() + LOOK_S
+            if not self._living() and (not self.workers.lives() or (may_ask and not self._left())):
+                outcomes += _heard(tail, night)
+                num_idle = 0 if outcomes["trained"] or outcomes["stopped"] else num_idle + 1
+                if not self._goes_on(night, num_idle, outcomes["failed"]):
+                    return
+                outcomes.clear()
+                next_look = time.monotonic() + LOOK_S
+            time.sleep(BEAT_S)
+
+    def _look(self, night: RunContext) -> None:
+        """Look how the workers are; show it where that has changed."""
+        self.workers.look()
+        words = "; ".join(self.workers.in_words())
+        if words != self._shown:
+            self._shown = words
+            night.hear(WorkerStates(words))
+
+    def _goes_on(self, night: RunContext, num_idle: int, num_failed: int) -> bool:
+        """Ask for more workers if those that have ended have left something that more can do; return whether it did.
+
+        Raises:
+            ExecutorError: they have come to nothing, and so would others.
+        """
+        workers = self.workers
+        if self._is_unwanted() or not self._left():
+            workers.drop()
+            workers.look()
+            workers.close()
+            return False
+        words, hint, is_for_good = self._why_ended()
+        workers.close()
+        if num_failed and num_idle:
+            return False  # as where `train` trains by itself: what fails on machine after machine is told, not repeated
+        if num_idle >= MOST_IDLE or (num_idle and is_for_good):
+            raise ExecutorError(f"all workers ended without training a patch: {words}", hint)
+        night.hear(WorkerStates(f"all workers ended before the batch was done; starting new ones: {words}"))
+        return bool(self.start())
+
+    def _living(self) -> list[WorkerRecord]:
+        """Return the workers that are not known to be gone, also by what their engine says."""
+        return [one for one in self.watcher.living(but=LOCAL) if not self.workers.is_dead(one.job)]
+
+    def _left(self) -> list[str]:
+        return self.left.names(self.batch.standing())
+
+    def _check_same_terms(self) -> None:
         """See that nobody is at work, or waits to be, by another YAML or with another version.
 
         Raises:
             ExecutorError: somebody is.
         """
-        others = [one for one in self.living() if one.terms != terms and self._works(one)]
-        asked = [one for one in self.crew.submissions if one.record.terms not in ("", terms)]
+        terms = self.batch.plan_hash
+        running = {job for job, one in self.workers.jobs.items() if one.state == "running"}
+        others = [
+            one for one in self._living() if one.terms != terms and (self.watcher.lives(one) or one.job in running)
+        ]
+        asked = [one for one in self.workers.submissions if one.record.terms not in ("", terms)]
         if others or asked:
             who = (
                 f"worker {others[0].worker} on {others[0].host}"
@@ -194,126 +203,44 @@ class WorkerSubmitter:
                 "End it with `splatbatch cancel`, or restore the YAML: all workers of a batch must use the same one.",
             )
 
-    def _works(self, worker: WorkerRecord) -> bool:
-        return self.watcher.lives(worker) or isinstance(self.crew.seen.get(worker.job), Running)
-
-
-@dataclass
-class WorkerFollower:
-    """Follows workers until nothing is left for them, or nobody is left to do it."""
-
-    staffing: WorkerSubmitter
-    night: RunContext
-    _tail: Tail = field(init=False)
-    _ends: Counter[str] = field(default_factory=Counter)
-    """Outcomes of the attempts that have ended since workers were asked for last."""
-    _num_idle: int = 0
-    _next_look: float = 0.0
-    _shown: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._tail = Tail(self.staffing.batch.output)
-        self._tail.skip()
-
-    def follow(self) -> None:
-        """Return when it is over, or somebody has interrupted us.
-
-        Raises:
-            ExecutorError: workers have ended again and again without doing anything.
-        """
-        while not self.night.interruption.reason():
-            self._hear()
-            if self._is_over():
-                self._hear()
-                if not self._goes_on():
-                    return
-            time.sleep(BEAT_S)
-
-    def _hear(self) -> None:
-        for _, event in self._tail.read():
-            self.night.hear(event)
-            if isinstance(event, AttemptEnded):
-                self._ends[event.outcome] += 1
-        self.night.tick()
-
-    def _is_over(self) -> bool:
-        """Return whether nobody works any more, and nobody will; engines are asked now and then."""
-        crew, may_ask = self.staffing.crew, time.monotonic() >= self._next_look
-        if may_ask:
-            crew.look()
-            self._next_look = time.monotonic() + LOOK_S
-            if (words := crew.in_words()) != self._shown:
-                self._shown = words
-                self.night.hear(WorkerStates("; ".join(words)))
-        if self.staffing.living():
-            return False
-        return not crew.lives() or (may_ask and not self._left())
-
-    def _left(self) -> list[str]:
-        return self.staffing.left.names(self.staffing.batch.standing())
-
-    def _goes_on(self) -> bool:
-        """Ask for more workers if those that have ended have left something that more can do; return whether it did.
-
-        Raises:
-            ExecutorError: they have come to nothing, and so would others.
-        """
-        crew = self.staffing.crew
-        if self._is_unwanted() or not self._left():
-            crew.drop()
-            crew.look()
-            crew.close()
-            return False
-        ended, how = self._ends, why_ended(crew)
-        crew.close()
-        self._ends = Counter()
-        self._num_idle = 0 if ended["trained"] or ended["stopped"] else self._num_idle + 1
-        if ended["failed"] and self._num_idle:
-            return False  # as where `train` trains by itself: what fails on machine after machine is told, not repeated
-        if self._num_idle >= MOST_IDLE or (self._num_idle and how.is_for_good):
-            raise ExecutorError(f"all workers ended without training a patch: {how.words}", how.hint)
-        self.night.hear(WorkerStates(f"all workers ended before the batch was done; starting new ones: {how.words}"))
-        self._next_look = time.monotonic() + LOOK_S
-        return bool(self.staffing.call())
-
     def _is_unwanted(self) -> bool:
         """Return whether somebody has cancelled them, by us or by their engine."""
-        crew = self.staffing.crew
-        by_engine = any(seen.how.startswith("CANCELLED") for *_, seen in crew.ended())
-        return by_engine or any(one.cancelled.exists() for one in crew.submissions)
+        by_engine = any(one.how.startswith("CANCELLED") for one in self.workers.jobs.values())
+        return by_engine or any(one.cancelled.exists() for one in self.workers.submissions)
+
+    def _why_ended(self) -> tuple[str, str, bool]:
+        """Return why workers have ended, by the one that tells most; a hint; and whether others would end so, too."""
+        ended = [one for one in self.workers.jobs.values() if one.state == "ended"]
+        if not ended:
+            return "the engine gives no reason", "", False
+        one = max(ended, key=_weight)
+        [submission] = [its for its in self.workers.submissions if one.job in its.record.handles]
+        said = one_line(read_tail(submission.log(submission.record.handles.index(one.job)), LOG_BYTES).strip())
+        where = f" on {one.where}" if one.where else ""
+        code = f" with exit code {one.code}" if one.code is not None else ""
+        words = f"worker {one.job}{where}: {one.how}{code}; its log {f'ends with: {said}' if said else 'is empty'}"
+        if NEVER_BEGAN in one.how:
+            hint = f"Check that {submission.path} is visible and writable on that node."
+        elif one.code == AGAIN:
+            hint = "If a task needs more time than a worker has, increase `executor.worker_time`."
+        else:
+            hint = f"See {submission.path}."
+        return words, hint, _weight(one)[0] == REFUSED
 
 
-@dataclass(frozen=True)
-class WorkerFailure:
-    """Why workers have ended."""
-
-    words: str
-    hint: str = ""
-    is_for_good: bool = False
-    """Others would end so, too."""
-
-
-def why_ended(crew: EngineWorkers) -> WorkerFailure:
-    """Return why the workers of a crew have ended: of one that tells most."""
-    ends = sorted(crew.ended(), key=lambda one: _weight(one[2]), reverse=True)
-    if not ends:
-        return WorkerFailure("the engine gives no reason")
-    submission, handle, seen = ends[0]
-    said = one_line(read_tail(submission.log_of(handle), LOG_BYTES).strip())
-    where = f" on {seen.where}" if seen.where else ""
-    code = f" with exit code {seen.code}" if seen.code is not None else ""
-    words = f"worker {handle}{where}: {seen.how}{code}; its log {f'ends with: {said}' if said else 'is empty'}"
-    if seen.code == AGAIN:
-        return WorkerFailure(words, "If a task needs more time than a worker has, increase `executor.worker_time`.")
-    if NEVER_BEGAN in seen.how:
-        return WorkerFailure(
-            words, f"Check that {submission.path} is visible and writable on that node.", is_for_good=True
-        )
-    return WorkerFailure(words, f"See {submission.path}.", seen.code in REFUSING)
+def _heard(tail: Tail, night: RunContext) -> Counter[str]:
+    """Show what workers have written down since; return the outcomes of attempts that have ended."""
+    outcomes = Counter[str]()
+    for _, event in tail.read():
+        night.hear(event)
+        if isinstance(event, AttemptEnded):
+            outcomes[event.outcome] += 1
+    night.tick()
+    return outcomes
 
 
-def _weight(seen: Ended) -> tuple[int, bool]:
+def _weight(ended: WorkerJob) -> tuple[int, bool]:
     """Return how much an end tells: a refusal most, a clean end least; of two alike that of which the node is known."""
-    if seen.code in REFUSING or NEVER_BEGAN in seen.how:
-        return 3, bool(seen.where)
-    return {0: 0, AGAIN: 1}.get(seen.code if seen.code is not None else -1, 2), bool(seen.where)
+    if ended.code in REFUSING or NEVER_BEGAN in ended.how:
+        return REFUSED, bool(ended.where)
+    return {0: 0, AGAIN: 1}.get(ended.code if ended.code is not None else -1, 2), bool(ended.where)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
 
-from splatbatch.cluster.workers import EngineWorkers
+from splatbatch.cluster.job import WorkerJob
+from splatbatch.cluster.workers import RequestedWorkers
 from splatbatch.monitor.table import batch_eta_s
 from splatbatch.output.claims import AtWork, at_work, in_short
 from splatbatch.output.exclusive import holder
@@ -18,8 +18,6 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, read_status, summary
 
-State = Literal["pending", "running", "ended", "unknown"]
-
 
 @dataclass(frozen=True)
 class WorkerFacts(WorkerRecord):
@@ -28,23 +26,6 @@ class WorkerFacts(WorkerRecord):
     tasks: tuple[str, ...] = ()
     silent_s: float = 0.0
     """For how long it is known not to have moved."""
-
-
-@dataclass(frozen=True)
-class WorkerJob:
-    """What an engine says of a worker that it was asked for."""
-
-    job: str
-    state: State
-    reason: str = ""
-    """Why it waits, in the engine's own words, as the others."""
-    where: str = ""
-    how: str = ""
-    """It ended."""
-    code: int | None = None
-    """Its exit code, where the engine tells."""
-    why: str = ""
-    """The engine cannot be asked, or is not understood."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +49,7 @@ class BatchStatus:
     """The `train` that holds its output folder."""
     present: tuple[AtWork, ...]
     """Who works on it, the worker that `train` is included."""
-    crew: EngineWorkers
+    crew: RequestedWorkers
 
     @property
     def workers(self) -> tuple[AtWork, ...]:
@@ -78,8 +59,7 @@ class BatchStatus:
     def facts(self) -> Status:
         """Return what to tell of it."""
         workers = tuple(WorkerFacts(**vars(one.worker), tasks=one.tasks, silent_s=one.silent_s) for one in self.workers)
-        seen = self.crew.seen.items()
-        jobs = tuple(WorkerJob(handle, cast("State", type(one).__name__.lower()), **vars(one)) for handle, one in seen)
+        jobs = tuple(self.crew.jobs.values())
         return Status(summary(self.statuses), self.running, batch_eta_s(self.statuses), workers, jobs, self.statuses)
 
 
@@ -117,7 +97,7 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus
     """
     standing = batch.standing("every byte" if verify else "time", None if verify else index_of(batch))
     statuses = statuses_of(batch, standing, in_full)
-    crew = EngineWorkers(batch.config.executor, batch.output)
+    crew = RequestedWorkers(batch.output)
     crew.look()
     running = holder(batch.output)
     statuses = statuses if running else audited(batch, statuses)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from splatbatch import __version__
-from splatbatch.cluster.engine import JOB, TERMS
-from splatbatch.cluster.workers import EngineWorkers
+from splatbatch.cluster import slurm
+from splatbatch.cluster.job import JOB, TERMS
 from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
 from splatbatch.files import sweep
 from splatbatch.isolated import StopRequested, WaitHooks
@@ -24,6 +24,7 @@ from splatbatch.output.claims import PREPARING, Claim, Claims
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import WaitingForWorker
 from splatbatch.output.ledger import Ledger
+from splatbatch.output.submissions import open_submissions
 from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.context import RunContext, RunSummary, metrics, write_the_report
@@ -207,12 +208,11 @@ def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
 
 
 def _take_back(batch: Batch, handle: str) -> None:
-    """Have our engine start none of those that were to follow us: nothing is left for them."""
-    crew = EngineWorkers(batch.config.executor, batch.output)
-    for one in crew.submissions:
-        has_more = handle in one.handles and len(one.handles) > one.record.num_workers
+    """Have Slurm start none of those that were to follow us: nothing is left for them."""
+    for one in open_submissions(batch.output):
+        has_more = handle in one.record.handles and len(one.record.handles) > one.record.num_workers
         if has_more and one.is_first_to_drop():  # sites forbid to ask often
-            crew.engine(one.record.engine).drop(one)
+            slurm.cancel([one], only_pending=True)
 
 
 def _see_terms_asked(asked: str, terms: str, path: Path) -> None:

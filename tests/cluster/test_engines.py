@@ -13,15 +13,17 @@ from fake_batch import ROOT
 from process_family import left_of
 from sites import LocalSite, at_work, wait_for
 
-from splatbatch.cluster.engine import JOB, TERMS, WorkerRequest
+from splatbatch.cluster.job import JOB, TERMS
 from splatbatch.cluster.slurm import cleaned, options_of
-from splatbatch.cluster.workers import EngineWorkers
+from splatbatch.cluster.workers import RequestedWorkers
 from splatbatch.config import load
 from splatbatch.errors import ConfigError
 from splatbatch.output.events import AttemptEnded
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Tail
+from splatbatch.output.records.run import SubmissionRecord
 from splatbatch.output.submissions import Submission
+from splatbatch.tasks.batch import open_batch
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -57,24 +59,28 @@ def test_the_example_for_slurm_is_a_config() -> None:
 
 def test_what_an_engine_that_is_gone_was_asked_for_stops_nobody(batch: FakeBatch) -> None:
     batch.make("p0", training={"colors": "as_is"})
-    asked = Submission(batch.output / "workers/jobs/splatbatch-001-abcdef01")
-    asked.path.mkdir(parents=True)
-    asked.file.write_text(json.dumps({"name": asked.name, "engine": "ray", "workers": 1, "handles": ["r/0"]}))
+    asked_of(batch, "ray", "r/0")
     assert (batch.run("status").returncode, batch.run("cancel").returncode) == (0, 0)
     assert batch.run("work").returncode == 0
 
 
 def test_workers_that_were_just_asked_for_may_still_start(batch: FakeBatch) -> None:
     batch.make("p0")
-    asked = Submission(batch.output / "workers/jobs/splatbatch-001-abcdef01")
-    asked.path.mkdir(parents=True)
-    asked.file.write_text(json.dumps({"name": asked.name, "engine": "slurm", "workers": 1, "handles": ["7_0"]}))
-    assert EngineWorkers(load(batch.config).executor, OutputFolder(batch.output)).lives()
+    asked_of(batch, "slurm", "7_0")
+    assert RequestedWorkers(OutputFolder(batch.output)).lives()
 
 
-def test_a_folder_with_a_percent_sign_is_no_pattern_of_sbatch(tmp_path: Path) -> None:
-    submission = Submission(tmp_path / "50%j")
-    options = options_of(WorkerRequest(1, 0, ("true",), {}, tmp_path, 1.0), submission, None, ())
+def asked_of(batch: FakeBatch, engine: str, handle: str) -> None:
+    """Write down that an engine was asked for a worker."""
+    folder = batch.output / "workers/jobs/splatbatch-001-abcdef01"
+    folder.mkdir(parents=True)
+    record = {"name": folder.name, "engine": engine, "workers": 1, "handles": [handle]}
+    (folder / "submission.json").write_text(json.dumps(record))
+
+
+def test_a_folder_with_a_percent_sign_is_no_pattern_of_sbatch(batch: FakeBatch, tmp_path: Path) -> None:
+    asked = Submission(tmp_path / "50%j", SubmissionRecord(num_workers=1))
+    options = options_of(open_batch(batch.make("p0").config), asked, 1, None)
     assert f"--output={tmp_path}/50%%j/%a.log" in options
 
 

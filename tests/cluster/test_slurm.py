@@ -12,8 +12,8 @@ import pytest
 from process_family import left_of
 from sites import CONSTANTS, SlurmSite, at_work, wait_for, worker_pid
 
-from splatbatch.cluster.engine import Ended, JobState, Pending, Running, Unknown
-from splatbatch.cluster.slurm import limit_of, of_sacct, of_squeue, seconds_of, seen
+from splatbatch.cluster.job import WorkerJob
+from splatbatch.cluster.slurm import job_of, limit_of, of_sacct, of_squeue, seconds_of
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -188,29 +188,33 @@ def test_who_interrupts_train_leaves_the_workers_at_work(elsewhere: FakeBatch) -
     assert (elsewhere.output / "patches/p0/splat.ply").exists()
 
 
+def ended(job: str, how: str, code: int | None = None) -> WorkerJob:
+    return WorkerJob(job, "ended", where="n1", how=how, code=code)
+
+
 @pytest.mark.parametrize(
     ("state", "reason", "expected"),
     [
-        ("PENDING", "Resources", Pending("Resources")),
-        ("CONFIGURING", "None", Pending("CONFIGURING")),
-        ("RUNNING", "None", Running("n1")),
-        ("COMPLETING", "None", Running("n1")),
-        ("NODE_FAIL", "NodeDown", Ended("NODE_FAIL (NodeDown)", "n1")),
-        ("OUT_OF_MEMORY", "OutOfMemory", Ended("OUT_OF_MEMORY (OutOfMemory)", "n1")),
-        ("A_STATE_OF_TOMORROW", "", Unknown("its state is A_STATE_OF_TOMORROW")),
-        ("PENDING", "launch_failed_requeued_held", Ended("JobLaunchFailure (launch failed requeued held)", "n1")),
-        ("PENDING", "launch failed requeued held", Ended("JobLaunchFailure (launch failed requeued held)", "n1")),
+        ("PENDING", "Resources", WorkerJob("7_0", "pending", "Resources")),
+        ("CONFIGURING", "None", WorkerJob("7_0", "pending", "CONFIGURING")),
+        ("RUNNING", "None", WorkerJob("7_0", "running", where="n1")),
+        ("COMPLETING", "None", WorkerJob("7_0", "running", where="n1")),
+        ("NODE_FAIL", "NodeDown", ended("7_0", "NODE_FAIL (NodeDown)")),
+        ("OUT_OF_MEMORY", "OutOfMemory", ended("7_0", "OUT_OF_MEMORY (OutOfMemory)")),
+        ("A_STATE_OF_TOMORROW", "", WorkerJob("7_0", "unknown", why="its state is A_STATE_OF_TOMORROW")),
+        ("PENDING", "launch_failed_requeued_held", ended("7_0", "JobLaunchFailure (launch failed requeued held)")),
+        ("PENDING", "launch failed requeued held", ended("7_0", "JobLaunchFailure (launch failed requeued held)")),
     ],
 )
-def test_every_state_is_told_in_one_of_four_ways(state: str, reason: str, expected: JobState) -> None:
-    assert seen(state, "n1", reason) == expected
+def test_every_state_is_told_in_one_of_four_ways(state: str, reason: str, expected: WorkerJob) -> None:
+    assert job_of("7_0", state, "n1", reason) == expected
 
 
 def test_exit_codes_are_read_from_squeue_and_sacct() -> None:
     listed = "10|2|FAILED|n1|NonZeroExitCode|19200|\n8|0|FAILED|n2|None|9|\ngarbage\n"
-    assert [one.code for _, one in of_squeue(listed) if isinstance(one, Ended)] == [75, None]
+    assert [one.code for one in of_squeue(listed)] == [75, None]
     recorded = "10_2|FAILED|n1|75:0\n10_3|CANCELLED by 0|n1|0:15\n10_4|RUNNING|n1|0:0\n"
-    expected = [("10_2", Ended("FAILED", "n1", 75)), ("10_3", Ended("CANCELLED", "n1")), ("10_4", Running("n1"))]
+    expected = [ended("10_2", "FAILED", 75), ended("10_3", "CANCELLED"), WorkerJob("10_4", "running", where="n1")]
     assert list(of_sacct(recorded)) == expected
 
 

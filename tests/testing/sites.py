@@ -14,7 +14,7 @@ from process_family import argv_of
 from slurm_cluster import SlurmCluster
 
 from splatbatch import processes
-from splatbatch.cluster.engine import JOB
+from splatbatch.cluster.job import JOB
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import Watcher

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from splatbatch.cli.commands.output import open_console, print_json, print_line
-from splatbatch.cluster.workers import EngineWorkers
+from splatbatch.cluster.workers import RequestedWorkers
 from splatbatch.monitor.table import batch_eta_s, live_view, num_shown, status_view
 from splatbatch.output.claims import at_work, lines_of
 from splatbatch.output.exclusive import holder
@@ -47,7 +47,7 @@ def status(config: Path | None, names: Sequence[str], *, as_json: bool, watch: b
         gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
     batch = open_batch(config, names)
     if watch and not as_json:
-        crew = EngineWorkers(batch.config.executor, batch.output)
+        crew = RequestedWorkers(batch.output)
         return _watch(StatusWatcher(batch, Watcher(batch.output), crew, None if verify else index_of(batch)))
     room = num_shown(len(batch.tasks))
     found = standings(batch, verify=verify, in_full=None if as_json else room)
@@ -79,7 +79,7 @@ class StatusWatcher:
 
     batch: Batch
     watcher: Watcher
-    crew: EngineWorkers
+    crew: RequestedWorkers
     index: Index | None
     _next_look: float = 0.0
 

@@ -241,7 +241,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
         OutputError: a `train` holds the folder.
         ExecutorError: the worker ended at once; its words say why.
     """
-    from splatbatch.run import cluster_workers
+    from splatbatch.run.cluster_workers import ClusterTraining
     from splatbatch.run.detach import DetachedWorker, start_worker
 
     if only:
@@ -251,7 +251,7 @@ def detach(config: Path | None, names: Sequence[str], only: Sequence[str], *, ve
     batch = open_or_begin(config, names, {}, (), print_err)
     if is_elsewhere(batch.config.executor):
         terminal.never_block()
-        said = cluster_workers.start_elsewhere(batch, verify=verify)
+        said = ClusterTraining(batch, verify=verify).start()
         for words in (said, HOW) if said else ("nothing left to train",):
             print_err(words)
         return
