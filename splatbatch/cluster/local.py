@@ -51,9 +51,9 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
 
 def find(submission: Submission) -> tuple[str, ...]:
     """Return the workers of a start that was cut off: processes that bear its name in their environment."""
-    found = {}
-    for pid, name in processes.marked(f"{submission.name}/", JOB).items():
-        if os.getsid(pid) == pid:  # the worker itself leads its session; what it has started does not
+    marked, found = processes.marked(f"{submission.name}/", JOB), {}
+    for pid, name in marked.items():
+        if processes.parent(pid) not in marked:  # the worker itself, and nothing that it has started
             found[int(name.rpartition("/")[2])] = _job_of(pid)
     return tuple(found[index] for index in sorted(found))
 

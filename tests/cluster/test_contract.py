@@ -108,6 +108,21 @@ def test_who_attaches_sees_it_end(elsewhere: FakeBatch, site: Site) -> None:
 
 
 @pytest.mark.all
+def test_a_start_that_was_cut_off_is_found_by_its_name(elsewhere: FakeBatch, site: Site) -> None:
+    elsewhere.script(p0=["train 600"])
+    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
+    begun(elsewhere)
+    [file] = elsewhere.output.glob("workers/jobs/*/submission.json")
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps(record | {"handles": []}))
+    again = elsewhere.run_apart("train", "p0", "--detach", timeout_s=200)
+    assert "nothing was started" in again.stderr
+    assert json.loads(file.read_text()) == record
+    assert elsewhere.run_apart("cancel", timeout_s=200).returncode == 0
+    see_nothing_left(elsewhere, site)
+
+
+@pytest.mark.all
 @pytest.mark.contract
 def test_a_worker_that_is_killed_costs_one_attempt(elsewhere: FakeBatch, site: Site) -> None:
     parent, job = with_p0_at_work(elsewhere)

@@ -153,19 +153,6 @@ def test_workers_whose_time_is_up_are_followed_by_the_next_of_their_array(
     assert json.loads((elsewhere.output / "patches/p0/result.json").read_text())["attempt"] == "attempt-02"
 
 
-def test_a_start_that_was_cut_off_is_found_by_its_name(elsewhere: FakeBatch) -> None:
-    elsewhere.script(p0=["train 600"])
-    assert elsewhere.run_apart("train", "p0", "--detach", timeout_s=200).returncode == 0
-    [file] = elsewhere.output.glob("workers/jobs/*/submission.json")
-    record = json.loads(file.read_text())
-    file.write_text(json.dumps(record | {"handles": []}))
-    again = elsewhere.run_apart("train", "p0", "--detach", timeout_s=200)
-    assert "nothing was started" in again.stderr
-    assert submitted(elsewhere) == record["handles"]
-    assert elsewhere.run_apart("cancel", timeout_s=200).returncode == 0
-    assert left_of(elsewhere, patience_s=10) == []
-
-
 def test_scancel_is_a_wish_and_no_failure(elsewhere: FakeBatch, site: SlurmSite) -> None:
     elsewhere.script(p0=["train 600"])
     parent = elsewhere.start("train", "p0")
