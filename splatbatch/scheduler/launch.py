@@ -44,7 +44,7 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
     state = state_of(depends_on.files)
     if audited not in ("", state) and (reason := task.kind.why_unfit(task)):
         return {"refused": reason, "inputs": state}
-    running.attempt = replace(attempt, depends_on=depends_on)
+    running.note_inputs(depends_on)
     judge.write_job(running, task.maker.command(task.patch, attempt.folder), limits)
     return {"depends_on": depends_on.to_record()}
 
@@ -112,8 +112,8 @@ class Launcher:
             record = found[0][1].result("prepare")
             if "refused" in record:  # its files are no good any more
                 return PatchRejected(running.task.name, record["refused"], record["inputs"])
-            running.attempt = replace(running.attempt, depends_on=Fingerprint.from_record(record["depends_on"]))
-            running.reading = None
+            running.note_inputs(Fingerprint.from_record(record["depends_on"]))
+            running.read_by(None)
             if isinstance(running.stage, Execution):
                 self._tell(running)
             running.handle = self._executor.submit(running.key, running.attempt.folder)
@@ -128,7 +128,7 @@ class Launcher:
             OSError: it cannot be told; it still stands by.
         """
         judge.write_go(running.attempt.folder, slot)
-        running.slot, running.context, running.stage = slot, None, Execution()
+        running.go(slot)
         self._tell(running)
 
     def discard(self, running: RunningAttempt) -> None:

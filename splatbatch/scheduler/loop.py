@@ -152,8 +152,7 @@ class Loop:
         """Have an attempt collected that has ended; a standby that has died counts for nothing, also if told to go."""
         is_on_slot = isinstance(one.stage, Execution)
         if is_on_slot and (isinstance(end, Cancelled) or not judge.died_on_standby(one.attempt.folder)):
-            one.stage = Collection(end, self.clock.now())
-            self._collect(one, one.stage)
+            self._collect(one, one.end(end, self.clock.now()))
             return
         if is_on_slot:
             self._slots.release(one.key, self.clock.now())
@@ -169,7 +168,7 @@ class Loop:
             task, home = one.task, one.task.home(self._output)
             keeps_better, place = self.config.retry.keep == "better", places(task.patch, task.recipe)
             ending = FinishedAttempt(one.attempt, ended.end, task, home, keeps_better, place)
-            one.reading = isolated.start(collect, [ending])
+            one.read_by(isolated.start(collect, [ending]))
         is_over = one.reading is not None and self._take_in(one, ended.end, one.reading)
         if ended.has_slot and (is_over or now >= ended.since + KEEPS_SLOT_S):
             ended.has_slot = False
@@ -190,7 +189,7 @@ class Loop:
             now = self.clock.now()
             self._disk.shut(now, str(error))
             self._retries.note(one.task, Failed(self._disk.diagnosis()))
-            one.reading = None
+            one.read_by(None)
             return self._disk.given_up(now)
 
     def _record(self, one: RunningAttempt, end: Exit, collected: Record) -> None:

@@ -93,7 +93,7 @@ class Standbys:
                 if folder.last_progress().phase == judge.STANDING_BY and self._has_room_for_context(one.slot):
                     with suppress(OSError):  # it opens its context when it is told to go
                         judge.write_ahead(folder, one.slot)
-                        one.context = one.slot
+                        one.open_context(one.slot)
         given_up = {one.context.name for one in self._ready() if one.context and not self._slots.serves(one.context)}
         self.discard_contexts(given_up)
         self._slots.note_contexts(Counter(one.context.name for one in self._attempts.values() if one.context))
@@ -114,14 +114,14 @@ class Standbys:
     def dismiss(self, standby: RunningAttempt, *, task_waits: bool) -> None:
         """End one that cannot, or may not, be told to begin."""
         self._executor.cancel(handles_of({standby.key: standby}))
-        standby.stage = Dismissal(task_waits)
+        standby.dismiss(task_waits=task_waits)
 
     def retire(self) -> None:
         """End all of them, and put the tasks they were to do back into the queue."""
         ready = self._ready()
         ask_to_end(self._executor, {one.key: one for one in ready})
         for one in reversed(ready):
-            one.stage = Dismissal(task_waits=False)
+            one.dismiss(task_waits=False)
             self._queue.put_back(one.task)
 
     def withdraw(self, names: Collection[str]) -> list[Task]:

@@ -34,8 +34,8 @@ ASKS_FOR_COLORS = "training.colors"
 class SharedDecisions:
     """What is decided for a batch; None of anything as long as it is not.
 
-    If one changes, results trained under the old one become stale: the step budget and the hold-out alone make none so,
-    for splats of every budget that is recorded count, and another hold-out is another recipe or input.
+    If one changes, results trained under the old one become stale, but for the step budget and the hold-out: splats of
+    every recorded budget count, and another hold-out is another recipe or input.
     """
 
     frame: Frame | None = None
