@@ -91,22 +91,24 @@ def published(batch: Batch, names: Sequence[str]) -> list[PublishedSplat]:
         SceneError: a scene is asked for, and there is no partition.
     """
     if not names:
-        names = [SCENE] if batch.output.scene.splat.exists() else [task.name for task in _own(batch)]
-    tasks = select(batch.every, [name for name in names if name != SCENE]) if {*names} != {SCENE} else ()
-    standing = batch.standing("content")
+        names = [SCENE] if batch.output.scene.splat.exists() else [task.name for task in of_patches(batch.tasks)]
     every = [task.name for task in batch.every]
+    of_scene = SCENE in names and SCENE not in every  # a patch of that name is one
+    wanted = [name for name in names if name != SCENE or not of_scene]
+    tasks = select(batch.every, wanted) if wanted else ()
+    standing = batch.standing("content")
     statuses = {one.patch: one for one in read_status(batch.output, every, None, standing)}
     for task in tasks:
         _see_trained(statuses[task.name])
     found = [_patch(batch, task) for task in tasks]
-    return [*found, _scene(batch)] if SCENE in names else found
+    return [*found, _scene(batch)] if of_scene else found
 
 
 def publishable(batch: Batch) -> tuple[list[PublishedSplat], dict[str, str]]:
     """Return every patch that may be published, and of each other one why not: one that is damaged hinders none."""
     found, lacking = list[PublishedSplat](), dict[str, str]()
     statuses = {one.patch: one for one in read_status(batch.output, batch.names, None, batch.standing("content"))}
-    for task in _own(batch):
+    for task in of_patches(batch.tasks):
         status = statuses[task.name]
         if status.state != "trained":
             lacking[task.name] = status.why
@@ -141,10 +143,6 @@ def _see_trained(status: PatchStatus) -> None:
         raise OutputError(
             f"{status.patch}: {status.why}: nothing of it is published", "Train it first: splatbatch train."
         )
-
-
-def _own(batch: Batch) -> list[Task]:
-    return [*of_patches(batch.tasks)]
 
 
 def _patch(batch: Batch, task: Task) -> PublishedSplat:

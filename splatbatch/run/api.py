@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.output.exclusive import holder
 from splatbatch.output.records.evaluation import SceneEvaluation
-from splatbatch.output.records.publication import Publication
+from splatbatch.output.records.publication import PublishOutput
 from splatbatch.output.records.result import Result
-from splatbatch.output.records.run import DONE, FollowUpResult, FollowUpSettings
+from splatbatch.output.records.run import DONE, FollowUpResult
 from splatbatch.publish.publish import PublishRequest as PublishWish
 from splatbatch.publish.source import SCENE
 from splatbatch.report import BatchSnapshot, write_facts
@@ -26,6 +27,7 @@ from splatbatch.run.accept import accept
 from splatbatch.run.cancel import cancel
 from splatbatch.run.context import status
 from splatbatch.run.decide import TrainOptions
+from splatbatch.run.follow_ups import publishable_names
 from splatbatch.run.inspection import Found, InspectOptions
 from splatbatch.run.inspection import inspect as inspect_splats
 from splatbatch.run.interruption import Interruption
@@ -116,7 +118,7 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
     forced: bool = False,
     measured: bool = True,
     cut: ExportOptions = WHOLE,
-) -> Publication:
+) -> PublishOutput:
     """Write accepted splats as files that others open.
 
     Args:
@@ -133,27 +135,27 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
     """
     names, formats = listed(names), ",".join(listed(formats))
     is_usual = not (names or to or formats or forced)
-    PublishWish.of(batch, to, formats, forced=forced)  # for its errors, before anything is begun
+    wish, lacking = PublishWish.of(batch, to, formats, forced=forced), dict[str, str]()  # before anything is begun
+    if wish.target.folder.is_dir():
+        with wish.target.work():  # another publish is not waited for at the word of a command
+            pass
     if not names and batch.output.scene.splat.exists():
         names = (SCENE,)
-    told = FollowUpSettings(
-        "publish",
-        names=names,
-        to=str(to.absolute()) if to else "",
-        formats=formats,
-        forced=forced,
-        measured=measured,
-        sh_degree=cut.sh_degree,
-        min_opacity=cut.min_opacity,
-        in_source_frame=cut.in_source_frame,
-    )
-    lacking = products.made(batch, told).lacking
-    done = Publication.of(to or batch.config.publish.folder) or Publication()
+    elif not names:
+        names, lacking = publishable_names(batch.whole())
+    words = ["--as", ",".join(wish.kinds), "--force" if forced else "", "" if measured else "--no-measure"]
+    words += ["--to", str(to.absolute())] if to else []
+    if "ply" in wish.kinds:
+        words += ["--sh-degree", str(cut.sh_degree)] if cut.sh_degree is not None else []
+        words += ["--min-opacity", str(cut.min_opacity), "--frame", "source" if cut.in_source_frame else "local"]
+    words = [*filter(None, words), "--", *names]
+    found = products.run(batch, "publish", words, PublishOutput) if names else PublishOutput()
+    done = replace(found, folder=str(to or batch.config.publish.folder))
     if lacking:
         raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Run `splatbatch train`.")
     if is_usual:  # as a night does: what it has left out is made good
-        words = f"published: {batch.config.publish.folder}"
-        batch.output.note_afterwards("publish", FollowUpResult("publish", DONE, words, "", time.time()))
+        said = f"published: {batch.config.publish.folder}"
+        batch.output.note_afterwards("publish", FollowUpResult("publish", DONE, said, "", time.time()))
     return done
 
 

@@ -1,32 +1,46 @@
 """What follows a batch's training: merged and published as far as may be; what is left out is told, and why.
 
-Whatever comes of it, the exit code stays that of the training.
+Merging and publishing are tasks whose program is the public command: `splatbatch merge --json`. In the process of its
+attempt the command does the work itself, and leaves its JSON as metrics.json. Whatever comes of it, the exit code stays
+that of the training.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import sys
 import time
+import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
 
 from splatbatch.errors import SplatbatchError, in_full
+from splatbatch.files import open_regular, write_json, write_text
 from splatbatch.isolated import StopRequested, WaitHooks, answer
 from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.publication import Publication
-from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpJob, FollowUpResult, FollowUpSettings
-from splatbatch.run.follow_up_process import LogForwarder, making
+from splatbatch.output.records.merge import MergeOutput
+from splatbatch.output.records.publication import Publication, PublishOutput
+from splatbatch.output.records.record import TypedRecord
+from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
+from splatbatch.processes import MARKER
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.products import MergedScene
 from splatbatch.scene.partition.record import partition_of
-from splatbatch.scene.patches import list_names
+from splatbatch.scene.patches import Patch, list_names
 from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.scheduler.single import SAYS
 from splatbatch.scheduler.work.exclusive_output import in_turn
 from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.program import BuiltinProgram
 from splatbatch.tasks.scene.merge_candidates import look
 from splatbatch.tasks.scene.partition import partition_for
 from splatbatch.tasks.task import Task
@@ -36,10 +50,107 @@ MOST_NAMED = 12
 TRAIN = "splatbatch train"
 
 
+Printed = TypeVar("Printed", bound=TypedRecord)
 Show = Callable[[Any], None]
 """Hears of what was made: what was merged, evaluated or published, and how a night has ended."""
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
 """Holds the output folder so that nobody trains into it; gives what shows that we live."""
+
+
+@dataclass(frozen=True)
+class FollowUpTasks(BuiltinProgram):
+    """Tasks whose program is a public command of ours; what that calls has limits of its own."""
+
+    words: tuple[str, ...]
+    """The command, and what is typed behind it."""
+    takes: Literal["gpu", "any", "cpu"] = "cpu"
+    tries = 2
+    limits: ClassVar = {"wall_s": 1e9, "stall_s": 0.0}
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Return the command as somebody types it."""
+        return (sys.executable, "-m", "splatbatch", *self.words)
+
+    def keep(self, task: Task, folder: AttemptFolder) -> None:
+        """Remove earlier attempts, but for those that still run."""
+        for one in folder.earlier():
+            if one.has_exited():
+                shutil.rmtree(one.path, ignore_errors=True)
+
+
+def follow_up(batch: Batch, what: str, words: Sequence[str], home: PatchFolder | None = None) -> Task:
+    """Return the task that merges or publishes.
+
+    Args:
+        batch: whose splats.
+        what: merge or publish.
+        words: what is typed behind the command, besides --config and --json.
+        home: where its attempts lie; None: in the output folder.
+    """
+    # what compression costs is measured on a GPU where one is ready
+    takes: Literal["any", "cpu"] = "any" if what == "publish" else "cpu"
+    words = (what, "--config", str(batch.file), "--json", *words)
+    scene = batch.config.scene
+    subject = Patch(what, scene.patches, scene.images or scene.patches)
+    kind = FollowUpTasks(home or batch.output.following(what), words, takes)
+    return kind.of(batch.config, f"afterwards/{what}", subject)  # as no patch can be called
+
+
+def merge_words(
+    *, allow_missing: bool, clean: bool, keep_uncleaned: bool = False, out: Path | None = None
+) -> list[str]:
+    """Return what is typed behind `merge`."""
+    options = {"--allow-missing": allow_missing, "--clean": clean, "--keep-uncleaned": keep_uncleaned}
+    words = [option for option, is_wanted in options.items() if is_wanted]
+    return [*words, "--out", str(out.absolute())] if out else words
+
+
+def is_follow_up(what: str) -> bool:
+    """Return whether this process is an attempt at merging, or publishing: who has started it holds the folder."""
+    return f".afterwards/{what}." in os.environ.get(MARKER, "")
+
+
+def deliver(make: Callable[[], TypedRecord]) -> None:
+    """Do the work of a follow-up in the process of its attempt; leave what the command prints with --json.
+
+    Raises:
+        SplatbatchError: it could not be done; of a fault of ours the traceback lies beside the log.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # what is half done is swept
+    folder = AttemptFolder(Path.cwd())
+    try:
+        found = make()
+    except SplatbatchError as error:
+        error.message, error.hint = in_full(error), ""  # in one line, the last of the log
+        raise
+    except OSError as error:
+        raise SplatbatchError(str(error)) from error
+    except Exception as error:
+        write_text(folder.path / "fault.txt", traceback.format_exc())
+        raise SplatbatchError(f"internal fault: {type(error).__name__}: {error}") from error
+    write_json(folder.metrics, found.to_record())
+
+
+class LogForwarder:
+    """Says, line by line, what the process of a task says from now on."""
+
+    def __init__(self, home: PatchFolder, say: Callable[[str], None]) -> None:
+        self._home, self._say = home, say
+        self._earlier = home.latest(home.files())
+        self._places = Counter[AttemptFolder]()
+
+    def look(self) -> None:
+        """Say what was said since the last look."""
+        folder = self._home.latest(self._home.files())
+        if folder is None or folder == self._earlier:
+            return
+        with suppress(OSError), open_regular(folder.log) as log:  # it may have said nothing yet
+            log.seek(self._places[folder])
+            whole, end, _ = log.read().rpartition(b"\n")
+            self._places[folder] += len(whole) + len(end)
+            for line in whole.decode(errors="replace").splitlines():
+                if not line.startswith(SAYS):  # why it has failed is told at the end
+                    self._say(one_line(line))
 
 
 @dataclass(frozen=True)
@@ -80,15 +191,15 @@ class FinishedBatch:
 
             return single.make(self.batch.config, task, RunHooks(stop, live), "", self.ledger)
 
-    def making(self, told: FollowUpSettings) -> FollowUpJob:
-        """Make the merged scene, or a publication; return what came of it.
+    def run(self, what: str, words: Sequence[str], kind: type[Printed]) -> Printed:
+        """Merge the scene, or publish; return what the command prints with --json.
 
         Raises:
-            SplatbatchError: it could not be made; what could be written of a publication is there.
+            SplatbatchError: it could not be done; what could be written of a publication is there.
         """
-        task = making(self.batch, told)
-        relay = LogForwarder(task.home(self.batch.output), self.say)
-        return FollowUpJob.read(self.make(task, relay.look, alone=told.what == "merge").metrics) or FollowUpJob()
+        task = follow_up(self.batch, what, words)
+        log = LogForwarder(task.home(self.batch.output), self.say)
+        return kind.read(self.make(task, log.look, alone=what == "merge").metrics) or kind()
 
     def merge(self, *, allow_missing: bool, clean: bool = False) -> None:
         """Merge the scene, and show what came of it.
@@ -96,8 +207,8 @@ class FinishedBatch:
         Raises:
             SplatbatchError: it could not be merged.
         """
-        told = FollowUpSettings("merge", allow_missing=allow_missing, clean=clean)
-        self.show(MergedScene.of(self.batch, told, self.making(told)))
+        words = merge_words(allow_missing=allow_missing, clean=clean)
+        self.show(self.run("merge", words, MergeOutput))
 
 
 After = Callable[[FinishedBatch], Sequence[FollowUpResult]]
@@ -163,6 +274,14 @@ def left_out(what: str, words: str, command: str) -> FollowUpResult:
     return FollowUpResult(what, LEFT_OUT, one_line(words), command, time.time())
 
 
+def publishable_names(batch: Batch) -> tuple[list[str], dict[str, str]]:
+    """Return every patch that may be published, and of each other one why not."""
+    from splatbatch.publish.source import publishable
+
+    splats, lacking = publishable(batch)
+    return [one.name for one in splats], lacking
+
+
 def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> FollowUpResult:
     """Publish what may be published.
 
@@ -173,23 +292,22 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
 
     batch = open_batch(trained.batch.path)  # with what the night has settled
     PublishRequest.of(batch)  # for its errors, before a scene is merged
+    patience = WaitHooks(trained.tick, trained.interruption.reason, trained.say)
     if not batch.config.scene.scenes and partition_of(batch.config.scene.patches) is not None:
-        patience = WaitHooks(trained.tick, trained.interruption.reason, trained.say)
         lacking, is_empty = answer(_lacking_in_scene, batch, patience).result("start")
         if lacking and (is_empty or not (allow_missing or batch.config.publish.allow_missing)):
             hint = "" if is_empty else "; set `publish.allow_missing: true` to publish the scene with holes"
             return _nothing(batch, lacking, hint)
         if merges:
             trained.merge(allow_missing=bool(lacking))
-        trained.making(FollowUpSettings("publish", names=("scene",), waits=True))
-        what = "published with holes" if lacking else "published"
+        names, what = ["scene"], "published with holes" if lacking else "published"
     else:
-        found = trained.making(FollowUpSettings("publish", waits=True))
-        lacking = found.lacking
-        if not found.names:
+        names, lacking = answer(publishable_names, batch, patience).result("start")
+        if not names:
             return _nothing(batch, lacking)
-        what = f"published: {list_names(found.names)}"
-    trained.show(done := Publication.of(batch.config.publish.folder) or Publication())
+        what = f"published: {list_names(names)}"
+    done = trained.run("publish", ("--", *names), PublishOutput)
+    trained.show(done)
     words = f"{what}: {plural(len(done.outputs), 'output')} in {batch.config.publish.folder}"
     if not lacking:
         return FollowUpResult("publish", DONE, one_line(words), "", time.time())

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from splatbatch import isolated
 from splatbatch.errors import Interrupted, SplatbatchError, in_full
+from splatbatch.isolated import StopRequested, TaskFault, WaitHooks, answers
 from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import InspectionFolder, PatchFolder, SplatFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.quality import Inspection, grade_in_words
 from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
-from splatbatch.run.follow_up_process import LOOKS_EVERY_S, ProgressPrinter, certifying
 from splatbatch.run.interruption import Interruption
+from splatbatch.run.progress import LOOKS_EVERY_S, ProgressPrinter
 from splatbatch.scene.patches import list_names
 from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import lock_output_alone
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.quality import certificate
 from splatbatch.tasks.quality.inspection import SCENE, inspecting, order, order_scene
 from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import list_some, one_line
@@ -81,8 +85,7 @@ def inspect_tasks(
         if isinstance(came_of, Exception):
             del made[name]
             failed |= {} if rounds.stop() else {name: _why(name, came_of)}
-    failed |= _certified(batch, {name: one for name in made if (one := subjects[name])}, rounds, ledger)
-    failed |= _certified(batch, {name: None for name in made if subjects[name] is None}, rounds, ledger)
+    failed |= _certified(batch, {name: subjects[name] for name in made}, rounds)
     inspected = [name for name in made if name not in failed]
     return {name: _folder(batch, subjects[name]).read_inspection() or Inspection() for name in inspected}, failed
 
@@ -95,7 +98,9 @@ def _why(name: str, error: Exception) -> str:
     """Return why a splat was not inspected, without its name, which stands before it."""
     if isinstance(error, SplatbatchError):
         return in_full(error).removeprefix(f"{name}: ")
-    return f"internal fault: {type(error).__name__}: {error}"
+    if isinstance(error, TaskFault):
+        return "; ".join(error.diagnosis.evidence)
+    return str(error) if isinstance(error, OSError) else f"internal fault: {type(error).__name__}: {error}"
 
 
 def _made(
@@ -142,19 +147,22 @@ class InspectionProgress:
             self._is_told = True
 
 
-def _certified(
-    batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks, ledger: Ledger
-) -> Mapping[str, str]:
-    """Certify what was inspected, in one process; return why a splat could not be."""
-    stale = {name: one for name, one in subjects.items() if not certifying(batch, [one]).is_fresh(batch.output)}
-    if not stale or rounds.stop():
-        return {}
-    try:
-        single.make(batch.config, certifying(batch, [*stale.values()]), rounds, "certify", ledger)
-    except SplatbatchError as error:
-        lacking = [name for name, one in stale.items() if not certifying(batch, [one]).is_fresh(batch.output)]
-        return {name: _why(name, error) for name in lacking}
-    return {}
+def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks) -> Mapping[str, str]:
+    """Certify what was inspected; return why a splat could not be. A reader does it: files of the scene are hashed."""
+    config, output, failed = batch.config, batch.output, dict[str, str]()
+    stale = [name for name, one in subjects.items() if not certificate.product(one, config, output).is_fresh]
+
+    def certify(name: str) -> None:
+        """Write the certificate of a splat."""
+        certificate.certify(batch, subjects[name])
+
+    with suppress(StopRequested):
+        for name, found in answers(isolated.start(certify, stale), WaitHooks(rounds.tick, rounds.stop, print_err)):
+            try:
+                found.result("certify")
+            except (SplatbatchError, OSError, TaskFault) as error:
+                failed[name] = _why(name, error)
+    return failed
 
 
 def inspect_wanted(batch: Batch, rounds: RunHooks, ledger: Ledger) -> FollowUpResult | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -15,60 +16,26 @@ from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles, PatchFolder
 from splatbatch.output.records.evaluation import EvaluationSettings, SceneEvaluation
-from splatbatch.output.records.merge import Merge
-from splatbatch.output.records.publication import Publication
-from splatbatch.output.records.run import FollowUpJob, FollowUpSettings
-from splatbatch.run.follow_up_process import LogForwarder, ProgressPrinter, making, uncleaned
+from splatbatch.output.records.merge import MergeOutput
+from splatbatch.output.records.publication import Publication, PublishOutput
+from splatbatch.run.follow_ups import LogForwarder, Printed, follow_up, merge_words
 from splatbatch.run.interruption import Interruption
+from splatbatch.run.progress import ProgressPrinter
 from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.work.exclusive_output import lock_output_alone
+from splatbatch.scheduler.work.exclusive_output import in_turn, lock_output_alone
 from splatbatch.splats.export import ExportOptions, ExportSource, export_splat
 from splatbatch.splats.export import check_place as check_export
 from splatbatch.splats.merge import check_place
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.scene.clean import CleaningRules
 from splatbatch.tasks.scene.evaluation import evaluating
-from splatbatch.tasks.scene.merge import MergeResult, gather
+from splatbatch.tasks.scene.merge import gather
+from splatbatch.tasks.scene.merge import merge as merge_parts
 from splatbatch.tasks.task import Task
 
 if TYPE_CHECKING:
     from splatbatch.publish.film import Film
-
-
-@dataclass(frozen=True)
-class MergedScene:
-    """A scene that was merged just now, or found to be as it would be."""
-
-    files: MergedFiles
-    done: MergeResult
-    uncleaned: MergedFiles | None = None
-    """Where it lies as it was before it was cleaned."""
-
-    @classmethod
-    def of(cls, batch: Batch, told: FollowUpSettings, found: FollowUpJob) -> MergedScene:
-        """Return it once the task has ended that has merged it."""
-        files = MergedFiles.at(Path(told.to)) if told.to else batch.output.scene.merged
-        done = MergeResult(files.read() or Merge(), found.num_new, found.damage)
-        return cls(files, done, uncleaned(files) if told.clean and told.keep_uncleaned else None)
-
-    def facts(self) -> MergeOutput:
-        """Return what to tell of it."""
-        return MergeOutput(**vars(self.done.merged), splat=str(self.files.splat), parts_written=self.done.num_new)
-
-
-@dataclass(frozen=True)
-class MergeOutput(Merge):
-    """`merge --json`: where the merged splat lies, how many parts were written, and all of merge.json."""
-
-    splat: str = ""
-    parts_written: int = 0
-
-
-@dataclass(frozen=True)
-class PublishOutput(Publication):
-    """`publish --json`: the folder, and what publish.json says of it."""
-
-    folder: str = ""
 
 
 def make(
@@ -103,8 +70,8 @@ def make(
             raise Interrupted(interruption.exit_code, error.message) from error
 
 
-def made(batch: Batch, told: FollowUpSettings) -> FollowUpJob:
-    """Merge, or publish, at the word of a command; return what came of it.
+def run(batch: Batch, what: str, words: Sequence[str], kind: type[Printed]) -> Printed:
+    """Merge, or publish, at the word of a command, as in a night; return what the command prints with --json.
 
     Raises:
         SplatbatchError: it could not be made; what could be written of a publication is there.
@@ -112,10 +79,9 @@ def made(batch: Batch, told: FollowUpSettings) -> FollowUpJob:
     """
     with TemporaryDirectory() as aside:
         may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
-        task = making(batch, told, None if may_write else PatchFolder(Path(aside)))
-        relay = LogForwarder(task.home(batch.output), print_err)
-        folder = make(batch, task, alone=told.what == "merge", look=relay.look)
-        return FollowUpJob.read(folder.metrics) or FollowUpJob()
+        task = follow_up(batch, what, words, None if may_write else PatchFolder(Path(aside)))
+        log = LogForwarder(task.home(batch.output), print_err)
+        return kind.read(make(batch, task, alone=what == "merge", look=log.look).metrics) or kind()
 
 
 def merge(
@@ -125,7 +91,7 @@ def merge(
     allow_missing: bool = False,
     clean: bool = False,
     keep_uncleaned: bool = False,
-) -> MergedScene:
+) -> MergeOutput:
     """Merge the splats of all patches into one.
 
     Args:
@@ -144,9 +110,60 @@ def merge(
         batch.check_apart("--out", out, out.parent)
     if not batch.output.path.is_dir():
         gather(batch, allow_missing=allow_missing)  # which says that nothing was ever trained
-    to = str(out.absolute()) if out else ""
-    told = FollowUpSettings("merge", allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, to=to)
-    return MergedScene.of(batch, told, made(batch, told))
+    words = merge_words(allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, out=out)
+    return run(batch, "merge", words, MergeOutput)
+
+
+def merge_here(
+    batch: Batch, out: Path | None, *, allow_missing: bool, clean: bool, keep_uncleaned: bool
+) -> MergeOutput:
+    """Merge in this process, unless that is done.
+
+    Raises:
+        SplatbatchError: the splats cannot be merged.
+    """
+    files = MergedFiles.at(out) if out else batch.output.scene.merged
+    parts = gather(batch, allow_missing=allow_missing)
+    cleaning = CleaningRules(parts.partition, parts.with_cameras(), parts.offset) if clean else None
+    if cleaning and keep_uncleaned:
+        merge_parts(parts, MergedFiles.at(uncleaned(files.splat)))
+    done, damage = merge_parts(parts, files, cleaning, partial(PipeWriter(print_err).advance, "merge"))
+    if damage:
+        print_err(f"warning: {damage}: merged again")
+    return done
+
+
+def uncleaned(splat: Path) -> Path:
+    """Return where a merged splat lies as it was before it was cleaned."""
+    return splat.with_name(f"{splat.stem}-uncleaned.ply")
+
+
+def publish_here(  # noqa: PLR0913 - as `publish` takes them
+    batch: Batch,
+    names: Sequence[str],
+    to: Path | None,
+    formats: str,
+    *,
+    forced: bool,
+    measured: bool,
+    cut: ExportOptions,
+) -> PublishOutput:
+    """Publish in this process, once no other publish is at work there; outputs that have not changed stay.
+
+    Raises:
+        SplatbatchError: some of it could not be written; the rest is there.
+    """
+    from splatbatch.publish.publish import PublishRequest, publish
+    from splatbatch.publish.source import published
+
+    wish = PublishRequest.of(batch, to, formats, forced=forced)
+    wish = replace(wish, cut=cut, is_measured=wish.is_measured and measured)
+    splats = published(batch, names)
+    for warning in (warning for splat in splats for warning in splat.warnings):
+        print_err(f"warning: {warning}")
+    in_turn(partial(publish, splats, wish, batch.output.path, PipeWriter(print_err)))
+    folder = wish.target.folder
+    return PublishOutput(**vars(Publication.of(folder) or Publication()), folder=str(folder))
 
 
 def evaluate(batch: Batch, settings: EvaluationSettings) -> SceneEvaluation:

@@ -1,11 +1,12 @@
-"""Tasks that a program of ours makes: it reads settings.json of its attempt, and metrics.json says what came of it."""
+"""Tasks that a process of ours makes; metrics.json of its attempt says what it has found or made."""
 
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
 from splatbatch.config import Config, Retry, Rung, TaskId
 from splatbatch.files import write_json
@@ -27,51 +28,37 @@ class RetryImmediately(Retry):
     waits: ClassVar[bool] = False
 
 
-class ProgramSettings(Protocol):
-    """What such a program is told: settings.json."""
-
-    @property
-    def inputs(self) -> str:
-        """The key of what it makes; its metrics.json repeats it."""
-        ...
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        ...
-
-
 @dataclass(frozen=True)
 class BuiltinProgram(TaskKind):
     """What such tasks have in common; what may pass is tried again, at once."""
 
-    told: ProgramSettings
     attempts: PatchFolder
     """Where attempts lie."""
-    module: ClassVar[str]
     tries: ClassVar[int]
     ladders: ClassVar[dict[str, tuple[Rung, ...]]] = {}
     stands_by = False
 
+    @property
+    def inputs(self) -> str:
+        """The key of what is made, which metrics.json repeats; empty where nobody compares."""
+        return ""
+
+    @abstractmethod
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Prepare an attempt and return the command of its process."""
+
     def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         """Return one that nobody has: the program itself compares part by part, and leaves what is there."""
-        return ProductComparison(self.told.inputs, None)
+        return ProductComparison(self.inputs, None)
 
     def maker(self, task: Task) -> BuiltinProgram:
         """Return our own program."""
         return self
 
-    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Write settings.json and return the command of the process."""
-        write_json(folder.settings, self.told.to_record())
-        return (sys.executable, "-m", self.module, str(folder.path))
-
     def collect(self, folder: AttemptFolder) -> Made | Rejected:
         """Return what came of it, if that is of what the process was told."""
         found = MeasurementRecord.read(folder.metrics)
-        return Made(folder.metrics) if found and found.inputs == self.told.inputs else Rejected("")
-
-    def keep(self, task: Task, folder: AttemptFolder) -> None:
-        """Do nothing: the program has put what it makes where it belongs."""
+        return Made(folder.metrics) if found and found.inputs == self.inputs else Rejected("")
 
     def home(self, task: Task, output: OutputFolder) -> PatchFolder:
         """Return where attempts lie."""
@@ -89,16 +76,27 @@ class BuiltinProgram(TaskKind):
 
 @dataclass(frozen=True)
 class MeasureTasks(BuiltinProgram):
-    """Tasks that measure a splat; what was found is kept beside it."""
+    """Tasks that measure a splat, as settings.json says; what was found is kept beside it."""
 
     told: InspectionSettings | EvaluationSettings
     record: Path
     """Where what was found is kept."""
+    module: ClassVar[str]
+
+    @property
+    def inputs(self) -> str:
+        """The key of what is found."""
+        return self.told.inputs
+
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Write settings.json and return the command of the process."""
+        write_json(folder.settings, self.told.to_record())
+        return (sys.executable, "-m", self.module, str(folder.path))
 
     def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         """Return what would be found now beside what was."""
         found = MeasurementRecord.read(self.record)
-        return ProductComparison(self.told.inputs, found.inputs if found else None)
+        return ProductComparison(self.inputs, found.inputs if found else None)
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         """Keep what was found beside the splat."""

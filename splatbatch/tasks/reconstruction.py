@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from splatbatch.config import Config, Retry, Rung, TaskId
+from splatbatch.config import Config, Retry, Rung
 from splatbatch.errors import NotMadeError
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFacts, Stamps
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import TaskUnit
-from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.reconstruction.estimate import expected_of
 from splatbatch.reconstruction.facts import OURS, ReconstructionRecord
 from splatbatch.reconstruction.plan import (
     ReconstructionOptions,
     ReconstructionPlan,
-    Stage,
     StageMetrics,
     StageSettings,
     product_of,
@@ -32,8 +31,8 @@ from splatbatch.reconstruction.plan import (
 )
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.product import ProductComparison, damage_of
-from splatbatch.tasks.program import BuiltinProgram, RetryImmediately
-from splatbatch.tasks.task import Task, TaskEstimate, TaskSettings
+from splatbatch.tasks.program import BuiltinProgram
+from splatbatch.tasks.task import Task, TaskEstimate
 
 STAMPS = Stamps()
 """Of all products: asked for every second while a table is shown, and read from the disk once."""
@@ -52,33 +51,37 @@ class ReconstructTasks(BuiltinProgram):
     """Tasks that make a stage of a reconstruction."""
 
     told: StageSettings
-    stage: Stage
     needed: Mapping[str, str]
     """Stages whose products it reads, with the key of each."""
-    module = "splatbatch.reconstruction"
+    takes: Literal["gpu", "any", "cpu"] = "cpu"
+    """A GPU, where features are found or matched and pycolmap has CUDA."""
     tries = 6
-    takes: ClassVar[Literal["gpu", "any", "cpu"]] = "cpu"
     noun: ClassVar[TaskUnit] = "stage"
     limits: ClassVar = {"wall_s": 1e9}
+
+    @property
+    def inputs(self) -> str:
+        """The key of the stage."""
+        return self.told.inputs
 
     def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         """Return what would be made now, beside what was."""
         products = output.path / "patches"
-        made, place = StageMetrics.read(record_of(products, self.stage.name)), product_of(products, self.stage.name)
+        made, place = StageMetrics.read(record_of(products, task.name)), product_of(products, task.name)
         if made is None or not made.parts:
-            return ProductComparison(self.stage.key, None)
+            return ProductComparison(self.inputs, None)
 
         def damage() -> str:
             """Say what of it is not as it was made; of a model also what of its folder is gone."""
             out = Path(self.told.out)
-            gone = self.stage.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
+            gone = self.told.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
             return f"{out}: the model is incomplete" if gone else damage_of(place, made.parts, FileFacts(STAMPS))
 
-        return ProductComparison(self.stage.key, made.inputs, damage)
+        return ProductComparison(self.inputs, made.inputs, damage)
 
     def needs(self, task: Task) -> tuple[str, ...]:
         """Return the stages that come first."""
-        return self.stage.needs
+        return tuple(self.needed)
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Write settings.json and return the command of the process.
@@ -90,15 +93,16 @@ class ReconstructTasks(BuiltinProgram):
         for name, key in self.needed.items():
             made = StageMetrics.read(record_of(products, name))
             if made is None or made.inputs != key:
-                raise NotMadeError(f"{self.stage.name} needs the result of {name}, which has not been made")
-        return super().command(patch, folder)
+                raise NotMadeError(f"{patch.name} needs the result of {name}, which has not been made")
+        write_json(folder.settings, self.told.to_record())
+        return (sys.executable, "-m", "splatbatch.reconstruction", str(folder.path))
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         """Put the product in place, then the record of it, and remove earlier attempts' halves."""
         made, products = StageMetrics.read(folder.metrics), folder.path.parent.parent
         if made is None or not (folder.path / "product").is_dir():
             return
-        place, record = product_of(products, self.stage.name), record_of(products, self.stage.name)
+        place, record = product_of(products, task.name), record_of(products, task.name)
         record.unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
         (folder.path / "product").rename(place)
@@ -106,15 +110,9 @@ class ReconstructTasks(BuiltinProgram):
         for one in [*place.parent.glob("snapshots-*"), *(attempt.path / "product" for attempt in folder.earlier())]:
             shutil.rmtree(one, ignore_errors=True)
 
-    def home(self, task: Task, output: OutputFolder) -> PatchFolder:
-        """Return where its attempts lie."""
-        return output.patch(self.stage.name)
-
     def retry(self, task: Task, config: Config) -> Retry:
         """Return that it is tried so often, at once, by the ladders of its stage."""
-        return RetryImmediately(max_attempts=self.tries).model_copy(
-            update={"ladders": LADDERS.get(self.stage.what, {})}
-        )
+        return super().retry(task, config).model_copy(update={"ladders": LADDERS.get(self.told.what, {})})
 
     def settings(self, task: Task) -> Mapping[str, Any]:
         """Return what rungs may change."""
@@ -133,13 +131,7 @@ class ReconstructTasks(BuiltinProgram):
 
     def plan_hash(self) -> str:
         """Return what all workers must agree on."""
-        return self.stage.key
-
-
-class GpuReconstruction(ReconstructTasks):
-    """Features and matching where pycolmap has CUDA: a GPU each."""
-
-    takes = "gpu"
+        return self.inputs
 
 
 def has_cuda() -> bool:
@@ -151,7 +143,7 @@ def reconstructing(
     config: Config, plan: ReconstructionPlan, out: Path, threads: int, *, on_gpu: bool
 ) -> tuple[Task, ...]:
     """Return the tasks of a reconstruction, all stages in their order."""
-    output, setup, found = OutputFolder(config.output.folder), TaskSettings(config, ""), []
+    output, found = OutputFolder(config.output.folder), []
     every = stages(plan)
     keys = {one.name: one.key for one in every}
     for one in every:
@@ -166,9 +158,9 @@ def reconstructing(
             one.key,
             expected_of(plan, one, threads),
         )
-        kind = GpuReconstruction if on_gpu and one.what in ("features", "matching") else ReconstructTasks
-        made = kind(told, output.patch(one.name), one, {name: keys[name] for name in one.needs})
-        found.append(Task(TaskId(one.name), Patch(one.name, out, Path(plan.images)), setup, setup, setup, kind=made))
+        takes: Literal["gpu", "cpu"] = "gpu" if on_gpu and one.what in ("features", "matching") else "cpu"
+        kind = ReconstructTasks(output.patch(one.name), told, {name: keys[name] for name in one.needs}, takes)
+        found.append(kind.of(config, one.name, Patch(one.name, out, Path(plan.images))))
     return tuple(found)
 
 

@@ -129,7 +129,7 @@ class TaskKind(ABC):
     a ladder helps it, and its attempts lie in the folder of its task.
     """
 
-    takes: ClassVar[Literal["gpu", "any", "cpu"]] = "gpu"
+    takes: Literal["gpu", "any", "cpu"] = "gpu"
     """A slot as the batch has them; "cpu": never one of a GPU; "any": a GPU that is ready, else one of the CPU.
 
     Only what takes a GPU, or trains on a CPU, waits until one is free and cool.

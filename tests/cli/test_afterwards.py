@@ -17,12 +17,12 @@ from fake_batch import FakeBatch
 from turns import CLOCK, Program
 
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.run.follow_up_process import PublishTasks, SplatTasks
+from splatbatch.run import products
+from splatbatch.run.follow_ups import FollowUpTasks
 from splatbatch.scene.patches import Patch
 
 KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
-MAKING = "import os, signal, sys; from splatbatch.run.follow_up_process import *"
-MAIN = "main(AttemptFolder(Path(sys.argv[1])))"
+MAIN = "import os, signal, sys; from splatbatch.cli import main"
 pytestmark = pytest.mark.usefixtures("told_here")
 FAILS = ["exit 1 ModuleNotFoundError: No module named 'x'"]
 
@@ -52,13 +52,11 @@ def asked(batch: FakeBatch, **publish: Any) -> FakeBatch:
 
 def does(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Have the program that merges and publishes do something else."""
-    usual = SplatTasks.command
 
-    def command(self: SplatTasks, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        python, *_, place = usual(self, patch, folder)
-        return (python, "-c", program, place)
+    def command(self: FollowUpTasks, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        return (sys.executable, "-c", program, *self.words)
 
-    monkeypatch.setattr(SplatTasks, "command", command)
+    monkeypatch.setattr(FollowUpTasks, "command", command)
 
 
 def events_of(batch: FakeBatch, task: str) -> list[tuple[str, str | None]]:
@@ -141,10 +139,10 @@ def test_publishing_is_interrupted_at_once_and_people_are_told(
 def test_a_fault_while_publishing_changes_no_exit_code(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise fault
 
-    monkeypatch.setattr(PublishTasks, "make", fail)
+    monkeypatch.setattr(products, "publish_here", fail)
     ended = asked(batch.make("p0")).run("train")
     assert ended.returncode == 0 and "Traceback" not in ended.stderr
     assert "not published: " in ended.stderr and str(fault) in told_everywhere(batch)
@@ -162,8 +160,8 @@ def test_a_merge_and_a_publication_are_tasks_of_the_night(cut_once: FakeBatch, t
 
 
 def test_a_publication_that_crashes_is_made_once_more(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = "os.kill(os.getpid(), signal.SIGSEGV) if '/attempt-01' in sys.argv[1] else None"
-    does(monkeypatch, f"{MAKING}; {first}; sys.exit({MAIN})")
+    first = "os.kill(os.getpid(), signal.SIGSEGV) if os.getcwd().endswith('/attempt-01') else None"
+    does(monkeypatch, f"{MAIN}; {first}; main(sys.argv[1:])")
     ended = asked(batch.make("p0")).run("train")
     assert (ended.returncode, site(batch)) == (0, ["p0.ply", "publish.json"]), ended.stderr
     assert [outcome for _, outcome in events_of(batch, "afterwards/publish") if outcome] == ["failed", "made"]

@@ -103,21 +103,15 @@ def test_whether_splats_are_inspected_changes_no_splat(quarry: Path) -> None:
 
 
 @pytest.mark.all
-def test_a_certificate_is_made_by_a_task_that_takes_no_gpu_and_again_where_it_is_damaged(
-    quarry: Path, tmp_path: Path
-) -> None:
+def test_a_certificate_is_made_again_where_it_is_damaged(quarry: Path, tmp_path: Path) -> None:
     shutil.copytree(quarry, tmp_path / "quarry")
     output = OutputFolder(tmp_path / "quarry/output")
     genuine = output.patch("p0").certificate.read_text()
-    (made,) = output.following("certify").attempts()
-    job = made.read_job()
-    assert job is not None and "splatbatch.run.follow_up_process" in job.argv and not job.gpu
     for there in ("{}", genuine.replace('"grade": "', '"grade": "Z'), None, genuine):
         output.patch("p0").certificate.write_text(there) if there else output.patch("p0").certificate.unlink()
         assert inspect(tmp_path / "quarry", "p0").code == 0
         assert output.patch("p0").certificate.read_text() == genuine
-    (latest,) = output.following("certify").attempts()
-    assert latest.number == 4 and len(output.patch("p0").inspecting.attempts()) == 1
+    assert len(output.patch("p0").inspecting.attempts()) == 1
 
 
 def verify(folder: Path, *arguments: str) -> Ended:

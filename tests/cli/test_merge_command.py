@@ -364,10 +364,12 @@ def test_while_a_batch_runs_nothing_is_merged(batch: FakeBatch) -> None:
 @pytest.mark.contract
 def test_a_merge_that_is_killed_while_it_writes_leaves_a_whole_scene_and_nothing_for_long(batch: FakeBatch) -> None:
     invoke("merge", batch=batch)
-    told = f"MergeTasks.make(open_batch(Path({str(batch.config)!r})), FollowUpSettings('merge'))"
+    merged = "merge_here(batch, None, allow_missing=False, clean=False, keep_uncleaned=False)"
+    told = f"batch = open_batch({str(batch.config)!r}); {merged}"
     slowly = "import os, time; sync = os.fsync; os.fsync = lambda file: (time.sleep(0.2), sync(file))"  # in memory, too
     row_by_row = f"{slowly}; from splatbatch.splats import merge as rows; rows.ROWS_AT_ONCE = 1"
-    program = f"{row_by_row}\nfrom splatbatch.run.follow_up_process import *\n{told}"
+    program = f"{row_by_row}\nfrom splatbatch.run.products import *\n"
+    program += f"from splatbatch.tasks.batch import open_batch; {told}"
     for attempt in range(4):
         put(batch, "p0", seed=10 + attempt)
         process = subprocess.Popen([sys.executable, "-c", program], env=batch.environment())

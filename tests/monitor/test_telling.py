@@ -13,7 +13,7 @@ from splatbatch.monitor.messages import PipeWriter
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import ProgressLine
-from splatbatch.run.follow_up_process import ProgressPrinter
+from splatbatch.run.progress import ProgressPrinter
 from splatbatch.tasks.audits import audit_for_all
 from splatbatch.tasks.batch import open_batch
 

@@ -14,7 +14,7 @@ from fake_batch import FakeBatch
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.run import products
-from splatbatch.run.follow_up_process import SplatTasks
+from splatbatch.run.follow_ups import FollowUpTasks
 from splatbatch.scene.patches import Patch
 
 
@@ -41,7 +41,7 @@ def test_each_is_an_attempt_in_a_process_of_its_own_and_what_is_fresh_stays(cut:
         assert fresh not in first.stdout + first.stderr and fresh in second.stdout + second.stderr
         (latest,) = attempts(cut, what)
         job = latest.read_job()
-        assert latest.number == 2 and job is not None and "splatbatch.run.follow_up_process" in job.argv
+        assert latest.number == 2 and job is not None and job.argv[1:4] == ("-m", "splatbatch", what)
 
 
 def test_what_cannot_be_made_ends_with_the_code_of_its_error_and_says_why(cut: FakeBatch) -> None:
@@ -58,17 +58,17 @@ def test_an_attempt_of_somebody_else_that_still_runs_is_left_alone(cut: FakeBatc
 
 
 def test_of_a_folder_that_is_only_read_may_be_published(cut: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products.os, "access", lambda *_: False)
+    monkeypatch.setattr(products.os, "access", lambda path, *_: path != cut.output)
     before = sorted(cut.output.rglob("*"))
     assert invoke("publish", "p0", "--as", "ply", "--to", str(cut.folder / "site"), batch=cut).code == 0
     assert (cut.folder / "site/p0.ply").exists() and sorted(cut.output.rglob("*")) == before
 
 
 def test_it_is_interrupted_at_once(cut: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hangs(self: SplatTasks, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+    def hangs(self: FollowUpTasks, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         return (sys.executable, "-c", "import time; time.sleep(600)")
 
-    monkeypatch.setattr(SplatTasks, "command", hangs)
+    monkeypatch.setattr(FollowUpTasks, "command", hangs)
     attempt = cut.output / "afterwards/merge/attempt-01"
     merge = cut.beside("merge").until((attempt / "start.json").exists)
     merge.send(signal.SIGTERM)

@@ -18,7 +18,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import ProductComparison, key_of
-from splatbatch.tasks.program import BuiltinProgram
+from splatbatch.tasks.program import MeasureTasks
 from splatbatch.tasks.task import Task
 
 VERSION = 1
@@ -34,8 +34,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Counting(BuiltinProgram):
-    record: Path
+class Counting(MeasureTasks):
     module = "eighth_product"
     tries = 2
     takes = "cpu"
@@ -56,7 +55,7 @@ def counting(batch: Batch) -> Task:
     results = {name: folder.read_result() for name, folder in folders.items()}
     hashes = {name: one.sha256 for name, one in results.items() if one}
     told = Told({name: str(folders[name].splat) for name in hashes}, key_of(VERSION, hashes))
-    kind = Counting(told, batch.output.following("count"), batch.output.path / "count.json")
+    kind = Counting(batch.output.following("count"), told, batch.output.path / "count.json")
     return kind.of(batch.config, "count", Patch("count", batch.output.path, batch.output.path))
 
 

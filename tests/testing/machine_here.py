@@ -7,7 +7,6 @@ its night waits by the real clock.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -29,7 +28,7 @@ import light_trainer
 from program_here import supervise_here
 from turns import CLOCK
 
-from splatbatch import processes
+from splatbatch import cli, processes
 from splatbatch.files import write_json
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.protocol import Handle, Key, ProcessState
@@ -46,8 +45,6 @@ IN_TIME = {"await", "hang", "linger"}
 """What takes time, by the clock of the test."""
 PROGRAM = "program"
 """What an attempt of no trainer is."""
-MAKING = "splatbatch.run.follow_up_process"
-"""Of our own programs, the one that runs here."""
 KILL = os.kill
 HANGS_S = 60.0
 """A program that sleeps for so long hangs."""
@@ -214,8 +211,10 @@ def _program(argv: Sequence[str], folder: AttemptFolder) -> int:
     usual, argv_here = signal.getsignal(signal.SIGTERM), [argv[1], *argv[3:]]
     try:
         with mock.patch.object(sys, "argv", argv_here), mock.patch.object(os, "kill", _kill):
-            if argv[2] == MAKING:
-                return importlib.import_module(MAKING).main(folder)
+            if argv[2] == "splatbatch":  # a command of ours
+                with contextlib.chdir(folder.path):
+                    cli.main([*argv[3:]])
+                return 0
             with CLOCK.standing(HANGS_S, HangsError), contextlib.chdir(folder.path):
                 _run_as_main(*argv[1:3])
                 return 0
@@ -252,7 +251,7 @@ def _end_of(call: Callable[[], int]) -> Exit:
 @contextlib.contextmanager
 def _environment(job: Job) -> Iterator[None]:
     before = dict(os.environ)
-    os.environ.update(job.spec.env)
+    os.environ.update(job.spec.env | {processes.MARKER: job.spec.key})
     os.environ.pop("SPLATBATCH_STANDBY", None)  # its turn has come
     try:
         yield
@@ -262,10 +261,9 @@ def _environment(job: Job) -> Iterator[None]:
 
 
 def is_program(job: Job) -> bool:
-    """Return whether a job is a program in Python that does not belong to us, or makes a product."""
+    """Return whether a job is a program in Python that does not belong to us, or a command of ours."""
     option, program = (*job.spec.argv[1:3], "", "")[:2]
-    is_ours = program.startswith("splatbatch.") and program != MAKING
-    return option in ("-c", "-m") and not is_ours and not job.watch
+    return option in ("-c", "-m") and not program.startswith("splatbatch.") and not job.watch
 
 
 def line_of(job: Job, folder: AttemptFolder) -> tuple[str, str] | None:

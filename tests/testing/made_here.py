@@ -1,30 +1,40 @@
-"""Tasks that merge, publish and certify, made in the process of a test: as quick as a function call."""
+"""Tasks that merge and publish, made in the process of a test: as quick as a function call."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import contextlib
+import os
+import signal
 from typing import Any
+from unittest import mock
 
+from splatbatch import cli
 from splatbatch.config import Config
-from splatbatch.files import write_json
+from splatbatch.errors import SplatbatchError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.run.follow_up_process import SplatTasks
+from splatbatch.processes import MARKER
+from splatbatch.run.follow_ups import FollowUpTasks
 from splatbatch.scheduler import single
-from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import Task
 
 USUAL = single.make
 
 
 def make_here(config: Config, task: Task, *others: Any) -> AttemptFolder:
-    """Make the product of a task, here if its program is `run.follow_up_process`."""
+    """Make the product of a task, here if its program is a command of ours."""
     kind = task.kind
-    if not isinstance(kind, SplatTasks):
+    if not isinstance(kind, FollowUpTasks):
         return USUAL(config, task, *others)
     folder = AttemptFolder(task.home(OutputFolder(config.output.folder)).path / "attempt-01")
     folder.path.mkdir(parents=True, exist_ok=True)
-    task.maker.command(task.patch, folder)
-    told = kind.told
-    write_json(folder.metrics, kind.make(open_batch(Path(told.config)), told).to_record())
+    usual = signal.getsignal(signal.SIGTERM)
+    try:
+        with contextlib.chdir(folder.path), mock.patch.dict(os.environ, {MARKER: f"batch.{task.name}.a1"}):
+            cli.app([*kind.words], standalone_mode=False)
+    except SplatbatchError as error:
+        error.hint = f"See the log of its process: {folder.log}"
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, usual)
     return folder

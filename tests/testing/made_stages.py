@@ -48,5 +48,5 @@ def batch_in(folder: Path, *done: str) -> Batch:
             if task.name == "model":
                 write_json(place / OURS, TOLD.to_record())
             parts = {"part": sha256(b"made").hexdigest()}
-            write_json(record_of(products, task.name), StageMetrics(task.kind.stage.key, parts).to_record())
+            write_json(record_of(products, task.name), StageMetrics(task.kind.inputs, parts).to_record())
     return Batch(config, tasks, every=tasks)

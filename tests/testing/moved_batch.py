@@ -129,8 +129,8 @@ class MovedBatch:
     def merge(self) -> dict[str, str]:
         """Merge; return what was written though nothing has changed."""
         batch = self.batch
-        done = merge(gather(batch, allow_missing=False), batch.output.scene.merged)
-        return {"scene": f"{done.num_new} parts {done.damage}"} if done.num_new or done.damage else {}
+        done, damage = merge(gather(batch, allow_missing=False), batch.output.scene.merged)
+        return {"scene": f"{done.parts_written} parts {damage}"} if done.parts_written or damage else {}
 
 
 def leave_figures(folder: Any, psnr: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from splatbatch import terminal
@@ -14,6 +15,7 @@ from splatbatch.output.records.publication import FILE, Publication
 from splatbatch.publish.film import SUFFIXES, Film
 from splatbatch.publish.source import SCENE
 from splatbatch.run import api, products
+from splatbatch.run.follow_ups import deliver, is_follow_up
 from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.tasks.batch import open_batch
 from splatbatch.text import one_line
@@ -47,11 +49,6 @@ class PublishOptions:
         """Return whether a film is wanted, and nothing else."""
         return f".{self.formats.strip().lower()}" in SUFFIXES
 
-    @property
-    def is_ply(self) -> bool:
-        """Return whether PLYs are wanted, and nothing else."""
-        return self.formats.strip().lower() == "ply"
-
 
 def publish(config: Path | None, names: Sequence[str], options: PublishOptions, *, as_json: bool) -> None:
     """Publish named patches, or the scene, and say what came of it.
@@ -61,20 +58,22 @@ def publish(config: Path | None, names: Sequence[str], options: PublishOptions, 
     """
     terminal.never_block()
     batch = open_batch(config, [name for name in names if name != SCENE]).whole()
+    how = {"forced": options.is_forced, "measured": options.is_measured}
+    if is_follow_up("publish"):
+        return deliver(
+            partial(products.publish_here, batch, names, options.to, options.formats, **how, cut=options.cut)
+        )
     if options.cut != WHOLE and "ply" not in options.formats.lower().split(","):
         raise ConfigError("--sh-degree, --min-opacity and --frame need --as ply", "Add --as ply.")
     if options.is_film:
         wanted = replace(options.film, is_forced=options.is_forced)
         name, place = products.film(batch, names, wanted, options.formats.strip().lower(), options.to)
         return print_line(f"{name}: {place}: {place.stat().st_size / 1e6:.1f} MB")
-    if (to := options.to) and options.is_ply and _is_file(to):
+    if (to := options.to) and options.formats.strip().lower() == "ply" and _is_file(to):
         name, num = products.ply(batch, names, to, options.cut, is_forced=options.is_forced)
         return print_line(f"{name}: {to}: {num:,} Gaussians, {to.stat().st_size / 1e6:.1f} MB")
-    how = {"forced": options.is_forced, "measured": options.is_measured}
     done = api.publish_splats(batch, names, options.to, options.formats, **how, cut=options.cut)
-    if as_json:
-        return print_json(products.PublishOutput(**vars(done), folder=str(options.to or batch.config.publish.folder)))
-    return show(done)
+    return print_json(done) if as_json else show(done)
 
 
 def _is_file(to: Path) -> bool:

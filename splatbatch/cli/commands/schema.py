@@ -22,6 +22,8 @@ def printed() -> dict[str, Any]:
     from splatbatch.doctor.checks import DoctorOutput
     from splatbatch.outcome import Diagnosis
     from splatbatch.output.records.evaluation import SceneEvaluation
+    from splatbatch.output.records.merge import MergeOutput
+    from splatbatch.output.records.publication import PublishOutput
     from splatbatch.output.records.quality import Inspection
     from splatbatch.reconstruction.facts import ReconstructionRecord
     from splatbatch.report.facts import Report
@@ -30,7 +32,6 @@ def printed() -> dict[str, Any]:
     from splatbatch.run.explain import ExplainOutput
     from splatbatch.run.plan import PlanOutput
     from splatbatch.run.prepare import Import, VerifyOutput
-    from splatbatch.run.products import MergeOutput, PublishOutput
     from splatbatch.run.status import Status
     from splatbatch.run.travel import PackOutput, StoreFacts
     from splatbatch.scene.next_flight import CapturePlan

@@ -17,12 +17,12 @@ from splatbatch.files import read_tail
 from splatbatch.monitor.messages import print_err
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.frame import Frame
+from splatbatch.output.records.merge import MergeOutput
 from splatbatch.output.records.publication import Publication
 from splatbatch.output.records.run import FollowUpResult, TodoItem
 from splatbatch.run.context import RunSummary
 from splatbatch.run.decide import TrainOptions
 from splatbatch.run.prepare import open_or_begin
-from splatbatch.run.products import MergedScene
 from splatbatch.run.retry import check_due, check_savable, failed_only, kept_with_changes, save_kept
 from splatbatch.run.train import is_elsewhere
 from splatbatch.run.train import train as train_batch
@@ -126,10 +126,10 @@ def work(config: Path | None, names: Sequence[str], for_s: float | None, *, veri
     raise typer.Exit(work_on(batch, for_s, TrainOptions(verify=verify), show))
 
 
-def show(made: MergedScene | SceneEvaluation | Publication | FollowUpResult | RunSummary) -> None:
+def show(made: MergeOutput | SceneEvaluation | Publication | FollowUpResult | RunSummary) -> None:
     """Print what was made, or how a night has ended."""
     match made:
-        case MergedScene():
+        case MergeOutput():
             from splatbatch.cli.commands.scene import merge
 
             merge.show(made)

@@ -96,3 +96,11 @@ class Merge(TypedRecord):
     """Photographs that some part holds out and none was trained on; None: versions up to 0.2.0 did not say."""
     version: str = ""
     """Of the splatbatch that wrote it."""
+
+
+@dataclass(frozen=True)
+class MergeOutput(Merge):
+    """`merge --json`: where the merged splat lies, how many parts were written, and all of merge.json."""
+
+    splat: str = ""
+    parts_written: int = 0

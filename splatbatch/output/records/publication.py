@@ -119,3 +119,10 @@ class Publication(TypedRecord):
     def write(self, folder: Path) -> None:
         """Write it, whole or not at all."""
         write_json(folder / FILE, replace(self, version=__version__).to_record())
+
+
+@dataclass(frozen=True)
+class PublishOutput(Publication):
+    """`publish --json`: the folder, and what publish.json says of it."""
+
+    folder: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from splatbatch.output.records.record import TypedRecord
@@ -73,56 +73,6 @@ class CancelRequest(TypedRecord):
     patches: tuple[str, ...] = ()
     """None: all."""
     by: str = ""
-
-
-@dataclass(frozen=True)
-class FollowUpSettings(TypedRecord):
-    """settings.json where something is made of splats: a certificate, the merged scene, or a publication."""
-
-    what: str = ""
-    """certify, merge or publish."""
-    config: str = ""
-    """The YAML."""
-    names: tuple[str, ...] = ()
-    """What is published, none: every patch that may be; or the task that is certified, none: the merged scene."""
-    allow_missing: bool = False
-    """The merged scene may have holes."""
-    clean: bool = False
-    """It is cleaned."""
-    keep_uncleaned: bool = False
-    """It is also written as it is without."""
-    to: str = ""
-    """The file of the merged scene, or the folder of a publication; empty: the usual one."""
-    formats: str = ""
-    """Of a publication, separated by commas; empty: as the YAML says."""
-    forced: bool = False
-    """Files of somebody else may be overwritten."""
-    measured: bool = True
-    """What compression costs is measured, if the YAML says so."""
-    sh_degree: int | None = None
-    """Of a PLY, as the two that follow; see `splats.export.Cut`."""
-    min_opacity: float = 0.0
-    in_source_frame: bool = False
-    waits: bool = False
-    """For its turn, where another publish is at work."""
-    inputs: str = ""
-    """Hash of all this."""
-
-
-@dataclass(frozen=True)
-class FollowUpJob(TypedRecord):
-    """metrics.json where a night makes something of its splats: what came of it."""
-
-    inputs: str = ""
-    """Of settings.json."""
-    num_new: int = 0
-    """Parts of the merged scene that were written; none where it was there already."""
-    damage: str = ""
-    """What was wrong with the merged splat that stood there."""
-    names: tuple[str, ...] = ()
-    """What was published."""
-    lacking: dict[str, str] = field(default_factory=dict)
-    """Patches that were not, and why."""
 
 
 KINDS = ("inspect", "merge", "evaluate", "publish")

@@ -137,12 +137,12 @@ class InspectTasks(MeasureTasks):
         """Return how good the splat would be found now, beside the inspection that there is."""
         found = Inspection.read(self.record)
         is_whole = found is not None and found.grade and not (self.told.measures_drop and found.dropped is None)
-        return ProductComparison(self.told.inputs, found.inputs if found and is_whole else None)
+        return ProductComparison(self.inputs, found.inputs if found and is_whole else None)
 
 
 def inspecting(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
     """Return the task that inspects a splat."""
-    task = InspectTasks(told, folder.inspecting, folder.inspection).task(batch.config, f"{told.patch}/inspection")
+    task = InspectTasks(folder.inspecting, told, folder.inspection).task(batch.config, f"{told.patch}/inspection")
     return replace(task, memory_estimate=_footprint(told))
 
 

@@ -198,5 +198,5 @@ class EvaluateTasks(MeasureTasks):
 def evaluating(batch: Batch, told: EvaluationSettings) -> Task:
     """Return the task that measures a splat of the scene."""
     scene = batch.output.scene
-    kind = EvaluateTasks(told, scene.evaluating, scene.evaluation_of(Path(told.splat)))
+    kind = EvaluateTasks(scene.evaluating, told, scene.evaluation_of(Path(told.splat)))
     return kind.task(batch.config, "scene/evaluation")

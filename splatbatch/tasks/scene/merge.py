@@ -12,7 +12,7 @@ from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import write_json
 from splatbatch.hashing import file_fact, sha256_of
 from splatbatch.output.folders import MergedFiles
-from splatbatch.output.records.merge import VERSION, CleaningRecord, Hole, Merge, MergedPart
+from splatbatch.output.records.merge import VERSION, CleaningRecord, Hole, Merge, MergedPart, MergeOutput
 from splatbatch.output.records.result import Result
 from splatbatch.output.results import noting_damage
 from splatbatch.processes import abandoned
@@ -100,17 +100,6 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
     return SceneParts(batch, partition, usable, lacking, warnings)
 
 
-@dataclass(frozen=True)
-class MergeResult:
-    """What a merge has left."""
-
-    merged: Merge
-    num_new: int
-    """Parts that were written; none where the splat was there already."""
-    damage: str = ""
-    """What was wrong with the splat that stood there."""
-
-
 def check_whole(files: MergedFiles) -> Merge | None:
     """Return what a merged splat was made of, once every byte is seen to be as it was merged; None if nobody knows.
 
@@ -125,8 +114,8 @@ def check_whole(files: MergedFiles) -> Merge | None:
 
 def merge(
     parts: SceneParts, files: MergedFiles, cleaning: CleaningRules | None = None, advance: Advance = unheard
-) -> MergeResult:
-    """Merge to some files, unless they hold the very same already, whole.
+) -> tuple[MergeOutput, str]:
+    """Merge to some files, unless they hold the very same already, whole; return also how the splat there was damaged.
 
     What stands there is as it was before until the splat is whole; merge.json follows, and counts for no other splat.
     `advance` hears how many Gaussians of how many were read.
@@ -158,7 +147,7 @@ def merge(
     )
     if merged != before:
         write_json(files.record, merged.to_record())
-    return MergeResult(merged, num_new, damage)
+    return MergeOutput(**vars(merged), splat=str(files.splat), parts_written=num_new), damage
 
 
 def _written(wanted: Sequence[MergePart], files: MergedFiles, offset: Offset, advance: Advance) -> Merge:

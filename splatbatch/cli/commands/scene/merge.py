@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from rich.table import Table
 
 from splatbatch.cli.commands.output import open_console, open_table, print_json, print_line, print_warnings
 from splatbatch.files import MIB
-from splatbatch.output.folders import MergedFiles
-from splatbatch.output.records.merge import Hole, Merge
+from splatbatch.output.records.merge import Hole, Merge, MergeOutput
 from splatbatch.run import api
-from splatbatch.run.products import MergedScene
+from splatbatch.run.follow_ups import deliver, is_follow_up
+from splatbatch.run.products import merge_here, uncleaned
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.counts import behind_in_words
 from splatbatch.text import plural
@@ -27,28 +28,26 @@ def merge(config: Path | None, out: Path | None, how: Mapping[str, bool], *, as_
         SplatbatchError: they cannot be merged, or somebody trains them; nothing was written.
     """
     batch = open_batch(config)
+    if is_follow_up("merge"):
+        return deliver(partial(merge_here, batch, out, **how))
     made = api.merge(batch, out, **how)
-    if not as_json:
-        show(made)
-        return
-    _warn(made)
-    print_json(made.facts())
+    if as_json:
+        print_warnings(_warnings(made))
+        return print_json(made)
+    show(made)
+    if how["clean"] and how["keep_uncleaned"]:
+        splat = uncleaned(Path(made.splat))
+        print_line(f"effect of cleaning: run `splatbatch evaluate` with and without --splat {splat}")
+    return None
 
 
-def show(made: MergedScene) -> None:
+def show(made: MergeOutput) -> None:
     """Print what was merged, of what, and what is missing."""
-    _warn(made)
-    open_console().print(_table(made.done.merged))
-    if behind := behind_in_words(made.done.merged):
+    print_warnings(_warnings(made))
+    open_console().print(_table(made))
+    if behind := behind_in_words(made):
         print_line(behind)
-    print_line(_last_line(made.done.merged, made.files, made.done.num_new))
-    if made.uncleaned:
-        print_line(f"effect of cleaning: run `splatbatch evaluate` with and without --splat {made.uncleaned.splat}")
-
-
-def _warn(made: MergedScene) -> None:
-    done = made.done
-    print_warnings([*([f"{done.damage}: merged again"] if done.damage else []), *_warnings(done.merged)])
+    print_line(_last_line(made))
 
 
 def _warnings(merged: Merge) -> list[str]:
@@ -77,12 +76,13 @@ def _table(merged: Merge) -> Table:
     return table
 
 
-def _last_line(merged: Merge, files: MergedFiles, num_new: int) -> str:
+def _last_line(merged: MergeOutput) -> str:
     size = f"{plural(merged.num_gaussians, 'Gaussian')}, {(merged.bytes or 0) / MIB:,.1f} MiB"
+    num_new = merged.parts_written
     what = f"{plural(num_new, 'part')} written" if num_new else "nothing has changed: not written again"
     cleaned = f"; cleaned away: {_removed(merged.cleaned.removed)}" if merged.cleaned else ""
     holes = f"; {plural(len(merged.holes), 'hole')}" if merged.holes else ""
-    return f"{files.splat}: {size}; {what}{cleaned}{holes}"
+    return f"{merged.splat}: {size}; {what}{cleaned}{holes}"
 
 
 def _removed(counts: dict[str, int]) -> str:
