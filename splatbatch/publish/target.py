@@ -160,7 +160,7 @@ class PublishedFolder:
     def is_there(self, name: str, key: str) -> bool:
         """Return whether the very same lies there already, every byte of it."""
         known, place = self.known.outputs.get(name, PublishedFile()), self.target.folder / name
-        state = ProductComparison.of_files(key, known.key if place.exists() else None, place, known.sha256).state()
+        state = ProductComparison(key, known.key if place.exists() else None, place=place, parts=known.sha256).state()
         if isinstance(state, Damaged):
             self.say(f"{name}: damaged on disk: written anew" + (f" ({state.parts})" if state.parts != name else ""))
         return isinstance(state, UpToDate)

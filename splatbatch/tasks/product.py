@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatbatch.hashing import FileFacts, hash_of
 from splatbatch.tasks.patch_state import Damaged, Missing, PatchState, Stale, UpToDate
 from splatbatch.text import list_some
-
-
-def whole() -> str:
-    """Say nothing against a product whose record is all there is of it."""
-    return ""
 
 
 @dataclass(frozen=True)
@@ -24,30 +19,22 @@ class ProductComparison:
     """Of version and inputs; see `key_of`."""
     recorded: str | None
     """The key that its record holds; None: there is no record."""
-    damage: Callable[[], str] = whole
-    """Says which part does not hold what was made, every byte considered; empty if all do."""
-    why: str = "its inputs have changed"
-    """Where the keys differ."""
-
-    @classmethod
-    def of_files(cls, key: str, recorded: str | None, place: Path, parts: Mapping[str, str]) -> ProductComparison:
-        """Return one that is a file, or all files of a folder; one whose hashes nobody wrote down is missing.
-
-        Args:
-            key: of what would be made now.
-            recorded: the key that was written down; None: nothing was.
-            place: of the file or folder.
-            parts: the SHA-256 of each of its files, as it was made.
-        """
-        return cls(key, recorded if parts else None, lambda: damage_of(place, parts))
+    damage: str = ""
+    """Which part does not hold what was made, as far as that is known without a look at its bytes."""
+    place: Path | None = None
+    """The file or folder that it is; None: its record is all there is of it."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The SHA-256 of each file of the place, as it was made; without any the product is missing."""
+    facts: FileFacts | None = None
+    """What is known of these files; None: they are read."""
 
     def state(self) -> PatchState:
         """Return how it stands; its bytes are read only where all else is as it was."""
-        if self.recorded is None:
+        if self.recorded is None or (self.place and not self.parts):
             return Missing()
         if self.recorded != self.key:
-            return Stale(self.why)
-        part = self.damage()
+            return Stale("its inputs have changed")
+        part = self.damage or (damage_of(self.place, self.parts, self.facts) if self.place else "")
         return Damaged(f"{part}: damaged on disk", parts=part) if part else UpToDate()
 
     @property

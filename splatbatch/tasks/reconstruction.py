@@ -30,7 +30,7 @@ from splatbatch.reconstruction.plan import (
     stages,
 )
 from splatbatch.scene.patches import Patch
-from splatbatch.tasks.product import ProductComparison, damage_of
+from splatbatch.tasks.product import ProductComparison
 from splatbatch.tasks.program import BuiltinProgram
 from splatbatch.tasks.task import Task, TaskEstimate
 
@@ -68,16 +68,12 @@ class ReconstructTasks(BuiltinProgram):
         """Return what would be made now, beside what was."""
         products = output.path / "patches"
         made, place = StageMetrics.read(record_of(products, task.name)), product_of(products, task.name)
-        if made is None or not made.parts:
+        if made is None:
             return ProductComparison(self.inputs, None)
-
-        def damage() -> str:
-            """Say what of it is not as it was made; of a model also what of its folder is gone."""
-            out = Path(self.told.out)
-            gone = self.told.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
-            return f"{out}: the model is incomplete" if gone else damage_of(place, made.parts, FileFacts(STAMPS))
-
-        return ProductComparison(self.inputs, made.inputs, damage)
+        out = Path(self.told.out)
+        is_gone = self.told.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
+        damage = f"{out}: the model is incomplete" if is_gone else ""
+        return ProductComparison(self.inputs, made.inputs, damage, place, made.parts, FileFacts(STAMPS))
 
     def needs(self, task: Task) -> tuple[str, ...]:
         """Return the stages that come first."""

@@ -16,7 +16,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks import batch
-from splatbatch.tasks.product import ProductComparison, damage_of, hashes_in, key_of
+from splatbatch.tasks.product import ProductComparison, hashes_in, key_of
 from splatbatch.tasks.task import Task, TaskKind, TaskSettings, tasks_of
 
 VERSION = 1
@@ -46,9 +46,8 @@ class Doubling(TaskKind):
     def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         home = self.home(task, output)
         record = read_json(home.result) or {}
-        parts, why = record.get("parts", {}), f"what {self.source.parent.name} has made is another"
         key = key_of(VERSION, sha256_of(self.source))
-        return ProductComparison(key, record.get("key"), lambda: damage_of(home.path / FILE, parts), why)
+        return ProductComparison(key, record.get("key"), place=home.path / FILE, parts=record.get("parts", {}))
 
     def maker(self, task: Task) -> Doubling:
         return self

@@ -41,9 +41,8 @@ class Counting(MeasureTasks):
 
     def product(self, task: Task, output: OutputFolder) -> ProductComparison:
         found = read_json(self.record) or {}
-        return ProductComparison(
-            self.told.inputs, found.get("inputs"), lambda: "" if "num" in found else self.record.name
-        )
+        damage = "" if "num" in found else self.record.name
+        return ProductComparison(self.told.inputs, found.get("inputs"), damage)
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         write_json(self.record, read_json(folder.metrics) or {})

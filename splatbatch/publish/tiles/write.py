@@ -160,7 +160,7 @@ class Tiles:
         key = key_of(VERSION, part.key, splat.header.sh_degree, splat.offset, ground, MOST_PER_TILE)
         place = self.folder / name / key
         recorded = known.key if (place / ROOT).is_file() else None
-        match ProductComparison.of_files(key, recorded, place, known.sha256).state():
+        match ProductComparison(key, recorded, place=place, parts=known.sha256).state():
             case UpToDate():
                 return known
             case Damaged(parts=files):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,6 @@ from splatbatch.hashing import sha256_of
 from splatbatch.output.folders import MERGE, RESULT, InspectionFolder, PatchFolder, SceneFolder, SplatFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.merge import Merge
-from splatbatch.output.records.metrics import QualityFigures
 from splatbatch.output.records.quality import (
     Certificate,
     Inspection,
@@ -55,22 +54,9 @@ class CertificateCheck:
         return not self.problems
 
 
-def certificate_of(task: Task, result: Result, found: Inspection) -> Certificate:
-    """Return the certificate of a product that was inspected; files whose hash nobody has written down are read."""
-    return _certified(task, result, found, lambda key: sha256_of(locate(key, task.patch, task.recipe)))
-
-
-def _certified(task: Task, result: Result, found: Inspection, hash_of: Callable[[str], str]) -> Certificate:
-    files = {key: fact for key, fact in result.trained_from.files.items() if fact.num_bytes >= 0 and key[-1:] != "/"}
-    hashes = {key: fact.sha256 or hash_of(key) for key, fact in files.items()}
-    inputs = {key: sha256 for key, sha256 in hashes.items() if sha256}
-    return replace(_by_records(task.name, result, found), inputs=inputs).sealed()
-
-
 def _by_records(name: str, result: Result, found: Inspection) -> Certificate:
     """Return what records say of a product, but for the files that it was made from."""
     depends = result.trained_from
-    photos = result.metrics.photos()
     return Certificate(
         patch=name,
         grade=found.grade,
@@ -79,7 +65,11 @@ def _by_records(name: str, result: Result, found: Inspection) -> Certificate:
         num_gaussians=result.num_gaussians,
         settings=depends.settings,
         settings_hash=depends.effective or depends.recipe,
-        holdout={name: _known_of(found, name, _told_of(one)) for name, one in photos.items() if one.psnr is not None},
+        holdout={
+            name: _known_of(found, name, {key: getattr(one, key) for key in FIGURES})
+            for name, one in result.metrics.photos().items()
+            if one.psnr is not None
+        },
         offset=depends.offset,
         made_with={**result.metrics.made_with, "splatbatch": result.version},
     )
@@ -94,7 +84,6 @@ def certificate_of_scene(folder: SceneFolder, training: Mapping[str, Any], found
         found: what the inspection has found.
     """
     merged = folder.merged.read() or Merge()
-    held_out = {name: one for name, one in found.photos.items() if "psnr" in one}
     return Certificate(
         patch=found.patch,
         grade=found.grade,
@@ -104,22 +93,43 @@ def certificate_of_scene(folder: SceneFolder, training: Mapping[str, Any], found
         settings=dict(training),
         settings_hash=merged.key,
         inputs={f"patches/{one.patch}/splat.ply": one.sha256 for one in merged.parts if one.sha256},
-        holdout={name: _known_of(found, name, _told_in(one)) for name, one in held_out.items()},
+        holdout={
+            name: _known_of(found, name, {key: one.get(key) for key in ("psnr_covered", "psnr")})
+            for name, one in found.photos.items()
+            if "psnr" in one
+        },
         offset=read_header(folder.splat).offset,
         made_with={"splatbatch": merged.version} if merged.version else {},
     ).sealed()
 
 
+def _made(
+    task: Task | None, config: Config, output: OutputFolder, hashes: Mapping[str, str] | None = None
+) -> Certificate:
+    """Return the certificate of an inspected splat: of a task, or of the merged scene.
+
+    Args:
+        task: None: the merged scene.
+        config: of the batch.
+        output: of the batch.
+        hashes: of files whose hash nobody has written down; None: they are read.
+    """
+    if task is None:
+        training = config.recipe("").model_dump(mode="json")["training"]
+        return certificate_of_scene(output.scene, training, output.scene.read_inspection() or Inspection())
+    folder, inputs = output.patch(task.name), dict[str, str]()
+    result = folder.read_result() or Result()
+    for key, fact in result.trained_from.files.items():
+        if fact.num_bytes >= 0 and key[-1:] != "/":
+            read = hashes.get(key, "") if hashes is not None else sha256_of(locate(key, task.patch, task.recipe))
+            inputs |= {key: sha256} if (sha256 := fact.sha256 or read) else {}
+    return replace(_by_records(task.name, result, folder.read_inspection() or Inspection()), inputs=inputs).sealed()
+
+
 def certify(batch: Batch, task: Task | None) -> None:
     """Write the certificate of an inspected splat: of a task, or of the merged scene."""
     folder: SplatFolder = batch.output.patch(task.name) if task else batch.output.scene
-    found = folder.read_inspection() or Inspection()
-    if task:
-        result = batch.output.patch(task.name).read_result() or Result()
-        made = certificate_of(task, result, found)
-    else:
-        made = certificate_of_scene(batch.output.scene, _training(batch.config), found)
-    write_json(folder.certificate, made.to_record())
+    write_json(folder.certificate, _made(task, batch.config, batch.output).to_record())
 
 
 def product(task: Task | None, config: Config, output: OutputFolder) -> ProductComparison:
@@ -128,36 +138,18 @@ def product(task: Task | None, config: Config, output: OutputFolder) -> ProductC
     Of a file whose hash nobody has written down what the certificate says counts.
     """
     folder: SplatFolder = output.patch(task.name) if task else output.scene
-    record, found = read_certificate(folder.certificate), folder.read_inspection() or Inspection()
+    record = read_certificate(folder.certificate)
     said = Certificate.from_record(record or {})
-    if task:
-        result = output.patch(task.name).read_result() or Result()
-        made = _certified(task, result, found, lambda key: said.inputs.get(key, ""))
-    else:
-        made = certificate_of_scene(output.scene, _training(config), found)
+    made = _made(task, config, output, said.inputs)
     damage = "" if record == made.to_record() else folder.certificate.name
-    return ProductComparison(made.seal, said.seal if record else None, lambda: damage)
+    return ProductComparison(made.seal, said.seal if record else None, damage)
 
 
-def _training(config: Config) -> Mapping[str, Any]:
-    training: Mapping[str, Any] = config.recipe("").model_dump(mode="json")["training"]
-    return training
-
-
-def _known_of(found: Inspection, name: str, figures: Mapping[str, float]) -> dict[str, float]:
+def _known_of(found: Inspection, name: str, figures: Mapping[str, float | None]) -> dict[str, float]:
     """Return what is said of a held-out photograph: its figures, and where it stands."""
     known = found.photos.get(name, {})
-    return {key: known[key] for key in ("x", "y", "z", "distance", "piece") if key in known} | dict(figures)
-
-
-def _told_of(one: QualityFigures) -> dict[str, float]:
-    """Return the PSNR of a photograph at full size: on covered pixels, of which share, and on all."""
-    told = {"psnr_covered": one.psnr_covered, "covered_share": one.covered_share, "psnr": one.psnr}
-    return {key: value for key, value in told.items() if value is not None}
-
-
-def _told_in(photo: Mapping[str, float]) -> dict[str, float]:
-    return {key: photo[key] for key in ("psnr_covered", "psnr") if key in photo}
+    placed = {key: known[key] for key in ("x", "y", "z", "distance", "piece") if key in known}
+    return placed | {key: value for key, value in figures.items() if value is not None}
 
 
 def problems_of_file(file: Path) -> list[str]:
@@ -185,26 +177,23 @@ def problems_of_batch(config: Path | None, names: Sequence[str]) -> dict[str, li
         ConfigError: there is no such patch.
     """
     batch, is_of_scene = open_named(config, names)
-    found = {task.name: _problems(task, batch.output.patch(task.name)) for task in of_patches(batch.tasks)}
+    found = {task.name: _problems(batch.output, task) for task in of_patches(batch.tasks)}
     if not names and batch.output.scene.certificate.exists():
         is_of_scene = SCENE not in [task.name for task in batch.every]
-    return found | ({SCENE: _problems_of_scene(batch.output)} if is_of_scene else {})
+    return found | ({SCENE: _problems(batch.output, None)} if is_of_scene else {})
 
 
-def _problems(task: Task, folder: PatchFolder) -> list[str]:
-    record, result = read_certificate(folder.certificate), folder.read_result()
-    if record is None:
+def _problems(output: OutputFolder, task: Task | None) -> list[str]:
+    """Return what does not hold of a certificate: of a task, None: of the merged scene's."""
+    folder = output.patch(task.name) if task else output.scene
+    if (record := read_certificate(folder.certificate)) is None:
         return [INSPECT]
-    broken = list(why_not_genuine(record, sha256_of(folder.splat_of(result) if result else folder.splat)))
-    return broken or [*why_contradicted(record, folder), *why_outdated(record, task, folder)]
-
-
-def _problems_of_scene(output: OutputFolder) -> list[str]:
-    record = read_certificate(output.scene.certificate)
-    if record is None:
-        return [INSPECT]
-    broken = list(why_not_genuine(record, sha256_of(output.scene.splat)))
-    return broken or [*why_scene_contradicted(record, output.scene), *why_scene_outdated(output)]
+    splat = folder.accepted_splat()[0] if isinstance(folder, PatchFolder) else folder.splat
+    if broken := list(why_not_genuine(record, sha256_of(splat))):
+        return broken
+    if task and isinstance(folder, PatchFolder):
+        return [*why_contradicted(record, folder), *why_outdated(record, task, folder)]
+    return [*why_scene_contradicted(record, output.scene), *why_scene_outdated(output)]
 
 
 def why_not_genuine(record: dict[str, Any], splat_sha256: str) -> Iterator[str]:

@@ -25,7 +25,7 @@ from splatbatch.splats.clean import IN_WORDS
 from splatbatch.splats.export import ExportSource
 from splatbatch.splats.merge import MergePart, Region, WrittenPart, inside, merge_splats, out_of_bounds
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.product import ProductComparison, key_of
+from splatbatch.tasks.product import key_of
 from splatbatch.tasks.scene.clean import CleaningRules
 from splatbatch.tasks.scene.merge_candidates import MergeCandidate, look
 from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_for
@@ -129,8 +129,7 @@ def merge(
     key = key_of(VERSION, *(part.key for part in wanted))
     before = files.read()
     damage = files.damage(before) if before else ""
-    recorded = before.key if before is not None and before.sha256 else None
-    if before is not None and ProductComparison(key, recorded, lambda: damage).is_fresh:
+    if before is not None and before.sha256 and before.key == key and not damage:
         merged, num_new = before, 0
     else:
         with noting_damage(parts.batch.output):
