@@ -6,7 +6,6 @@ a signal that ends an inspection or an evaluation raises `Interrupted`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from splatbatch.output.exclusive import holder
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import PublishOutput
 from splatbatch.output.records.result import Result
-from splatbatch.output.records.run import DONE, FollowUpResult
+from splatbatch.output.records.run import DONE
 from splatbatch.publish.publish import PublishRequest as PublishWish
 from splatbatch.publish.source import SCENE
 from splatbatch.report import BatchSnapshot, write_facts
@@ -27,10 +26,9 @@ from splatbatch.run.accept import accept
 from splatbatch.run.cancel import cancel
 from splatbatch.run.context import status
 from splatbatch.run.decide import TrainOptions
-from splatbatch.run.follow_ups import publishable_names
+from splatbatch.run.follow_ups import follow_up_result, publishable_names
 from splatbatch.run.inspection import Found, InspectOptions
 from splatbatch.run.inspection import inspect as inspect_splats
-from splatbatch.run.interruption import Interruption
 from splatbatch.run.plan import plan
 from splatbatch.run.products import merge
 from splatbatch.run.status import standing_now
@@ -91,9 +89,8 @@ def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mappin
         SplatbatchError: nothing can be run here.
         Interrupted: somebody wants it to end.
     """
-    with Interruption() as interruption:
-        found = inspect_splats(batch, interruption, how)
-        write_report(batch.whole())
+    found = inspect_splats(batch, how)
+    write_report(batch.whole())
     return found
 
 
@@ -149,13 +146,13 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
         words += ["--sh-degree", str(cut.sh_degree)] if cut.sh_degree is not None else []
         words += ["--min-opacity", str(cut.min_opacity), "--frame", "source" if cut.in_source_frame else "local"]
     words = [*filter(None, words), "--", *names]
-    found = products.run(batch, "publish", words, PublishOutput) if names else PublishOutput()
+    found = products.publish(batch, words) if names else PublishOutput()
     done = replace(found, folder=str(to or batch.config.publish.folder))
     if lacking:
         raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Run `splatbatch train`.")
     if is_usual:  # as a night does: what it has left out is made good
-        said = f"published: {batch.config.publish.folder}"
-        batch.output.note_afterwards("publish", FollowUpResult("publish", DONE, said, "", time.time()))
+        said = follow_up_result("publish", DONE, f"published: {batch.config.publish.folder}")
+        batch.output.note_afterwards("publish", said)
     return done
 
 

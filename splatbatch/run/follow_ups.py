@@ -13,17 +13,17 @@ import signal
 import sys
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from splatbatch.errors import SplatbatchError, in_full
-from splatbatch.files import open_regular, write_json, write_text
+from splatbatch.errors import Interrupted, SplatbatchError, in_full
+from splatbatch.files import write_json, write_text
 from splatbatch.isolated import StopRequested, WaitHooks, answer
+from splatbatch.monitor.messages import print_err
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
@@ -33,12 +33,12 @@ from splatbatch.output.records.record import TypedRecord
 from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
 from splatbatch.processes import MARKER
 from splatbatch.run.interruption import Interruption
+from splatbatch.run.progress import LogForwarder
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import Patch, list_names
 from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.single import SAYS
-from splatbatch.scheduler.work.exclusive_output import in_turn
+from splatbatch.scheduler.work.exclusive_output import in_turn, lock_output_alone
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.program import BuiltinProgram
 from splatbatch.tasks.scene.merge_candidates import look
@@ -48,6 +48,7 @@ from splatbatch.text import list_some, one_line, plural
 
 MOST_NAMED = 12
 TRAIN = "splatbatch train"
+SAID = {"inspect": "inspected", "merge": "merged", "evaluate": "evaluated", "publish": "published"}
 
 
 Printed = TypeVar("Printed", bound=TypedRecord)
@@ -131,29 +132,7 @@ def deliver(make: Callable[[], TypedRecord]) -> None:
     write_json(folder.metrics, found.to_record())
 
 
-class LogForwarder:
-    """Says, line by line, what the process of a task says from now on."""
-
-    def __init__(self, home: PatchFolder, say: Callable[[str], None]) -> None:
-        self._home, self._say = home, say
-        self._earlier = home.latest(home.files())
-        self._places = Counter[AttemptFolder]()
-
-    def look(self) -> None:
-        """Say what was said since the last look."""
-        folder = self._home.latest(self._home.files())
-        if folder is None or folder == self._earlier:
-            return
-        with suppress(OSError), open_regular(folder.log) as log:  # it may have said nothing yet
-            log.seek(self._places[folder])
-            whole, end, _ = log.read().rpartition(b"\n")
-            self._places[folder] += len(whole) + len(end)
-            for line in whole.decode(errors="replace").splitlines():
-                if not line.startswith(SAYS):  # why it has failed is told at the end
-                    self._say(one_line(line))
-
-
-@dataclass(frozen=True)
+@dataclass
 class FinishedBatch:
     """A batch that nothing trains any more, and what makes more of it."""
 
@@ -162,42 +141,54 @@ class FinishedBatch:
     """Exit code of the training."""
     interruption: Interruption
     show: Show
-    alone: Alone
+    alone: Alone | None
+    """None: it is held already."""
     say: Callable[[str], None]
     """Says what happens, with its time."""
     tick: Callable[[], None] = lambda: None
     """Shows that we live; called many times a second."""
     ledger: Ledger = single.UNWRITTEN
+    error: SplatbatchError | None = None
+    """Why the latest follow-up could not be done."""
 
-    def make(self, task: Task, beat: Callable[[], None] = lambda: None, *, alone: bool = True) -> AttemptFolder:
+    def make(
+        self, task: Task, beat: Callable[[], object] = lambda: None, verb: str = "", *, alone: bool = True
+    ) -> AttemptFolder:
         """Make the product of a task; return the attempt that has made it.
 
         Args:
             task: whose product is made of splats.
             beat: called meanwhile, many times a second.
+            verb: begins the message of an error; empty where that says it by itself.
             alone: nobody may train meanwhile.
 
         Raises:
             SplatbatchError: it could not be made.
         """
         with ExitStack() as stack:
-            stop, beats = self.interruption.reason, [self.tick, beat]
-            if alone:
-                beats.append(in_turn(lambda: stack.enter_context(self.alone()), stop))
+            stop, hold, beats = self.interruption.reason, self.alone, list[Callable[[], object]]((self.tick, beat))
+            if alone and hold:
+                beats.append(in_turn(lambda: stack.enter_context(hold()), stop))
 
             def live() -> None:
                 for one in beats:
                     one()
 
-            return single.make(self.batch.config, task, RunHooks(stop, live), "", self.ledger)
+            return single.make(self.batch.config, task, RunHooks(stop, live), verb, self.ledger)
 
-    def run(self, what: str, words: Sequence[str], kind: type[Printed]) -> Printed:
+    def run(self, what: str, words: Sequence[str], kind: type[Printed], home: PatchFolder | None = None) -> Printed:
         """Merge the scene, or publish; return what the command prints with --json.
+
+        Args:
+            what: merge or publish.
+            words: what is typed behind the command, besides --config and --json.
+            kind: of what it prints.
+            home: where its attempts lie; None: in the output folder.
 
         Raises:
             SplatbatchError: it could not be done; what could be written of a publication is there.
         """
-        task = follow_up(self.batch, what, words)
+        task = follow_up(self.batch, what, words, home)
         log = LogForwarder(task.home(self.batch.output), self.say)
         return kind.read(self.make(task, log.look, alone=what == "merge").metrics) or kind()
 
@@ -210,31 +201,57 @@ class FinishedBatch:
         words = merge_words(allow_missing=allow_missing, clean=clean)
         self.show(self.run("merge", words, MergeOutput))
 
+    def follow(self, what: str, make: Callable[[], FollowUpResult]) -> FollowUpResult:
+        """Write down what came of something, or why nothing did: interrupted, not possible, or a fault of ours."""
+        found, why, self.error = None, "", None
+        try:
+            if not self.interruption.signal:
+                found = make()
+        except StopRequested:
+            pass
+        except (SplatbatchError, OSError) as error:
+            why = "" if self.interruption.signal else in_full(error)
+            self.error = error if why and isinstance(error, SplatbatchError) else None
+        except Exception as error:  # noqa: BLE001 - a fault of ours after the training must not hide how that went
+            why = f"internal fault: {type(error).__name__}: {error}"
+        if found is None:
+            why, again = (why, f"splatbatch {what}") if why else (f"interrupted ({self.interruption.reason()})", TRAIN)
+            found = follow_up_result(what, LEFT_OUT, f"not {SAID[what]}: {why}", again)
+        self.batch.output.note_afterwards(what, found)
+        return found
+
 
 After = Callable[[FinishedBatch], Sequence[FollowUpResult]]
 
 
-def publish_as_asked(trained: FinishedBatch) -> Sequence[FollowUpResult]:
-    """Merge a scene that was cut into patches, and publish it, or the patches that are trained, if the YAML says so."""
-    return publish_after(trained, merges=True)
-
-
-def publish_after(trained: FinishedBatch, *, merges: bool, allow_missing: bool = False) -> Sequence[FollowUpResult]:
-    """Publish if the YAML asks for it; what came of it is written down, also that nothing was published, and why.
+@contextmanager
+def by_hand(batch: Batch, *, alone: bool) -> Iterator[FinishedBatch]:
+    """Give what makes something of a batch at the word of a command, as after a training.
 
     Args:
-        trained: what was trained.
-        merges: a scene that was cut into patches is merged first.
-        allow_missing: publish the scene with holes, also if the YAML does not say so.
+        batch: whose splats.
+        alone: nobody may train meanwhile.
+
+    Raises:
+        OutputError: somebody trains.
+        Interrupted: somebody wants it to end.
     """
-    output = trained.batch.output
-    if not trained.batch.config.publish.formats:
-        output.note_afterwards("publish", None)
-        return ()
-    publish = partial(_publish, trained, merges=merges, allow_missing=allow_missing)
-    found = guarded("publish", trained.interruption, publish)
-    output.note_afterwards("publish", found)
-    return (found,)
+    batch.output.create()
+    with Interruption() as interruption, ExitStack() as stack:
+        try:
+            finished = FinishedBatch(batch, 0, interruption, print_err, None, print_err)
+            if alone:
+                finished.tick = stack.enter_context(lock_output_alone(batch.output, batch.plan_hash, print_err))
+            yield finished
+        except SplatbatchError as error:
+            if not interruption.signal:
+                raise
+            raise Interrupted(interruption.exit_code, error.message) from error
+
+
+def follow_up_result(what: str, state: str, words: str, command: str = "") -> FollowUpResult:
+    """Return what came of something just now, in a line, and the command that makes it good."""
+    return FollowUpResult(what, state, one_line(words), command, time.time())
 
 
 def follow(trained: FinishedBatch, inspected: FollowUpResult | None, after: After) -> tuple[FollowUpResult, ...]:
@@ -244,34 +261,20 @@ def follow(trained: FinishedBatch, inspected: FollowUpResult | None, after: Afte
     return (*([inspected] if inspected else []), *after(trained))
 
 
-SAID = {"inspect": "inspected", "merge": "merged", "evaluate": "evaluated", "publish": "published"}
-
-
-def guarded(what: str, interruption: Interruption, make: Callable[[], FollowUpResult]) -> FollowUpResult:
-    """Return what came of something, or why nothing did: it was interrupted, it cannot be done, or a fault is ours.
+def publish_as_asked(
+    trained: FinishedBatch, *, merges: bool = True, allow_missing: bool = False
+) -> Sequence[FollowUpResult]:
+    """Publish if the YAML asks for it; what came of it is written down, also that nothing was published, and why.
 
     Args:
-        what: of `KINDS`.
-        interruption: whether somebody wants us to end.
-        make: does it.
+        trained: what was trained.
+        merges: a scene that was cut into patches is merged first.
+        allow_missing: publish the scene with holes, also if the YAML does not say so.
     """
-    words, again = f"not {SAID[what]}", f"splatbatch {what}"
-    try:
-        if not interruption.signal:
-            return make()
-    except StopRequested:
-        pass
-    except (SplatbatchError, OSError) as error:
-        if not interruption.signal:
-            return left_out(what, f"{words}: {in_full(error)}", again)
-    except Exception as error:  # noqa: BLE001 - a fault of ours after the training must not hide how that went
-        return left_out(what, f"{words}: internal fault: {type(error).__name__}: {error}", again)
-    return left_out(what, f"{words}: interrupted ({interruption.reason()})", TRAIN)
-
-
-def left_out(what: str, words: str, command: str) -> FollowUpResult:
-    """Return that something was left out."""
-    return FollowUpResult(what, LEFT_OUT, one_line(words), command, time.time())
+    if not trained.batch.config.publish.formats:
+        trained.batch.output.note_afterwards("publish", None)
+        return ()
+    return (trained.follow("publish", partial(_publish, trained, merges=merges, allow_missing=allow_missing)),)
 
 
 def publishable_names(batch: Batch) -> tuple[list[str], dict[str, str]]:
@@ -310,17 +313,15 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
     trained.show(done)
     words = f"{what}: {plural(len(done.outputs), 'output')} in {batch.config.publish.folder}"
     if not lacking:
-        return FollowUpResult("publish", DONE, one_line(words), "", time.time())
-    return FollowUpResult(
-        "publish", PARTLY, one_line(f"{words}; not published: {_listed(lacking)}"), TRAIN, time.time()
-    )
+        return follow_up_result("publish", DONE, words)
+    return follow_up_result("publish", PARTLY, f"{words}; not published: {_listed(lacking)}", TRAIN)
 
 
 def _nothing(batch: Batch, lacking: Mapping[str, str], hint: str = "") -> FollowUpResult:
     """Return that nothing was published."""
     folder = batch.config.publish.folder
     before = f"; {folder} is unchanged" if Publication.of(folder) else ""
-    return left_out("publish", f"not published: {_listed(lacking)}{hint}{before}", TRAIN)
+    return follow_up_result("publish", LEFT_OUT, f"not published: {_listed(lacking)}{hint}{before}", TRAIN)
 
 
 def _lacking_in_scene(batch: Batch) -> tuple[dict[str, str], bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,21 +11,20 @@ from splatbatch.errors import Interrupted, SplatbatchError, in_full
 from splatbatch.isolated import StopRequested, TaskFault, WaitHooks, answers
 from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.folders import InspectionFolder, PatchFolder, SplatFolder
+from splatbatch.output.folders import InspectionFolder, SplatFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.quality import Inspection, grade_in_words
 from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
-from splatbatch.run.interruption import Interruption
-from splatbatch.run.progress import LOOKS_EVERY_S, ProgressPrinter
+from splatbatch.run.follow_ups import by_hand, follow_up_result
+from splatbatch.run.progress import ProgressPrinter
 from splatbatch.scene.patches import list_names
 from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.work.exclusive_output import lock_output_alone
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.quality import certificate
 from splatbatch.tasks.quality.inspection import SCENE, inspecting, order, order_scene
 from splatbatch.tasks.task import Task, of_patches
-from splatbatch.text import list_some, one_line
+from splatbatch.text import list_some
 
 MOST_NAMED = 5
 Found = Mapping[str, Inspection]
@@ -44,18 +42,17 @@ class InspectOptions:
     """The merged scene, too."""
 
 
-def inspect(batch: Batch, interruption: Interruption, how: InspectOptions) -> tuple[Found, Mapping[str, str]]:
+def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]]:
     """Inspect the splats of a batch, and return what was found, and why others were not.
 
     Raises:
         SplatbatchError: nothing can be run here.
         Interrupted: somebody wants it to end.
     """
-    batch.output.create()
-    with lock_output_alone(batch.output, batch.plan_hash, print_err) as beat:
-        found, failed = inspect_tasks(batch, RunHooks(interruption.reason, beat), how)
-    if interruption.signal:
-        raise Interrupted(interruption.exit_code)
+    with by_hand(batch, alone=True) as finished:
+        found, failed = inspect_tasks(batch, RunHooks(finished.interruption.reason, finished.tick), how)
+        if finished.interruption.signal:
+            raise Interrupted(finished.interruption.exit_code)
     if wanted_by(batch.whole()):  # what a night has left out is made good
         batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "`inspect` was run for other patches"))
     return found, failed
@@ -107,44 +104,34 @@ def _made(
     batch: Batch, stale: Mapping[str, Task], rounds: RunHooks, ledger: Ledger
 ) -> Mapping[str, AttemptFolder | Exception]:
     """Inspect; return by subject the attempt that has done it, or why there is none."""
-    watched = [InspectionProgress(name, task.home(batch.output)) for name, task in stale.items()]
+    watched = {
+        name: ProgressPrinter(f"inspect {name}", task.home(batch.output), PipeWriter(print_err))
+        for name, task in stale.items()
+    }
 
     def beat() -> None:
         rounds.tick()
-        for one in watched:
-            one.look()
+        for name, one in tuple(watched.items()):
+            if (folder := one.look()) and folder.has_exited():
+                _tell(name, folder, watched)
 
     verbs = {task.name: f"inspect {name}" for name, task in stale.items()}
     try:
         found = single.make_all(batch.config, [*stale.values()], replace(rounds, tick=beat), verbs, ledger)
     except Exception as error:  # noqa: BLE001 - there is no slot here, say; or a fault is ours
         return dict.fromkeys(stale, error)
-    for one in watched:
-        one.look(at_once=True)
-    return {name: found[task.name] for name, task in stale.items()}
+    made = {name: found[task.name] for name, task in stale.items()}
+    for name, one in made.items():
+        if isinstance(one, AttemptFolder) and name in watched:
+            _tell(name, one, watched)
+    return made
 
 
-class InspectionProgress:
-    """Says how far an inspection is, and what it found as soon as it has ended."""
-
-    def __init__(self, name: str, home: PatchFolder) -> None:
-        self._name, self._home, self._earlier = name, home, len(home.attempts())
-        self._steps, self._looked, self._is_told = (
-            ProgressPrinter(f"inspect {name}", home, PipeWriter(print_err)),
-            0.0,
-            False,
-        )
-
-    def look(self, *, at_once: bool = False) -> None:
-        """Look once a second, or at once, and say what is new."""
-        if self._is_told or not (at_once or time.monotonic() - self._looked > LOOKS_EVERY_S):
-            return
-        self._looked = time.monotonic()
-        self._steps.look()
-        latest = self._home.attempts()[self._earlier :][-1:]
-        if latest and latest[0].has_exited() and (found := InspectionFolder(latest[0].path).read_inspection()):
-            print_err(_in_words(self._name, found))
-            self._is_told = True
+def _tell(name: str, folder: AttemptFolder, watched: dict[str, ProgressPrinter]) -> None:
+    """Say what was found of a splat, as soon as its inspection has ended; it is watched no longer."""
+    if found := InspectionFolder(folder.path).read_inspection():
+        print_err(_in_words(name, found))
+        del watched[name]
 
 
 def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks) -> Mapping[str, str]:
@@ -204,7 +191,7 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
     parts += [why] if why else []
     parts += [f"not inspected, no splat yet: {list_names(lacking, MOST_NAMED)}"] if lacking else []
     command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
-    return FollowUpResult("inspect", state, one_line("; ".join(parts)), command, time.time())
+    return follow_up_result("inspect", state, "; ".join(parts), command)
 
 
 def _in_words(name: str, found: Inspection) -> str:

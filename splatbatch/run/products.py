@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from splatbatch.errors import ConfigError, Interrupted, SplatbatchError
+from splatbatch.errors import ConfigError
 from splatbatch.monitor.messages import PipeWriter, print_err
-from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles, PatchFolder
 from splatbatch.output.records.evaluation import EvaluationSettings, SceneEvaluation
 from splatbatch.output.records.merge import MergeOutput
 from splatbatch.output.records.publication import Publication, PublishOutput
-from splatbatch.run.follow_ups import LogForwarder, Printed, follow_up, merge_words
-from splatbatch.run.interruption import Interruption
+from splatbatch.run.follow_ups import by_hand, merge_words
 from splatbatch.run.progress import ProgressPrinter
-from splatbatch.scheduler import single
-from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.work.exclusive_output import in_turn, lock_output_alone
+from splatbatch.scheduler.work.exclusive_output import in_turn
 from splatbatch.splats.export import ExportOptions, ExportSource, export_splat
 from splatbatch.splats.export import check_place as check_export
 from splatbatch.splats.merge import check_place
@@ -32,56 +27,9 @@ from splatbatch.tasks.scene.clean import CleaningRules
 from splatbatch.tasks.scene.evaluation import evaluating
 from splatbatch.tasks.scene.merge import gather
 from splatbatch.tasks.scene.merge import merge as merge_parts
-from splatbatch.tasks.task import Task
 
 if TYPE_CHECKING:
     from splatbatch.publish.film import Film
-
-
-def make(
-    batch: Batch, task: Task, verb: str = "", *, alone: bool = True, look: Callable[[], None] = lambda: None
-) -> AttemptFolder:
-    """Make the product of a task at the word of a command, as in a night; return the attempt that has made it.
-
-    Args:
-        batch: whose product it is.
-        task: makes it.
-        verb: begins the message of an error; empty where that says it by itself.
-        alone: nobody may train meanwhile.
-        look: called meanwhile, many times a second.
-
-    Raises:
-        SplatbatchError: it could not be made.
-        Interrupted: somebody wants it to end.
-    """
-    batch.output.create()
-    with Interruption() as interruption, ExitStack() as stack:
-        try:
-            keep = stack.enter_context(lock_output_alone(batch.output, batch.plan_hash, print_err)) if alone else str
-
-            def beat() -> None:
-                keep()
-                look()
-
-            return single.make(batch.config, task, RunHooks(interruption.reason, beat), verb)
-        except SplatbatchError as error:
-            if not interruption.signal:
-                raise
-            raise Interrupted(interruption.exit_code, error.message) from error
-
-
-def run(batch: Batch, what: str, words: Sequence[str], kind: type[Printed]) -> Printed:
-    """Merge, or publish, at the word of a command, as in a night; return what the command prints with --json.
-
-    Raises:
-        SplatbatchError: it could not be made; what could be written of a publication is there.
-        Interrupted: somebody wants it to end.
-    """
-    with TemporaryDirectory() as aside:
-        may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
-        task = follow_up(batch, what, words, None if may_write else PatchFolder(Path(aside)))
-        log = LogForwarder(task.home(batch.output), print_err)
-        return kind.read(make(batch, task, alone=what == "merge", look=log.look).metrics) or kind()
 
 
 def merge(
@@ -111,7 +59,8 @@ def merge(
     if not batch.output.path.is_dir():
         gather(batch, allow_missing=allow_missing)  # which says that nothing was ever trained
     words = merge_words(allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, out=out)
-    return run(batch, "merge", words, MergeOutput)
+    with by_hand(batch, alone=True) as finished:
+        return finished.run("merge", words, MergeOutput)
 
 
 def merge_here(
@@ -138,6 +87,18 @@ def uncleaned(splat: Path) -> Path:
     return splat.with_name(f"{splat.stem}-uncleaned.ply")
 
 
+def publish(batch: Batch, words: Sequence[str]) -> PublishOutput:
+    """Publish as the words behind `publish` say; return what lies in the folder then.
+
+    Raises:
+        SplatbatchError: some of it could not be written; the rest is there.
+        Interrupted: somebody wants it to end.
+    """
+    with TemporaryDirectory() as aside, by_hand(batch, alone=False) as finished:
+        may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
+        return finished.run("publish", words, PublishOutput, None if may_write else PatchFolder(Path(aside)))
+
+
 def publish_here(  # noqa: PLR0913 - as `publish` takes them
     batch: Batch,
     names: Sequence[str],
@@ -153,7 +114,8 @@ def publish_here(  # noqa: PLR0913 - as `publish` takes them
     Raises:
         SplatbatchError: some of it could not be written; the rest is there.
     """
-    from splatbatch.publish.publish import PublishRequest, publish
+    from splatbatch.publish.publish import PublishRequest
+    from splatbatch.publish.publish import publish as write
     from splatbatch.publish.source import published
 
     wish = PublishRequest.of(batch, to, formats, forced=forced)
@@ -161,7 +123,7 @@ def publish_here(  # noqa: PLR0913 - as `publish` takes them
     splats = published(batch, names)
     for warning in (warning for splat in splats for warning in splat.warnings):
         print_err(f"warning: {warning}")
-    in_turn(partial(publish, splats, wish, batch.output.path, PipeWriter(print_err)))
+    in_turn(partial(write, splats, wish, batch.output.path, PipeWriter(print_err)))
     folder = wish.target.folder
     return PublishOutput(**vars(Publication.of(folder) or Publication()), folder=str(folder))
 
@@ -174,7 +136,9 @@ def evaluate(batch: Batch, settings: EvaluationSettings) -> SceneEvaluation:
         Interrupted: somebody wants it to end.
     """
     task = evaluating(batch, settings)
-    make(batch, task, "evaluate", look=ProgressPrinter("evaluate", task.home(batch.output), PipeWriter(print_err)).look)
+    progress = ProgressPrinter("evaluate", task.home(batch.output), PipeWriter(print_err))
+    with by_hand(batch, alone=True) as finished:
+        finished.make(task, progress.look, "evaluate")
     return batch.output.scene.read_evaluation(Path(settings.splat)) or SceneEvaluation()
 
 

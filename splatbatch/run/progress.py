@@ -1,11 +1,18 @@
-"""How far the process of a task is, said while it runs."""
+"""What the process of a task says, and how far it is, said while it runs."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 
+from splatbatch.files import open_regular
 from splatbatch.monitor.messages import PipeWriter
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import PatchFolder
+from splatbatch.scheduler.single import SAYS
+from splatbatch.text import one_line
 
 LOOKS_EVERY_S = 1.0
 
@@ -17,12 +24,36 @@ class ProgressPrinter:
         self._what, self._home, self._lines = what, home, lines
         self._earlier, self._looked = home.latest(home.files()), 0.0
 
-    def look(self) -> None:
-        """Say it, unless that was said just now; called many times a second."""
+    def look(self) -> AttemptFolder | None:
+        """Say it, unless that was said just now; called many times a second. Return the attempt that it was said of."""
         if time.monotonic() - self._looked < LOOKS_EVERY_S:
-            return
+            return None
         self._looked = time.monotonic()
         folder = self._home.latest(self._home.files())
-        if folder is not None and folder != self._earlier:
-            at = folder.last_progress()
-            self._lines.advance(self._what, at.step or 0, at.max_steps or 0, f"steps ({at.phase or 'start'})")
+        if folder is None or folder == self._earlier:
+            return None
+        at = folder.last_progress()
+        self._lines.advance(self._what, at.step or 0, at.max_steps or 0, f"steps ({at.phase or 'start'})")
+        return folder
+
+
+class LogForwarder:
+    """Says, line by line, what the process of a task says from now on."""
+
+    def __init__(self, home: PatchFolder, say: Callable[[str], None]) -> None:
+        self._home, self._say = home, say
+        self._earlier = home.latest(home.files())
+        self._places = Counter[AttemptFolder]()
+
+    def look(self) -> None:
+        """Say what was said since the last look."""
+        folder = self._home.latest(self._home.files())
+        if folder is None or folder == self._earlier:
+            return
+        with suppress(OSError), open_regular(folder.log) as log:  # it may have said nothing yet
+            log.seek(self._places[folder])
+            whole, end, _ = log.read().rpartition(b"\n")
+            self._places[folder] += len(whole) + len(end)
+            for line in whole.decode(errors="replace").splitlines():
+                if not line.startswith(SAYS):  # why it has failed is told at the end
+                    self._say(one_line(line))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +19,10 @@ from splatbatch.monitor.messages import PipeWriter, log_line, print_err
 from splatbatch.output.folders import BACKDROP, names_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
-from splatbatch.output.records.run import DONE, FollowUpResult
+from splatbatch.output.records.run import DONE, LEFT_OUT, FollowUpResult
 from splatbatch.reconstruction.plan import ReconstructionPlan
 from splatbatch.run.decide import TrainOptions
-from splatbatch.run.follow_ups import TRAIN, FinishedBatch, Show, guarded, left_out, publish_after
+from splatbatch.run.follow_ups import TRAIN, FinishedBatch, Show, follow_up_result, publish_as_asked
 from splatbatch.run.reconstruct import ReconstructOptions, reconstruct, result_of
 from splatbatch.run.train import train
 from splatbatch.scene.finder import find_layout
@@ -34,7 +33,6 @@ from splatbatch.scene.template import config_for
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.scene.partition import check_scene
-from splatbatch.text import one_line
 
 NOT_WHOLE = 1
 RECONSTRUCTED = "reconstructed"
@@ -107,29 +105,20 @@ class SceneFollowUps:
         """Do it as far as it can be done; return what came of each."""
         done = []
         for what, make in (("merge", self._merge), ("evaluate", self._evaluate)):
-            found = guarded(what, trained.interruption, partial(self._kept, make, trained))
-            trained.batch.output.note_afterwards(what, found)
-            done.append(found)
+            done.append(found := trained.follow(what, partial(make, trained)))
             if not found.is_done:
+                self.error = trained.error
                 return [*done, *self._nothing_published(trained, found)]
-        allow_missing = self.options.allow_missing
-        return [*done, *publish_after(trained, merges=False, allow_missing=allow_missing)]
-
-    def _kept(self, make: Callable[[FinishedBatch], FollowUpResult], trained: FinishedBatch) -> FollowUpResult:
-        try:
-            return make(trained)
-        except SplatbatchError as error:
-            if not trained.interruption.signal:
-                self.error = error
-            raise
+        return [*done, *publish_as_asked(trained, merges=False, allow_missing=self.options.allow_missing)]
 
     def _merge(self, trained: FinishedBatch) -> FollowUpResult:
         code, options = trained.code, self.options
         if code not in (0, NOT_WHOLE) or (code and not options.allow_missing):
-            return left_out("merge", "not merged: a patch is missing; --allow-missing merges the others", TRAIN)
+            words = "not merged: a patch is missing; --allow-missing merges the others"
+            return follow_up_result("merge", LEFT_OUT, words, TRAIN)
         trained.say("merge: 3 of 4")
         trained.merge(allow_missing=options.allow_missing, clean=options.clean)
-        return _done("merge", f"merged: {trained.batch.output.scene.splat}")
+        return follow_up_result("merge", DONE, f"merged: {trained.batch.output.scene.splat}")
 
     def _evaluate(self, trained: FinishedBatch) -> FollowUpResult:
         trained.say("evaluate: 4 of 4")
@@ -143,18 +132,16 @@ class SceneFollowUps:
         found = scene.read_evaluation() or SceneEvaluation()
         trained.show(found)
         self.code = NOT_WHOLE if found.lacking else 0
-        return _done("evaluate", "evaluated: the merged scene")
+        return follow_up_result("evaluate", DONE, "evaluated: the merged scene")
 
     def _nothing_published(self, trained: FinishedBatch, found: FollowUpResult) -> Sequence[FollowUpResult]:
         """Return that nothing was published, if the YAML asks for it."""
-        output, is_asked = trained.batch.output, bool(trained.batch.config.publish.formats)
-        said = left_out("publish", f"not published: the scene is {found.words}", TRAIN) if is_asked else None
-        output.note_afterwards("publish", said)
-        return [said] if said else []
-
-
-def _done(what: str, words: str) -> FollowUpResult:
-    return FollowUpResult(what, DONE, one_line(words), "", time.time())
+        if not trained.batch.config.publish.formats:
+            trained.batch.output.note_afterwards("publish", None)
+            return []
+        said = follow_up_result("publish", LEFT_OUT, f"not published: the scene is {found.words}", TRAIN)
+        trained.batch.output.note_afterwards("publish", said)
+        return [said]
 
 
 def _reconstruct(options: SceneOptions, show: Show) -> int:
