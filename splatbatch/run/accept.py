@@ -7,7 +7,6 @@ from splatbatch.hashing import sha256_of
 from splatbatch.isolated import ENDLESS
 from splatbatch.monitor.messages import print_err
 from splatbatch.output import results
-from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import Accepted
 from splatbatch.output.exclusive import hold
 from splatbatch.output.folders import PatchFolder
@@ -30,7 +29,7 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     task = the_task(batch.tasks, name)
     folder = batch.output.patch(task.name)
     with hold(batch.output, batch.plan_hash, print_err):
-        result = _manifest(folder, _attempt(folder, task.name, number), task.name)
+        result = _manifest(folder, number, task.name)
         results.pin(folder, result, fingerprint(task.patch, task.recipe))
         Ledger(batch.output.ledger).write(Accepted(task.name, number))
         contents = ContentHasher(batch)  # else a copy of the photographs would be taken for other ones
@@ -41,30 +40,28 @@ def accept(batch: Batch, name: str, number: int) -> Result:
     return result
 
 
-def _attempt(folder: PatchFolder, name: str, number: int) -> AttemptFolder:
-    attempts = folder.attempts()
-    if found := next((attempt for attempt in attempts if attempt.number == number), None):
-        return found
-    have = ", ".join(str(attempt.number) for attempt in attempts) or "none"
-    raise ConfigError(f"accept {name}: no attempt {number} (there are: {have})", f"See `splatbatch compare {name}`.")
-
-
-def _manifest(folder: PatchFolder, attempt: AttemptFolder, name: str) -> Result:
+def _manifest(folder: PatchFolder, number: int, name: str) -> Result:
     """Return the manifest of an attempt's splat, seen to be that of the file.
 
     Raises:
-        ConfigError: it left no splat, or it is there no more, or no longer as it was.
+        ConfigError: there is no such attempt; it left no splat, or it is there no more, or no longer as it was.
     """
+    attempts = folder.attempts()
+    attempt = next((one for one in attempts if one.number == number), None)
+    if attempt is None:
+        have = ", ".join(str(one.number) for one in attempts) or "none"
+        message = f"accept {name}: no attempt {number} (there are: {have})"
+        raise ConfigError(message, f"See `splatbatch compare {name}`.")
     folder.read_result()  # for its errors: what a later version has accepted is not passed over
     left = attempt.read_result()
     hint = f"See `splatbatch compare {name}`, or train the patch again: `splatbatch retry {name}`."
-    number = f"accept {name}: attempt {attempt.number}"
+    which = f"accept {name}: attempt {number}"
     if left is None:
-        raise ConfigError(f"{number} has no valid splat: {attempt.result} does not exist", hint)
+        raise ConfigError(f"{which} has no valid splat: {attempt.result} does not exist", hint)
     if not attempt.splat.exists():
-        raise ConfigError(f"{number}: its splat file is missing: {attempt.splat}", hint)
+        raise ConfigError(f"{which}: its splat file is missing: {attempt.splat}", hint)
     if sha256_of(attempt.splat) != left.sha256:
         raise ConfigError(
-            f"{number}: its splat file has changed: the SHA-256 of {attempt.splat} differs from {attempt.result}", hint
+            f"{which}: its splat file has changed: the SHA-256 of {attempt.splat} differs from {attempt.result}", hint
         )
     return left

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 from splatbatch import isolated
 from splatbatch.errors import SceneError
@@ -18,7 +17,7 @@ from splatbatch.text import plural
 
 
 class DecodeAhead:
-    """Decodes, in the order of the tasks, each photograph once; a context manager, after which nothing runs any more.
+    """Decodes, in the order of the tasks, each photograph once; nothing runs any more once it is closed.
 
     Nobody waits for it: what it has not seen by its turn is trained, and fails as it would have failed.
     """
@@ -29,10 +28,8 @@ class DecodeAhead:
         names = [*self._tasks] if len(self._tasks) > 1 else []  # those of a lone patch are decoded by its training
         self._reading: CallQueue[str] = isolated.start(partial(_why_refused, self._tasks, problems), names, is_low=True)
 
-    def __enter__(self) -> DecodeAhead:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Decode no further."""
         self._reading.end()
 
     @property
@@ -49,7 +46,11 @@ class DecodeAhead:
 def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str) -> str:
     """Return which photographs of a task are there and cannot be decoded; empty if all can."""
     try:
-        images, folder = read_images(tasks[name].patch.sparse), _folder(tasks[name])
+        patch, recipe = tasks[name].patch, tasks[name].recipe
+        images, folder = read_images(patch.sparse), patch.images
+        if recipe.program is None:  # our trainer loads smaller copies, where it takes those
+            cameras = read_cameras(patch.sparse)
+            folder = choose_photographs(folder, images, cameras, recipe.training.resolution).folder
     except (SceneError, KeyError):  # its training will say so
         return ""
     bad = []
@@ -62,12 +63,3 @@ def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str
         return ""
     more = f", and {plural(len(bad) - 1, 'more photograph')}" if bad[1:] else ""
     return f"{bad[0][0]}: cannot be decoded: {bad[0][1]}{more}"
-
-
-def _folder(task: Task) -> Path:
-    """Return where the photographs lie that a training will load: smaller copies, where it takes those."""
-    patch, recipe = task.patch, task.recipe
-    if recipe.program is not None:
-        return patch.images
-    images, cameras = read_images(patch.sparse), read_cameras(patch.sparse)
-    return choose_photographs(patch.images, images, cameras, recipe.training.resolution).folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -112,29 +113,18 @@ def follow(folder: AttemptFolder) -> Iterator[str]:
     while True:
         # asked before the last look at the log, not after: nothing that it said stays unread
         is_over = folder.exit.exists() or has_died(folder)
-        data, position = _read_on(folder, position)
+        data = b""
+        with suppress(OSError), open_regular(folder.log) as file:  # the supervisor may have cut its middle out
+            file.seek(min(position, folder.log.stat().st_size))
+            data, position = file.read(CHUNK_BYTES), file.tell()
         if data:
             # whole lines only: what a terminal would obey must not slip through in two halves
-            lines, unsaid = _whole_lines(unsaid + decoder.decode(data))
-            yield plain(lines)
+            text = unsaid + decoder.decode(data)
+            end = max(text.rfind("\n"), text.rfind("\r", 0, len(text) - 1)) + 1  # as lines of a progress bar end
+            unsaid = text[end:]
+            yield plain(text[:end])
         elif is_over:
             yield plain(unsaid)
             return
         else:
             time.sleep(FOLLOW_S)
-
-
-def _whole_lines(text: str) -> tuple[str, str]:
-    """Split off an unfinished last line; a progress bar's lines end with a carriage return."""
-    end = max(text.rfind("\n"), text.rfind("\r", 0, len(text) - 1)) + 1
-    return text[:end], text[end:]
-
-
-def _read_on(folder: AttemptFolder, position: int) -> tuple[bytes, int]:
-    """Return what a log holds behind a position, and the next one; the supervisor may have cut its middle out."""
-    try:
-        with open_regular(folder.log) as file:
-            file.seek(min(position, folder.log.stat().st_size))
-            return file.read(CHUNK_BYTES), file.tell()
-    except OSError:
-        return b"", position

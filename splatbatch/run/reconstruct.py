@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -100,14 +99,15 @@ def _surveyed(options: ReconstructOptions) -> ReconstructionPlan:
         raise SceneError("; ".join(fault.diagnosis.evidence), fault.diagnosis.advice) from fault
 
 
-def reconstruct(options: ReconstructOptions, show: Show, told: Callable[[ReconstructionPlan], None]) -> int:
+def reconstruct(options: ReconstructOptions, show: Show) -> int:
     """Make a model of photographs, with whoever else does; return the exit code.
 
     Raises:
         SplatbatchError: it cannot be begun.
     """
     batch, plan = open_reconstruction(options)
-    told(plan)
+    for line in plan.in_words():
+        log_line(line)
     batch.output.create()
     file = plan_file(batch.output, plan)
     file.parent.mkdir(exist_ok=True)

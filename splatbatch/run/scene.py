@@ -20,7 +20,6 @@ from splatbatch.output.folders import BACKDROP, names_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.run import DONE, LEFT_OUT, FollowUpResult
-from splatbatch.reconstruction.plan import ReconstructionPlan
 from splatbatch.run.decide import TrainOptions
 from splatbatch.run.follow_ups import TRAIN, FinishedBatch, Show, follow_up_result, publish_as_asked
 from splatbatch.run.reconstruct import ReconstructOptions, reconstruct, result_of
@@ -154,12 +153,8 @@ def _reconstruct(options: SceneOptions, show: Show) -> int:
         raise ConfigError("--source or --images is required", "Name a COLMAP model, or the folder of the photographs.")
     log_line("reconstruct: before the 4 steps")
 
-    def told(plan: ReconstructionPlan) -> None:
-        for line in plan.in_words():
-            log_line(line)
-
     asked = ReconstructOptions(options.images, options.out / RECONSTRUCTED)
-    code = reconstruct(asked, show, told)
+    code = reconstruct(asked, show)
     if not code and (result := result_of(asked)):
         show(result)
     return code

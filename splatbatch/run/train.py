@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -186,7 +186,7 @@ class BatchWorker:
             claiming.close(name)
         if todo.tasks:
             decoded_ahead = todo.tasks if self.options.verify and self.is_alone else ()
-            with DecodeAhead(decoded_ahead) as decoding:
+            with closing(DecodeAhead(decoded_ahead)) as decoding:
                 rounds = RunHooks(
                     self.stop,
                     self.night.tick,

@@ -26,7 +26,7 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.attempt import Claimed
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import TrainingSettings
-from splatbatch.run.accept import _attempt, _manifest
+from splatbatch.run.accept import _manifest
 from splatbatch.scheduler.finalize import FinishedAttempt, collect
 from splatbatch.splats import write_splat
 from splatbatch.tasks.task import TRAINING
@@ -152,7 +152,7 @@ class History:
         """Accept a splat by hand: one that is there and whole can be, any other one cannot."""
         name = self.chance.choice(sorted(self.trained) or [""])
         try:
-            left = _manifest(self.folder, _attempt(self.folder, "p0", int(name[-2:] or 0)), "p0")
+            left = _manifest(self.folder, int(name[-2:] or 0), "p0")
             results.pin(self.folder, left, left.trained_from)
             assert self.accepted() == name, self.happened
         except ConfigError:

@@ -9,9 +9,7 @@ import typer
 
 from splatbatch import terminal
 from splatbatch.cli.commands.output import open_console, print_json, print_line
-from splatbatch.monitor.messages import log_line
 from splatbatch.outcome import NOT_MADE
-from splatbatch.reconstruction.plan import ReconstructionPlan
 from splatbatch.run.context import RunSummary
 from splatbatch.run.reconstruct import (
     ReconstructedModel,
@@ -33,11 +31,7 @@ def run(options: ReconstructOptions, *, dry_run: bool, as_json: bool) -> None:
             print_line(line)
         return
 
-    def told(plan: ReconstructionPlan) -> None:
-        for line in plan.in_words():
-            log_line(line)
-
-    code = reconstruct(options, tell_failed, told)
+    code = reconstruct(options, tell_failed)
     result = result_of(options) if code == 0 else None
     if result and as_json:
         print_json(result.told)

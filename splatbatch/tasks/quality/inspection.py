@@ -141,14 +141,9 @@ class InspectTasks(MeasureTasks):
 
 
 def inspecting(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
-    """Return the task that inspects a splat."""
+    """Return the task that inspects a splat: it is drawn, and a photograph at full size with what is made of it."""
     task = InspectTasks(folder.inspecting, told, folder.inspection).task(batch.config, f"{told.patch}/inspection")
-    return replace(task, memory_estimate=_footprint(told))
-
-
-def _footprint(told: InspectionSettings) -> MemoryEstimate:
-    """Return what an inspection takes: its splat drawn, and a photograph at full size with what is made of it."""
     num = read_header(Path(told.splat)).num_gaussians
     largest = max((one.width * one.height for one in read_cameras(Path(told.sparse)).values()), default=0)
     gpu_mib = GPU_CONTEXT_MIB + ROOM_MIB + (num * GAUSSIAN_BYTES + largest * PIXEL_BYTES) // MIB
-    return MemoryEstimate(gpu_mib, HOST_MIB, num, "host", 0)
+    return replace(task, memory_estimate=MemoryEstimate(gpu_mib, HOST_MIB, num, "host", 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from splatbatch.outcome import Rejected
 from splatbatch.output.folders import BACKDROP, MergedFiles
 from splatbatch.output.records.colors import as_photographed
 from splatbatch.output.records.evaluation import EvaluationSettings
-from splatbatch.output.records.metrics import QualityFigures
 from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, list_names
@@ -43,17 +42,6 @@ LEAST_INSIDE = 0.01
 """Of a splat's Gaussians that lie where the partition's scene is, at least, if it is a splat of that scene."""
 
 
-@dataclass(frozen=True)
-class _Splats:
-    """The splats of the patches, as far as they count."""
-
-    paths: Mapping[str, str]
-    lacking: Mapping[str, str]
-    own: Mapping[str, Mapping[str, QualityFigures]]
-    hashes: Mapping[str, str]
-    before_backdrop: tuple[str, ...]
-
-
 def order(batch: Batch, splat: Path) -> EvaluationSettings:
     """Return what the process is told that measures a splat of the scene.
 
@@ -69,24 +57,24 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     splat = splat.absolute()  # its process works in another folder
     holdout, notes = held_out(batch, splat)
     patches = patches_of(batch.every)
-    images = _images(patches)
-    splats = _splats(batch, partition, offset)
-    settings = EvaluationSettings(
+    folder, folders = stored_photographs(_images(patches))[0], FolderListings()
+    missing = [name for name in holdout if not isinstance(folders.locate(folder, name), FoundPhotograph)]
+    if missing:
+        lacking = f"{len(missing)} of {len(holdout)} held-out photographs are missing: {list_names(missing, 3)}"
+        raise SceneError(f"{folder}: {lacking}", "Put them back, or name their folder as scene.images.")
+    found, hashes = _splats(batch, partition, offset)
+    settings = replace(
+        found,
         splat=str(splat),
         splat_sha256=FileFacts().sha256(str(splat)),
         partition=str(partition.path),
         offset=offset,
         **as_photographed(patches),
         recipe=batch.config.recipe("").model_dump(mode="json", exclude={"program"}),
-        splats=dict(splats.paths),
-        lacking=dict(splats.lacking),
         holdout=holdout,
         notes=notes,
-        backdrop=str(batch.output.patch(BACKDROP).accepted_splat()[0]),
-        before_backdrop=splats.before_backdrop,
-        own={name: dict(figures) for name, figures in splats.own.items()},
     )
-    return replace(settings, inputs=_inputs(settings, partition, splats, _photographs(images, settings.holdout)))
+    return replace(settings, inputs=_inputs(settings, partition, hashes, [f"{folder}/{name}" for name in holdout]))
 
 
 def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
@@ -132,9 +120,10 @@ def _images(patches: tuple[Patch, ...]) -> Path:
     return patches[0].images
 
 
-def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
-    paths, lacking, own, hashes, before = {}, {}, {}, {}, []
-    _, backdrop = batch.output.patch(BACKDROP).accepted_splat()
+def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[EvaluationSettings, Mapping[str, str]]:
+    """Return what settings say of the splats of the patches, and the SHA-256 of each that counts."""
+    found, hashes, before = EvaluationSettings(), dict[str, str](), []
+    place, backdrop = batch.output.patch(BACKDROP).accepted_splat()
     for core in partition.cores:
         folder = batch.output.patch(core.name)
         result = folder.read_result()
@@ -143,29 +132,17 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> _Splats:
         if not why and _is_elsewhere(read_header(splat).offset, offset):
             why = "its splat has another offset"
         if why or result is None:
-            lacking[core.name] = why
+            found.lacking[core.name] = why
             continue
-        paths[core.name], hashes[core.name] = str(splat), result.sha256
-        own[core.name] = result.metrics.photos()
+        found.splats[core.name], hashes[core.name] = str(splat), result.sha256
+        found.own[core.name] = dict(result.metrics.photos())
         before += [core.name] if backdrop and result.trained_from.backdrop == backdrop else []
-    return _Splats(paths, lacking, own, hashes, tuple(before))
+    return replace(found, backdrop=str(place), before_backdrop=tuple(before)), hashes
 
 
-def _photographs(images: Path, names: Sequence[str]) -> list[str]:
-    """Return the files of the held-out photographs.
-
-    Raises:
-        SceneError: some are not there.
-    """
-    folder, folders = stored_photographs(images)[0], FolderListings()
-    missing = [name for name in names if not isinstance(folders.locate(folder, name), FoundPhotograph)]
-    if missing:
-        message = f"{folder}: {len(missing)} of {len(names)} held-out photographs are missing: {list_names(missing, 3)}"
-        raise SceneError(message, "Put them back, or name their folder as scene.images.")
-    return [f"{folder}/{name}" for name in names]
-
-
-def _inputs(settings: EvaluationSettings, partition: Partition, splats: _Splats, photographs: list[str]) -> str:
+def _inputs(
+    settings: EvaluationSettings, partition: Partition, hashes: Mapping[str, str], photographs: list[str]
+) -> str:
     """Return a hash of all that the figures depend on, wherever it lies."""
     facts = FileFacts()
     models = [facts.sha256(f"{partition.source}/{name}") for name in MODEL_FILE_NAMES]
@@ -173,7 +150,7 @@ def _inputs(settings: EvaluationSettings, partition: Partition, splats: _Splats,
     contents = [facts.sha256(path) for path in (str(partition.path), *photographs)]
     folder = Path(settings.masks) if settings.masks else None
     masks = [facts.sha256(str(mask)) for mask in find_masks(folder, settings.holdout).values()]
-    return key_of(VERSION, contents, masks, models, dict(splats.hashes), told)
+    return key_of(VERSION, contents, masks, models, dict(hashes), told)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from splatbatch import __version__
@@ -23,7 +24,7 @@ from splatbatch.scene.partition.record import Partition
 from splatbatch.scene.patches import Patch
 from splatbatch.splats.clean import IN_WORDS
 from splatbatch.splats.export import ExportSource
-from splatbatch.splats.merge import MergePart, Region, WrittenPart, inside, merge_splats, out_of_bounds
+from splatbatch.splats.merge import MergePart, inside, merge_splats, out_of_bounds
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import key_of
 from splatbatch.tasks.scene.clean import CleaningRules
@@ -56,12 +57,13 @@ class SceneParts:
 
     def with_cameras(self) -> tuple[Patch, ...]:
         """Return all patches, merged or not, but for those that are missing and whose model cannot be read."""
-        lacking = {one.name for one in self.lacking}
-        return tuple(one for one in patches_of(self.batch.every) if one.name not in lacking or _can_be_read(one))
-
-    def held_out(self) -> tuple[str, ...]:
-        """Return the photographs that some of them hold out and none was trained on."""
-        return never_trained_on(one.photographs for one in self.usable if one.photographs)
+        lacking, found = {one.name for one in self.lacking}, []
+        for patch in patches_of(self.batch.every):
+            with suppress(SceneError):
+                if patch.name in lacking:
+                    read_reconstruction(patch.sparse)
+                found.append(patch)
+        return tuple(found)
 
     def holes(self) -> tuple[Hole, ...]:
         """Return the boxes of what is missing, infinite sides as None."""
@@ -70,14 +72,6 @@ class SceneParts:
             for one in self.lacking
             for box in [one.core.core if one.core else None]
         )
-
-
-def _can_be_read(patch: Patch) -> bool:
-    try:
-        read_reconstruction(patch.sparse)
-    except SceneError:
-        return False
-    return True
 
 
 def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
@@ -134,15 +128,19 @@ def merge(
     else:
         with noting_damage(parts.batch.output):
             merged, num_new = _written(wanted, files, parts.offset, advance), len(wanted)
-        cleaned = CleaningRecord(dict(IN_WORDS), _totals(merged.parts)) if cleaning else None
+        totals = sum((Counter(one.removed) for one in merged.parts), Counter[str]())
+        cleaned = CleaningRecord(dict(IN_WORDS), dict(totals)) if cleaning else None
         merged = replace(merged, key=key, cleaned=cleaned)
     merged = replace(
         merged,
         partition=sha256_of(parts.partition.path),
-        parts=_named(parts, merged.parts),
+        parts=tuple(  # with the attempts that they come from, and what is odd about these
+            replace(part, attempt=one.result.attempt if one.result else "", warnings=one.warnings)
+            for part, one in zip(merged.parts, parts.usable, strict=True)
+        ),
         holes=parts.holes(),
         warnings=parts.warnings,
-        held_out=parts.held_out(),
+        held_out=never_trained_on(one.photographs for one in parts.usable if one.photographs),
     )
     if merged != before:
         write_json(files.record, merged.to_record())
@@ -160,53 +158,37 @@ def _written(wanted: Sequence[MergePart], files: MergedFiles, offset: Offset, ad
         num_gaussians=found.num_gaussians,
         sh_degree=found.sh_degree,
         offset=offset,
-        parts=tuple(_record(part, one) for part, one in zip(wanted, found.parts, strict=True)),
+        parts=tuple(
+            MergedPart(
+                patch=one.name,
+                sha256=part.source.sha256,
+                start=one.start,
+                num_gaussians=one.num_gaussians,
+                num_read=one.num_read,
+                num_outside=one.num_read - one.num_gaussians - sum(one.removed.values()),
+                removed=dict(one.removed),
+                key=part.key,
+                rows_sha256=one.sha256,
+            )
+            for part, one in zip(wanted, found.parts, strict=True)
+        ),
         version=__version__,
     )
 
 
 def _part(parts: SceneParts, one: MergeCandidate, cleaning: CleaningRules | None) -> MergePart:
+    """Return a splat with where it counts: each place is drawn by one patch, or from behind."""
     result = one.result or Result()
-    splat = parts.batch.output.patch(one.name).splat_of(result)
-    region, boxes = _region(parts, one)
+    if one.core is None:
+        boxes = tuple(other.core.core.clipped(reach_of(other.core)) for other in parts.usable if other.core)
+        region = out_of_bounds(parts.partition, parts.offset, boxes)
+    else:
+        boxes, region = (one.core.core,), inside(parts.partition, parts.offset, one.core.core)
+    corners = [_corners(box) for box in boxes]
     rules = cleaning.rules(one.name) if cleaning else None
-    key = key_of(VERSION, result.sha256, parts.offset, parts.partition.axes, boxes, cleaning.key if cleaning else "")
-    source = ExportSource(splat, one.name, result.sha256)
+    key = key_of(VERSION, result.sha256, parts.offset, parts.partition.axes, corners, cleaning.key if cleaning else "")
+    source = ExportSource(parts.batch.output.patch(one.name).splat_of(result), one.name, result.sha256)
     return MergePart(source, region, key, rules, may_be_empty=one.core is None)
-
-
-def _region(parts: SceneParts, one: MergeCandidate) -> tuple[Region, list[list[list[float | None]]]]:
-    """Return where a splat counts, and the boxes that say so: each place is drawn by one patch, or from behind."""
-    if one.core is not None:
-        return inside(parts.partition, parts.offset, one.core.core), [_corners(one.core.core)]
-    boxes = tuple(other.core.core.clipped(reach_of(other.core)) for other in parts.usable if other.core)
-    return out_of_bounds(parts.partition, parts.offset, boxes), [_corners(box) for box in boxes]
-
-
-def _record(part: MergePart, one: WrittenPart) -> MergedPart:
-    return MergedPart(
-        patch=one.name,
-        sha256=part.source.sha256,
-        start=one.start,
-        num_gaussians=one.num_gaussians,
-        num_read=one.num_read,
-        num_outside=one.num_read - one.num_gaussians - sum(one.removed.values()),
-        removed=dict(one.removed),
-        key=part.key,
-        rows_sha256=one.sha256,
-    )
-
-
-def _named(parts: SceneParts, records: Sequence[MergedPart]) -> tuple[MergedPart, ...]:
-    """Return parts with the attempts that they come from, and what is odd about these."""
-    return tuple(
-        replace(record, attempt=one.result.attempt if one.result else "", warnings=one.warnings)
-        for record, one in zip(records, parts.usable, strict=True)
-    )
-
-
-def _totals(records: Sequence[MergedPart]) -> dict[str, int]:
-    return dict(sum((Counter(one.removed) for one in records), Counter[str]()))
 
 
 def _corners(box: Box) -> list[list[float | None]]:
