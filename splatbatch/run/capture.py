@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from splatbatch.errors import SceneError
-from splatbatch.output.folders import PatchFolder
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.next_flight import (
     Convert,
@@ -44,7 +44,11 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
         raise SceneError("no camera has a pose, and a flight plan needs the distance of photographs")
     up = up_of(places, cameras, is_mapped=bool(crs))
     plan = suggest(CoverageSurvey(places, sizes, cameras, up, patches), obstacles)
-    to_globe = _to_globe(crs, places.mean(axis=0) + offset) if crs else None
+    to_globe: Convert | None = None
+    if crs:
+        from splatbatch.publish.tiles.geodesy import to_degrees  # which loads pyproj
+
+        to_globe = to_degrees(crs, places.mean(axis=0) + offset)
     return Flight(plan, ", ".join(dict.fromkeys(task.patch.name for task in tasks)), offset, crs, to_globe)
 
 
@@ -70,34 +74,17 @@ def _cells(batch: Batch, tasks: Sequence[Task], *, is_whole: bool) -> tuple[Floa
 def _models(batch: Batch, tasks: Sequence[Task], offset: Floats) -> tuple[list[FlightCamera], Floats]:
     """Return all cameras, each photograph once, and what may be in the way, in the splats' coordinates."""
     cameras = {}
-    places = []
+    places = list[Floats]()
     for task in {task.patch.name: task for task in tasks}.values():
         model = read_reconstruction(task.patch.sparse)
         for image in model.images:
             for camera in placed_cameras([image], model.cameras):
-                cameras[image.name] = _moved(camera, offset)
-        places += [model.points.xyz - offset, _gaussians(batch.output.patch(task.name))]
+                matrix = camera.matrix.copy()
+                matrix[:3, 3] += matrix[:3, :3] @ offset
+                cameras[image.name] = FlightCamera(matrix, camera.focal, camera.size)
+        places.append(model.points.xyz - offset)
+        with suppress(OSError, ValueError):  # the points of the model are there all the same
+            places.append(sample_means(batch.output.patch(task.name).accepted_splat()[0]).astype(np.float64))
     every = np.vstack(places)
     every = every[np.isfinite(every).all(axis=1)]
     return list(cameras.values()), every[:: max(1, len(every) // MOST_OBSTACLES)]
-
-
-def _gaussians(folder: PatchFolder) -> Floats:
-    result = folder.read_result()
-    try:
-        found: Floats = sample_means(folder.splat_of(result) if result else folder.splat).astype(np.float64)
-    except (OSError, ValueError):  # the points of the model are there all the same
-        return np.zeros((0, 3))
-    return found
-
-
-def _moved(camera: FlightCamera, offset: Floats) -> FlightCamera:
-    matrix = camera.matrix.copy()
-    matrix[:3, 3] += matrix[:3, :3] @ offset
-    return FlightCamera(matrix, camera.focal, camera.size)
-
-
-def _to_globe(crs: str, middle: Floats) -> Convert:
-    from splatbatch.publish.tiles.geodesy import to_degrees  # which loads pyproj
-
-    return to_degrees(crs, middle)

@@ -72,7 +72,15 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
     """
     out = options.out.absolute()
     check_output_folder(out)
-    plan = _surveyed(options)
+
+    def look(images: Path) -> dict[str, Any]:
+        """Return the plan as JSON; a reader looks at photographs: they may lie on a mount that has stalled."""
+        return survey(images, options.wanted).to_record()
+
+    try:
+        plan = ReconstructionPlan.from_record(answer(look, options.images, WaitHooks(tell=log_line)).result("plan"))
+    except TaskFault as fault:
+        raise SceneError("; ".join(fault.diagnosis.evidence), fault.diagnosis.advice) from fault
     on_gpu = has_cuda() and presence().is_here()
     config = Config(
         scene=Scene(patches=out),
@@ -84,19 +92,6 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
     )
     tasks = reconstructing(config, plan, out, options.threads or num_cores(), on_gpu=on_gpu)
     return Batch(config, tasks, path=out / FOLDER / "batch.yaml", every=tasks), plan
-
-
-def _surveyed(options: ReconstructOptions) -> ReconstructionPlan:
-    """Return the plan for the photographs; a reader looks at them: they may lie on a mount that has stalled."""
-
-    def look(images: Path) -> dict[str, Any]:
-        """Return the plan as JSON."""
-        return survey(images, options.wanted).to_record()
-
-    try:
-        return ReconstructionPlan.from_record(answer(look, options.images, WaitHooks(tell=log_line)).result("plan"))
-    except TaskFault as fault:
-        raise SceneError("; ".join(fault.diagnosis.evidence), fault.diagnosis.advice) from fault
 
 
 def reconstruct(options: ReconstructOptions, show: Show) -> int:

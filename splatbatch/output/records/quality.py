@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -234,8 +234,3 @@ def seal_of(record: dict[str, Any]) -> str:
     """Return the seal of a certificate as its file holds it: of all but its format, also what is of no certificate."""
     told = {name: value for name, value in record.items() if name not in ("seal", "format")}
     return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def lacks(record: dict[str, Any]) -> list[str]:
-    """Return the keys of a certificate that a file has not."""
-    return [one.name for one in fields(Certificate) if one.name not in record]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ from splatbatch.output.records.quality import (
     Certificate,
     Inspection,
     grade,
-    lacks,
     read_certificate,
     seal_of,
 )
@@ -198,7 +197,7 @@ def _problems(output: OutputFolder, task: Task | None) -> list[str]:
 
 def why_not_genuine(record: dict[str, Any], splat_sha256: str) -> Iterator[str]:
     """Yield what of a certificate does not hold by itself and beside a splat of this hash."""
-    if missing := lacks(record):
+    if missing := [one.name for one in fields(Certificate) if one.name not in record]:
         yield f"the certificate is incomplete: it has no {', '.join(missing)}"
         return
     said = Certificate.from_record(record)
@@ -227,8 +226,7 @@ def why_contradicted(record: dict[str, Any], folder: PatchFolder) -> Iterator[st
     yield from _other_settings(said, known, RESULT)
     if said.settings_hash not in (result.trained_from.effective, result.trained_from.recipe):
         yield f"the certificate has other settings than {RESULT}: settings_hash {said.settings_hash}"
-    if said.made_with != known.made_with:
-        yield f"the certificate has other versions than {RESULT}: {_keys_of(said.made_with, known.made_with)}"
+    yield from _other("versions", said.made_with, known.made_with, RESULT)
     yield from _other_photographs(said, known, RESULT)
     if result.photographs and (trained := sorted(said.holdout.keys() & set(result.photographs.trained))):
         yield f"the certificate holds out photographs that {RESULT} was trained on: {list_names(trained, FEW)}"
@@ -265,10 +263,8 @@ def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Itera
     yield from _unlike(said, known, folder.splat.name, ("offset",))
     if told.recipe:
         yield from _other_settings(said, known, f"settings.json of {found.attempt}")
-    if said.made_with != known.made_with:
-        yield f"the certificate has other versions than {MERGE}: {_keys_of(said.made_with, known.made_with)}"
-    if said.inputs != known.inputs:
-        yield f"the certificate has other splats than {MERGE}: {_keys_of(said.inputs, known.inputs)}"
+    yield from _other("versions", said.made_with, known.made_with, MERGE)
+    yield from _other("splats", said.inputs, known.inputs, MERGE)
     yield from _other_photographs(said, known, INSPECTION)
     if merged.held_out is not None and (others := sorted(said.holdout.keys() - set(merged.held_out))):
         yield f"the certificate holds out photographs that {MERGE} does not: {list_names(others, FEW)}"
@@ -291,9 +287,8 @@ def _of_inspection(said: Certificate, found: Inspection | None) -> Iterator[str]
         return
     if said.grade != found.grade:
         yield f"certificate: grade {said.grade}, but {found.grade or 'none'} in {INSPECTION}"
-    if said.figures != found.figures:
-        pairs = ({one.name: one for one in figures} for figures in (said.figures, found.figures))
-        yield f"the certificate has other figures than {INSPECTION}: {_keys_of(*pairs)}"
+    here, there = ({one.name: one for one in figures} for figures in (said.figures, found.figures))
+    yield from _other("figures", here, there, INSPECTION)
 
 
 def _unlike(said: Certificate, known: Certificate, file: str, names: Iterable[str]) -> Iterator[str]:
@@ -334,6 +329,7 @@ def _number(value: float | None) -> str:
     return "nothing" if value is None else f"{value:.6g}"
 
 
-def _keys_of(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Return the keys under which two mappings differ."""
-    return list_names(sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key)), FEW)
+def _other(what: str, here: Mapping[str, object], there: Mapping[str, object], file: str) -> Iterator[str]:
+    """Yield under which keys something differs from what a file says."""
+    if keys := sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key)):
+        yield f"the certificate has other {what} than {file}: {list_names(keys, FEW)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,7 +27,6 @@ class CleaningRules:
         """Take the patches of a batch, merged or not: what any of them has photographed counts."""
         self._partition, self._offset = partition, offset
         self._patches = {patch.name: patch for patch in patches if not patch.is_whole}
-        self._everyone: CleaningViews | None = None
         self._last: tuple[str, MergeRules] | None = None
         files, facts = [(patch, name) for patch in self._patches.values() for name in MODEL_FILE_NAMES], FileFacts()
         contents = {f"{patch.name}/{name}": facts.sha256(f"{patch.sparse}/{name}") for patch, name in files}
@@ -45,16 +45,18 @@ class CleaningRules:
         """
         if self._last is None or self._last[0] != name:
             self._last = None  # before the next are read
-            self._last = (name, self._read(name))
+            own = self._views([self._patches[name]])
+            rules: MergeRules = FaintRule()
+            if len(own):
+                points = np.concatenate([self._points(patch) for patch in self._around(name)])
+                rules = PatchRules(self._everyone, own, points)
+            self._last = (name, rules)
         return self._last[1]
 
-    def _read(self, name: str) -> MergeRules:
-        if self._everyone is None:
-            self._everyone = self._views(self._patches.values())
-        own = self._views([self._patches[name]])
-        if not len(own):
-            return FaintRule()
-        return PatchRules(self._everyone, own, np.concatenate([self._points(patch) for patch in self._around(name)]))
+    @cached_property
+    def _everyone(self) -> CleaningViews:
+        """The cameras of all patches."""
+        return self._views(self._patches.values())
 
     def _around(self, name: str) -> list[Patch]:
         """Return a patch and those that share some of its surroundings: the nearest point may be a neighbour's."""
