@@ -6,12 +6,16 @@ a signal that ends an inspection or an evaluation raises `Interrupted`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from splatbatch.errors import ConfigError, OutputError
+from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.output.exclusive import holder
+from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.publication import PublishOutput
 from splatbatch.output.records.result import Result
@@ -21,22 +25,22 @@ from splatbatch.publish.source import SCENE
 from splatbatch.report import BatchSnapshot, write_facts
 from splatbatch.report.build import build
 from splatbatch.report.facts import Report
-from splatbatch.run import products
 from splatbatch.run.accept import accept
 from splatbatch.run.cancel import cancel
 from splatbatch.run.context import status
 from splatbatch.run.decide import TrainOptions
-from splatbatch.run.follow_ups import follow_up_result, publishable_names
+from splatbatch.run.follow_ups import by_hand, follow_up_result, publishable_names
 from splatbatch.run.inspection import Found, InspectOptions
 from splatbatch.run.inspection import inspect as inspect_splats
 from splatbatch.run.plan import plan
 from splatbatch.run.products import merge
+from splatbatch.run.progress import ProgressPrinter
 from splatbatch.run.status import standing_now
 from splatbatch.run.train import train
 from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.splats.ply import Gaussians, read_splat
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.scene.evaluation import order
+from splatbatch.tasks.scene.evaluation import evaluating, order
 from splatbatch.tasks.task import Names, listed
 
 __all__ = [
@@ -101,7 +105,12 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
         SplatbatchError: it cannot be measured.
         Interrupted: somebody wants it to end.
     """
-    found = products.evaluate(batch, order(batch, splat or batch.output.scene.splat))
+    splat = splat or batch.output.scene.splat
+    task = evaluating(batch, order(batch, splat))
+    progress = ProgressPrinter("evaluate", task.home(batch.output), PipeWriter(print_err))
+    with by_hand(batch, alone=True) as finished:
+        finished.make(task, progress.look, "evaluate")
+    found = batch.output.scene.read_evaluation(splat) or SceneEvaluation()
     write_report(batch)
     return found
 
@@ -146,14 +155,17 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
         words += ["--sh-degree", str(cut.sh_degree)] if cut.sh_degree is not None else []
         words += ["--min-opacity", str(cut.min_opacity), "--frame", "source" if cut.in_source_frame else "local"]
     words = [*filter(None, words), "--", *names]
-    found = products.publish(batch, words) if names else PublishOutput()
-    done = replace(found, folder=str(to or batch.config.publish.folder))
+    done = PublishOutput()
+    with TemporaryDirectory() as aside, by_hand(batch, alone=False) as finished:
+        may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
+        if names:
+            done = finished.run("publish", words, PublishOutput, None if may_write else PatchFolder(Path(aside)))
     if lacking:
         raise OutputError("; ".join(f"{name}: {why}" for name, why in lacking.items()), "Run `splatbatch train`.")
     if is_usual:  # as a night does: what it has left out is made good
         said = follow_up_result("publish", DONE, f"published: {batch.config.publish.folder}")
         batch.output.note_afterwards("publish", said)
-    return done
+    return replace(done, folder=str(to or batch.config.publish.folder))
 
 
 def write_report(batch: Batch) -> Report:

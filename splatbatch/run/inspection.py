@@ -129,8 +129,12 @@ def _made(
 
 def _tell(name: str, folder: AttemptFolder, watched: dict[str, ProgressPrinter]) -> None:
     """Say what was found of a splat, as soon as its inspection has ended; it is watched no longer."""
+    from splatbatch.report.quality import drop_in_words
+
     if found := InspectionFolder(folder.path).read_inspection():
-        print_err(_in_words(name, found))
+        over = ", ".join(figure.name for figure in found.found)
+        words = f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else "")
+        print_err(words + (f"; {told}" if (told := drop_in_words(found.dropped)) else ""))
         del watched[name]
 
 
@@ -192,11 +196,3 @@ def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[st
     parts += [f"not inspected, no splat yet: {list_names(lacking, MOST_NAMED)}"] if lacking else []
     command = "splatbatch inspect" if failed else "splatbatch train" if state == LEFT_OUT else ""
     return follow_up_result("inspect", state, "; ".join(parts), command)
-
-
-def _in_words(name: str, found: Inspection) -> str:
-    from splatbatch.report.quality import drop_in_words
-
-    over = ", ".join(figure.name for figure in found.found)
-    words = f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else "")
-    return words + (f"; {told}" if (told := drop_in_words(found.dropped)) else "")

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from splatbatch.errors import ConfigError
 from splatbatch.monitor.messages import PipeWriter, print_err
-from splatbatch.output.folders import MergedFiles, PatchFolder
-from splatbatch.output.records.evaluation import EvaluationSettings, SceneEvaluation
+from splatbatch.output.folders import MergedFiles
 from splatbatch.output.records.merge import MergeOutput
 from splatbatch.output.records.publication import Publication, PublishOutput
 from splatbatch.run.follow_ups import by_hand, merge_words
-from splatbatch.run.progress import ProgressPrinter
 from splatbatch.scheduler.work.exclusive_output import in_turn
 from splatbatch.splats.export import ExportOptions, ExportSource, export_splat
 from splatbatch.splats.export import check_place as check_export
 from splatbatch.splats.merge import check_place
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.scene.clean import CleaningRules
-from splatbatch.tasks.scene.evaluation import evaluating
 from splatbatch.tasks.scene.merge import gather
 from splatbatch.tasks.scene.merge import merge as merge_parts
 
@@ -87,18 +82,6 @@ def uncleaned(splat: Path) -> Path:
     return splat.with_name(f"{splat.stem}-uncleaned.ply")
 
 
-def publish(batch: Batch, words: Sequence[str]) -> PublishOutput:
-    """Publish as the words behind `publish` say; return what lies in the folder then.
-
-    Raises:
-        SplatbatchError: some of it could not be written; the rest is there.
-        Interrupted: somebody wants it to end.
-    """
-    with TemporaryDirectory() as aside, by_hand(batch, alone=False) as finished:
-        may_write = os.access(batch.output.path, os.W_OK)  # of a colleague's folder may be published
-        return finished.run("publish", words, PublishOutput, None if may_write else PatchFolder(Path(aside)))
-
-
 def publish_here(  # noqa: PLR0913 - as `publish` takes them
     batch: Batch,
     names: Sequence[str],
@@ -126,20 +109,6 @@ def publish_here(  # noqa: PLR0913 - as `publish` takes them
     in_turn(partial(write, splats, wish, batch.output.path, PipeWriter(print_err)))
     folder = wish.target.folder
     return PublishOutput(**vars(Publication.of(folder) or Publication()), folder=str(folder))
-
-
-def evaluate(batch: Batch, settings: EvaluationSettings) -> SceneEvaluation:
-    """Measure a splat of the scene, and write down how good it is.
-
-    Raises:
-        SplatbatchError: it cannot be measured.
-        Interrupted: somebody wants it to end.
-    """
-    task = evaluating(batch, settings)
-    progress = ProgressPrinter("evaluate", task.home(batch.output), PipeWriter(print_err))
-    with by_hand(batch, alone=True) as finished:
-        finished.make(task, progress.look, "evaluate")
-    return batch.output.scene.read_evaluation(Path(settings.splat)) or SceneEvaluation()
 
 
 def film(batch: Batch, names: Sequence[str], wanted: Film, kind: str, to: Path | None) -> tuple[str, Path]:

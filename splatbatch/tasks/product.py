@@ -34,7 +34,9 @@ class ProductComparison:
             return Missing()
         if self.recorded != self.key:
             return Stale("its inputs have changed")
-        part = self.damage or (damage_of(self.place, self.parts, self.facts) if self.place else "")
+        now = hashes_in(self.place, self.facts) if self.place else {}
+        changed = [name for name in dict.fromkeys((*self.parts, *now)) if self.parts.get(name) != now.get(name)]
+        part = self.damage or list_some(changed)
         return Damaged(f"{part}: damaged on disk", parts=part) if part else UpToDate()
 
     @property
@@ -60,10 +62,3 @@ def hashes_in(place: Path, facts: FileFacts | None = None) -> dict[str, str]:
         return {place.name: facts.sha256(str(place))}
     files = sorted(one for one in place.rglob("*") if one.is_file())
     return {one.relative_to(place).as_posix(): facts.sha256(str(one)) for one in files}
-
-
-def damage_of(place: Path, parts: Mapping[str, str], facts: FileFacts | None = None) -> str:
-    """Say which files of a place do not hold what was written there, came or went; empty if none."""
-    now = hashes_in(place, facts)
-    damaged = [name for name in dict.fromkeys((*parts, *now)) if parts.get(name) != now.get(name)]
-    return list_some(damaged) if damaged else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -13,7 +14,6 @@ from fake_batch import FakeBatch
 
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.run import products
 from splatbatch.run.follow_ups import FollowUpTasks
 from splatbatch.scene.patches import Patch
 
@@ -58,7 +58,7 @@ def test_an_attempt_of_somebody_else_that_still_runs_is_left_alone(cut: FakeBatc
 
 
 def test_of_a_folder_that_is_only_read_may_be_published(cut: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products.os, "access", lambda path, *_: path != cut.output)
+    monkeypatch.setattr(os, "access", lambda path, *_: path != cut.output)
     before = sorted(cut.output.rglob("*"))
     assert invoke("publish", "p0", "--as", "ply", "--to", str(cut.folder / "site"), batch=cut).code == 0
     assert (cut.folder / "site/p0.ply").exists() and sorted(cut.output.rglob("*")) == before

@@ -18,7 +18,7 @@ from splatbatch.output.records.colors import as_photographed
 from splatbatch.output.records.evaluation import EvaluationSettings
 from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.partition.record import Partition
-from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, list_names
+from splatbatch.scene.patches import MODEL_FILE_NAMES, list_names
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, find_masks, stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
@@ -46,7 +46,8 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     """Return what the process is told that measures a splat of the scene.
 
     Raises:
-        SceneError: there is no partition, splat or photograph, or one that does not fit the others.
+        SceneError: there is no partition, splat or photograph, or one that does not fit the others; photographs, or
+            their masks, lie in several places.
         ConfigError: the batch is none that makes one scene.
     """
     partition = partition_for(batch)
@@ -57,7 +58,12 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
     splat = splat.absolute()  # its process works in another folder
     holdout, notes = held_out(batch, splat)
     patches = patches_of(batch.every)
-    folder, folders = stored_photographs(_images(patches))[0], FolderListings()
+    places = {(patch.images, patch.masks) for patch in patches}
+    if len(places) > 1:
+        names = list_names(sorted(str(images) for images, _ in places), 3)
+        message = f"scene.images: each patch has photographs of its own ({names})"
+        raise SceneError(message, "Name the folder that has them all.")
+    folder, folders = stored_photographs(patches[0].images)[0], FolderListings()
     missing = [name for name in holdout if not isinstance(folders.locate(folder, name), FoundPhotograph)]
     if missing:
         lacking = f"{len(missing)} of {len(holdout)} held-out photographs are missing: {list_names(missing, 3)}"
@@ -74,7 +80,13 @@ def order(batch: Batch, splat: Path) -> EvaluationSettings:
         holdout=holdout,
         notes=notes,
     )
-    return replace(settings, inputs=_inputs(settings, partition, hashes, [f"{folder}/{name}" for name in holdout]))
+    facts = FileFacts()
+    models = [facts.sha256(f"{partition.source}/{name}") for name in MODEL_FILE_NAMES]
+    told = settings.to_record() | {"recipe": settings.recipe.get("training")} | dict.fromkeys(PLACES)
+    contents = [facts.sha256(str(path)) for path in (partition.path, *(f"{folder}/{name}" for name in holdout))]
+    masks = find_masks(Path(settings.masks) if settings.masks else None, holdout)
+    of_masks = [facts.sha256(str(mask)) for mask in masks.values()]
+    return replace(settings, inputs=key_of(VERSION, contents, of_masks, models, dict(hashes), told))
 
 
 def check_place(splat: Path, partition: Partition, offset: Offset) -> None:
@@ -105,21 +117,6 @@ def _is_elsewhere(there: Offset, offset: Offset) -> bool:
     return there not in (NO_OFFSET, offset)
 
 
-def _images(patches: tuple[Patch, ...]) -> Path:
-    """Return where the photographs of all patches lie.
-
-    Raises:
-        SceneError: they, or their masks, lie in several places.
-    """
-    folders = {(patch.images, patch.masks) for patch in patches}
-    if len(folders) > 1:
-        names = list_names(sorted(str(images) for images, _ in folders), 3)
-        raise SceneError(
-            f"scene.images: each patch has photographs of its own ({names})", "Name the folder that has them all."
-        )
-    return patches[0].images
-
-
 def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[EvaluationSettings, Mapping[str, str]]:
     """Return what settings say of the splats of the patches, and the SHA-256 of each that counts."""
     found, hashes, before = EvaluationSettings(), dict[str, str](), []
@@ -138,19 +135,6 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[Evaluat
         found.own[core.name] = dict(result.metrics.photos())
         before += [core.name] if backdrop and result.trained_from.backdrop == backdrop else []
     return replace(found, backdrop=str(place), before_backdrop=tuple(before)), hashes
-
-
-def _inputs(
-    settings: EvaluationSettings, partition: Partition, hashes: Mapping[str, str], photographs: list[str]
-) -> str:
-    """Return a hash of all that the figures depend on, wherever it lies."""
-    facts = FileFacts()
-    models = [facts.sha256(f"{partition.source}/{name}") for name in MODEL_FILE_NAMES]
-    told = settings.to_record() | {"recipe": settings.recipe.get("training")} | dict.fromkeys(PLACES)
-    contents = [facts.sha256(path) for path in (str(partition.path), *photographs)]
-    folder = Path(settings.masks) if settings.masks else None
-    masks = [facts.sha256(str(mask)) for mask in find_masks(folder, settings.holdout).values()]
-    return key_of(VERSION, contents, masks, models, dict(hashes), told)
 
 
 @dataclass(frozen=True)
