@@ -16,7 +16,7 @@ from typing import Any
 
 from splatbatch import __version__, isolated
 from splatbatch.config.load import RECIPE_SECTIONS
-from splatbatch.errors import OutputError, StoreError
+from splatbatch.errors import CutOffError, OutputError, StoreError
 from splatbatch.files import PRIVATE, fault_of_name, write_json
 from splatbatch.isolated import WaitHooks, answers
 from splatbatch.outcome import Lost
@@ -364,6 +364,8 @@ def _manifest(url: str, name: str) -> dict[str, Any]:
     """Return a manifest; nothing of one that was altered."""
     try:
         return exchange.read_manifest(url, name)
+    except CutOffError:
+        raise
     except StoreError:
         return {}
 

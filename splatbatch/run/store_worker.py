@@ -379,14 +379,10 @@ class StoreWorker:
             self._beating = TransferJob(partial(exchange.heartbeat, self.url), [self.sign.to_record()], log_line)
             self._next_beat = time.monotonic() + exchange.BEAT_S
         if self._beating is not None and self._beating.look():
-            for _, told in self._beating.found:
-                self._hear(told)
+            for _, closed in self._beating.found:
+                if closed and closed == self.sign.bundle:
+                    self._closed = "the task was closed in the store"
             self._beating = None
-
-    def _hear(self, told: dict[str, Any]) -> None:
-        """Take in whether what we train is wanted no more."""
-        if told.get("closed") and self.sign.bundle:
-            self._closed = "the task was closed in the store"
 
     def _last_attempt(self) -> AttemptFolder | None:
         places = sorted(self._attempts.glob("attempt-*")) if self._attempts else []

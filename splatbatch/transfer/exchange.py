@@ -290,18 +290,24 @@ def outline(url: str, bundle: str) -> tuple[str, str, int]:
 
 
 def read_result(url: str, place: str) -> dict[str, Any]:
-    """Return a result, given as folder and name; nothing where it was altered, or is gone. A reader does this."""
+    """Return a result, given as folder and name; nothing where it was altered, or is gone. A reader does this.
+
+    Raises:
+        CutOffError: the store does not answer.
+    """
     try:
         return unsealed(place.rpartition(".")[2], read_whole(store_at(url), place, MOST_JSON_BYTES))
+    except CutOffError:
+        raise
     except (FileNotFoundError, StoreError):
         return {}
 
 
-def heartbeat(url: str, sign: Mapping[str, Any]) -> dict[str, Any]:
-    """Show that a worker lives; return whether what it trains is closed by now. A reader does this."""
+def heartbeat(url: str, sign: Mapping[str, Any]) -> str:
+    """Show that a worker lives; return what it trains if that is closed by now. A reader does this."""
     store, one = store_at(url), WorkerStatus.from_record(sign)
     store.write(f"{WORKERS}/{one.worker}", json.dumps(sign).encode())
-    return {"closed": bool(one.bundle) and one.bundle in store.names(CLOSED)}
+    return one.bundle if one.bundle and one.bundle in store.names(CLOSED) else ""
 
 
 def note(url: str, file: tuple[str, str]) -> None:

@@ -15,7 +15,8 @@ import trainer_kinds
 from travelling import QUICK, SHORT, bundles, decided_at_home, ends, files_below, run, states, work, work_apart, worker
 
 from splatbatch import __version__
-from splatbatch.errors import StoreError
+from splatbatch.errors import CutOffError, StoreError
+from splatbatch.run import store_home
 from splatbatch.transfer import exchange
 from splatbatch.transfer.bundle import Bundle, why_left
 
@@ -94,6 +95,26 @@ def test_of_a_bundle_that_is_too_large_no_more_is_read_than_could_be_one(
     with pytest.raises(StoreError, match=f"{name}: was altered"):
         exchange.read_manifest(str(tmp_path), name)
     assert max(num_read) < 15 << 20
+
+
+def test_a_store_that_is_cut_off_has_altered_neither_a_result_nor_a_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_: object) -> bytes:
+        raise CutOffError("the store does not answer")
+
+    monkeypatch.setattr(exchange, "read_whole", cut)
+    for read in (exchange.read_result, store_home._manifest, exchange.outline):
+        with pytest.raises(CutOffError):
+            read(str(tmp_path), "f" * 32)
+
+
+def test_what_was_closed_is_told_by_its_name(tmp_path: Path) -> None:
+    """The answer to a sign of life may come when its worker is at another bundle already."""
+    url, sign = str(tmp_path), exchange.WorkerStatus("far", bundle="a")
+    assert exchange.heartbeat(url, sign.to_record()) == ""
+    exchange.note(url, (f"{exchange.CLOSED}/a", "cancelled"))
+    assert exchange.heartbeat(url, sign.to_record()) == "a"
 
 
 def test_two_homes_of_one_store_take_home_their_own(home: FakeBatch, tmp_path: Path) -> None:
