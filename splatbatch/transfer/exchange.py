@@ -257,7 +257,7 @@ def claim(url: str, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
     if why_left(Bundle.from_record(record), only_builtin=only_builtin):
         return record
     store, name = store_at(url), f"{bundle}.{generation}"
-    store.create(f"{CLAIMS}/{name}", json.dumps({"worker": worker, "token": token}).encode())
+    store.write(f"{CLAIMS}/{name}", json.dumps({"worker": worker, "token": token}).encode(), once=True)
     is_ours = _owner(store, name)[1] == token  # whatever the store has answered, or lost on its way
     return record if is_ours else {}
 
@@ -340,6 +340,6 @@ def makes_once(url: str, token: str) -> bool:
     """Return whether a store keeps two from making one file; it is tried out. A reader does this."""
     store, name = store_at(url), f"probe/{token}"
     try:
-        return store.create(name, b"first") and not store.create(name, b"second")
+        return store.write(name, b"first", once=True) and not store.write(name, b"second", once=True)
     finally:
         store.delete(name)

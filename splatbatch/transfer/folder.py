@@ -9,7 +9,6 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import is_out_of_space, open_regular, sync_folder
@@ -28,23 +27,34 @@ class FolderStore:
 
     def read(self, name: str, start: int = 0) -> Iterator[bytes]:
         """Yield what a file holds, from a byte on."""
-        with _told(self._folder):
-            file = open_regular(self._folder / name)
-        with file:
+        with _told(self._folder), open_regular(self._folder / name) as file:
             file.seek(start)
-            while piece := _read(file, self._folder):
+            while piece := file.read(PIECE_BYTES):
                 yield piece
 
-    def write(self, name: str, content: Path | bytes) -> None:
-        """Write a file, whole or not at all."""
-        with _told(self._folder), self._aside(name, content) as aside:
-            aside.replace(self._folder / name)
-            sync_folder(aside.parent)
-
-    def create(self, name: str, content: bytes) -> bool:
-        """Write a file unless there is one of that name."""
-        with _told(self._folder), self._aside(name, content) as aside:
-            return create_once(aside, self._folder / name)
+    def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
+        """Write a file, whole or not at all; `once`: unless there is one of that name."""
+        place = self._folder / name
+        aside = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+        with _told(self._folder):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with aside.open("xb") as file:
+                    if isinstance(content, bytes):
+                        file.write(content)
+                    else:
+                        with open_regular(content) as source:
+                            shutil.copyfileobj(source, file, PIECE_BYTES)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if once:
+                    return create_once(aside, place)
+                aside.replace(place)
+                sync_folder(place.parent)
+                return True
+            finally:
+                with contextlib.suppress(OSError):
+                    aside.unlink(missing_ok=True)
 
     def names(self, folder: str) -> dict[str, int]:
         """Return the names of the files in a folder, each with its size."""
@@ -60,31 +70,6 @@ class FolderStore:
         """Remove a file, if it is there."""
         with _told(self._folder):
             (self._folder / name).unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def _aside(self, name: str, content: Path | bytes) -> Iterator[Path]:
-        """Give a file that is on the disk, and has not got its name yet."""
-        place = self._folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        aside = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
-        try:
-            with aside.open("xb") as file:
-                if isinstance(content, bytes):
-                    file.write(content)
-                else:
-                    with open_regular(content) as source:
-                        shutil.copyfileobj(source, file, PIECE_BYTES)
-                file.flush()
-                os.fsync(file.fileno())
-            yield aside
-        finally:
-            with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
-
-
-def _read(file: BinaryIO, folder: Path) -> bytes:
-    with _told(folder):
-        return file.read(PIECE_BYTES)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import obstore
@@ -62,23 +62,17 @@ class S3Store:
         """Yield what an object holds, from a byte on."""
         with self._told():
             found = obstore.get(self._bucket, name, options={"range": {"offset": start}} if start else {})
-            pieces = iter(found.stream(min_chunk_size=PIECE_BYTES))
-        while piece := self._next(pieces):
-            yield piece
+            for piece in found.stream(min_chunk_size=PIECE_BYTES):
+                yield bytes(piece)
 
-    def write(self, name: str, content: Path | bytes) -> None:
-        """Write an object, whole or not at all."""
-        with self._told():
-            obstore.put(self._bucket, name, content, chunk_size=PART_BYTES)
-
-    def create(self, name: str, content: bytes) -> bool:
-        """Write an object unless there is one of that name, by If-None-Match; a store may not know that header."""
+    def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
+        """Write an object, whole or not at all; `once`: by If-None-Match, a header that a store may not know."""
         with self._told():
             try:
-                obstore.put(self._bucket, name, content, mode="create")
+                obstore.put(self._bucket, name, content, chunk_size=PART_BYTES, mode="create" if once else "overwrite")
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 return False
-            return True
+        return True
 
     def names(self, folder: str) -> dict[str, int]:
         """Return the names of the objects in a folder, each with its size."""
@@ -91,26 +85,17 @@ class S3Store:
         with self._told(), contextlib.suppress(FileNotFoundError, exceptions.NotFoundError):
             obstore.delete(self._bucket, name)
 
-    def _next(self, pieces: Iterator[Any]) -> bytes:
-        with self._told():
-            return bytes(next(pieces, b""))
-
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
         """Say of an error what it means for the store, in words of ours."""
         try:
             yield
-        except FileNotFoundError as error:
-            self._see_bucket(str(error))
-            raise FileNotFoundError(self._url) from None
         except (exceptions.BaseError, OSError) as error:
             said = str(error)
+            if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in said:
+                raise FileNotFoundError(self._url) from None
             for sign, words, hint in SAYS:
                 if re.search(sign, said):
                     raise StoreError(f"store {self._url}: {words}", hint) from None
             code = re.search(r"\b[45]\d\d [A-Z][A-Za-z ]+", said)
             raise CutOffError(f"store {self._url}: {code[0].strip() if code else 'does not answer'}") from None
-
-    def _see_bucket(self, said: str) -> None:
-        if "NoSuchBucket" in said:
-            raise StoreError(f"store {self._url}: no such bucket", "Make it, or name another.")

@@ -3,43 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from splatbatch.errors import ConfigError, MissingPartError
 from splatbatch.transfer.store import Store
 
-
-class LibraryMissing(MissingPartError):
-    """A store needs a library that is not installed."""
-
-    def __init__(self, url: str, library: str) -> None:
-        super().__init__(f"{url}: needs {library}, which is not installed", "pip install 'splatbatch[stores]'")
-
-
-def _folder(url: str) -> Store:
-    from splatbatch.transfer.folder import FolderStore
-
-    return FolderStore(Path(url.removeprefix("file://")).expanduser())
-
-
-def _ssh(url: str) -> Store:
-    _see_library(url, "asyncssh")
-    from splatbatch.transfer.sftp import SftpStore
-
-    return SftpStore(url)
-
-
-def _s3(url: str) -> Store:
-    _see_library(url, "obstore")
-    from splatbatch.transfer.s3 import S3Store
-
-    return S3Store(url)
-
-
-STORES: dict[str, Callable[[str], Store]] = {"": _folder, "file": _folder, "ssh": _ssh, "s3": _s3}
-"""By the scheme of their URL."""
+SCHEMES = ("", "file", "ssh", "s3")
+LIBRARIES = {"ssh": "asyncssh", "s3": "obstore"}
+"""That the stores of a scheme need."""
 
 
 def scheme_of(url: str) -> str:
@@ -49,7 +21,7 @@ def scheme_of(url: str) -> str:
         ConfigError: there is no such store, or the URL holds a password.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
-    if scheme not in STORES:
+    if scheme not in SCHEMES:
         raise ConfigError(f"{scheme}://: no such store", "A store is a folder, ssh://host/path or s3://bucket/prefix.")
     parts = urlsplit(url) if scheme in ("ssh", "s3") else urlsplit("")
     if parts.password is not None or (scheme == "s3" and parts.username):
@@ -72,16 +44,25 @@ def open_store(url: str) -> Store:
         ConfigError: there is no such store, or the URL holds a password.
         MissingPartError: a library is not installed.
     """
-    return STORES[scheme_of(url)](url)
+    scheme = scheme_of(url)
+    try:
+        importlib.import_module(LIBRARIES.get(scheme, "os"))
+    except ImportError as error:
+        message = f"{scheme}://: needs {LIBRARIES[scheme]}, which is not installed"
+        raise MissingPartError(message, "pip install 'splatbatch[stores]'") from error
+    if scheme == "ssh":
+        from splatbatch.transfer.sftp import SftpStore
+
+        return SftpStore(url)
+    if scheme == "s3":
+        from splatbatch.transfer.s3 import S3Store
+
+        return S3Store(url)
+    from splatbatch.transfer.folder import FolderStore
+
+    return FolderStore(Path(url.removeprefix("file://")).expanduser())
 
 
 def anchored(url: str, base: Path) -> str:
     """Return the URL of a store as it holds in any working folder."""
     return url if scheme_of(url) else str((base / Path(url).expanduser()).resolve())
-
-
-def _see_library(url: str, library: str) -> None:
-    try:
-        importlib.import_module(library)
-    except ImportError as error:
-        raise LibraryMissing(url.partition("://")[0] + "://", library) from error

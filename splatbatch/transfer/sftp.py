@@ -17,6 +17,7 @@ from splatbatch.errors import CutOffError, StoreError
 from splatbatch.transfer.store import PIECE_BYTES
 
 T = TypeVar("T")
+LOST = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost, asyncssh.ConnectionLost)
 CONNECT_S = 20.0
 KEEPALIVE_S = 10
 """A host that answers three of these not is away."""
@@ -48,21 +49,9 @@ class SftpStore:
             with contextlib.suppress(StoreError):
                 self._do(file.close())
 
-    def write(self, name: str, content: Path | bytes) -> None:
-        """Write a file, whole or not at all."""
-        aside = self._aside(name, content)
-        self._do(self._sftp().posix_rename(aside, self._at(name)))
-
-    def create(self, name: str, content: bytes) -> bool:
-        """Write a file unless there is one of that name; a refusal by OpenSSH says no more than that it is one."""
-        aside = self._aside(name, content)
-        try:
-            self._do(self._sftp().link(aside, self._at(name)), is_refusal=asyncssh.SFTPError)
-            return True
-        except FileExistsError:
-            return False
-        finally:
-            self.delete(PurePosixPath(aside).relative_to(self._root).as_posix())
+    def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
+        """Write a file, whole or not at all; `once`: unless there is one of that name."""
+        return self._do(self._written(self._sftp(), PurePosixPath(self._at(name)), content, once=once))
 
     def names(self, folder: str) -> dict[str, int]:
         """Return the names of the files in a folder, each with its size."""
@@ -82,32 +71,45 @@ class SftpStore:
     def _at(self, name: str) -> str:
         return (self._root / name).as_posix()
 
-    def _aside(self, name: str, content: Path | bytes) -> str:
-        """Return a file that is on the disk there, and has not got its name yet."""
-        place = PurePosixPath(self._at(name))
+    async def _written(
+        self, client: asyncssh.SFTPClient, place: PurePosixPath, content: Path | bytes, *, once: bool
+    ) -> bool:
         if place.parent not in self._folders:
-            self._do(self._sftp().makedirs(place.parent.as_posix(), exist_ok=True))
+            await client.makedirs(place.parent.as_posix(), exist_ok=True)
             self._folders.add(place.parent)
         aside = place.with_name(f".{place.name}.{uuid.uuid4().hex}").as_posix()
+        await self._put(client, aside, content)
+        if not once:
+            await client.posix_rename(aside, place.as_posix())
+            return True
+        try:
+            await client.link(aside, place.as_posix())
+            return True
+        except (*LOST, asyncssh.SFTPNoSuchFile):
+            raise
+        except asyncssh.SFTPError:  # a refusal by OpenSSH says no more than that it is one
+            return False
+        finally:
+            with contextlib.suppress(asyncssh.SFTPNoSuchFile):
+                await client.remove(aside)
+
+    async def _put(self, client: asyncssh.SFTPClient, aside: str, content: Path | bytes) -> None:
         try:
             if isinstance(content, bytes):
-                self._do(_written(self._sftp(), aside, content))
+                async with client.open(aside, "wb") as file:
+                    await file.write(content)
             else:
-                self._do(self._sftp().put(str(content), aside))
-        except StoreError as error:
-            if not isinstance(error, CutOffError):
-                with contextlib.suppress(StoreError, FileNotFoundError):
-                    self._do(self._sftp().remove(aside))
-                self._see_room(error)
+                await client.put(str(content), aside)
+        except LOST:
             raise
-        return aside
-
-    def _see_room(self, error: StoreError) -> None:
-        """Raise that the disk there is full, if that is what a bare refusal meant."""
-        with contextlib.suppress(CutOffError, FileNotFoundError):
-            room = self._do(self._sftp().statvfs(self._root.as_posix()))
-            if not room.bavail or not room.favail:
-                raise StoreError(f"store ssh://{self._host}{self._root}: is full", "Make room there.") from error
+        except asyncssh.SFTPError as error:
+            with contextlib.suppress(asyncssh.SFTPError):
+                await client.remove(aside)
+            with contextlib.suppress(asyncssh.SFTPError):  # a bare refusal may mean that the disk there is full
+                room = await client.statvfs(self._root.as_posix())
+                if not room.bavail or not room.favail:
+                    raise StoreError(f"store ssh://{self._host}{self._root}: is full", "Make room there.") from error
+            raise
 
     def _sftp(self) -> asyncssh.SFTPClient:
         with self._lock:
@@ -126,18 +128,16 @@ class SftpStore:
         connection = await asyncssh.connect(self._host, **told)
         return await connection.start_sftp_client()
 
-    def _do(self, what: Coroutine[Any, Any, T], is_refusal: type[Exception] | None = None) -> T:
+    def _do(self, what: Coroutine[Any, Any, T]) -> T:
         """Return what comes of a request; say of an error what it means for the store."""
         try:
             return asyncio.run_coroutine_threadsafe(what, self._loop).result()
         except asyncssh.SFTPNoSuchFile as error:
             raise FileNotFoundError(str(error)) from error
-        except (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost, asyncssh.ConnectionLost) as error:
+        except LOST as error:
             self._client = None
             raise CutOffError(f"store ssh://{self._host}: the connection is lost") from error
         except asyncssh.SFTPError as error:
-            if is_refusal and isinstance(error, is_refusal):
-                raise FileExistsError from error
             raise StoreError(f"store ssh://{self._host}{self._root}: {error.reason}", _MAY) from error
         except (asyncssh.PermissionDenied, asyncssh.KeyImportError) as error:
             raise StoreError(f"store ssh://{self._host}: the host takes none of our keys", _KEYS) from error
@@ -155,8 +155,3 @@ _HOST = "Connect once with `ssh`, or put its key into ~/.ssh/known_hosts."
 
 async def _opened(client: asyncssh.SFTPClient, name: str) -> Any:
     return await client.open(name, "rb")
-
-
-async def _written(client: asyncssh.SFTPClient, name: str, content: bytes) -> None:
-    async with client.open(name, "wb") as file:
-        await file.write(content)

@@ -27,12 +27,14 @@ class Store(Protocol):
         """
         ...
 
-    def write(self, name: str, content: Path | bytes) -> None:
-        """Write a file, whole or not at all; one of that name is replaced."""
-        ...
+    def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
+        """Write a file, whole or not at all; return whether we did, as far as the store tells.
 
-    def create(self, name: str, content: bytes) -> bool:
-        """Write a file unless there is one of that name; return whether we did, as far as the store tells."""
+        Args:
+            name: of the file.
+            content: of it, or the file that holds it.
+            once: a file of that name stays as it is; else it is replaced.
+        """
         ...
 
     def names(self, folder: str) -> dict[str, int]:
