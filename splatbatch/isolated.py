@@ -58,7 +58,7 @@ PASSED_ON_S = 0.3
 _NOTE_BYTES = 4096
 _PIPE = 3
 ORDERS = 4
-"""The descriptor by which a reader is told what else to call; see `remote.resident`."""
+"""The descriptor by which a reader is told what else to call; see `transfer.courier`."""
 _COLLECTING = "splatbatch failed while it read the files of the attempt; `splatbatch train` reads them again."
 _PREPARING = "splatbatch failed before the training; `splatbatch train` tries again."
 _REPORT = "Please report this with the traceback from `splatbatch explain PATCH`."

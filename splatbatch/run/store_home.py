@@ -16,9 +16,9 @@ from typing import Any
 
 from splatbatch import __version__, isolated
 from splatbatch.config.load import RECIPE_SECTIONS
-from splatbatch.errors import CutOffError, OutputError, StoreError
+from splatbatch.errors import OutputError, StoreError
 from splatbatch.files import PRIVATE, fault_of_name, write_json
-from splatbatch.isolated import WaitHooks, answers
+from splatbatch.isolated import Item, WaitHooks, answers
 from splatbatch.outcome import Lost
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.endings import TaskHistory
@@ -34,21 +34,23 @@ from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 from splatbatch.text import plural
 from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.blobs import BLOBS, FetchResult, FileRef
+from splatbatch.transfer.blobs import BLOBS, FileRef, NewFile
 from splatbatch.transfer.bundle import Bundle, bundle_of
+from splatbatch.transfer.courier import ask, run, store_at
 from splatbatch.transfer.exchange import (
+    BUNDLES,
+    CLOSED,
     HERE,
+    LATER,
     MOST_HANDLINGS,
     REFUSED,
     RESULTS,
     StoreListing,
     StoreWatch,
+    TransferredAttempt,
     TransferResult,
     is_following,
 )
-from splatbatch.transfer.traffic import TransferJob, ask, run, store_at
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -90,37 +92,41 @@ class HomeSide:
     url: str
     ledger: Ledger
     patience: WaitHooks
-    say: Say
     name: str = field(init=False)
     watch: StoreWatch = field(default_factory=StoreWatch)
     bundles: dict[str, Bundle] = field(default_factory=dict)
     """Of ours, as far as they were read; each under its hash."""
     strange: set[str] = field(default_factory=set)
     """Those of other homes, and altered ones."""
-    refused: list[str] = field(default_factory=list)
-    """Results, and what came after one, that were refused, by name, since we began."""
+    arrived: dict[str, dict[int, AttemptFolder]] = field(default_factory=dict)
+    """Results of which something is here: the attempts that came, by their numbers there."""
+    whole: set[str] = field(default_factory=set)
+    """Names of results, and of what came after them, of which nothing is to be fetched any more."""
+    awaited: set[str] = field(default_factory=set)
+    """Results that have come since we began, whose pictures are still on their way."""
 
     def __post_init__(self) -> None:
         self.name = home_of(self.batch.output)
-        self._arrived: dict[str, set[int]] = {}
-        self._whole: set[str] = set()
-        self._awaited: set[str] = set()
-        for _, one in self._arrivals():
-            self._note(one)
+        for path in self.batch.output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json"):
+            if arrival := Arrival.read(path):
+                self._note(AttemptFolder(path.parent), arrival)
+
+    def _ask(self, call: Callable[[str, Item], Any], item: Item) -> Any:
+        return ask(partial(call, self.url), item, self.patience)
 
     def look(self) -> StoreListing:
         """Look at the store, and read the manifests of ours that are new."""
-        seen = self.watch.take(ask(partial(exchange.look, self.url), self.watch.owners, self.patience))
-        unread = [one for one in seen.bundles if one not in self.bundles and one not in self.strange]
-        call = partial(_manifest, self.url)
-        for name, record in run(TransferJob(call, unread, self.say), self.patience) if unread else ():
-            bundle = Bundle.from_record(record)
+        seen = StoreListing.from_record(ask(exchange.look, self.url, self.patience))
+        unread = [name for name in seen.bundles if name not in self.bundles and name not in self.strange]
+        places = [f"{BUNDLES}/{name}" for name in unread]
+        for place, record in run(partial(exchange.read_sound, self.url), places, self.patience):
+            name, bundle = place.rpartition("/")[2], Bundle.from_record(record)
             if bundle.home == self.name:
                 self.bundles[name] = bundle
                 continue
             self.strange.add(name)
             if not record:
-                self.say(f"bundle {name} in the store is damaged or missing; ignored")
+                self.patience.tell(f"bundle {name} in the store is damaged or missing; ignored")
         return seen
 
     def pack(self, tasks: Sequence[Task], *, is_retry: bool) -> dict[str, str]:
@@ -131,252 +137,216 @@ class HomeSide:
         Raises:
             SplatbatchError: a file cannot be read, or the store takes nothing.
         """
-        seen, output = self.look(), self.batch.output
-        follows = {task.name: task.home(output).newest_accepted() for task in tasks}
-        call = partial(_packed, self.name, follows, is_retry)
-        there = set(ask(partial(_names, self.url), BLOBS, self.patience))
-        packed = {}
-        for task, found in answers(isolated.start(call, tasks), self.patience):
-            told = found.result("pack")
-            bundle = Bundle.from_record(told["bundle"])
-            self._send({sha256: path for sha256, path in told["paths"].items() if sha256 not in there})
-            there |= told["paths"].keys()
-            mine = [name for name, one in self.bundles.items() if one.task == task.name and self._is_as(name, bundle)]
-            old = [name for name in mine if seen.is_open(name) or self.is_trained(name, seen)]
+        seen, there, packed = self.look(), self._blobs(), dict[str, str]()
+        follows = [(task, task.home(self.batch.output).newest_accepted()) for task in tasks]
+        call = partial(_packed, self.name, is_retry)
+        for (task, _), found in answers(isolated.start(call, follows), self.patience):
+            bundle = self._sent(found.result("pack"), there)
+            ours = {name: one for name, one in self.bundles.items() if one.task == task.name}
+            mine = [name for name, one in ours.items() if _is_same(one, bundle)]
+            old = [name for name in mine if seen.state(name).is_open or self.is_trained(name, seen)]
             if old:
                 packed[task.name] = old[0]
             else:
-                name = ask(partial(exchange.put_bundle, self.url), bundle, self.patience)
+                name, manifest = exchange.bundle_file(bundle)
+                self._put([manifest])
                 packed[task.name], self.bundles[name] = name, bundle
-            self.close([name for name in self._open(task.name, seen) if name != packed[task.name]], "packed anew")
+            stale = [name for name in ours if name != packed[task.name] and seen.state(name).is_open]
+            self.close(stale, "packed anew")
         return packed
 
     def heal(self, seen: StoreListing, tasks: Iterable[Task]) -> None:
         """Put blobs anew that bundles need and a worker has found damaged, and removed."""
-        there = set(ask(partial(_names, self.url), BLOBS, self.patience))
-        by_name = {task.name: task for task in tasks}
+        there, by_name = self._blobs(), {task.name: task for task in tasks}
         for name, bundle in self.bundles.items():
             lacking = {piece.sha256 for piece in bundle.pieces} - there
-            if lacking and seen.is_open(name) and (task := by_name.get(bundle.task)):
-                call = partial(_packed, self.name, {task.name: bundle.follows}, bundle.is_retry)
-                found = isolated.answer(call, task, self.patience).result("pack")
-                again = {sha256: path for sha256, path in found["paths"].items() if sha256 in lacking}
-                self._send(again)
-                there |= again.keys()
-                self.say(
-                    f"{bundle.task}: uploaded {plural(len(again), 'file')} of its bundle again (damaged in the store)"
-                )
+            if lacking and seen.state(name).is_open and (task := by_name.get(bundle.task)):
+                call, before = partial(_packed, self.name, bundle.is_retry), set(there)
+                self._sent(isolated.answer(call, (task, bundle.follows), self.patience).result("pack"), there)
+                num_files = plural(len((there - before) & lacking), "file")
+                self.patience.tell(f"{bundle.task}: uploaded {num_files} of its bundle again (damaged in the store)")
 
     def close(self, names: Iterable[str], why: str) -> None:
         """Tell workers that bundles are not wanted any more: nobody takes them, and who has one lets it go."""
-        call = partial(exchange.note, self.url)
-        run(TransferJob(call, [(f"{exchange.CLOSED}/{name}", why) for name in names], self.say), self.patience)
+        self._put([(f"{CLOSED}/{name}", why.encode()) for name in names])
 
     def adopt(self, seen: StoreListing) -> list[tuple[str, str]]:
         """Bring home what workers have left, and settle it; return the tasks of which something came, and what."""
         came = []
-        for name in self._news(seen):
-            bundle_name = name.partition(".")[0]
-            bundle = self.bundles[bundle_name]
-            if self._adopt(name, bundle):
-                came.append((bundle.task, name.split(".")[1]))
-                if came[-1][1] == "trained":
-                    self.close([bundle_name], "trained")
+        names = [one for name in self.bundles for one in seen.state(name).results if one not in self.whole]
+        for name in sorted(names, key=_trained_first):
+            bundle, outcome, _ = name.split(".")
+            if self._adopt(name, self.bundles[bundle]):
+                came.append((self.bundles[bundle].task, outcome))
+                if outcome == "trained":
+                    self.close([bundle], "trained")
         for name in seen.later:
-            try:
-                self._adopt_later(name)
-            except StoreError as error:
-                if name not in self.refused:
-                    self.refused.append(name)
-                    self.say(f"pictures and logs of a result are refused: {name}: {error.message}")
+            result = name.rpartition(".")[0]
+            if result in self.arrived and name not in self.whole:
+                try:
+                    self._adopt_later(name, self.arrived[result])
+                except StoreError as error:
+                    self.patience.tell(f"pictures and logs of a result are refused: {name}: {error.message}")
+                self.whole.add(name)
+                self.awaited.discard(result)
         return came
 
-    def _note(self, one: Arrival) -> None:
-        numbers = self._arrived.setdefault(one.result, set())
-        numbers.add(one.number)
-        self._whole |= {one.result} if len(numbers) >= one.total else set()
-
-    def _news(self, seen: StoreListing) -> list[str]:
-        """Return the results of ours that are not here yet, those that are trained first."""
-        names = [one for bundle in self.bundles for one in seen.results.get(bundle, ()) if one not in self._whole]
-        return sorted(names, key=lambda name: (name.split(".")[1] != "trained", name))
-
-    def awaits_more(self) -> bool:
-        """Return whether pictures of anything that has come since we began are still on their way."""
-        return bool(self._awaited)
+    def _note(self, folder: AttemptFolder, one: Arrival) -> None:
+        numbers = self.arrived.setdefault(one.result, {})
+        numbers[one.number] = folder
+        if len(numbers) >= one.total:
+            self.whole.add(one.result)
 
     def spent(self, seen: StoreListing) -> dict[str, str]:
         """Return our open bundles that no worker is to try again, each with the reason."""
         found = {}
         for name in self.bundles:
-            owner = seen.owners.get(name)
-            if owner and owner.generation >= MOST_HANDLINGS and seen.is_open(name) and self.watch.is_dead(owner, seen):
-                found[name] = f"given up: {owner.generation} workers have started this task, and none has finished"
+            one = seen.state(name)
+            if one.generation >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(one, seen):
+                found[name] = f"given up: {one.generation} workers have started this task, and none has finished"
         return found
-
-    def _open(self, task: str, seen: StoreListing) -> list[str]:
-        return [name for name, one in self.bundles.items() if one.task == task and seen.is_open(name)]
 
     def is_trained(self, name: str, seen: StoreListing) -> bool:
         """Return whether a splat of a bundle lies in the store that is not home yet."""
-        results = set(seen.results.get(name, ())) - self._whole
-        return any(one.split(".")[1] == "trained" for one in results)
+        return any(one.split(".")[1] == "trained" for one in seen.state(name).results if one not in self.whole)
 
-    def _is_as(self, name: str, bundle: Bundle) -> bool:
-        known = self.bundles[name]
-        return replace(known, number=bundle.number, packed_at=bundle.packed_at).to_record() == bundle.to_record()
+    def _blobs(self) -> set[str]:
+        return set(self._ask(_names, BLOBS))
 
-    def _send(self, paths: dict[str, str]) -> None:
-        files = [(path, sha256) for sha256, path in paths.items()]
-        run(TransferJob(partial(blobs.put, self.url), blobs.groups(files), self.say), self.patience)
+    def _put(self, files: list[NewFile]) -> None:
+        run(partial(blobs.put, self.url), blobs.groups(files), self.patience)
+
+    def _sent(self, told: tuple[dict[str, Any], dict[str, str]], there: set[str]) -> Bundle:
+        """Put what a bundle needs into the store, but for what is there; return the bundle."""
+        record, paths = told
+        self._put([(blobs.blob(sha256), Path(path)) for sha256, path in paths.items() if sha256 not in there])
+        there |= paths.keys()
+        return Bundle.from_record(record)
 
     def _adopt(self, name: str, bundle: Bundle) -> bool:
         """Bring a result home; return whether it is what it says."""
-        returned = TransferResult.from_record(
-            ask(partial(exchange.read_result, self.url), f"{RESULTS}/{name}", self.patience)
-        )
-        try:
-            self._see_sound(name, bundle, returned)
-            place = self._fetched(returned.pieces, bundle.task)
-        except StoreError as error:
-            self._refuse(name, error.message)
-            return False
+        returned = TransferResult.from_record(self._ask(exchange.read_sound, f"{RESULTS}/{name}"))
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
-        if task is None:
-            self._refuse(name, f"the batch no longer has a task {bundle.task}")
-            return False
-        left = [one for one in returned.attempts if one.number not in self._arrived.get(name, ())]
         ours = 0
-        for one in left:
-            folder = AttemptFolder(place / f"{task.name}-{one.number}.{uuid.uuid4().hex}")
-            try:
-                blobs.lay(one.pieces, place, folder.path, shutil.copyfile)
-                _make_ours(folder, bundle, returned, task)
-            except StoreError as error:
-                shutil.rmtree(folder.path)
-                self._refuse(name, error.message)
-                return False
-            job = folder.read_job() or JobSpec()
-            arrival = Arrival(
-                name, one.number, returned.worker, returned.host, len(returned.attempts), not returned.has_more
-            )
-            self._awaited |= {name} if returned.has_more else set()
-            write_json(folder.brought, arrival.to_record())
-            attempt = task.home(self.batch.output).new_attempt()
-            folder.path.rename(attempt.path)
-            self._note(arrival)
-            ours = attempt.number
-            self.ledger.write(AttemptStarted(task.name, ours, job.key, returned.worker, dict(job.changes)))
-        self._whole.add(name)
+        try:
+            _see_sound(name, bundle, returned)
+            self._fetch(returned.pieces, bundle.task)
+            if task is None:
+                raise StoreError(f"the batch no longer has a task {bundle.task}")
+            for one in returned.attempts:
+                if one.number not in self.arrived.get(name, {}):
+                    ours = self._adopt_attempt(name, one, bundle, returned, task)
+        except StoreError as error:  # it counts for nothing, so that its task is trained again
+            self.patience.tell(f"{bundle.task}: a result in the store is refused: {name}: {error.message}")
+            self._put([(f"{RESULTS}/{name}{REFUSED}", error.message.encode())])
+            return False
+        self.whole.add(name)
         self._settle(task, ours, returned)
         return True
+
+    def _adopt_attempt(
+        self, name: str, one: TransferredAttempt, bundle: Bundle, returned: TransferResult, task: Task
+    ) -> int:
+        """Give an attempt of a result its place here; return the number that it has here.
+
+        Raises:
+            StoreError: it is not one of its bundle.
+        """
+        place = self.batch.output.arriving
+        folder = AttemptFolder(place / f"{task.name}-{one.number}.{uuid.uuid4().hex}")
+        blobs.lay(one.pieces, place, folder.path, shutil.copyfile)
+        job = _make_ours(folder, bundle, returned, task)
+        arrival = Arrival(
+            name, one.number, returned.worker, returned.host, len(returned.attempts), not returned.has_more
+        )
+        write_json(folder.brought, arrival.to_record())
+        attempt = task.home(self.batch.output).new_attempt()
+        folder.path.rename(attempt.path)
+        self._note(attempt, arrival)
+        if returned.has_more:
+            self.awaited.add(name)
+        self.ledger.write(AttemptStarted(task.name, attempt.number, job.key, returned.worker, dict(job.changes)))
+        return attempt.number
 
     def _settle(self, task: Task, ours: int, returned: TransferResult) -> None:
         """Judge what has come as any attempt that a dead worker has left, and say why it does not count, if so."""
         adopt_task(self.batch, task, self.ledger, TaskHistory(self.batch.output), self.patience.tick)
-        found = (
-            one for one in events(self.batch.output, AttemptEnded) if (one.patch, one.attempt) == (task.name, ours)
-        )
-        end = next(found, None)
-        if end and end.outcome == "trained" and end.accepted is False:
-            why = end.choice or "its settings or inputs have changed here since the task was packed"
-            self.say(f"{task.name}: the splat of worker {returned.worker} is kept as an attempt, not accepted: {why}")
-        elif returned.outcome == "failed" and not returned.attempts:
-            self.say(f"{task.name}: worker {returned.worker} could not train this task: {returned.why}")
+        if returned.outcome == "failed" and not returned.attempts:
+            self.patience.tell(f"{task.name}: worker {returned.worker} could not train this task: {returned.why}")
+        for end in events(self.batch.output, AttemptEnded):
+            is_ours = (end.patch, end.attempt, end.outcome) == (task.name, ours, "trained")
+            if is_ours and end.accepted is False:
+                why = end.choice or "its settings or inputs have changed here since the task was packed"
+                words = f"the splat of worker {returned.worker} is kept as an attempt, not accepted: {why}"
+                self.patience.tell(f"{task.name}: {words}")
 
-    def _see_sound(self, name: str, bundle: Bundle, returned: TransferResult) -> None:
-        """See that a result is one of its bundle.
-
-        Raises:
-            StoreError: it is not.
-        """
-        if not returned.bundle:
-            raise StoreError("the result was altered in the store")
-        if (returned.bundle, returned.task) != (name.partition(".")[0], bundle.task):
-            raise StoreError(f"the result belongs to another task: {returned.task}")
-        if returned.version != __version__:
-            raise StoreError(f"the worker used splatbatch {returned.version}, this machine uses {__version__}")
-        for piece in returned.pieces:
-            if piece.name.partition("/")[0] in HERE:
-                raise StoreError(f"a worker must not send {piece.name!r}")
-
-    def _fetched(self, pieces: Sequence[FileRef], task: str) -> Path:
-        """Fetch blobs; return the folder in which they lie under their hashes.
+    def _fetch(self, pieces: Sequence[FileRef], task: str) -> None:
+        """Fetch blobs into the folder of what arrives.
 
         Raises:
             StoreError: one is gone, or damaged in the store.
         """
-        place, names = self.batch.output.arriving, {piece.sha256: piece.name for piece in pieces}
-        wanted = {piece.sha256: piece.num_bytes for piece in pieces}
-        call = partial(blobs.fetch, self.url, str(place))
-        for _, told in run(TransferJob(call, blobs.groups(wanted.items()), self.say), self.patience):
-            found = FetchResult.from_record(told)
-            for sha256 in found.refused:
-                self.say(f"{task}: {names[sha256]} does not match its SHA-256: refused, fetched again")
-            for sha256 in (*found.damaged, *found.absent):
-                raise StoreError(
-                    f"{names[sha256]} is {'damaged' if sha256 in found.damaged else 'missing'} in the store"
-                )
-        return place
+        faults = blobs.fetch_all(self.url, self.batch.output.arriving, pieces, task, self.patience)
+        for piece, fault in faults.items():
+            raise StoreError(f"{piece.name} is {fault} in the store")
 
-    def _refuse(self, name: str, why: str) -> None:
-        """Have a result count for nothing, so that its task is trained again, and say so."""
-        self.refused.append(name)
-        self.say(f"{self.bundles[name.partition('.')[0]].task}: a result in the store is refused: {name}: {why}")
-        ask(partial(exchange.note, self.url), (f"{RESULTS}/{name}{REFUSED}", why), self.patience)
-
-    def _adopt_later(self, name: str) -> None:
+    def _adopt_later(self, name: str, attempts: dict[int, AttemptFolder]) -> None:
         """Bring home what came after a result: pictures, logs.
 
         Raises:
             StoreError: it is damaged; the splat is here all the same.
         """
-        result = name.rpartition(".")[0]
-        if result not in self._arrived:
-            return
-        mine = {one.number: folder for folder, one in self._arrivals() if one.result == result and not one.has_all}
-        if not mine:
-            return
-        place = f"{exchange.LATER}/{name}"
-        returned = TransferResult.from_record(ask(partial(exchange.read_result, self.url), place, self.patience))
+        told = [(number, folder, Arrival.read(folder.brought)) for number, folder in attempts.items()]
+        mine = {number: (folder, one) for number, folder, one in told if one and not one.has_all}
+        returned = TransferResult.from_record(self._ask(exchange.read_sound, f"{LATER}/{name}") if mine else {})
         for piece in returned.pieces:
             if not is_following(piece):
                 raise StoreError(f"{piece.name!r} is in none of the folders {', '.join(exchange.FOLLOWING)}")
-        for one in returned.attempts:
-            if folder := mine.get(one.number):
-                blobs.lay(one.pieces, self._fetched(one.pieces, returned.task), folder.path, shutil.copyfile)
-        self._awaited.discard(result)
-        for folder in mine.values():
-            arrival = Arrival.read(folder.brought) or Arrival()
-            write_json(folder.brought, replace(arrival, has_all=True).to_record())
-
-    def _arrivals(self) -> list[tuple[AttemptFolder, Arrival]]:
-        places = self.batch.output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json")
-        found = ((AttemptFolder(path.parent), Arrival.read(path)) for path in places)
-        return [(folder, one) for folder, one in found if one is not None]
+        for brought in returned.attempts:
+            if brought.number in mine:
+                self._fetch(brought.pieces, returned.task)
+                blobs.lay(brought.pieces, self.batch.output.arriving, mine[brought.number][0].path, shutil.copyfile)
+        for folder, one in mine.values():
+            write_json(folder.brought, replace(one, has_all=True).to_record())
 
 
 def _names(url: str, folder: str) -> list[str]:
     return list(store_at(url).names(folder))
 
 
-def _manifest(url: str, name: str) -> dict[str, Any]:
-    """Return a manifest; nothing of one that was altered."""
-    try:
-        return exchange.read_manifest(url, name)
-    except CutOffError:
-        raise
-    except StoreError:
-        return {}
+def _trained_first(result: str) -> tuple[bool, str]:
+    return result.split(".")[1] != "trained", result
 
 
-def _packed(home: str, follows: dict[str, int], is_retry: bool, task: Task) -> dict[str, Any]:
-    bundle, paths = bundle_of(task, home, follows[task.name], is_retry=is_retry)
-    return {"bundle": bundle.to_record(), "paths": paths}
+def _is_same(known: Bundle, bundle: Bundle) -> bool:
+    """Return whether two packings are of the same task as it stands."""
+    return replace(known, number=bundle.number, packed_at=bundle.packed_at).to_record() == bundle.to_record()
 
 
-def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, task: Task) -> None:
-    """Write the orders of an attempt as home would have given them, and what is of home alone.
+def _packed(home: str, is_retry: bool, asked: tuple[Task, int]) -> tuple[dict[str, Any], dict[str, str]]:
+    bundle, paths = bundle_of(asked[0], home, asked[1], is_retry=is_retry)
+    return bundle.to_record(), paths
+
+
+def _see_sound(name: str, bundle: Bundle, returned: TransferResult) -> None:
+    """See that a result is one of its bundle.
+
+    Raises:
+        StoreError: it is not.
+    """
+    if not returned.bundle:
+        raise StoreError("the result was altered in the store")
+    if (returned.bundle, returned.task) != (name.partition(".")[0], bundle.task):
+        raise StoreError(f"the result belongs to another task: {returned.task}")
+    if returned.version != __version__:
+        raise StoreError(f"the worker used splatbatch {returned.version}, this machine uses {__version__}")
+    for piece in returned.pieces:
+        if piece.name.partition("/")[0] in HERE:
+            raise StoreError(f"a worker must not send {piece.name!r}")
+
+
+def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, task: Task) -> JobSpec:
+    """Write the orders of an attempt as home would have given them, and what is of home alone; return them.
 
     That is the model's place, and that nothing of it can run here: whatever a worker wrote, no process is looked for.
 
@@ -404,6 +374,7 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
     folder.place_model(task.patch.sparse)
     if not folder.has_exited():
         write_json(folder.exit, ExitFacts(Lost(f"{returned.worker} did not report how the attempt ended")).to_record())
+    return job
 
 
 def _since(bundle: Bundle, task: Task) -> dict[str, Any]:

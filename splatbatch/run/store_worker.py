@@ -20,7 +20,7 @@ from splatbatch.errors import ConfigError, ExecutorError, OutputError, Splatbatc
 from splatbatch.failures.causes import title
 from splatbatch.failures.retry import ENVIRONMENT, PASSING
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files
-from splatbatch.isolated import StopRequested, WaitHooks
+from splatbatch.isolated import Returned, StopRequested, WaitHooks
 from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.messages import log_line
 from splatbatch.outcome import Failed, Outcome, Trained
@@ -34,9 +34,11 @@ from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.tasks.batch import Batch
 from splatbatch.text import one_line, seconds_of
 from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.blobs import FetchResult, FileRef
+from splatbatch.transfer.blobs import FileRef, NewFile
 from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
+from splatbatch.transfer.courier import TransferJob, ask, run, store_at
 from splatbatch.transfer.exchange import (
+    BUNDLES,
     CLAIMS,
     HERE,
     LEFT,
@@ -48,7 +50,6 @@ from splatbatch.transfer.exchange import (
     WorkerStatus,
     is_following,
 )
-from splatbatch.transfer.traffic import TransferJob, ask, run, store_at
 
 POLL_S = 2.0
 """Between two looks at a store that has nothing for us."""
@@ -74,67 +75,6 @@ class WorkerLifetime:
 
 
 @dataclass
-class Upload:
-    """What came of a bundle, on its way: splats first, then what says so, then pictures."""
-
-    url: str
-    returned: TransferResult
-    folder: Path
-    claim: str
-    steps: Iterator[TransferJob[Any]] = field(init=False)
-    under_way: TransferJob[Any] | None = None
-    is_over: bool = False
-
-    def __post_init__(self) -> None:
-        self.steps = self._all()
-
-    def look(self) -> bool:
-        """Go on with it; never wait. Return whether it is over.
-
-        Raises:
-            SplatbatchError: the store takes it not.
-        """
-        while not self.is_over:
-            if self.under_way is None:
-                self.under_way = next(self.steps, None)
-                self.is_over = self.under_way is None
-            elif not self.under_way.look():
-                break
-            elif self.under_way.error:
-                raise self.under_way.error
-            else:
-                self._last, self.under_way = self.under_way, None
-        return self.is_over
-
-    def end(self) -> None:
-        """Leave it."""
-        if self.under_way:
-            self.under_way.end()
-
-    def _all(self) -> Iterator[TransferJob[Any]]:
-        first = ""
-        for is_later in (False, True):
-            attempts = [
-                replace(one, pieces=tuple(piece for piece in one.pieces if is_following(piece) == is_later))
-                for one in self.returned.attempts
-            ]
-            if is_later and not any(one.pieces for one in attempts):
-                break
-            files = [(self._path(one, piece), piece.sha256) for one in attempts for piece in one.pieces]
-            yield TransferJob(partial(blobs.put, self.url), blobs.groups(files), log_line)
-            has_more = not is_later and any(map(is_following, self.returned.pieces))
-            told = replace(self.returned, attempts=tuple(attempts), has_more=has_more), first
-            yield TransferJob(partial(exchange.put_result, self.url), [told], log_line)
-            first = self._last.found[0][1]
-        if self.returned.outcome not in exchange.FINAL and self.claim:
-            yield TransferJob(partial(exchange.note, self.url), [(f"{CLAIMS}/{self.claim}{LEFT}", "")], log_line)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _path(self, one: TransferredAttempt, piece: FileRef) -> str:
-        return str(self.folder / "output/patches" / self.returned.task / f"attempt-{one.number:02d}" / piece.name)
-
-
-@dataclass
 class StoreWorker:
     """Trains what a store holds, until nothing is due, its time is up, or somebody says stop."""
 
@@ -146,7 +86,8 @@ class StoreWorker:
     """It leaves bundles that bring commands to others."""
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     watch: StoreWatch = field(default_factory=StoreWatch)
-    sending: list[Upload] = field(default_factory=list)
+    sending: list[tuple[TransferJob[Any], Path]] = field(default_factory=list)
+    """What came of bundles, on its way; each with the folder that goes once it is there."""
     failed: list[str] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
 
@@ -159,10 +100,10 @@ class StoreWorker:
         self.for_claims = WaitHooks(self._beat, self._stop_claiming, log_line)
         self._told_at: float | None = None
         self._end = time.monotonic() + self.stay.for_s if self.stay.for_s is not None else None
-        self._beating: TransferJob[Any] | None = None
+        self._beating = TransferJob(partial(exchange.heartbeat, self.url), [], self.patience)
+        self._ahead: TransferJob[Any] = TransferJob(partial(exchange.heartbeat, self.url), [], self.patience)
         self._next_beat, self._closed = 0.0, ""
         self._attempts: Path | None = None
-        self._ahead = _Prefetch(self)
         self._not_before: dict[str, float] = {}
         """Bundles that we leave to others for now; for good where this machine cannot train them."""
         self._took: dict[int, float] = {}
@@ -178,10 +119,10 @@ class StoreWorker:
         try:
             self._begin()
             while not is_over:
-                seen = self.watch.take(ask(partial(exchange.look, self.url), self.watch.owners, self.patience))
+                seen = StoreListing.from_record(ask(exchange.look, self.url, self.patience))
                 bundle, name, claim = self._claimed(seen)
                 if bundle is None:
-                    is_waiting = any(seen.is_open(one) and self._fits(one) for one in seen.bundles)
+                    is_waiting = any(one.is_open and self._fits(name) for name, one in seen.bundles.items())
                     if idle_s := self.stay.idle_s:
                         is_waiting = time.monotonic() - idle_since <= idle_s
                     if not is_waiting:
@@ -215,9 +156,8 @@ class StoreWorker:
         """Return a bundle that is ours, its name and that of its claim; None where there is none."""
         now = time.monotonic()
         unfit = frozenset(name for name, end in self._not_before.items() if now < end)
-        due = self.watch.due(seen, self.name, unfit)
-        for name in sorted(due, key=lambda one: one != self._ahead.name):
-            generation = seen.owners[name].generation + 1 if name in seen.owners else 1
+        for name in self.watch.due(seen, self.name, unfit):
+            generation = seen.bundles[name].generation + 1
             asked = (name, generation, self.name, self.token, self.only_builtin)
             try:
                 record = ask(partial(exchange.claim, self.url), asked, self.for_claims)
@@ -259,7 +199,7 @@ class StoreWorker:
             batch = _on_our_cards(open_bundle(bundle, folder / "scene", folder / "output"))
             before = self._resumed(bundle, name, seen, batch)
             self._attempts = batch.output.patch(bundle.task).path
-            self._ahead.begin()
+            self._fetch_next()
             outcome = self._run(batch, is_retry=bundle.is_retry).get(bundle.task)
             returned = self._judged(returned, outcome)
             self._took[bundle.max_steps] = time.monotonic() - began
@@ -274,7 +214,8 @@ class StoreWorker:
             self._attempts = None
             self.sign = replace(self.sign, bundle="", task="", phase="", step=None)
             attempts = tuple(_brought(folder / "output", bundle.task, before))
-            self.sending.append(Upload(self.url, replace(returned, attempts=attempts), folder, claim))
+            files = _upload(replace(returned, attempts=attempts), folder, claim)
+            self.sending.append((TransferJob(partial(blobs.put, self.url), files, self.patience), folder))
         return error
 
     def _judged(self, returned: TransferResult, outcome: Outcome | None) -> TransferResult:
@@ -300,54 +241,48 @@ class StoreWorker:
         ledger = Ledger(batch.output.ledger, lambda event: None)
         return session.run(batch, ledger, RunHooks(self._stop_of_bundle, self._beat), is_retry=is_retry)
 
+    def _fetch(self, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
+        return blobs.fetch_all(self.url, self.scratch / blobs.BLOBS, pieces, task, self.patience)
+
     def _fetched(self, bundle: Bundle, folder: Path) -> str:
         """Lay the files of a bundle into a folder; return what of it is damaged in the store."""
         self._ahead.end()
-        wanted = {piece.sha256: piece.num_bytes for piece in bundle.pieces}
-        place = self.scratch / blobs.BLOBS
-        names = {piece.sha256: piece.name for piece in bundle.pieces}
-        call = partial(blobs.fetch, self.url, str(place))
-        for _, told in run(TransferJob(call, blobs.groups(wanted.items()), log_line), self.patience):
-            found = FetchResult.from_record(told)
-            for sha256 in found.refused:
-                log_line(f"{bundle.task}: {names[sha256]} does not match its SHA-256: refused, fetched again")
-            if bad := (*found.damaged, *found.absent):
-                log_line(f"{bundle.task}: {names[bad[0]]} is damaged or missing in the store; home uploads it again")
-                run(
-                    TransferJob(partial(_delete, self.url), [blobs.blob(one) for one in found.damaged], log_line),
-                    self.patience,
-                )
-                return f"{names[bad[0]]} is damaged or missing in the store"
-        blobs.lay(bundle.pieces, place, folder / "scene")
+        faults = self._fetch(bundle.pieces, bundle.task)
+        for piece in faults:
+            why = f"{piece.name} is damaged or missing in the store"
+            log_line(f"{bundle.task}: {why}; home uploads it again")
+            damaged = [blobs.blob(one.sha256) for one, fault in faults.items() if fault == "damaged"]
+            run(partial(_delete, self.url), damaged, self.patience)
+            return why
+        blobs.lay(bundle.pieces, self.scratch / blobs.BLOBS, folder / "scene")
         return ""
+
+    def _fetch_next(self) -> None:
+        """Fetch what is likely to be trained next while a training runs; claim nothing."""
+        others = frozenset({self.sign.bundle, *self._not_before})
+        call = partial(_fetch_ahead, self.url, self.watch, self.scratch / blobs.BLOBS)
+        self._ahead = TransferJob(call, [(self.name, others, self.only_builtin)], self.patience)
 
     def _resumed(self, bundle: Bundle, name: str, seen: StoreListing, batch: Batch) -> set[int]:
         """Lay beside ours the attempt that another worker had to stop, to go on from there; return its number."""
-        stopped = [one for one in seen.results.get(name, ()) if one.split(".")[1] == "stopped"]
+        stopped = [one for one in seen.state(name).results if one.split(".")[1] == "stopped"]
         for result in stopped:
-            place = f"{RESULTS}/{result}"
-            told = TransferResult.from_record(ask(partial(exchange.read_result, self.url), place, self.patience))
+            told = TransferResult.from_record(
+                ask(partial(exchange.read_sound, self.url), f"{RESULTS}/{result}", self.patience)
+            )
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
-                if len(wanted) == 2 and self._laid(wanted, batch.output.patch(bundle.task).path / _attempt(one.number)):
+                if len(wanted) == 2 and not self._fetch(wanted, bundle.task):
+                    folder = AttemptFolder(batch.output.patch(bundle.task).path / _attempt(one.number))
+                    blobs.lay(wanted, self.scratch / blobs.BLOBS, folder.path)
+                    folder.cancel.touch()  # it was another's, and has ended
                     log_line(f"{bundle.task}: resumes from the checkpoint of worker {told.worker}")
                     return {one.number}
         return set()
 
-    def _laid(self, pieces: Sequence[FileRef], folder: Path) -> bool:
-        place = self.scratch / blobs.BLOBS
-        call = partial(blobs.fetch, self.url, str(place))
-        told = ask(call, [(piece.sha256, piece.num_bytes) for piece in pieces], self.patience)
-        found = FetchResult.from_record(told)
-        if found.damaged or found.absent:
-            return False
-        blobs.lay(pieces, place, folder)
-        AttemptFolder(folder).cancel.touch()  # it was another's, and has ended
-        return True
-
     def _leave(self, name: str, claim: str) -> None:
         """Let go of a bundle that our time does not hold."""
-        ask(partial(exchange.note, self.url), (f"{CLAIMS}/{claim}{LEFT}", ""), self.for_claims)
+        ask(partial(blobs.put, self.url), [_left(claim)], self.for_claims)
 
     def _stop(self) -> str:
         is_up = self._end is not None and time.monotonic() > self._end - MARGIN_S
@@ -365,24 +300,23 @@ class StoreWorker:
 
     def _beat(self) -> None:
         """Show that we live, and go on with all that is under way; called many times a second."""
-        for one in tuple(self.sending):
-            if one.look():
-                self.sending.remove(one)
+        for upload, folder in tuple(self.sending):
+            for _, answer in upload.look():
+                answer.result("")  # it is raised that the store takes it not
+            if upload.is_over:
+                self.sending.remove((upload, folder))
+                shutil.rmtree(folder, ignore_errors=True)
         self._ahead.look()
-        if self._beating is None and time.monotonic() >= self._next_beat:
-            last = self._last_attempt()
-            sign = replace(self.sign, sequence=self.sign.sequence + 1)
-            if last:
+        if self._beating.is_over and time.monotonic() >= self._next_beat:
+            self.sign = replace(self.sign, sequence=self.sign.sequence + 1)
+            if last := self._last_attempt():
                 progress = last.last_progress()
-                sign = replace(sign, phase=progress.phase, step=progress.step)
-            self.sign = sign
-            self._beating = TransferJob(partial(exchange.heartbeat, self.url), [self.sign.to_record()], log_line)
+                self.sign = replace(self.sign, phase=progress.phase, step=progress.step)
+            self._beating = TransferJob(partial(exchange.heartbeat, self.url), [self.sign], self.patience)
             self._next_beat = time.monotonic() + exchange.BEAT_S
-        if self._beating is not None and self._beating.look():
-            for _, closed in self._beating.found:
-                if closed and closed == self.sign.bundle:
-                    self._closed = "the task was closed in the store"
-            self._beating = None
+        for sign, answer in self._beating.look():
+            if sign.bundle and sign.bundle == self.sign.bundle and answer == Returned(sign.bundle):
+                self._closed = "the task was closed in the store"
 
     def _last_attempt(self) -> AttemptFolder | None:
         places = sorted(self._attempts.glob("attempt-*")) if self._attempts else []
@@ -408,67 +342,60 @@ class StoreWorker:
 
     def _go(self) -> None:
         """Say that we are gone, and leave nothing here."""
-        self._ahead.end()
-        for one in self.sending:
-            one.end()
-        if self._beating:
-            self._beating.end()
+        for job in (self._ahead, self._beating, *(upload for upload, _ in self.sending)):
+            job.end()
         sign = replace(self.sign, sequence=self.sign.sequence + 1, has_ended=True)
-        last, end = (
-            TransferJob(partial(exchange.heartbeat, self.url), [sign.to_record()], log_line),
-            time.monotonic() + 10.0,
-        )
-        while not last.look() and time.monotonic() < end:
+        last = TransferJob(partial(exchange.heartbeat, self.url), [sign], self.patience)
+        end = time.monotonic() + 10.0
+        while not last.is_over and time.monotonic() < end:
+            last.look()
             time.sleep(REST_S)
         last.end()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-class _Prefetch:
-    """Fetches what is likely to be trained next while a training runs; claims nothing."""
+def _fetch_ahead(url: str, watch: StoreWatch, folder: Path, asked: tuple[str, frozenset[str], bool]) -> None:
+    """Fetch the blobs of the bundle that a worker would claim now. A courier does this.
 
-    def __init__(self, worker: StoreWorker) -> None:
-        self._worker = worker
-        self.name = ""
-        self._steps: Iterator[TransferJob[Any]] = iter(())
-        self._under_way: TransferJob[Any] | None = None
+    Args:
+        url: of the store.
+        watch: knows which owners have not moved.
+        folder: of blobs.
+        asked: the worker, bundles that are none for it, and whether it runs no commands.
+    """
+    seen = StoreListing.from_record(exchange.look(url))
+    worker, others, only_builtin = asked
+    for name in watch.due(seen, worker, others)[:1]:
+        bundle = Bundle.from_record(exchange.read_sealed(url, f"{BUNDLES}/{name}"))
+        if not why_left(bundle, only_builtin=only_builtin):
+            for group in blobs.groups(blobs.distinct(bundle.pieces)):
+                blobs.fetch(url, str(folder), group)
 
-    def begin(self) -> None:
-        """Begin anew."""
-        self.end()
-        self._steps = self._all()
 
-    def look(self) -> None:
-        """Go on with it; never wait."""
-        if self._under_way is None:
-            self._under_way = next(self._steps, None)
-        elif self._under_way.look():
-            self._last, self._under_way = self._under_way, None
-            if self._last.error:
-                self._steps = iter(())
-
-    def end(self) -> None:
-        """Leave it; what was fetched stays."""
-        if self._under_way is not None:
-            self._under_way.end()
-        self._steps, self._under_way = iter(()), None
-
-    def _all(self) -> Iterator[TransferJob[Any]]:
-        worker = self._worker
-        yield TransferJob(partial(exchange.look, worker.url), [worker.watch.owners], log_line)
-        seen = worker.watch.take(self._last.found[0][1])
-        due = worker.watch.due(seen, worker.name, frozenset({worker.sign.bundle, *worker._not_before}))
-        if not due:
-            return
-        yield TransferJob(partial(exchange.read_manifest, worker.url), due[:1], log_line)
-        bundle = Bundle.from_record(self._last.found[0][1])
-        if why_left(bundle, only_builtin=worker.only_builtin):
-            return
-        self.name = due[0]
-        wanted = {piece.sha256: piece.num_bytes for piece in bundle.pieces}
-        yield TransferJob(
-            partial(blobs.fetch, worker.url, str(worker.scratch / blobs.BLOBS)), blobs.groups(wanted.items()), log_line
+def _upload(returned: TransferResult, folder: Path, claim: str) -> Iterator[list[NewFile]]:
+    """Yield what came of a bundle, as it is sent: splats first, then what says so, then pictures."""
+    first, place = "", folder / "output/patches" / returned.task
+    has_more = any(is_following(piece) for one in returned.attempts for piece in one.pieces)
+    for is_later in (False, True) if has_more else (False,):
+        attempts = []
+        for one in returned.attempts:
+            pieces = tuple(piece for piece in one.pieces if is_following(piece) == is_later)
+            attempts.append(replace(one, pieces=pieces))
+            where = place / _attempt(one.number)
+            files: list[NewFile] = [(blobs.blob(piece.sha256), where / piece.name) for piece in pieces]
+            yield from blobs.groups(files)
+        result = exchange.result_file(
+            replace(returned, attempts=tuple(attempts), has_more=has_more and not is_later), first
         )
+        yield [result]
+        first = result[0].rpartition("/")[2]
+    if returned.outcome not in exchange.FINAL and claim:
+        yield [_left(claim)]
+
+
+def _left(claim: str) -> NewFile:
+    """Return what says that the owner of a bundle has let it go."""
+    return f"{CLAIMS}/{claim}{LEFT}", b""
 
 
 def work_for(url: str, stay: WorkerLifetime, scratch: Path | None = None, *, only_builtin: bool = False) -> int:

@@ -29,10 +29,10 @@ from splatbatch.scheduler.work.exclusive_output import lock_output
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import TRAINING, Task
 from splatbatch.text import plural
-from splatbatch.transfer import exchange
+from splatbatch.transfer import blobs, exchange
+from splatbatch.transfer.courier import ask, run
 from splatbatch.transfer.exchange import CLOSED, FINAL, StoreListing, StoreWatch
 from splatbatch.transfer.schemes import anchored
-from splatbatch.transfer.traffic import TransferJob, ask, run
 
 LOOK_S = 2.0
 """Between two looks at a store."""
@@ -61,7 +61,7 @@ class TransferRun:
     def __post_init__(self) -> None:
         url = anchored(self.url, self.batch.path.resolve().parent)
         patience = WaitHooks(self.rounds.tick, self.rounds.stop, log_line)
-        self.home = HomeSide(self.batch, url, self.ledger, patience, log_line)
+        self.home = HomeSide(self.batch, url, self.ledger, patience)
         self._waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
 
     def follow(self) -> list[str]:
@@ -84,7 +84,7 @@ class TransferRun:
                 if self._waiting:
                     self._rest()
             end = time.monotonic() + PICTURES_S
-            while self.home.awaits_more() and time.monotonic() < end:
+            while self.home.awaited and time.monotonic() < end:
                 self.home.adopt(self.home.look())
                 self._rest(1.0)
         except StopRequested:
@@ -140,15 +140,15 @@ class TransferRun:
 
     def _ours(self, seen: StoreListing) -> Iterable[str]:
         """Yield our bundles that somebody may still train."""
-        return (name for name in self.home.bundles if seen.is_open(name))
+        return (name for name in self.home.bundles if seen.state(name).is_open)
 
     def _closed_by_others(self, seen: StoreListing) -> list[str]:
         """Return the tasks of which no bundle is open any more, although nothing final has come."""
         still = {self.home.bundles[name].task for name in self._ours(seen)}
         final = {
-            one.task for name, one in self.home.bundles.items() if set(FINAL) & set(seen.outcomes(name))
+            one.task for name, one in self.home.bundles.items() if set(FINAL) & set(seen.state(name).outcomes)
         }  # of what has just come to light the next look tells
-        shut = {self.home.bundles[name].task for name in self.home.bundles if name in seen.closed}
+        shut = {self.home.bundles[name].task for name in self.home.bundles if seen.state(name).is_closed}
         return [name for name in self._waiting if name in shut - still - final]
 
     def _tell(self, seen: StoreListing) -> None:
@@ -206,15 +206,14 @@ def in_words(watch: StoreWatch, seen: StoreListing, tasks: dict[str, str]) -> st
 
 def state_of(watch: StoreWatch, seen: StoreListing, bundle: str) -> str:
     """Return how far a bundle is: trained, failed, closed, at work, silent, waiting."""
-    outcomes = seen.outcomes(bundle)
-    if final := [one for one in FINAL if one in outcomes]:
+    one = seen.state(bundle)
+    if final := [outcome for outcome in FINAL if outcome in one.outcomes]:
         return final[0]
-    if bundle in seen.closed:
+    if one.is_closed:
         return "closed"
-    owner = seen.owners.get(bundle)
-    if owner is None or seen.is_free_of(owner):
+    if seen.is_unclaimed(one):
         return "waiting"
-    return "silent" if watch.is_dead(owner, seen) else "at work"
+    return "silent" if watch.is_dead(one, seen) else "at work"
 
 
 @dataclass(frozen=True)
@@ -253,7 +252,7 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
         todo = [task for task in looked.todo.tasks if task.name not in refused and task.kind is TRAINING]
         names = {task.name for task in todo}
         ready = [task for task in todo if not names.intersection(task.kind.needs(task))]
-        home = HomeSide(looked.batch, anchored(url, Path.cwd()), ledger, patience, print_err)
+        home = HomeSide(looked.batch, anchored(url, Path.cwd()), ledger, patience)
         packed = home.pack(ready, is_retry=False)
         seen = home.look() if packed else StoreListing()
     trained = tuple(name for name, bundle in packed.items() if home.is_trained(bundle, seen))
@@ -319,21 +318,17 @@ def status_of(url: str) -> StoreFacts:
         StoreError: the store refuses us.
     """
     with Interruption() as interruption:
-        patience, watch = WaitHooks(stop=interruption.reason, tell=print_err), StoreWatch()
-        url = anchored(url, Path.cwd())
-        seen = watch.take(ask(partial(exchange.look, url), watch.owners, patience))
-        told = (
-            run(TransferJob(partial(exchange.outline, url), seen.bundles, print_err), patience) if seen.bundles else []
-        )
-    found = []
+        patience, url = WaitHooks(stop=interruption.reason, tell=print_err), anchored(url, Path.cwd())
+        seen = StoreListing.from_record(ask(exchange.look, url, patience))
+        told = run(partial(exchange.outline, url), seen.bundles, patience)
+    watch, found = StoreWatch(), []
     for name, (task, home, max_steps) in told:
-        owner = seen.owners.get(name, exchange.Owner())
-        sign = seen.signs.get(owner.worker)
+        one = seen.state(name)
+        sign = seen.signs.get(one.worker)
         step = sign.step if sign and sign.bundle == name else None
         state = state_of(watch, seen, name) if home else "altered"
-        is_at_work = state in ("at work", "silent")
-        facts = (owner.worker if is_at_work else "", step, max_steps, owner.generation, tuple(seen.outcomes(name)))
-        found.append(BundleFacts(task, home, state, *facts))
+        worker = one.worker if state in ("at work", "silent") else ""
+        found.append(BundleFacts(task, home, state, worker, step, max_steps, one.generation, tuple(one.outcomes)))
     workers = tuple(one for one in seen.signs.values() if not one.has_ended)
     return StoreFacts(url, tuple(sorted(found, key=lambda one: (one.home, one.task))), workers)
 
@@ -346,15 +341,13 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
     """
     wanted = set(names)
     with Interruption() as interruption:
-        patience, watch = WaitHooks(stop=interruption.reason, tell=print_err), StoreWatch()
-        url = anchored(url, Path.cwd())
-        seen = watch.take(ask(partial(exchange.look, url), watch.owners, patience))
-        left = [name for name in seen.bundles if seen.is_open(name)]
-        told = run(TransferJob(partial(exchange.outline, url), left, print_err), patience) if left else []
+        patience, url = WaitHooks(stop=interruption.reason, tell=print_err), anchored(url, Path.cwd())
+        seen = StoreListing.from_record(ask(exchange.look, url, patience))
+        left = [name for name, one in seen.bundles.items() if one.is_open]
+        told = run(partial(exchange.outline, url), left, patience)
         chosen = {name: task for name, (task, *_) in told if not wanted or task in wanted}
         if lacking := wanted - set(chosen.values()):
             raise StoreError(f"{url}: no open task {', '.join(sorted(lacking))} in this store")
-        files = [(f"{CLOSED}/{name}", "cancelled") for name in chosen]
-        if files:
-            run(TransferJob(partial(exchange.note, url), files, print_err), patience)
+        files = [(f"{CLOSED}/{name}", b"cancelled") for name in chosen]
+        run(partial(blobs.put, url), blobs.groups(files), patience)
     return sorted(chosen.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -10,15 +9,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from splatbatch.errors import StoreError
 from splatbatch.files import fault_of_name, is_out_of_space, open_regular
+from splatbatch.isolated import WaitHooks
 from splatbatch.output.records.record import TypedRecord
+from splatbatch.transfer.courier import run, store_at
 from splatbatch.transfer.store import PIECE_BYTES, Store
-from splatbatch.transfer.traffic import store_at
 
 BLOBS = "blobs"
 AT_ONCE = 8
@@ -30,6 +31,8 @@ TRIES = 3
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
 R = TypeVar("R")
+NewFile = tuple[str, Path | bytes]
+"""A file that is to be put into a store: its name there, and what it holds, or the file here that holds it."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +47,14 @@ class FileRef(TypedRecord):
     """Of an attempt's file: by the clock of the machine that made it."""
 
 
-@dataclass(frozen=True)
-class FetchResult(TypedRecord):
-    """What came of fetching some blobs; those that are not named came whole."""
-
-    refused: tuple[str, ...] = ()
-    """SHA-256 of blobs that came with other contents, once or more often."""
-    damaged: tuple[str, ...] = ()
-    """Of those, the ones that never came right."""
-    absent: tuple[str, ...] = ()
-
-
 def blob(sha256: str) -> str:
     """Return the name of a blob in a store."""
     return f"{BLOBS}/{sha256}"
+
+
+def distinct(pieces: Iterable[FileRef]) -> list[FileRef]:
+    """Return files of which no two have the same contents."""
+    return list({piece.sha256: piece for piece in pieces}.values())
 
 
 def groups(items: Iterable[T]) -> Iterator[list[T]]:
@@ -73,50 +70,57 @@ def at_once(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return list(pool.map(call, items))
 
 
-def put(url: str, files: Sequence[tuple[str, str]]) -> int:
-    """Put files into a store, given as path and SHA-256; return their bytes. A reader does this."""
+def put(url: str, files: Sequence[NewFile]) -> None:
+    """Put files into a store, side by side. A courier does this."""
     store = store_at(url)
 
-    def put_one(one: tuple[str, str]) -> int:
-        store.write(blob(one[1]), Path(one[0]))
-        return Path(one[0]).stat().st_size
+    def put_one(file: NewFile) -> None:
+        store.write(*file)
 
-    return sum(at_once(put_one, files))
+    at_once(put_one, files)
 
 
-def fetch(url: str, folder: str, pieces: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """Fetch blobs, given as SHA-256 and size, into a folder under their names. A reader does this.
+def fetch(url: str, folder: str, pieces: Sequence[FileRef]) -> list[tuple[int, str]]:
+    """Fetch the blobs of files into a folder under their hashes. A courier does this.
 
-    What is there and whole is not fetched again; what was cut off goes on where it ended.
+    What is there and whole is not fetched again; what was cut off goes on where it ended. Returned is how often each
+    came with other contents than its name says, and whether it is "damaged" or "missing" in the end.
     """
     store, place = store_at(url), Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    told = at_once(lambda one: _fetch_one(store, place, *one), pieces)
-    found = list(zip((sha256 for sha256, _ in pieces), told, strict=True))
-    refused = tuple(sha256 for sha256, (tries, _) in found if tries)
-    named = {how: tuple(sha256 for sha256, (_, end) in found if end == how) for how in ("damaged", "absent")}
-    return FetchResult(refused, **named).to_record()
+    return at_once(partial(_fetch_one, store, place), pieces)
 
 
-def _fetch_one(store: Store, folder: Path, sha256: str, num_bytes: int) -> tuple[int, str]:
-    """Return how often a blob came with other contents, and what is wrong with it in the end."""
+def fetch_all(url: str, folder: Path, pieces: Sequence[FileRef], task: str, patience: WaitHooks) -> dict[FileRef, str]:
+    """Fetch the blobs of a task's files; return those that are damaged or missing in the store, and which of both."""
+    faults = {}
+    for group, told in run(partial(fetch, url, str(folder)), groups(distinct(pieces)), patience):
+        for piece, (num_refused, fault) in zip(group, told, strict=True):
+            if num_refused:
+                patience.tell(f"{task}: {piece.name} does not match its SHA-256: refused, fetched again")
+            if fault:
+                faults[piece] = fault
+    return faults
+
+
+def _fetch_one(store: Store, folder: Path, piece: FileRef) -> tuple[int, str]:
+    sha256, num_bytes = piece.sha256, piece.num_bytes
     if not _SHA256.fullmatch(sha256):  # it would be a path
-        return 0, "absent"
+        return 0, "missing"
     target, part = folder / sha256, folder / f".{sha256}.part"
     if target.exists() and hash_of_file(target) == sha256:
         return 0, ""
     for number in range(TRIES + 1):
-        start = _size(part)
-        if start >= num_bytes:
-            start = 0
+        start = part.stat().st_size if part.exists() else 0
+        start = start if start < num_bytes else 0
         try:
             with part.open("r+b" if start else "wb") as file:
                 file.seek(start)
-                for piece in store.read(blob(sha256), start) if num_bytes else ():
-                    file.write(piece)
+                for content in store.read(blob(sha256), start) if num_bytes else ():
+                    file.write(content)
         except FileNotFoundError:
             part.unlink(missing_ok=True)
-            return number, "absent"
+            return number, "missing"
         if hash_of_file(part) == sha256:
             part.replace(target)
             return number, ""
@@ -154,12 +158,6 @@ def lay(pieces: Iterable[FileRef], place: Path, folder: Path, put: Callable[[Pat
             if is_out_of_space(error):
                 raise
             raise StoreError(f"{piece.name!r} cannot be a file here ({error})") from error
-
-
-def _size(path: Path) -> int:
-    with contextlib.suppress(OSError):
-        return path.stat().st_size
-    return 0
 
 
 def hash_of_file(path: Path) -> str:

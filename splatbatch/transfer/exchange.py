@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import MIB, MOST_JSON_BYTES
 from splatbatch.json_text import parse
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.transfer.blobs import FileRef, at_once
+from splatbatch.transfer.blobs import FileRef, NewFile, at_once
 from splatbatch.transfer.bundle import Bundle, sealed, unsealed, why_left
+from splatbatch.transfer.courier import store_at
 from splatbatch.transfer.store import Store, read_whole
-from splatbatch.transfer.traffic import store_at
 
 BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS = "bundles", "claims", "closed", "results", "later", "workers"
 _BUNDLE = re.compile(r"[0-9a-f]{32}")
@@ -94,80 +93,88 @@ class TransferResult(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Owner:
-    """The newest claim of a bundle."""
+class BundleState(TypedRecord):
+    """How far a bundle is, by what lies in the store beside it."""
 
+    is_closed: bool = False
     generation: int = 0
+    """Of its newest claim; 0: nobody has claimed it."""
     worker: str = ""
     token: str = ""
+    """Of its owner, which made that claim; both are read only while it is open."""
     is_left: bool = False
+    """Its owner has let it go."""
+    results: tuple[str, ...] = ()
+    """Names of those that count."""
+
+    @property
+    def outcomes(self) -> list[str]:
+        """What has come of it so far."""
+        return [name.split(".")[1] for name in self.results]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody should still train it."""
+        return not self.is_closed and not set(FINAL) & set(self.outcomes)
 
 
 @dataclass(frozen=True)
-class StoreListing:
+class StoreListing(TypedRecord):
     """A store as it was looked at."""
 
-    bundles: tuple[str, ...] = ()
-    closed: frozenset[str] = frozenset()
-    owners: Mapping[str, Owner] = field(default_factory=dict)
-    results: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of results that count, by bundle."""
-    later: frozenset[str] = frozenset()
+    bundles: dict[str, BundleState] = field(default_factory=dict)
+    later: tuple[str, ...] = ()
     """Names of what came after a result: its own name stands before the last dot."""
-    signs: Mapping[str, WorkerStatus] = field(default_factory=dict)
-    refused: frozenset[str] = frozenset()
+    signs: dict[str, WorkerStatus] = field(default_factory=dict)
 
-    def outcomes(self, bundle: str) -> list[str]:
-        """Return what has come of a bundle so far."""
-        return [name.split(".")[1] for name in self.results.get(bundle, ())]
+    def state(self, bundle: str) -> BundleState:
+        """Return how far a bundle is; one that was packed since is open."""
+        return self.bundles.get(bundle) or BundleState()
 
-    def is_free_of(self, owner: Owner) -> bool:
-        """Return whether whoever has claimed a bundle has let it go, or has said good-bye."""
-        sign = self.signs.get(owner.worker)
-        return owner.is_left or (sign is not None and (sign.has_ended or sign.token != owner.token))
-
-    def is_open(self, bundle: str) -> bool:
-        """Return whether somebody should still train it."""
-        return bundle not in self.closed and not set(FINAL) & set(self.outcomes(bundle))
+    def is_unclaimed(self, one: BundleState) -> bool:
+        """Return whether a bundle has no owner, or that has let it go, or has said good-bye."""
+        sign = self.signs.get(one.worker)
+        is_gone = sign is not None and (sign.has_ended or sign.token != one.token)
+        return not one.generation or one.is_left or is_gone
 
 
-def look(url: str, known: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Look at a store; return it as JSON. A reader does this.
-
-    Args:
-        url: of the store.
-        known: owners of claims that were read before, by the names of the claims.
-    """
-    store = store_at(url)
+def look(url: str) -> dict[str, Any]:
+    """Look at a store; return it as JSON. A courier does this."""
     folders = (BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS)
-    names = dict(zip(folders, at_once(store.names, folders), strict=True))
-    names[BUNDLES] = {name: size for name, size in names[BUNDLES].items() if _BUNDLE.fullmatch(name)}
-    newest: dict[str, int] = {}
-    for name in names[CLAIMS]:
-        bundle, _, rest = name.partition(".")
-        number = rest.removesuffix(LEFT)
+    bundles, claims, closed, results, later, workers = at_once(store_at(url).names, folders)
+    generations: dict[str, int] = {}
+    for name in claims:
+        bundle, _, number = name.removesuffix(LEFT).partition(".")
         if number.isdecimal():
-            newest[bundle] = max(newest.get(bundle, 0), int(number))
-    final = [one for one in names[RESULTS] if one.split(".")[1:2] in _FINAL and f"{one}{REFUSED}" not in names[RESULTS]]
-    over = {*names[CLOSED], *(one.partition(".")[0] for one in final if not one.endswith(REFUSED))}
-    wanted = [f"{bundle}.{number}" for bundle, number in newest.items()]
-    unread = [name for name in wanted if name not in known and name.partition(".")[0] not in over]
-    owners = dict(zip(unread, at_once(partial(_owner, store), unread), strict=True))
-    signs = [one for one in at_once(partial(_sign, store), sorted(names[WORKERS])) if one]
-    listed = {folder: sorted(names[folder]) for folder in folders if folder != WORKERS}
-    return {**listed, "owners": owners, "signs": signs}
+            generations[bundle] = max(generations.get(bundle, 0), int(number))
+    brought: dict[str, list[str]] = {}
+    for name in sorted(results):
+        if name.count(".") == 2 and f"{name}{REFUSED}" not in results:
+            brought.setdefault(name.partition(".")[0], []).append(name)
+    states = {}
+    for name in sorted(filter(_BUNDLE.fullmatch, bundles)):
+        claim = f"{name}.{generations.get(name, 0)}"
+        is_left = f"{claim}{LEFT}" in claims
+        brings = tuple(brought.get(name, ()))
+        states[name] = BundleState(name in closed, generations.get(name, 0), "", "", is_left, brings)
+    owned = [name for name, one in states.items() if one.generation and one.is_open]
+    owners = at_once(partial(_known_owner, url), [f"{name}.{states[name].generation}" for name in owned])
+    for name, (worker, token) in zip(owned, owners, strict=True):
+        states[name] = replace(states[name], worker=worker, token=token)
+    found = at_once(partial(_json_in, store_at(url)), [f"{WORKERS}/{name}" for name in sorted(workers)])
+    signs = [WorkerStatus.from_record(one) for one in found if one]
+    return StoreListing(states, tuple(sorted(later)), {one.worker: one for one in signs}).to_record()
 
 
-_FINAL = [[one] for one in FINAL]
+@cache
+def _known_owner(url: str, claim: str) -> tuple[str, str]:
+    """Return who has made a claim; a claim is read once by each courier."""
+    return _owner(store_at(url), claim)
 
 
-def _owner(store: Store, name: str) -> tuple[str, str]:
-    found = _json_in(store, f"{CLAIMS}/{name}")
+def _owner(store: Store, claim: str) -> tuple[str, str]:
+    found = _json_in(store, f"{CLAIMS}/{claim}")
     return str(found.get("worker", "")), str(found.get("token", ""))
-
-
-def _sign(store: Store, name: str) -> dict[str, Any]:
-    return _json_in(store, f"{WORKERS}/{name}")
 
 
 def _json_in(store: Store, name: str) -> dict[str, Any]:
@@ -180,59 +187,30 @@ def _json_in(store: Store, name: str) -> dict[str, Any]:
 
 
 class StoreWatch:
-    """Remembers what was seen of a store, so that it is known who moves; asks nobody itself."""
+    """Remembers for how long the owners of bundles have not moved; asks nobody itself."""
 
     def __init__(self) -> None:
-        self.owners: dict[str, Sequence[Any]] = {}
-        """Of claims that were read."""
         self._moved: dict[str, tuple[int, float]] = {}
 
-    def take(self, told: Mapping[str, Any]) -> StoreListing:
-        """Take in a look."""
-        self.owners.update(told["owners"])
-        signs = {one.worker: one for one in map(WorkerStatus.from_record, told["signs"])}
-        now = time.monotonic()
-        for name, sign in signs.items():
-            if self._moved.get(name, (-1, 0.0))[0] != sign.sequence:
-                self._moved[name] = (sign.sequence, now)
-        owners: dict[str, Owner] = {}
-        claims = set(told[CLAIMS])
-        for name in claims:
-            bundle, _, number = name.partition(".")
-            if number.isdecimal() and int(number) > owners.get(bundle, Owner()).generation:
-                worker, token = self.owners.get(name, ("", ""))
-                owners[bundle] = Owner(int(number), worker, token, f"{name}{LEFT}" in claims)
-        refused = {name.removesuffix(REFUSED) for name in told[RESULTS] if name.endswith(REFUSED)}
-        results: dict[str, tuple[str, ...]] = {}
-        for name in told[RESULTS]:
-            if name.count(".") == 2 and name not in refused:
-                bundle = name.partition(".")[0]
-                results[bundle] = (*results.get(bundle, ()), name)
-        known = (tuple(told[BUNDLES]), frozenset(told[CLOSED]), owners, results, frozenset(told[LATER]), signs)
-        return StoreListing(*known, frozenset(refused))
-
-    def silent_s(self, sign: WorkerStatus) -> float:
-        """Return for how long a worker is known not to have moved."""
-        return time.monotonic() - self._moved.get(sign.worker, (0, time.monotonic()))[1]
-
-    def is_dead(self, owner: Owner, seen: StoreListing) -> bool:
-        """Return whether whoever has claimed a bundle is known to be gone, or has let it go."""
-        if seen.is_free_of(owner):
+    def is_dead(self, one: BundleState, seen: StoreListing) -> bool:
+        """Return whether the owner of a bundle is known to be gone, or has let it go."""
+        if seen.is_unclaimed(one):
             return True
-        sign = seen.signs.get(owner.worker)
-        if sign is None:  # a claim whose worker never beat
-            first = self._moved.setdefault(f"{owner.worker} {owner.token}", (0, time.monotonic()))[1]
-            return time.monotonic() - first > SILENCE_S
-        return self.silent_s(sign) > SILENCE_S
+        sign, owner = seen.signs.get(one.worker), f"{one.worker} {one.token}"
+        sequence = sign.sequence if sign else -1  # a claim whose worker never beat
+        now = time.monotonic()
+        if owner not in self._moved or self._moved[owner][0] != sequence:
+            self._moved[owner] = (sequence, now)
+        return now - self._moved[owner][1] > SILENCE_S
 
     def due(self, seen: StoreListing, me: str, unfit: frozenset[str] = frozenset()) -> list[str]:
         """Return the bundles that a worker may claim, in an order of its own, so that not all want the same."""
-        free = [one for one in seen.bundles if seen.is_open(one) and one not in unfit and self._is_free(one, seen)]
+        free = [
+            name
+            for name, one in seen.bundles.items()
+            if one.is_open and name not in unfit and one.generation < MOST_HANDLINGS and self.is_dead(one, seen)
+        ]
         return sorted(free, key=lambda one: sealed({"worker": me, "bundle": one})[0])
-
-    def _is_free(self, bundle: str, seen: StoreListing) -> bool:
-        owner = seen.owners.get(bundle)
-        return owner is None or (owner.generation < MOST_HANDLINGS and self.is_dead(owner, seen))
 
 
 def is_following(piece: FileRef) -> bool:
@@ -241,7 +219,7 @@ def is_following(piece: FileRef) -> bool:
 
 
 def claim(url: str, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
-    """Claim a bundle; return its manifest, or nothing where another has it. A reader does this.
+    """Claim a bundle; return its manifest, or nothing where another has it. A courier does this.
 
     One that is left to others is returned, and not claimed.
 
@@ -253,7 +231,7 @@ def claim(url: str, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
         StoreError: the manifest was altered.
     """
     bundle, generation, worker, token, only_builtin = asked
-    record = read_manifest(url, bundle)
+    record = read_sealed(url, f"{BUNDLES}/{bundle}")
     if why_left(Bundle.from_record(record), only_builtin=only_builtin):
         return record
     store, name = store_at(url), f"{bundle}.{generation}"
@@ -262,82 +240,66 @@ def claim(url: str, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
     return record if is_ours else {}
 
 
-def read_manifest(url: str, bundle: str) -> dict[str, Any]:
-    """Return the manifest of a bundle; nothing where there is none. A reader does this.
+def read_sealed(url: str, place: str) -> dict[str, Any]:
+    """Return a bundle or a result, by folder and name; nothing where there is none. A courier does this.
 
     Raises:
         StoreError: it was altered.
     """
     try:
-        return unsealed(bundle, read_whole(store_at(url), f"{BUNDLES}/{bundle}", MOST_JSON_BYTES))
+        content = read_whole(store_at(url), place, MOST_JSON_BYTES)
     except FileNotFoundError:
+        return {}
+    return unsealed(place.rpartition("/")[2].rpartition(".")[2], content)
+
+
+def read_sound(url: str, place: str) -> dict[str, Any]:
+    """Return a bundle or a result, by folder and name; nothing where it was altered, or is gone. A courier does this.
+
+    Raises:
+        CutOffError: the store does not answer.
+    """
+    try:
+        return read_sealed(url, place)
+    except CutOffError:
+        raise
+    except StoreError:
         return {}
 
 
 def outline(url: str, bundle: str) -> tuple[str, str, int]:
-    """Return task, home and steps of a bundle; of one that was altered its name alone. A reader does this.
-
-    Raises:
-        CutOffError: the store does not answer.
-    """
-    try:
-        found = Bundle.from_record(read_manifest(url, bundle))
-    except CutOffError:
-        raise
-    except StoreError:
-        found = Bundle()
+    """Return task, home and steps of a bundle; of one that was altered its name alone. A courier does this."""
+    found = Bundle.from_record(read_sound(url, f"{BUNDLES}/{bundle}"))
     return found.task or bundle, found.home, found.max_steps
 
 
-def read_result(url: str, place: str) -> dict[str, Any]:
-    """Return a result, given as folder and name; nothing where it was altered, or is gone. A reader does this.
-
-    Raises:
-        CutOffError: the store does not answer.
-    """
-    try:
-        return unsealed(place.rpartition(".")[2], read_whole(store_at(url), place, MOST_JSON_BYTES))
-    except CutOffError:
-        raise
-    except (FileNotFoundError, StoreError):
-        return {}
+def heartbeat(url: str, sign: WorkerStatus) -> str:
+    """Show that a worker lives; return what it trains if that is closed by now. A courier does this."""
+    store = store_at(url)
+    store.write(f"{WORKERS}/{sign.worker}", json.dumps(sign.to_record()).encode())
+    return sign.bundle if sign.bundle and sign.bundle in store.names(CLOSED) else ""
 
 
-def heartbeat(url: str, sign: Mapping[str, Any]) -> str:
-    """Show that a worker lives; return what it trains if that is closed by now. A reader does this."""
-    store, one = store_at(url), WorkerStatus.from_record(sign)
-    store.write(f"{WORKERS}/{one.worker}", json.dumps(sign).encode())
-    return one.bundle if one.bundle and one.bundle in store.names(CLOSED) else ""
-
-
-def note(url: str, file: tuple[str, str]) -> None:
-    """Write a small file, given as name and text. A reader does this."""
-    store_at(url).write(file[0], file[1].encode())
-
-
-def put_bundle(url: str, bundle: Bundle) -> str:
-    """Write a manifest, once all its blobs are there; return its name. A reader does this."""
+def bundle_file(bundle: Bundle) -> tuple[str, NewFile]:
+    """Return the name of a bundle, and its manifest as it is put into a store, once all its blobs are there."""
     name, content = sealed(bundle.to_record())
-    store_at(url).write(f"{BUNDLES}/{name}", content)
-    return name
+    return name, (f"{BUNDLES}/{name}", content)
 
 
-def put_result(url: str, told: tuple[TransferResult, str]) -> str:
-    """Write what came of a bundle, once its blobs are there; return its name. A reader does this.
+def result_file(returned: TransferResult, first: str = "") -> NewFile:
+    """Return what came of a bundle as it is put into a store, once its blobs are there.
 
     Args:
-        url: of the store.
-        told: what came of it; and the name of what was written before, of which this is the rest: pictures, say.
+        returned: what came of it.
+        first: the name of what was put there before, of which this is the rest: pictures, say.
     """
-    returned, first = told
     digest, content = sealed(returned.to_record())
-    name = f"{first}.{digest}" if first else f"{returned.bundle}.{returned.outcome}.{digest}"
-    store_at(url).write(f"{LATER if first else RESULTS}/{name}", content)
-    return name
+    place = f"{LATER}/{first}" if first else f"{RESULTS}/{returned.bundle}.{returned.outcome}"
+    return f"{place}.{digest}", content
 
 
 def makes_once(url: str, token: str) -> bool:
-    """Return whether a store keeps two from making one file; it is tried out. A reader does this."""
+    """Return whether a store keeps two from making one file; it is tried out. A courier does this."""
     store, name = store_at(url), f"probe/{token}"
     try:
         return store.write(name, b"first", once=True) and not store.write(name, b"second", once=True)

@@ -14,7 +14,7 @@ from splatbatch.config.yaml.source import YamlSource
 from splatbatch.errors import CutOffError, Interrupted
 from splatbatch.isolated import StopRequested
 from splatbatch.run import interruption, travel
-from splatbatch.transfer import traffic
+from splatbatch.transfer import courier
 
 
 def away(*_: object) -> None:
@@ -27,7 +27,7 @@ def test_ctrl_c_while_a_store_is_away_is_an_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[str], object]
 ) -> None:
     monkeypatch.setattr(travel.exchange, "look", away)
-    monkeypatch.setattr(traffic, "resident", lambda _: traffic.InProcessResident())
+    monkeypatch.setattr(courier, "courier", courier.InProcessCourier)
     with pytest.raises(Interrupted) as told:
         ask(str(tmp_path))
     assert told.value.exit_code == 130

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ import pytest
 from fake_batch import CONSTANTS, FakeBatch
 from turns import CLOCK
 
+from splatbatch import isolated
 from splatbatch.run import store_worker, travel
-from splatbatch.transfer import exchange, traffic
+from splatbatch.transfer import courier, exchange
 
 Step = Callable[[], object]
 
@@ -29,8 +30,8 @@ SHORT = {
     "splatbatch.transfer.exchange.SILENCE_S": 4.0,
     "splatbatch.run.store_worker.POLL_S": 0.3,
     "splatbatch.run.travel.LOOK_S": 0.3,
-    "splatbatch.transfer.traffic.PAUSES_S": [0.3],
-    "splatbatch.transfer.traffic.HANGS_S": 8.0,
+    "splatbatch.transfer.courier.PAUSES_S": [0.3],
+    "splatbatch.transfer.courier.HANGS_S": 8.0,
 }
 """Spans of time, so that a test of them ends soon."""
 MOST_S = 3600.0
@@ -64,6 +65,17 @@ class TimeHere:
         CLOCK.sleep(seconds)
 
 
+REST = isolated.rest
+
+
+def rest(seconds: float, readings: Sequence[object]) -> None:
+    """Wait by the clock of the test, but for a process."""
+    if any(getattr(one, "descriptor", None) is not None for one in readings):
+        REST(seconds, readings)
+    else:
+        CLOCK.sleep(seconds)
+
+
 @contextlib.contextmanager
 def taking_turns(*others: Step) -> Iterator[None]:
     """Let home and workers of this process wait by the clock of the test.
@@ -73,10 +85,11 @@ def taking_turns(*others: Step) -> Iterator[None]:
     """
     time_here = TimeHere([*others])
     with pytest.MonkeyPatch.context() as here:
-        for module in (store_worker, travel, exchange, traffic):
+        for module in (store_worker, travel, exchange, courier):
             here.setattr(module, "time", time_here)
-        here.setattr(traffic, "rest", CLOCK.rest)
-        here.setattr(traffic, "_FREE", [])
+        here.setattr(isolated, "rest", rest)
+        here.setattr(courier, "_FREE", [])
+        exchange._known_owner.cache_clear()
         yield
 
 

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from splatbatch import __version__
 from splatbatch.errors import SplatbatchError, StoreError
 from splatbatch.files import fault_of_name
+from splatbatch.isolated import WaitHooks
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.publication import TiledPatch
 from splatbatch.publish.tiles.write import Tiles
@@ -30,7 +31,7 @@ from splatbatch.scene.partition.record import Name
 from splatbatch.transfer import blobs, bundle, exchange
 from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, why_left
-from splatbatch.transfer.exchange import TransferredAttempt, TransferResult
+from splatbatch.transfer.exchange import StoreListing, TransferredAttempt, TransferResult
 
 CONTENT = b"from elsewhere"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -81,8 +82,8 @@ def of_what_comes_later(name: str, folder: Path, top: Path) -> object:
 
 def of_a_piece(name: str, folder: Path, top: Path) -> object:
     """Fetch a blob whose hash is a path."""
-    found = blobs.fetch(str(top / "store"), str(folder), [(name, len(CONTENT))])
-    return _refuse(found["absent"] == [name])
+    found = blobs.fetch(str(top / "store"), str(folder), [FileRef("a", name, len(CONTENT))])
+    return _refuse(found == [(0, "missing")])
 
 
 def of_a_patch(name: str, folder: Path, top: Path) -> object:
@@ -140,19 +141,17 @@ PLACES: tuple[Lay, ...] = (
 def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
     """Have home adopt what came after the result of an attempt; return what it says."""
     result, said = f"{'0' * 32}.trained.{'1' * 32}", list[str]()
-    home = object.__new__(HomeSide)
-    home.refused, home.say, home.url, home.bundles = [], said.append, str(top / "store"), {}
-    folder = AttemptFolder(attempt)
-    arrivals = [(folder, Arrival(result, 1, total=1))]
+    output, patience = SimpleNamespace(arriving=top / "blobs"), WaitHooks(tell=said.append)
+    home, folder = object.__new__(HomeSide), AttemptFolder(attempt)
+    home.batch, home.url, home.patience = cast("Any", SimpleNamespace(output=output)), str(top / "store"), patience
+    home.bundles, home.whole, home.awaited, home.arrived = {}, set(), set(), {result: {1: folder}}
     told = TransferResult(attempts=(TransferredAttempt(1, tuple(map(piece, names))),)).to_record()
-    seen = SimpleNamespace(later={f"{result}.{'2' * 32}"}, results={})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(store_home, "ask", lambda *_: told)
-        for key, value in {"_fetched": lambda *_: top / "blobs", "_arrivals": lambda: arrivals}.items():
-            patched.setattr(home, key, value, raising=False)
-        for key, found in {"_arrived": {result: {1}}, "_awaited": set(), "_whole": set(), "patience": None}.items():
-            patched.setattr(home, key, found, raising=False)
-        home.adopt(cast("Any", seen))
+        patched.setattr(store_home.blobs, "fetch_all", lambda *_: {})
+        patched.setattr(Arrival, "read", lambda _: Arrival(result, 1, total=1))
+        patched.setattr(store_home, "write_json", lambda *_: None)
+        home.adopt(StoreListing(later=(f"{result}.{'2' * 32}",)))
     _refuse(bool(said) and not attempt.joinpath("renders").exists())
     return said
 
@@ -231,7 +230,8 @@ def test_what_comes_later_replaces_no_file_of_an_accepted_attempt(folder: Path, 
 
 
 def test_only_the_hash_of_a_manifest_is_the_name_of_a_bundle(tmp_path: Path) -> None:
-    url, name = str(tmp_path), exchange.put_bundle(str(tmp_path), Bundle(patch="p0", home="h"))
+    url, (name, manifest) = str(tmp_path), exchange.bundle_file(Bundle(patch="p0", home="h"))
+    blobs.put(url, [manifest])
     for stray in ("notes.txt", "A" * 32, "f" * 31, f"{name}.bak", "\u0661" * 32):
         (tmp_path / "bundles" / stray).write_bytes(b"{}")
-    assert exchange.look(url, {})["bundles"] == [name]
+    assert list(exchange.look(url)["bundles"]) == [name]

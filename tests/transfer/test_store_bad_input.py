@@ -16,8 +16,7 @@ from travelling import QUICK, SHORT, bundles, decided_at_home, ends, files_below
 
 from splatbatch import __version__
 from splatbatch.errors import CutOffError, StoreError
-from splatbatch.run import store_home
-from splatbatch.transfer import exchange
+from splatbatch.transfer import blobs, exchange
 from splatbatch.transfer.bundle import Bundle, why_left
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def test_of_a_bundle_that_is_too_large_no_more_is_read_than_could_be_one(
     monkeypatch.setattr(exchange, "read_whole", lambda *told: num_read.append(len(found := whole(*told))) or found)
     assert exchange.outline(str(tmp_path), name) == (name, "", 0)
     with pytest.raises(StoreError, match=f"{name}: was altered"):
-        exchange.read_manifest(str(tmp_path), name)
+        exchange.read_sealed(str(tmp_path), f"bundles/{name}")
     assert max(num_read) < 15 << 20
 
 
@@ -104,7 +103,7 @@ def test_a_store_that_is_cut_off_has_altered_neither_a_result_nor_a_bundle(
         raise CutOffError("the store does not answer")
 
     monkeypatch.setattr(exchange, "read_whole", cut)
-    for read in (exchange.read_result, store_home._manifest, exchange.outline):
+    for read in (exchange.read_sound, exchange.outline):
         with pytest.raises(CutOffError):
             read(str(tmp_path), "f" * 32)
 
@@ -112,9 +111,9 @@ def test_a_store_that_is_cut_off_has_altered_neither_a_result_nor_a_bundle(
 def test_what_was_closed_is_told_by_its_name(tmp_path: Path) -> None:
     """The answer to a sign of life may come when its worker is at another bundle already."""
     url, sign = str(tmp_path), exchange.WorkerStatus("far", bundle="a")
-    assert exchange.heartbeat(url, sign.to_record()) == ""
-    exchange.note(url, (f"{exchange.CLOSED}/a", "cancelled"))
-    assert exchange.heartbeat(url, sign.to_record()) == "a"
+    assert exchange.heartbeat(url, sign) == ""
+    blobs.put(url, [(f"{exchange.CLOSED}/a", b"cancelled")])
+    assert exchange.heartbeat(url, sign) == "a"
 
 
 def test_two_homes_of_one_store_take_home_their_own(home: FakeBatch, tmp_path: Path) -> None:

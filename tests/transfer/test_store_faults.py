@@ -15,8 +15,8 @@ from store_sites import SECRET, Site
 from travelling import QUICK, SHORT, bundles, ends, files_below, run, states, work, worker
 
 from splatbatch.errors import StoreError
-from splatbatch.transfer import blobs, exchange, traffic
-from splatbatch.transfer.blobs import FetchResult
+from splatbatch.transfer import blobs, exchange
+from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.folder import FolderStore
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ def flip(path: Path, chance: random.Random) -> bytes:
 def is_refused(url: str, file: Path, into: Path) -> bool:
     """Return whether a file of a store is refused by whoever reads it."""
     if file.parent.name == "blobs":
-        told = FetchResult.from_record(blobs.fetch(url, str(into), [(file.name, file.stat().st_size)]))
-        return told.damaged == (file.name,) and not (into / file.name).exists()
+        [(_, fault)] = blobs.fetch(url, str(into), [FileRef("a", file.name, file.stat().st_size)])
+        return fault == "damaged" and not (into / file.name).exists()
     if file.parent.name == "results":
-        return exchange.read_result(url, f"results/{file.name}") == {}
+        return exchange.read_sound(url, f"results/{file.name}") == {}
     with suppress(StoreError):
-        exchange.read_manifest(url, file.name)
+        exchange.read_sealed(url, f"bundles/{file.name}")
         return False
     return True
 
@@ -70,7 +70,9 @@ class Noisy(FolderStore):
 
 
 @pytest.mark.all
-def test_five_hundred_flipped_bits_are_refused_and_fetched_again(home: FakeBatch, tmp_path: Path) -> None:
+def test_five_hundred_flipped_bits_are_refused_and_fetched_again(
+    home: FakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, chance, refused, again = str(tmp_path / "store"), random.Random(37), 0, 0
     run(home, url, "pack", "--to", url)
     work(home, tmp_path / "far", url)
@@ -83,10 +85,10 @@ def test_five_hundred_flipped_bits_are_refused_and_fetched_again(home: FakeBatch
     whole = sorted((tmp_path / "store/blobs").iterdir())
     for number in range(250):  # on the way: refused, told and fetched again
         one, into = chance.choice([path for path in whole if path.stat().st_size]), tmp_path / f"again-{number}"
-        traffic._OPEN[url] = Noisy(tmp_path / "store", chance)
-        told = FetchResult.from_record(blobs.fetch(url, str(into), [(one.name, one.stat().st_size)]))
-        again += told == FetchResult(refused=(one.name,)) and (into / one.name).read_bytes() == one.read_bytes()
-    del traffic._OPEN[url]
+        noisy = Noisy(tmp_path / "store", chance)
+        monkeypatch.setattr(blobs, "store_at", {url: noisy}.__getitem__)
+        told = blobs.fetch(url, str(into), [FileRef("a", one.name, one.stat().st_size)])
+        again += told == [(1, "")] and (into / one.name).read_bytes() == one.read_bytes()
     assert (refused, again) == (250, 250)
 
 
@@ -115,7 +117,7 @@ def test_a_splat_that_is_damaged_in_the_store_is_refused_by_name_and_trained_aga
     run(home, url, "pack", "p0", "--to", url)
     work(home, tmp_path / "far", url)
     [name] = [path.name for path in (tmp_path / "store/results").iterdir()]
-    pieces = exchange.read_result(url, f"results/{name}")["attempts"][0]["pieces"]
+    pieces = exchange.read_sound(url, f"results/{name}")["attempts"][0]["pieces"]
     [splat] = [one["sha256"] for one in pieces if one["name"] == "splat.ply"]
     flip(tmp_path / "store/blobs" / splat, random.Random(2))
     said = run(home, url, "adopt", url)

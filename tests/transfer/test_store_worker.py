@@ -14,13 +14,13 @@ from turns import CLOCK
 from splatbatch.isolated import Answer
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.store_worker import StoreWorker, WorkerLifetime
-from splatbatch.transfer import exchange, traffic
-from splatbatch.transfer.resident import InProcessResident
+from splatbatch.transfer import courier, exchange
+from splatbatch.transfer.courier import InProcessCourier
 
 ANSWERS_S = 1.0
 
 
-class SlowToClaim(InProcessResident):
+class SlowToClaim(InProcessCourier):
     """Makes each call at once, and is slow to say what came of a claim."""
 
     answers_at = 0.0
@@ -28,7 +28,7 @@ class SlowToClaim(InProcessResident):
 
     def begin(self, call: Any, item: Any) -> None:
         super().begin(call, item)
-        if call.func is exchange.claim:
+        if getattr(call, "func", None) is exchange.claim:
             SlowToClaim.claimed += 1
             self.answers_at = CLOCK.now() + ANSWERS_S
 
@@ -49,7 +49,7 @@ def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
     """Else whoever looks must find out that its worker is no more."""
     url = sites["folder"].below("told-to-stop")
     run(batch.make("p0", "p1", **QUICK), url, "pack", "--to", url)
-    monkeypatch.setattr(traffic, "resident", lambda _: SlowToClaim())
+    monkeypatch.setattr(courier, "courier", SlowToClaim)
     monkeypatch.setattr(SlowToClaim, "claimed", 0)
     (scratch := tmp_path / "scratch").mkdir()
     worker, began = StoreWorker(url, WorkerLifetime(), cast("Interruption", OnceClaimed()), scratch), CLOCK.now()

@@ -1,0 +1,66 @@
+"""A courier makes call after call in one process, until that hangs, dies or is ended; a job makes them again."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pytest
+from test_reader import fails
+
+from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned
+from splatbatch.transfer import courier
+from splatbatch.transfer.courier import Courier, InProcessCourier
+
+
+def asked(ours: Courier, how: str) -> Answer:
+    ours.begin(fails, how)
+    while (found := ours.look()) is None:
+        time.sleep(0.01)
+    return found
+
+
+COUNTED: list[str] = []
+
+
+def counted(how: str) -> list[Any]:
+    COUNTED.append(how)
+    return [os.getpid(), len(COUNTED)]
+
+
+@pytest.mark.contract
+def test_a_courier_makes_call_after_call_and_keeps_what_they_have_opened() -> None:
+    ours = Courier()
+    found = []
+    for how in "abc":
+        ours.begin(counted, how)
+        while (one := ours.look()) is None:
+            time.sleep(0.01)
+        found.append(one.value)
+    ours.end()
+    assert [number for _, number in found] == [1, 2, 3]
+    assert len({pid for pid, _ in found}) == 1 and found[0][0] != os.getpid()
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("make", [Courier, InProcessCourier])
+def test_a_courier_answers_as_any(make: Any) -> None:
+    ours = make()
+    assert asked(ours, "a") == Returned("A")
+    assert isinstance(asked(ours, "scene"), ExpectedError)
+    assert isinstance(asked(ours, "recursion"), Crashed)
+    assert asked(ours, "b") == Returned("B")
+    ours.end()
+
+
+@pytest.mark.contract
+def test_a_courier_says_that_it_has_died_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    died, hung = Courier(), Courier()
+    found = asked(died, "dies")
+    assert isinstance(found, Crashed) and "SIGKILL" in found.words
+    assert asked(died, "a") == Crashed("the reader process is gone", "the reader process is gone")
+    monkeypatch.setattr(courier, "HANGS_S", 0.6)
+    assert isinstance(asked(hung, "hangs"), Hung)
+    died.end()
+    hung.end()
