@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
 from pathlib import Path
@@ -209,10 +209,6 @@ class StageSettings(TypedRecord):
     """The key of what it makes."""
     expected: tuple[float, float] = (0.0, 0.0)
     """Seconds, and MiB of host memory."""
-
-    def changed(self, changes: dict[str, Any]) -> StageSettings:
-        """Return what is told under further changes."""
-        return replace(self, changes={**self.changes, **changes})
 
 
 @dataclass(frozen=True)

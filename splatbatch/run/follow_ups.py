@@ -79,33 +79,6 @@ class FollowUpTasks(BuiltinProgram):
                 shutil.rmtree(one.path, ignore_errors=True)
 
 
-def follow_up(batch: Batch, what: str, words: Sequence[str], home: PatchFolder | None = None) -> Task:
-    """Return the task that merges or publishes.
-
-    Args:
-        batch: whose splats.
-        what: merge or publish.
-        words: what is typed behind the command, besides --config and --json.
-        home: where its attempts lie; None: in the output folder.
-    """
-    # what compression costs is measured on a GPU where one is ready
-    takes: Literal["any", "cpu"] = "any" if what == "publish" else "cpu"
-    words = (what, "--config", str(batch.file), "--json", *words)
-    scene = batch.config.scene
-    subject = Patch(what, scene.patches, scene.images or scene.patches)
-    kind = FollowUpTasks(home or batch.output.following(what), words, takes)
-    return kind.of(batch.config, f"afterwards/{what}", subject)  # as no patch can be called
-
-
-def merge_words(
-    *, allow_missing: bool, clean: bool, keep_uncleaned: bool = False, out: Path | None = None
-) -> list[str]:
-    """Return what is typed behind `merge`."""
-    options = {"--allow-missing": allow_missing, "--clean": clean, "--keep-uncleaned": keep_uncleaned}
-    words = [option for option, is_wanted in options.items() if is_wanted]
-    return [*words, "--out", str(out.absolute())] if out else words
-
-
 def is_follow_up(what: str) -> bool:
     """Return whether this process is an attempt at merging, or publishing: who has started it holds the folder."""
     return f".afterwards/{what}." in os.environ.get(MARKER, "")
@@ -176,30 +149,38 @@ class FinishedBatch:
 
             return single.make(self.batch.config, task, RunHooks(stop, live), verb, self.ledger)
 
-    def run(self, what: str, words: Sequence[str], kind: type[Printed], home: PatchFolder | None = None) -> Printed:
+    def run(self, what: str, words: Sequence[str], printed: type[Printed], home: PatchFolder | None = None) -> Printed:
         """Merge the scene, or publish; return what the command prints with --json.
 
         Args:
             what: merge or publish.
             words: what is typed behind the command, besides --config and --json.
-            kind: of what it prints.
+            printed: what it prints.
             home: where its attempts lie; None: in the output folder.
 
         Raises:
             SplatbatchError: it could not be done; what could be written of a publication is there.
         """
-        task = follow_up(self.batch, what, words, home)
-        log = LogForwarder(task.home(self.batch.output), self.say)
-        return kind.read(self.make(task, log.look, alone=what == "merge").metrics) or kind()
+        # what compression costs is measured on a GPU where one is ready
+        takes: Literal["any", "cpu"] = "any" if what == "publish" else "cpu"
+        words, scene = (what, "--config", str(self.batch.file), "--json", *words), self.batch.config.scene
+        kind = FollowUpTasks(home or self.batch.output.following(what), words, takes)
+        subject = Patch(what, scene.patches, scene.images or scene.patches)
+        task = kind.of(self.batch.config, f"afterwards/{what}", subject)  # as no patch can be called
+        log = LogForwarder(kind.attempts, self.say)
+        return printed.read(self.make(task, log.look, alone=what == "merge").metrics) or printed()
 
-    def merge(self, *, allow_missing: bool, clean: bool = False) -> None:
-        """Merge the scene, and show what came of it.
+    def merge(
+        self, *, allow_missing: bool, clean: bool = False, keep_uncleaned: bool = False, out: Path | None = None
+    ) -> MergeOutput:
+        """Merge the scene, as `products.merge` says.
 
         Raises:
             SplatbatchError: it could not be merged.
         """
-        words = merge_words(allow_missing=allow_missing, clean=clean)
-        self.show(self.run("merge", words, MergeOutput))
+        options = {"--allow-missing": allow_missing, "--clean": clean, "--keep-uncleaned": keep_uncleaned}
+        words = [option for option, is_wanted in options.items() if is_wanted]
+        return self.run("merge", [*words, "--out", str(out.absolute())] if out else words, MergeOutput)
 
     def follow(self, what: str, make: Callable[[], FollowUpResult]) -> FollowUpResult:
         """Write down what came of something, or why nothing did: interrupted, not possible, or a fault of ours."""
@@ -302,7 +283,7 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
             hint = "" if is_empty else "; set `publish.allow_missing: true` to publish the scene with holes"
             return _nothing(batch, lacking, hint)
         if merges:
-            trained.merge(allow_missing=bool(lacking))
+            trained.show(trained.merge(allow_missing=bool(lacking)))
         names, what = ["scene"], "published with holes" if lacking else "published"
     else:
         names, lacking = answer(publishable_names, batch, patience).result("start")

@@ -97,7 +97,7 @@ def _why(name: str, error: Exception) -> str:
         return in_full(error).removeprefix(f"{name}: ")
     if isinstance(error, TaskFault):
         return "; ".join(error.diagnosis.evidence)
-    return str(error) if isinstance(error, OSError) else f"internal fault: {type(error).__name__}: {error}"
+    return f"internal fault: {type(error).__name__}: {error}"
 
 
 def _made(
@@ -151,7 +151,9 @@ def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHoo
         for name, found in answers(isolated.start(certify, stale), WaitHooks(rounds.tick, rounds.stop, print_err)):
             try:
                 found.result("certify")
-            except (SplatbatchError, OSError, TaskFault) as error:
+            except OSError as error:
+                failed[name] = str(error)
+            except (SplatbatchError, TaskFault) as error:
                 failed[name] = _why(name, error)
     return failed
 

@@ -13,7 +13,7 @@ from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.output.folders import MergedFiles
 from splatbatch.output.records.merge import MergeOutput
 from splatbatch.output.records.publication import Publication, PublishOutput
-from splatbatch.run.follow_ups import by_hand, merge_words
+from splatbatch.run.follow_ups import by_hand
 from splatbatch.scheduler.work.exclusive_output import in_turn
 from splatbatch.splats.export import ExportOptions, ExportSource, export_splat
 from splatbatch.splats.export import check_place as check_export
@@ -53,9 +53,8 @@ def merge(
         batch.check_apart("--out", out, out.parent)
     if not batch.output.path.is_dir():
         gather(batch, allow_missing=allow_missing)  # which says that nothing was ever trained
-    words = merge_words(allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, out=out)
     with by_hand(batch, alone=True) as finished:
-        return finished.run("merge", words, MergeOutput)
+        return finished.merge(allow_missing=allow_missing, clean=clean, keep_uncleaned=keep_uncleaned, out=out)
 
 
 def merge_here(

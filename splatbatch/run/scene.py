@@ -116,7 +116,7 @@ class SceneFollowUps:
             words = "not merged: a patch is missing; --allow-missing merges the others"
             return follow_up_result("merge", LEFT_OUT, words, TRAIN)
         trained.say("merge: 3 of 4")
-        trained.merge(allow_missing=options.allow_missing, clean=options.clean)
+        trained.show(trained.merge(allow_missing=options.allow_missing, clean=options.clean))
         return follow_up_result("merge", DONE, f"merged: {trained.batch.output.scene.splat}")
 
     def _evaluate(self, trained: FinishedBatch) -> FollowUpResult:

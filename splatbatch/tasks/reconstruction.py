@@ -117,8 +117,8 @@ class ReconstructTasks(BuiltinProgram):
 
     def changed(self, task: Task, changes: Mapping[str, Any]) -> Task:
         """Return the task with fewer features, another start or fewer threads."""
-        told = self.told.changed(dict(changes))
-        told = replace(told, threads=int(told.changes.get("threads", told.threads)))
+        every = {**self.told.changes, **changes}
+        told = replace(self.told, changes=every, threads=int(every.get("threads", self.told.threads)))
         return replace(task, kind=replace(self, told=told))
 
     def expected(self, task: Task) -> TaskEstimate:
