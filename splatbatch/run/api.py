@@ -91,7 +91,7 @@ def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mappin
 
     Raises:
         SplatbatchError: nothing can be run here.
-        Interrupted: somebody wants it to end.
+        Interrupted: a signal has ended it.
     """
     found = inspect_splats(batch, how)
     write_report(batch.whole())
@@ -103,7 +103,7 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
 
     Raises:
         SplatbatchError: it cannot be measured.
-        Interrupted: somebody wants it to end.
+        Interrupted: a signal has ended it.
     """
     splat = splat or batch.output.scene.splat
     task = evaluating(batch, order(batch, splat))
@@ -132,7 +132,7 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
         names: patches, or "scene", a text for one; none for the merged scene, else every patch.
         to: a folder; None for the one that the YAML names.
         formats: as "sog,tiles", or ["sog", "tiles"]; empty for those of the YAML.
-        forced: files of somebody else may be overwritten.
+        forced: files that no publish wrote may be overwritten.
         measured: what compression costs is measured, if the YAML says so.
         cut: what PLYs leave out.
 

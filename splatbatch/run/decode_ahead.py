@@ -19,7 +19,7 @@ from splatbatch.text import plural
 class DecodeAhead:
     """Decodes, in the order of the tasks, each photograph once; nothing runs any more once it is closed.
 
-    Nobody waits for it: what it has not seen by its turn is trained, and fails as it would have failed.
+    No task waits for it: what it has not seen by its turn is trained, and fails as it would have failed.
     """
 
     def __init__(self, tasks: Iterable[Task]) -> None:

@@ -55,7 +55,7 @@ Printed = TypeVar("Printed", bound=TypedRecord)
 Show = Callable[[Any], None]
 """Hears of what was made: what was merged, evaluated or published, and how a night has ended."""
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
-"""Holds the output folder so that nobody trains into it; gives what shows that we live."""
+"""Holds the output folder so that no training starts; gives the heartbeat that keeps it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class FollowUpTasks(BuiltinProgram):
     limits: ClassVar = {"wall_s": 1e9, "stall_s": 0.0}
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
-        """Return the command as somebody types it."""
+        """Return the command as a user types it."""
         return (sys.executable, "-m", "splatbatch", *self.words)
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
@@ -133,7 +133,7 @@ class FinishedBatch:
             task: whose product is made of splats.
             beat: called meanwhile, many times a second.
             verb: begins the message of an error; empty where that says it by itself.
-            alone: nobody may train meanwhile.
+            alone: no training may start meanwhile.
 
         Raises:
             SplatbatchError: it could not be made.
@@ -183,7 +183,7 @@ class FinishedBatch:
         return self.run("merge", [*words, "--out", str(out.absolute())] if out else words, MergeOutput)
 
     def follow(self, what: str, make: Callable[[], FollowUpResult]) -> FollowUpResult:
-        """Write down what came of something, or why nothing did: interrupted, not possible, or a fault of ours."""
+        """Run one follow-up, write its result down and return it; what fails is a result, too."""
         found, why, self.error = None, "", None
         try:
             if not self.interruption.signal:
@@ -211,11 +211,11 @@ def by_hand(batch: Batch, *, alone: bool) -> Iterator[FinishedBatch]:
 
     Args:
         batch: whose splats.
-        alone: nobody may train meanwhile.
+        alone: no training may start meanwhile.
 
     Raises:
-        OutputError: somebody trains.
-        Interrupted: somebody wants it to end.
+        OutputError: a training runs.
+        Interrupted: a signal has ended it.
     """
     batch.output.create()
     with Interruption() as interruption, ExitStack() as stack:
@@ -231,12 +231,12 @@ def by_hand(batch: Batch, *, alone: bool) -> Iterator[FinishedBatch]:
 
 
 def follow_up_result(what: str, state: str, words: str, command: str = "") -> FollowUpResult:
-    """Return what came of something just now, in a line, and the command that makes it good."""
+    """Return the result of a follow-up that has just ended: a line, and the command that mends it."""
     return FollowUpResult(what, state, one_line(words), command, time.time())
 
 
 def follow(trained: FinishedBatch, inspected: FollowUpResult | None, after: After) -> tuple[FollowUpResult, ...]:
-    """Do what follows the training; return what came of all of it, the inspection too, and keep that for the report."""
+    """Run what follows the training; return all results, that of the inspection too, and keep them for the report."""
     trained.batch.output.forget_afterwards()
     trained.batch.output.note_afterwards("inspect", inspected)
     return (*([inspected] if inspected else []), *after(trained))
@@ -245,7 +245,7 @@ def follow(trained: FinishedBatch, inspected: FollowUpResult | None, after: Afte
 def publish_as_asked(
     trained: FinishedBatch, *, merges: bool = True, allow_missing: bool = False
 ) -> Sequence[FollowUpResult]:
-    """Publish if the YAML asks for it; what came of it is written down, also that nothing was published, and why.
+    """Publish if the YAML asks for it; the result is written down, also that nothing was published, and why.
 
     Args:
         trained: what was trained.

@@ -47,7 +47,7 @@ def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]
 
     Raises:
         SplatbatchError: nothing can be run here.
-        Interrupted: somebody wants it to end.
+        Interrupted: a signal has ended it.
     """
     with by_hand(batch, alone=True) as finished:
         found, failed = inspect_tasks(batch, RunHooks(finished.interruption.reason, finished.tick), how)
@@ -78,10 +78,10 @@ def inspect_tasks(
         except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
             failed[name] = _why(name, error)
     stale = {name: one for name, one in made.items() if how.is_again or not one.is_fresh(batch.output)}
-    for name, came_of in _made(batch, stale, rounds, ledger).items():
-        if isinstance(came_of, Exception):
+    for name, outcome in _made(batch, stale, rounds, ledger).items():
+        if isinstance(outcome, Exception):
             del made[name]
-            failed |= {} if rounds.stop() else {name: _why(name, came_of)}
+            failed |= {} if rounds.stop() else {name: _why(name, outcome)}
     failed |= _certified(batch, {name: subjects[name] for name in made}, rounds)
     inspected = [name for name in made if name not in failed]
     return {name: _folder(batch, subjects[name]).read_inspection() or Inspection() for name in inspected}, failed
@@ -159,14 +159,14 @@ def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHoo
 
 
 def inspect_wanted(batch: Batch, rounds: RunHooks, ledger: Ledger) -> FollowUpResult | None:
-    """Inspect the splats that are there, where the YAML asks for it; return what came of that: they are trained."""
+    """Inspect the splats of trained patches, where the YAML asks for it; return the result."""
     wanted = wanted_by(batch)
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
     found, failed = inspect_tasks(batch.only(trained), rounds, ledger=ledger) if trained else ({}, {})
     for name, why in failed.items():
         print_err(f"{name}: not inspected: {why}")
     skipped = {name: f"interrupted ({rounds.stop()})" for name in trained if name not in {**found, **failed}}
-    return _came_of(wanted, found, {**failed, **skipped})
+    return _result(wanted, found, {**failed, **skipped})
 
 
 def wanted_by(batch: Batch) -> list[str]:
@@ -175,16 +175,16 @@ def wanted_by(batch: Batch) -> list[str]:
 
 
 def not_inspected(batch: Batch, why: str) -> FollowUpResult | None:
-    """Return that nobody has inspected what is trained, although the YAML asks for it; None: it does not."""
+    """Return which trained patches are not inspected although the YAML asks for it; None: it does not."""
     wanted = wanted_by(batch)
     folders = {name: batch.output.patch(name) for name in wanted}
     inspected = [name for name, folder in folders.items() if folder.read_inspection() is not None]
     trained = [name for name, folder in folders.items() if folder.read_result() is not None]
-    return _came_of(wanted, inspected, {name: why for name in trained if name not in inspected})
+    return _result(wanted, inspected, {name: why for name in trained if name not in inspected})
 
 
-def _came_of(wanted: Collection[str], found: Collection[str], failed: Mapping[str, str]) -> FollowUpResult | None:
-    """Return what came of an inspection that the YAML asks for; None where it asks for none.
+def _result(wanted: Collection[str], found: Collection[str], failed: Mapping[str, str]) -> FollowUpResult | None:
+    """Return the result of an inspection that the YAML asks for; None where it asks for none.
 
     What has no splat is missing, and no more than that: training it comes first.
     """

@@ -1,4 +1,4 @@
-"""What is made of accepted splats while nobody trains: the merged scene, its evaluation, publications, films."""
+"""Products of accepted splats, made by hand or in the process of a follow-up: the merged scene, publications, films."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def merge(
         keep_uncleaned: it is also written as it is without that.
 
     Raises:
-        SplatbatchError: they cannot be merged, or somebody trains them; nothing was written.
-        Interrupted: somebody wants it to end.
+        SplatbatchError: they cannot be merged, or a training runs; nothing was written.
+        Interrupted: a signal has ended it.
     """
     if out is not None:
         check_place(out, batch.output.path)

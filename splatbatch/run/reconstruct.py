@@ -1,4 +1,4 @@
-"""Photographs to a model as a night: the stages of a plan are its tasks; whoever starts it again helps, or goes on."""
+"""Photographs to a model: the stages of a plan are the tasks of a batch; a second start helps, or goes on."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
 
 
 def reconstruct(options: ReconstructOptions, show: Show) -> int:
-    """Make a model of photographs, with whoever else does; return the exit code.
+    """Make a model of photographs, alone or with other workers; return the exit code.
 
     Raises:
         SplatbatchError: it cannot be begun.
@@ -122,7 +122,7 @@ class ReconstructedModel:
 
 
 def result_of(options: ReconstructOptions) -> ReconstructedModel | None:
-    """Return what came of it, audited; None if there is none."""
+    """Return the finished model, audited; None if there is none."""
     out = options.out.absolute()
     output = OutputFolder(out / FOLDER)
     told = facts_of(output)

@@ -101,7 +101,7 @@ class SceneFollowUps:
     code: int = 0
 
     def follow(self, trained: FinishedBatch) -> Sequence[FollowUpResult]:
-        """Do it as far as it can be done; return what came of each."""
+        """Merge, evaluate and publish as far as possible; return the result of each."""
         done = []
         for what, make in (("merge", self._merge), ("evaluate", self._evaluate)):
             done.append(found := trained.follow(what, partial(make, trained)))

@@ -40,7 +40,7 @@ class BuiltinProgram(TaskKind):
 
     @property
     def inputs(self) -> str:
-        """The key of what is made, which metrics.json repeats; empty where nobody compares."""
+        """The key of the product, which metrics.json repeats; empty where none is compared."""
         return ""
 
     @abstractmethod
@@ -48,7 +48,7 @@ class BuiltinProgram(TaskKind):
         """Prepare an attempt and return the command of its process."""
 
     def product(self, task: Task, output: OutputFolder) -> ProductComparison:
-        """Return one that nobody has: the program itself compares part by part, and leaves what is there."""
+        """Return that none is recorded: the program itself compares part by part, and leaves what is there."""
         return ProductComparison(self.inputs, None)
 
     def maker(self, task: Task) -> BuiltinProgram:
@@ -56,7 +56,7 @@ class BuiltinProgram(TaskKind):
         return self
 
     def collect(self, folder: AttemptFolder) -> Made | Rejected:
-        """Return what came of it, if that is of what the process was told."""
+        """Return the product, if metrics.json is of what the process was told."""
         found = MeasurementRecord.read(folder.metrics)
         return Made(folder.metrics) if found and found.inputs == self.inputs else Rejected("")
 

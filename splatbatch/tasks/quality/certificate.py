@@ -111,7 +111,7 @@ def _made(
         task: None: the merged scene.
         config: of the batch.
         output: of the batch.
-        hashes: of files whose hash nobody has written down; None: they are read.
+        hashes: of files whose hash is not recorded; None: they are read.
     """
     if task is None:
         training = config.recipe("").model_dump(mode="json")["training"]
@@ -134,7 +134,7 @@ def certify(batch: Batch, task: Task | None) -> None:
 def product(task: Task | None, config: Config, output: OutputFolder) -> ProductComparison:
     """Return a certificate as it would be written now, beside the one that lies there; no file of a scene is read.
 
-    Of a file whose hash nobody has written down what the certificate says counts.
+    Of a file whose hash is not recorded, the hash in the certificate counts.
     """
     folder: SplatFolder = output.patch(task.name) if task else output.scene
     record = read_certificate(folder.certificate)

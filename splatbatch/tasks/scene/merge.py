@@ -95,7 +95,7 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
 
 
 def check_whole(files: MergedFiles) -> Merge | None:
-    """Return what a merged splat was made of, once every byte is seen to be as it was merged; None if nobody knows.
+    """Return what a merged splat was made of, each byte seen to be as it was merged; None without a record of it.
 
     Raises:
         OutputError: it was damaged since.
