@@ -150,7 +150,37 @@ class CallWait:
         return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
 
 
-class IsolatedCalls(Generic[Item]):
+class CallQueue(Generic[Item]):
+    """Calls that are made one after the other, in the order of their items."""
+
+    def __init__(self, call: Call[Item], items: Iterable[Item]) -> None:
+        self._call, self._left = call, deque(items)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every item has its answer."""
+        return not self._left
+
+    @property
+    def wait(self) -> CallWait | None:
+        """What is waited for, if nothing goes on for some time."""
+        return None
+
+    @property
+    def descriptor(self) -> int | None:
+        """What can be read once there is an answer; None: no process is at work."""
+        return None
+
+    def look(self) -> list[tuple[Item, Answer]]:
+        """Return the answers to further items since it was asked last; never wait."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Make no further calls."""
+        self._left.clear()
+
+
+class IsolatedCalls(CallQueue[Item]):
     """Makes a call for each of some items in a process of its own, anew where one of them ended that process."""
 
     def __init__(
@@ -164,16 +194,12 @@ class IsolatedCalls(Generic[Item]):
             hangs_s: so long without progress counts as hanging; None: `HANGS_S`.
             is_low: at the lowest priority: what trains goes first.
         """
-        self._call, self._left, self._is_low = call, deque(items), is_low
+        super().__init__(call, items)
+        self._is_low = is_low
         self._hangs_s = HANGS_S if hangs_s is None else hangs_s
         self._process: IsolatedProcess | None = None
         self._hangs = 0
         """Items in a row that hang."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every item has its answer."""
-        return not self._left
 
     @property
     def wait(self) -> CallWait | None:
@@ -188,7 +214,7 @@ class IsolatedCalls(Generic[Item]):
         return self._process.pipe if self._process else None
 
     def look(self) -> list[tuple[Item, Answer]]:
-        """Return what has come of further items since it was asked last; never wait."""
+        """Return the answers to further items since it was asked last; never wait."""
         if self._left and self._process is None and (held := num_abandoned()) >= MOST_ABANDONED:
             return [(self._left.popleft(), Hung(f"{held} files before it", 0.0))]
         if self._left and self._process is None and len(_AT_WORK) < MOST_AT_ONCE:
@@ -216,19 +242,13 @@ class IsolatedCalls(Generic[Item]):
             self._process = None
 
 
-class InProcessCalls(Generic[Item]):
+class InProcessCalls(CallQueue[Item]):
     """Makes the calls in our own process, at once: where a test's clock is not that of the world."""
 
     def __init__(
         self, call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
     ) -> None:
-        self._call, self._left = call, deque(items)
-        self.wait: CallWait | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every item has its answer."""
-        return not self._left
+        super().__init__(call, items)
 
     def look(self) -> list[tuple[Item, Answer]]:
         """Make all calls."""
@@ -236,13 +256,7 @@ class InProcessCalls(Generic[Item]):
         self._left.clear()
         return found
 
-    def end(self) -> None:
-        """Make no further calls."""
-        self._left.clear()
 
-
-CallQueue = IsolatedCalls[Item] | InProcessCalls[Item]
-"""Calls that are made one after the other, in the order of their items; `look` returns what has come meanwhile."""
 DEFAULT_BACKEND: type[IsolatedCalls[Any]] | type[InProcessCalls[Any]] = IsolatedCalls
 """What calls are made by, but where a test makes them itself."""
 

@@ -30,13 +30,12 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import TRAINING, Task
 from splatbatch.text import plural
 from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.courier import ask, run
-from splatbatch.transfer.exchange import CLOSED, FINAL, StoreListing, StoreWatch
+from splatbatch.transfer.courier import ask, pause, run
+from splatbatch.transfer.exchange import CLOSED, FINAL, BundleState, StoreListing, StoreWatch
 from splatbatch.transfer.schemes import anchored
 
 LOOK_S = 2.0
 """Between two looks at a store."""
-BEAT_S = 0.05
 PICTURES_S = 30.0
 """So long pictures are waited for once all splats are home; the next look brings what comes later."""
 
@@ -64,46 +63,40 @@ class TransferRun:
         self.home = HomeSide(self.batch, url, self.ledger, patience)
         self._waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
 
-    def follow(self) -> list[str]:
+    def follow(self, *, watch: bool = True) -> list[str]:
         """Return the tasks whose splats have come home, and count.
+
+        Args:
+            watch: wait for what is under way; else only what has come is adopted.
 
         Raises:
             StoreError: the store refuses us.
         """
-        done = []
+        done, patience = list[str](), WaitHooks(self._tick, self.rounds.stop)
         try:
-            done += self._take(self.home.look())  # what came while nobody was here is not trained again
-            self._pack()
-            while self._waiting:
+            while True:
                 seen = self.home.look()
-                done += self._take(seen)
+                done += self._take(seen)  # what came while nobody was here is not trained again
                 self._pack()
-                self._tell(seen)
-                if not (self.packs or any(self._ours(seen))):
+                if self._waiting or not self.packs:
+                    self._tell(seen)
+                is_under_way = self.packs or any(seen.state(name).is_open for name in self.home.bundles)
+                if not (watch and self._waiting and is_under_way):
                     break
-                if self._waiting:
-                    self._rest()
+                pause(LOOK_S, patience)
             end = time.monotonic() + PICTURES_S
-            while self.home.awaited and time.monotonic() < end:
+            while watch and self.home.awaited and time.monotonic() < end:
                 self.home.adopt(self.home.look())
-                self._rest(1.0)
+                pause(1.0, patience)
         except StopRequested:
-            self._leave()
+            if not self._cancelled:
+                print_err(
+                    "workers of the store keep running; "
+                    "fetch their splats with `splatbatch train` or `splatbatch adopt`"
+                )
         finally:
             tidy(self.batch.output)
         return done
-
-    def once(self) -> list[str]:
-        """Adopt what has come, and wait for nothing; see `follow`."""
-        try:
-            seen = self.home.look()
-            done = self._take(seen)
-            self._tell(seen)
-            return done
-        except StopRequested:
-            return []
-        finally:
-            tidy(self.batch.output)
 
     def _pack(self) -> None:
         """Pack what has not travelled yet, and whose needs have come home."""
@@ -119,13 +112,11 @@ class TransferRun:
         came, done = self.home.adopt(seen), []
         standing = self.batch.standing()
         for name, outcome in came:
-            if name not in self._waiting:  # a second result, of a task whose splat is home already
-                continue
-            if standing.is_up_to_date(name):
+            is_done = name in self._waiting and standing.is_up_to_date(name)
+            if is_done:
                 done.append(name)
-                del self._waiting[name]
-            elif outcome in FINAL:
-                del self._waiting[name]
+            if is_done or outcome in FINAL:  # it may be a second result, of a task whose splat is home already
+                self._waiting.pop(name, None)
         if any(outcome == "damaged" for _, outcome in came):
             self.home.heal(seen, self._waiting.values())
         for bundle, why in self.home.spent(seen).items():
@@ -138,36 +129,28 @@ class TransferRun:
             self._waiting.pop(name, None)
         return done
 
-    def _ours(self, seen: StoreListing) -> Iterable[str]:
-        """Yield our bundles that somebody may still train."""
-        return (name for name in self.home.bundles if seen.state(name).is_open)
-
     def _closed_by_others(self, seen: StoreListing) -> list[str]:
         """Return the tasks of which no bundle is open any more, although nothing final has come."""
-        still = {self.home.bundles[name].task for name in self._ours(seen)}
-        final = {
-            one.task for name, one in self.home.bundles.items() if set(FINAL) & set(seen.state(name).outcomes)
-        }  # of what has just come to light the next look tells
-        shut = {self.home.bundles[name].task for name in self.home.bundles if seen.state(name).is_closed}
-        return [name for name in self._waiting if name in shut - still - final]
+        states: dict[str, list[BundleState]] = {}
+        for name, bundle in self.home.bundles.items():
+            states.setdefault(bundle.task, []).append(seen.state(name))
+        is_shut = {task: all(one.is_closed and not one.is_final for one in ours) for task, ours in states.items()}
+        return [name for name in self._waiting if is_shut.get(name)]
 
     def _tell(self, seen: StoreListing) -> None:
         """Say who is at what, if that is another state than before."""
-        words = in_words(self.home.watch, seen, {name: one.task for name, one in self.home.bundles.items()})
+        states = Counter(self.home.watch.state_of(seen.state(name), seen) for name in self.home.bundles)
+        at_work = [one for one in seen.signs.values() if one.bundle in self.home.bundles and not one.has_ended]
+        told = [f"{one.task} on {one.host}{f' at step {one.step}' if one.step else ''}" for one in at_work[:4]]
+        if len(at_work) > len(told):
+            told.append(f"and {len(at_work) - len(told)} more")
+        counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+        words = f"{counts}{': ' if told else ''}{', '.join(told)}"
         if words != self._said:
             self._said = words
             self.ledger.write(WorkerStates(f"in the store: {words}"))
 
-    def _rest(self, seconds: float = LOOK_S) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._obey()
-            self.rounds.tick()
-            if why := self.rounds.stop():
-                raise StopRequested(why)
-            time.sleep(BEAT_S)
-
-    def _obey(self) -> None:
+    def _tick(self) -> None:
         """Close what `cancel` asks to be left."""
         for request in (self.rounds.requests or self.batch.output.cancels)():
             asked, me = self.batch.output.read_cancel(request), os.getpid()
@@ -180,40 +163,7 @@ class TransferRun:
                     self._cancelled = True
                     signal.raise_signal(signal.SIGTERM)
             request.unlink(missing_ok=True)
-
-    def _leave(self) -> None:
-        if not self._cancelled:
-            print_err(
-                "workers of the store keep running; fetch their splats with `splatbatch train` or `splatbatch adopt`"
-            )
-
-
-def in_words(watch: StoreWatch, seen: StoreListing, tasks: dict[str, str]) -> str:
-    """Return how far bundles are, and who is at work, in a line.
-
-    Args:
-        watch: who knows who has moved.
-        seen: the store.
-        tasks: the tasks of the bundles that are meant.
-    """
-    states = Counter(state_of(watch, seen, name) for name in tasks)
-    at_work = [one for one in seen.signs.values() if one.bundle in tasks and not one.has_ended]
-    told = [f"{one.task} on {one.host}{f' at step {one.step}' if one.step else ''}" for one in at_work[:4]]
-    more = [f"and {len(at_work) - 4} more"] if len(at_work) > 4 else []
-    counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-    return f"{counts}{': ' if told else ''}{', '.join([*told, *more])}"
-
-
-def state_of(watch: StoreWatch, seen: StoreListing, bundle: str) -> str:
-    """Return how far a bundle is: trained, failed, closed, at work, silent, waiting."""
-    one = seen.state(bundle)
-    if final := [outcome for outcome in FINAL if outcome in one.outcomes]:
-        return final[0]
-    if one.is_closed:
-        return "closed"
-    if seen.is_unclaimed(one):
-        return "waiting"
-    return "silent" if watch.is_dead(one, seen) else "at work"
+        self.rounds.tick()
 
 
 @dataclass(frozen=True)
@@ -278,7 +228,7 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
             ledger = night.open_ledger(batch.output.ledger, ours)
             rounds = RunHooks(interruption.reason, night.tick)
             travel = TransferRun(anchored(url, Path.cwd()), batch, ledger, rounds, packs=False)
-            travel.follow() if watch else travel.once()
+            travel.follow(watch=watch)
             night.finish_contents(WaitHooks(night.tick, interruption.reason, print_err))
             night.shown.forget()
             ended = RunSummary.of(batch, RunResult(tuple(batch.names)), night.shown)
@@ -326,7 +276,7 @@ def status_of(url: str) -> StoreFacts:
         one = seen.state(name)
         sign = seen.signs.get(one.worker)
         step = sign.step if sign and sign.bundle == name else None
-        state = state_of(watch, seen, name) if home else "altered"
+        state = watch.state_of(one, seen) if home else "altered"
         worker = one.worker if state in ("at work", "silent") else ""
         found.append(BundleFacts(task, home, state, worker, step, max_steps, one.generation, tuple(one.outcomes)))
     workers = tuple(one for one in seen.signs.values() if not one.has_ended)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import cache
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, Generic
+from typing import Any
 
 from splatbatch import isolated
 from splatbatch.errors import CutOffError, SplatbatchError
@@ -17,13 +16,14 @@ from splatbatch.isolated import (
     ORDERS,
     Answer,
     Call,
-    CallWait,
+    CallQueue,
     Crashed,
     ExpectedError,
     Hung,
     IsolatedProcess,
     Item,
     Returned,
+    StopRequested,
     WaitHooks,
 )
 from splatbatch.transfer.schemes import open_store
@@ -36,6 +36,7 @@ PAUSES_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 MOST_FAULTS = 3
 """Calls in a row that end in what nobody expected: a full disk of ours, say."""
 SAYS_S = 10.0
+REST_S = 0.05
 MOST_FREE = 5
 """Couriers that wait with their connections for calls to come: as many as are busy at one time. A worker beats, asks,
 fetches ahead, sends a splat and the pictures of the one before."""
@@ -127,10 +128,8 @@ def _obeyed(order: tuple[Call[Any], Any]) -> Any:
     return call(item)
 
 
-class TransferJob(Generic[Item]):
+class TransferJob(CallQueue[Item]):
     """Calls that a courier makes one after the other; one that the store cut off is made again, after a while."""
-
-    wait: CallWait | None = None
 
     def __init__(self, call: Call[Item], items: Iterable[Item], patience: WaitHooks) -> None:
         """Begin nothing yet.
@@ -140,16 +139,12 @@ class TransferJob(Generic[Item]):
             items: of the calls.
             patience: is told that the store does not answer.
         """
-        self._call, self._left, self._tell = call, deque(items), patience.tell
+        super().__init__(call, items)
+        self._tell = patience.tell
         self._courier: Courier | None = None
         self._failures, self._not_before, self._said_at = 0, 0.0, time.monotonic()
         self._faults: list[tuple[Item, Answer]] = []
         """What no call mends; told again and again, for those that are left are not made."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no further call is made."""
-        return not self._left
 
     @property
     def descriptor(self) -> int | None:
@@ -207,7 +202,7 @@ class TransferJob(Generic[Item]):
 
     def end(self) -> None:
         """Make no further calls, and end the one that is under way."""
-        self._left.clear()
+        super().end()
         self._drop()
 
     def _drop(self) -> None:
@@ -239,3 +234,17 @@ def run(call: Call[Item], items: Iterable[Item], patience: WaitHooks) -> list[tu
 def ask(call: Call[Item], item: Item, patience: WaitHooks) -> Any:
     """Return what one call returns; see `run`."""
     return run(call, [item], patience)[0][1]
+
+
+def pause(seconds: float, patience: WaitHooks) -> None:
+    """Wait for so long.
+
+    Raises:
+        StopRequested: somebody wants us to stop.
+    """
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        patience.tick()
+        if why := patience.stop():
+            raise StopRequested(why)
+        time.sleep(REST_S)

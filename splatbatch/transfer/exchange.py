@@ -113,9 +113,14 @@ class BundleState(TypedRecord):
         return [name.split(".")[1] for name in self.results]
 
     @property
+    def is_final(self) -> bool:
+        """Whether nobody else is to try."""
+        return not set(FINAL).isdisjoint(self.outcomes)
+
+    @property
     def is_open(self) -> bool:
         """Whether somebody should still train it."""
-        return not self.is_closed and not set(FINAL) & set(self.outcomes)
+        return not (self.is_closed or self.is_final)
 
 
 @dataclass(frozen=True)
@@ -202,6 +207,17 @@ class StoreWatch:
         if owner not in self._moved or self._moved[owner][0] != sequence:
             self._moved[owner] = (sequence, now)
         return now - self._moved[owner][1] > SILENCE_S
+
+    def state_of(self, one: BundleState, seen: StoreListing) -> str:
+        """Return how far a bundle is: trained, failed, closed, waiting, silent, at work."""
+        for outcome in FINAL:
+            if outcome in one.outcomes:
+                return outcome
+        if one.is_closed:
+            return "closed"
+        if seen.is_unclaimed(one):
+            return "waiting"
+        return "silent" if self.is_dead(one, seen) else "at work"
 
     def due(self, seen: StoreListing, me: str, unfit: frozenset[str] = frozenset()) -> list[str]:
         """Return the bundles that a worker may claim, in an order of its own, so that not all want the same."""
