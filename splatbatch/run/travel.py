@@ -130,12 +130,12 @@ class TransferRun:
         return done
 
     def _closed_by_others(self, seen: StoreListing) -> list[str]:
-        """Return the tasks of which no bundle is open any more, although nothing final has come."""
+        """Return the tasks of which no bundle is open any more, although nothing final has come since they were packed."""
         states: dict[str, list[BundleState]] = {}
         for name, bundle in self.home.bundles.items():
             states.setdefault(bundle.task, []).append(seen.state(name))
         is_shut = {task: all(one.is_closed and not one.is_final for one in ours) for task, ours in states.items()}
-        return [name for name in self._waiting if is_shut.get(name)]
+        return [name for name in self._waiting if is_shut.get(name) and (name in self._packed or not self.packs)]
 
     def _tell(self, seen: StoreListing) -> None:
         """Say who is at what, if that is another state than before."""

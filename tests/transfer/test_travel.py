@@ -115,6 +115,16 @@ def test_cancel_at_a_store_reaches_its_worker(home: FakeBatch, place: Site, tmp_
     assert {one["state"] for one in bundles(place.url)} == {"closed"}
 
 
+def test_what_was_cancelled_at_a_store_is_packed_anew_by_the_next_train(
+    home: FakeBatch, sites: dict[str, Site], tmp_path: Path
+) -> None:
+    url = packed(home, sites["folder"])
+    run(home, url, "cancel", url)
+    home.change(executor={"store": url})
+    ended = run(home, url, "train", others=(lambda: work(home, tmp_path / "far", url),))
+    assert (ended.returncode, states(home)) == (0, dict.fromkeys(THREE, "trained")), ended.stderr
+
+
 @pytest.mark.all
 @decided_at_home
 def test_a_killed_home_goes_on_where_it_was(home: FakeBatch, place: Site, tmp_path: Path) -> None:
