@@ -109,7 +109,8 @@ class Diagnosis:
     """Why an attempt failed, what may help, and the lines that show it."""
 
     cause: str
-    action: Action
+    action: Action = field(metadata={"reads": text})
+    """Another version may know others."""
     advice: str
     evidence: tuple[str, ...] = ()
     phase: str = ""

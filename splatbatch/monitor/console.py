@@ -32,20 +32,13 @@ MOST_TOLD = 64
 """Of so many running patches it is told where they run."""
 _REMARKABLE = (
     events.RunForecast,
-    events.DeadlineApplied,
+    events.Notice,
     events.RetryScheduled,
     events.GaveUp,
-    events.StillGivenUp,
     events.Restored,
-    events.SlotGivenUp,
     events.PatchRejected,
-    events.MemoryTight,
-    events.Paused,
     events.Resumed,
-    events.NotifyFailed,
     events.PreflightWarning,
-    events.WorkerStates,
-    events.WaitingForWorker,
 )
 
 
@@ -201,9 +194,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
         f"{how_many(event.patches, event.noun)} to {WORDS[event.noun].verb} on {', '.join(event.slots)}"
     ),
     events.RunForecast: lambda event: event.text,
-    events.DeadlineApplied: lambda event: event.text,
-    events.WorkerStates: lambda event: event.words,
-    events.WaitingForWorker: lambda event: event.words,
+    events.Notice: events.Notice.in_words,
     events.PreflightWarning: lambda event: f"{event.check}: {event.message}",
     events.AttemptStarted: lambda event: (
         f"{event.patch}: attempt {event.attempt} started on {event.slot}{with_changes(event)}"
@@ -212,15 +203,10 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.RetryScheduled: lambda event: f"{event.patch}: again in {event.wait_s or 0:.0f} s{with_changes(event)}",
     events.GaveUp: lambda event: f"{event.patch}: {event.in_words()}",
     events.PatchRejected: lambda event: f"{event.patch}: refused: {event.reason}",
-    events.MemoryTight: lambda event: f"{event.patch}: {event.reason}",
-    events.SlotGivenUp: lambda event: f"{event.slot}: taken out of service: {event.reason}",
     events.Packing: lambda event: f"{plural(event.patches_per_gpu, 'patch', 'es')} per GPU from now on",
     events.MpsOff: lambda event: f"going on without CUDA MPS: {event.reason}",
     events.OrphansStopped: lambda event: f"stopping {plural(len(event.keys), 'attempt')} of an earlier run",
-    events.Paused: lambda event: f"paused, nothing new is started: {event.reason}",
     events.Resumed: lambda event: f"there is room again after {event.waited_s or 0:.0f} s: going on",
-    events.NotifyFailed: lambda event: f"notification failed: {event.reason}",
-    events.StillGivenUp: lambda event: f"{event.patch}: {events.UNTIL}: {event.reason}",
     events.Restored: lambda event: f"{event.patch}: {event.in_words()}",
     events.FileNotAnswering: lambda event: (
         f"{event.patch}: waits for {event.path or 'its files'} for {event.seconds or 0:.0f} s"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
-from splatbatch.fields import mapping, text, texts
+from splatbatch.fields import mapping, text
 from splatbatch.outcome import (
     COLLECT,
     HANGS,
     INTERNAL_FAULT,
     UNWRITABLE,
-    Action,
     Diagnosis,
     Exit,
     Failed,
@@ -43,9 +42,10 @@ class Event(TypedRecord):
     generation: int | None = field(default=None, kw_only=True)
     """Of the claim of its task under which it was written: tells what came first, whoever wrote it; None: no claim."""
 
-    def __init_subclass__(cls, event: str) -> None:
+    def __init_subclass__(cls, event: str = "") -> None:
         cls.name = event
-        KINDS[event] = cls
+        if event:
+            KINDS[event] = cls
 
     def to_record(self) -> dict[str, Any]:
         """Return it as a line of the ledger."""
@@ -65,14 +65,6 @@ def event_of(record: dict[str, Any]) -> Event | None:
     """Return the event of a line; None of a kind that nobody here knows."""
     kind = KINDS.get(text(record.get("event")))
     return kind.from_record(record) if kind else None
-
-
-def _diagnosis(value: object) -> Diagnosis | None:
-    said = mapping(value)
-    if not said:
-        return None
-    cause, advice, phase = (text(said.get(key)) for key in ("cause", "advice", "phase"))
-    return Diagnosis(cause, cast("Action", text(said.get("action"))), advice, texts(said.get("evidence")), phase)
 
 
 def _exit(value: object) -> Exit | None:
@@ -123,7 +115,7 @@ class AttemptEnded(Event, event="attempt_ended"):
     own_gpu_peak_mib: float | None = None
     num_gaussians: int | None = None
     warnings: tuple[str, ...] | None = None
-    diagnosis: Diagnosis | None = field(default=None, metadata=reads(_diagnosis))
+    diagnosis: Diagnosis | None = None
     reason: str | None = None
     """Why it was stopped."""
     accepted: bool | None = None
@@ -169,8 +161,6 @@ class AttemptEnded(Event, event="attempt_ended"):
         record = super().to_record()
         if self.exit is not None:
             record["exit"] = exit_to_record(self.exit)
-        if self.diagnosis is not None:
-            record["diagnosis"] = {**vars(self.diagnosis), "evidence": list(self.diagnosis.evidence)}
         return record
 
     def _says(self, name: str) -> bool:
@@ -206,14 +196,6 @@ class GaveUp(Event, event="gave_up"):
     def in_words(self) -> str:
         """Return for how long it is given up, and why."""
         return f"{UNTIL if self.key else 'given up in this run, the next `train` tries it again'}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class StillGivenUp(Event, event="still_given_up"):
-    """A patch is left alone, since nothing has changed."""
-
-    patch: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -272,13 +254,6 @@ class RunForecast(Event, event="forecast"):
 
 
 @dataclass(frozen=True)
-class DeadlineApplied(Event, event="deadline"):
-    """What is given up so that the batch ends in time, chosen or corrected."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class PreflightWarning(Event, event="unwell"):
     """The preflight found something odd about the machine."""
 
@@ -298,14 +273,6 @@ class PatchEstimate(Event, event="expected"):
     photos_mib: int
     num_points: int
     mean_px: int
-
-
-@dataclass(frozen=True)
-class MemoryTight(Event, event="tight"):
-    """A patch may not fit."""
-
-    patch: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -351,21 +318,6 @@ class MpsOff(Event, event="mps_off"):
 
 
 @dataclass(frozen=True)
-class SlotGivenUp(Event, event="slot_given_up"):
-    """A slot is taken out of service."""
-
-    slot: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Paused(Event, event="paused"):
-    """Nothing new is started."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class Resumed(Event, event="resumed"):
     """There is room again."""
 
@@ -389,22 +341,53 @@ class CancelRequested(Event, event="cancel_requested"):
     patches: tuple[str, ...]
 
 
+NoticeKind = Literal[
+    "deadline", "tight", "slot_given_up", "paused", "notify_failed", "still_given_up", "awaited", "workers_seen"
+]
+NOTICES: dict[NoticeKind, tuple[str, str]] = {
+    "deadline": ("text", "{words}"),
+    "tight": ("reason", "{patch}: {words}"),
+    "slot_given_up": ("reason", "{slot}: taken out of service: {words}"),
+    "paused": ("reason", "paused, nothing new is started: {words}"),
+    "notify_failed": ("reason", "notification failed: {words}"),
+    "still_given_up": ("reason", f"{{patch}}: {UNTIL}: {{words}}"),
+    "awaited": ("words", "{words}"),
+    "workers_seen": ("words", "{words}"),
+}
+"""By the name in the ledger: the key that words have there, and the sentence that is shown."""
+
+
 @dataclass(frozen=True)
-class NotifyFailed(Event, event="notify_failed"):
-    """Somebody could not be told."""
+class Notice(Event):
+    """What is shown and kept in words; nothing is decided by it.
 
-    reason: str
+    What is given up for a deadline; that a patch may not fit; that a slot is taken out of service; that nothing new is
+    started; that a message could not be sent; that a patch is left alone, as nothing has changed; that a task waits for
+    a silent worker or a claim that cannot be read; that the workers of an engine are otherwise than before.
+    """
 
-
-@dataclass(frozen=True)
-class WaitingForWorker(Event, event="awaited"):
-    """A task waits for a worker that is silent, or for a claim that nobody can read."""
-
+    kind: NoticeKind
     words: str
+    patch: str = ""
+    slot: str = ""
+
+    @classmethod
+    def from_record(cls, record: object) -> Notice:
+        """Return what a line of the ledger says; it is of one of these kinds."""
+        found = mapping(record)
+        kind = found["event"]
+        return super().from_record({**found, "kind": kind, "words": found.get(NOTICES[kind][0])})
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as a line of the ledger."""
+        record = super().to_record() | {"event": self.kind}
+        del record["kind"]
+        record[NOTICES[self.kind][0]] = record.pop("words")
+        return record
+
+    def in_words(self) -> str:
+        """Return it as a sentence."""
+        return NOTICES[self.kind][1].format_map(vars(self))
 
 
-@dataclass(frozen=True)
-class WorkerStates(Event, event="workers_seen"):
-    """An engine says how its workers are, otherwise than before."""
-
-    words: str
+KINDS.update(dict.fromkeys(NOTICES, Notice))

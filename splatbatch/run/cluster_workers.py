@@ -15,7 +15,7 @@ from splatbatch.errors import ConfigError, ExecutorError, Interrupted, OutputErr
 from splatbatch.files import read_tail
 from splatbatch.machine import background_command
 from splatbatch.monitor.messages import print_err
-from splatbatch.output.events import AttemptEnded, WorkerStates
+from splatbatch.output.events import AttemptEnded, Notice
 from splatbatch.output.exclusive import hold
 from splatbatch.output.ledger import Tail
 from splatbatch.output.records.run import WorkerRecord
@@ -150,7 +150,7 @@ class ClusterTraining:
         words = "; ".join(self.workers.in_words())
         if words != self._shown:
             self._shown = words
-            night.hear(WorkerStates(words))
+            night.hear(Notice("workers_seen", words))
 
     def _goes_on(self, night: RunContext, num_idle: int, num_failed: int) -> bool:
         """Ask for more workers if those that have ended have left something that more can do; return whether it did.
@@ -170,7 +170,8 @@ class ClusterTraining:
             return False  # as where `train` trains by itself: what fails on machine after machine is told, not repeated
         if num_idle >= MOST_IDLE or (num_idle and is_for_good):
             raise ExecutorError(f"all workers ended without training a patch: {words}", hint)
-        night.hear(WorkerStates(f"all workers ended before the batch was done; starting new ones: {words}"))
+        told = f"all workers ended before the batch was done; starting new ones: {words}"
+        night.hear(Notice("workers_seen", told))
         return bool(self.start())
 
     def _living(self) -> list[WorkerRecord]:

@@ -23,7 +23,7 @@ from splatbatch.monitor.sinks import BUDGET_S, BatchOutcome, MlflowSink, Sink, S
 from splatbatch.outcome import Made, Outcome
 from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.output.claims import Claims
-from splatbatch.output.events import Event, NotifyFailed
+from splatbatch.output.events import Event, Notice
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.record import in_json
 from splatbatch.output.records.run import FollowUpResult, TodoItem
@@ -155,7 +155,7 @@ class RunContext:
         self.console.tick()
         self.contents.tick()
         for reason in self.sinks.tick():
-            (self.ledger.write if self.ledger else self.console.tell)(NotifyFailed(reason))
+            (self.ledger.write if self.ledger else self.console.tell)(Notice("notify_failed", reason))
 
     def show_anew(self, patience: WaitHooks) -> None:
         """Let what is shown go by what is found of the scene now."""

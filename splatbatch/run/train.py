@@ -16,7 +16,7 @@ from splatbatch.monitor.messages import print_err
 from splatbatch.monitor.sinks import BatchOutcome
 from splatbatch.outcome import Failed, Outcome
 from splatbatch.output.claims import Claims
-from splatbatch.output.events import StillGivenUp, WaitingForWorker
+from splatbatch.output.events import Notice
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people, tracking
@@ -176,7 +176,7 @@ class BatchWorker:
             for name in outdated:
                 self.night.contents.want(name)
             for name, reason in looked.given_up.items():
-                self.ledger.write(StillGivenUp(name, reason))
+                self.ledger.write(Notice("still_given_up", reason, patch=name))
         outcomes, todo = dict(record_unreadable_tasks(looked, self.ledger)), looked.todo
         if todo.tasks:
             refused = record_rejections(looked, self.ledger, verify=self.options.verify)
@@ -238,5 +238,5 @@ class BatchWorker:
 
         past = OtherWorkersHistory(output, output.ledger_of(self.name), is_alone=self.is_alone)
         claiming = TaskClaimer(self.name, self.claims, before, looked.standing, past, settle)
-        claiming.waits = WaitReporter(self.watcher, lambda words: ledger.write(WaitingForWorker(words))).on
+        claiming.waits = WaitReporter(self.watcher, lambda words: ledger.write(Notice("awaited", words))).on
         return claiming

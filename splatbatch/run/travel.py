@@ -15,7 +15,7 @@ from splatbatch import processes
 from splatbatch.errors import StoreError
 from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.monitor.messages import log_line, print_err
-from splatbatch.output.events import CancelRequested, WorkerStates
+from splatbatch.output.events import CancelRequested, Notice
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.run import RunIdentity
 from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people
@@ -105,7 +105,7 @@ class TransferRun:
         if ready:
             packed = self.home.pack(ready, is_retry=self.is_retry)
             self._packed |= packed.keys()
-            self.ledger.write(WorkerStates(f"{plural(len(packed), 'task')} packed for {self.home.url}"))
+            self.ledger.write(Notice("workers_seen", f"{plural(len(packed), 'task')} packed for {self.home.url}"))
 
     def _take(self, seen: StoreListing) -> list[str]:
         """Adopt what has come; return the tasks whose splats count."""
@@ -148,7 +148,7 @@ class TransferRun:
         words = f"{counts}{': ' if told else ''}{', '.join(told)}"
         if words != self._said:
             self._said = words
-            self.ledger.write(WorkerStates(f"in the store: {words}"))
+            self.ledger.write(Notice("workers_seen", f"in the store: {words}"))
 
     def _tick(self) -> None:
         """Close what `cancel` asks to be left."""

@@ -15,7 +15,7 @@ from splatbatch.failures.retry import PASSING
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, is_out_of_space, write_whole
 from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.outcome import Diagnosis
-from splatbatch.output.events import Paused, Resumed
+from splatbatch.output.events import Notice, Resumed
 from splatbatch.output.ledger import Ledger
 from splatbatch.text import clock
 
@@ -73,7 +73,8 @@ class DiskGuard:
     def _note(self, now: float, reason: str) -> None:
         if reason and not self.reason:
             self._shut_at = now
-            self.ledger.write(Paused(f"{reason}; the batch stops in {clock(PAUSE_S)} unless space is freed"))
+            words = f"{reason}; the batch stops in {clock(PAUSE_S)} unless space is freed"
+            self.ledger.write(Notice("paused", words))
         elif self.reason and not reason:
             self.ledger.write(Resumed(round(now - self._shut_at, 1)))
         self.reason = reason

@@ -17,7 +17,7 @@ from splatbatch.isolated import CallQueue
 from splatbatch.machine.protocol import AttemptExecutor, Key, Slot
 from splatbatch.machine.slots import ClosedGate, Slots
 from splatbatch.outcome import COLLECT, Cancelled, Exit, Exited, Failed, Outcome, Stopped, Trained
-from splatbatch.output.events import AttemptEnded, FileNotAnswering, GaveUp, PatchRejected, SlotGivenUp, SlotNotReady
+from splatbatch.output.events import AttemptEnded, FileNotAnswering, GaveUp, Notice, PatchRejected, SlotNotReady
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler import judge
@@ -256,7 +256,7 @@ class Loop:
         offer = self._slots.offer(self._memory.of(task), now, alone=alone, on=only)
         if isinstance(offer, ClosedGate):
             for name, reason in self._slots.give_up_overdue(now).items():
-                self.ledger.write(SlotGivenUp(name, reason))
+                self.ledger.write(Notice("slot_given_up", reason, slot=name))
             return False
         if self._choose_budget_again():
             return True

@@ -14,7 +14,7 @@ from splatbatch.failures.causes import title
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import COLLECT, INTERNAL_FAULT, Diagnosis, Failed, Made, Outcome, Trained
 from splatbatch.output.attempt_folder import Attempt
-from splatbatch.output.events import AttemptEnded, GaveUp, MpsOff, RetryScheduled, SlotGivenUp
+from splatbatch.output.events import AttemptEnded, GaveUp, MpsOff, Notice, RetryScheduled
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.queue import Claimer, Queue
@@ -92,7 +92,7 @@ class RetryHandling:
         past, evidence = self._history(task), "; ".join(diagnosis.evidence)
         if cause == GPU_FAULT and slot.gpu and self._slots.has_other(slot):
             self._slots.give_up(slot)
-            self._ledger.write(SlotGivenUp(slot.name, f"{title(GPU_FAULT)}: {evidence}"))
+            self._ledger.write(Notice("slot_given_up", f"{title(GPU_FAULT)}: {evidence}", slot=slot.name))
             self._learn(task, has_moved=True)
             return not past.has_moved
         if cause in OF_ENGINE and slot.environment:

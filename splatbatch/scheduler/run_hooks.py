@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatbatch.isolated import WaitHooks
-from splatbatch.output.events import WaitingForWorker
+from splatbatch.output.events import Notice
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.queue import Claimer
 from splatbatch.scheduler.step_budget import DeadlineBudget
@@ -37,6 +37,6 @@ class RunHooks:
         """Return what room is awaited with; the ledger hears of it."""
 
         def tell(words: str) -> None:
-            ledger.write(WaitingForWorker(words))
+            ledger.write(Notice("awaited", words))
 
         return WaitHooks(self.tick, self.stop, tell)

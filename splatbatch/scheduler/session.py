@@ -18,7 +18,7 @@ from splatbatch.isolated import Returned, StopRequested, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
 from splatbatch.outcome import Made, Outcome, Trained
-from splatbatch.output.events import BatchEnded, BatchStarted, DeadlineApplied, PreflightWarning, RunForecast
+from splatbatch.output.events import BatchEnded, BatchStarted, Notice, PreflightWarning, RunForecast
 from splatbatch.output.ledger import Ledger
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate, PatchSize
@@ -55,7 +55,7 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes), batch.noun))
         choice = batch.shared.deadline
         for line in in_words(choice, batch.tasks) if choice else ():
-            ledger.write(DeadlineApplied(line))
+            ledger.write(Notice("deadline", line))
         ledger.write(RunForecast(outlook.seconds, outlook.basis, outlook.patches, outlook.in_words()))
         for finding in unwell:
             ledger.write(PreflightWarning(finding.check, finding.message))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from splatbatch.files import write_json
-from splatbatch.output.events import DeadlineApplied
+from splatbatch.output.events import Notice
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.deadline.choice import Adjustment, DeadlineDecision, StepBudget
 from splatbatch.scheduler.running_attempt import RunningAttempt
@@ -74,7 +74,7 @@ class DeadlineBudget:
         correction = Adjustment(round(time.time(), 3), chosen, why)
         self.choice = replace(self.choice, corrections=(*self.choice.corrections, correction))
         write_json(self._batch.output.deadline, self.choice.to_record())
-        self._ledger.write(DeadlineApplied(correction_in_words(self._batch.tasks, correction)))
+        self._ledger.write(Notice("deadline", correction_in_words(self._batch.tasks, correction)))
         return True
 
     def _better(self, work: RemainingWork, left_s: float) -> StepBudget:

@@ -10,7 +10,7 @@ from pathlib import Path
 from splatbatch.config import Config
 from splatbatch.errors import SceneError
 from splatbatch.machine.gpu import Gpu, gpus
-from splatbatch.output.events import MemoryTight, PatchEstimate
+from splatbatch.output.events import Notice, PatchEstimate
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.scene.memory_estimate import (
@@ -84,7 +84,7 @@ def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) 
     for name, footprint in found.items():
         ledger.write(PatchEstimate(name, **vars(footprint)))
         if name in reasons:
-            ledger.write(MemoryTight(name, reasons[name]))
+            ledger.write(Notice("tight", reasons[name], patch=name))
 
 
 def cards(config: Config) -> tuple[Gpu, ...]:

@@ -19,6 +19,7 @@ from splatbatch.output.events import (
     AttemptStarted,
     Event,
     GaveUp,
+    Notice,
     PatchRejected,
     RetryScheduled,
     event_of,
@@ -90,12 +91,21 @@ def test_the_lines_of_a_ledger_are_what_they_have_always_been(output: OutputFold
     assert stopped.keys() == {"t", "event", "patch", "attempt", "outcome", "reason"}
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_notice_stands_in_the_ledger_under_the_keys_of_its_kind() -> None:
+    tight = Notice("tight", "it needs 20 GiB of 16", patch="p0", t=1.5, generation=2)
+    wanted = {"t": 1.5, "event": "tight", "generation": 2, "patch": "p0", "reason": "it needs 20 GiB of 16"}
+    assert list(tight.to_record().items()) == list(wanted.items())
+    assert list(Notice("deadline", "all at half their steps").to_record()) == ["t", "event", "text"]
+    assert Notice("slot_given_up", "XID 79", slot="gpu0").in_words() == "gpu0: taken out of service: XID 79"
+
+
+@pytest.mark.parametrize("name", KINDS)
 @given(data=st.data())
-def test_an_event_is_read_whatever_its_line_says_and_back_as_it_was(kind: type[Event], data: st.DataObject) -> None:
+def test_an_event_is_read_whatever_its_line_says_and_back_as_it_was(name: str, data: st.DataObject) -> None:
+    kind = KINDS[name]
     drawn = data.draw(st.dictionaries(st.sampled_from(list(kind.__dataclass_fields__)), ANY_JSON))
     record: dict[str, Any] = json.loads(json.dumps(drawn), parse_constant=lambda _: None)  # as files are read
-    event = event_of({**record, "event": kind.name})
+    event = event_of({**record, "event": name})
     assert type(event) is kind
     again = event_of(json.loads(json.dumps(event.to_record())))
     assert again == event

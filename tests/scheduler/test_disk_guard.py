@@ -16,7 +16,7 @@ from fake_batch import FakeBatch
 
 from splatbatch.config import Limits
 from splatbatch.files import MIB, append_line, read_lines
-from splatbatch.output.events import Event, Paused, Resumed
+from splatbatch.output.events import Event, Notice, Resumed
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger, events
 from splatbatch.scheduler import disk_guard
@@ -129,11 +129,11 @@ def test_the_ledger_keeps_what_a_full_disk_does_not_take(small_disk: Path) -> No
     output.ledger.parent.mkdir()
     ledger = Ledger(output.ledger)
     fill(small_disk / "filler")
-    ledger.write(Paused("x" * 8192))
+    ledger.write(Notice("paused", "x" * 8192))
     assert not ledger.flush()
     os.truncate(small_disk / "filler", 0)
     ledger.write(Resumed(1.0))
-    assert [type(event) for event in events(output, Event)] == [Paused, Resumed]
+    assert [type(event) for event in events(output, Event)] == [Notice, Resumed]
 
 
 def test_a_failed_write_shuts_the_gate_until_a_trial_succeeds(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from splatbatch.fields import mapping, number, text, whole
 from splatbatch.files import read_record
@@ -19,6 +19,7 @@ from splatbatch.files import read_record
 ABSENT: Final = object()
 """What a reader returns for a value that is nothing of its kind: the field has its default."""
 FieldReader = Callable[[Any], Any]
+Facts = TypeVar("Facts")
 
 
 def reads(reader: FieldReader) -> dict[str, Any]:
@@ -44,12 +45,7 @@ class TypedRecord:
     @classmethod
     def from_record(cls, record: object) -> Self:
         """Return what a JSON object says, whatever it holds."""
-        kind: Any = cls
-        found, known = as_object(record), {**_blanks(kind)}
-        for name, read in _readers(kind):
-            if name in found and (value := read(found[name])) is not ABSENT:
-                known[name] = value
-        return cls(**known)
+        return read_as(cls, record)
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -106,21 +102,29 @@ def object_of(facts: Any) -> dict[str, Any]:
     return {name: in_json(getattr(facts, name)) for name in names}
 
 
-@cache
-def _readers(kind: Any) -> tuple[tuple[str, FieldReader], ...]:
-    return tuple((one.name, read) for one, read, _ in _typed_fields(kind))
+def read_as(kind: Callable[..., Facts], record: object) -> Facts:
+    """Return a JSON object as a dataclass, a record or any other; see `TypedRecord`."""
+    (readers, blanks), found = _schema(kind), as_object(record)
+    known = {**blanks}
+    for name, read in readers:
+        if name in found and (value := read(found[name])) is not ABSENT:
+            known[name] = value
+    return kind(**known)
 
 
 @cache
-def _blanks(kind: Any) -> dict[str, Any]:
-    """Return an empty value for each field that has no default: "", 0, False, no entry, None where that is allowed."""
-    needed = [(one.name, hint) for one, _, hint in _typed_fields(kind) if MISSING is one.default is one.default_factory]
-    return {name: None if _is_optional(hint) else (get_origin(hint) or hint)() for name, hint in needed}
+def _schema(kind: Any) -> tuple[list[tuple[str, FieldReader]], dict[str, Any]]:
+    """Return what reads each field, and a blank for each that has no default."""
+    hints, every = get_type_hints(kind), fields(kind)
+    blanks = {one.name: _blank(hints[one.name]) for one in every if MISSING is one.default is one.default_factory}
+    return [(one.name, one.metadata.get("reads") or _reader_of(hints[one.name])) for one in every], blanks
 
 
-def _typed_fields(kind: type[TypedRecord]) -> list[tuple[Any, FieldReader, Any]]:
-    hints = get_type_hints(kind)
-    return [(one, one.metadata.get("reads") or _reader_of(hints[one.name]), hints[one.name]) for one in fields(kind)]
+def _blank(hint: Any) -> Any:
+    """Return what is empty of a type: "", 0, False, no entry, None where that is allowed."""
+    if _is_optional(hint):
+        return None
+    return "" if get_origin(hint) is Literal else (get_origin(hint) or hint)()
 
 
 def _is_optional(hint: Any) -> bool:
@@ -146,7 +150,8 @@ def _reader_of(hint: Any) -> FieldReader:
     if origin is tuple:
         every = tuple(map(_reader_of, arguments))
         return lambda value: _exactly(value, every)
-    return lambda value: hint.from_record(value) if isinstance(value, dict) else ABSENT
+    read = hint.from_record if issubclass(hint, TypedRecord) else partial(read_as, hint)
+    return lambda value: read(value) if isinstance(value, dict) else ABSENT
 
 
 def _list_reader(origin: type, of_one: FieldReader) -> FieldReader:
