@@ -1,0 +1,1 @@
+"""Small differences of a training setting, by trainings in pairs: `scripts/bench_quality --levers`."""
