@@ -98,7 +98,8 @@ def mean_of(values: Iterable[float | None]) -> Mean:
 def table(pairs: Sequence[Pair]) -> list[str]:
     """Return a line for each scene and change, and for each change over all pairs; then pairs without a figure."""
     groups: dict[tuple[str, str], list[Pair]] = {}
-    for scene, pair in [*((pair.scene, pair) for pair in pairs), *(("every scene", pair) for pair in pairs)]:
+    everywhere = pairs if len({pair.scene for pair in pairs}) > 1 else []
+    for scene, pair in [*((pair.scene, pair) for pair in pairs), *(("every scene", pair) for pair in everywhere)]:
         groups.setdefault((scene, pair.change), []).append(pair)
     lines = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
     for names, found in groups.items():
