@@ -95,7 +95,7 @@ def test_the_table_says_what_failed_and_what_was_left_out() -> None:
     assert lines[2].startswith("| reef | a | 2 | +0.25 (-0.39 to +0.89) | undecided")
     assert lines[2].endswith("| 2 | +0.00 (+0.00 to +0.00) |")
     assert [line.partition(": ")[2] for line in lines[3:]] == [
-        "left out: of other pixels, or other corrections of tones",
+        "left out: pixels or corrections of tones differ",
         "not trained: see train.log",
     ]
 

@@ -53,11 +53,7 @@ class Pair:
 
     def __str__(self) -> str:
         gains = [f"{name} {gain:+.2f} dB" for name in ("psnr_covered", "psnr") if (gain := self.gain(name)) is not None]
-        what = (
-            "not trained: see train.log"
-            if not self.parent
-            else "left out: of other pixels, or other corrections of tones"
-        )
+        what = "left out: pixels or corrections of tones differ" if self.parent else "not trained: see train.log"
         return f"{self.scene} {self.patch} {self.change}, seed {self.seed}: {', '.join(gains) or what}"
 
 
