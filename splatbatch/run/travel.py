@@ -130,7 +130,7 @@ class TransferRun:
         return done
 
     def _closed_by_others(self, seen: StoreListing) -> list[str]:
-        """Return the tasks of which no bundle is open any more, although nothing final has come since they were packed."""
+        """Return the tasks without an open bundle, although no final result has come since they were packed."""
         states: dict[str, list[BundleState]] = {}
         for name, bundle in self.home.bundles.items():
             states.setdefault(bundle.task, []).append(seen.state(name))
