@@ -174,7 +174,8 @@ class HomeSide:
         """Bring home what workers have left, and settle it; return the tasks of which something came, and what."""
         came = []
         names = [one for name in self.bundles for one in seen.state(name).results if one not in self.whole]
-        for name in sorted(names, key=_trained_first):
+        news = sorted((name.split(".")[1] != "trained", name) for name in names)
+        for _, name in news:
             bundle, outcome, _ = name.split(".")
             if self._adopt(name, self.bundles[bundle]):
                 came.append((self.bundles[bundle].task, outcome))
@@ -312,10 +313,6 @@ class HomeSide:
 
 def _names(url: str, folder: str) -> list[str]:
     return list(store_at(url).names(folder))
-
-
-def _trained_first(result: str) -> tuple[bool, str]:
-    return result.split(".")[1] != "trained", result
 
 
 def _is_same(known: Bundle, bundle: Bundle) -> bool:

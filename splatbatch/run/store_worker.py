@@ -20,11 +20,13 @@ from splatbatch.errors import ConfigError, ExecutorError, OutputError, Splatbatc
 from splatbatch.failures.causes import title
 from splatbatch.failures.retry import ENVIRONMENT, PASSING
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files
+from splatbatch.hashing import sha256_of
 from splatbatch.isolated import Returned, StopRequested, WaitHooks
 from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.messages import log_line
 from splatbatch.outcome import Failed, Outcome, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.processes import start_ticks
 from splatbatch.run.cluster_workers import AGAIN
@@ -103,7 +105,7 @@ class StoreWorker:
         self._beating = TransferJob(partial(exchange.heartbeat, self.url), [], self.patience)
         self._ahead: TransferJob[Any] = TransferJob(partial(exchange.heartbeat, self.url), [], self.patience)
         self._next_beat, self._closed = 0.0, ""
-        self._attempts: Path | None = None
+        self._patch: PatchFolder | None = None
         self._not_before: dict[str, float] = {}
         """Bundles that we leave to others for now; for good where this machine cannot train them."""
         self._took: dict[int, float] = {}
@@ -198,7 +200,7 @@ class StoreWorker:
                 return None
             batch = _on_our_cards(open_bundle(bundle, folder / "scene", folder / "output"))
             before = self._resumed(bundle, name, seen, batch)
-            self._attempts = batch.output.patch(bundle.task).path
+            self._patch = batch.output.patch(bundle.task)
             self._fetch_next()
             outcome = self._run(batch, is_retry=bundle.is_retry).get(bundle.task)
             returned = self._judged(returned, outcome)
@@ -211,7 +213,7 @@ class StoreWorker:
             returned = replace(returned, outcome="unfit", why=one_line(found.message))
             self._not_before[name] = float("inf")
         finally:
-            self._attempts = None
+            self._patch = None
             self.sign = replace(self.sign, bundle="", task="", phase="", step=None)
             attempts = tuple(_brought(folder / "output", bundle.task, before))
             files = _upload(replace(returned, attempts=attempts), folder, claim)
@@ -309,8 +311,8 @@ class StoreWorker:
         self._ahead.look()
         if self._beating.is_over and time.monotonic() >= self._next_beat:
             self.sign = replace(self.sign, sequence=self.sign.sequence + 1)
-            if last := self._last_attempt():
-                progress = last.last_progress()
+            for attempt in self._patch.attempts()[-1:] if self._patch else ():
+                progress = attempt.last_progress()
                 self.sign = replace(self.sign, phase=progress.phase, step=progress.step)
             self._beating = TransferJob(partial(exchange.heartbeat, self.url), [self.sign], self.patience)
             self._next_beat = time.monotonic() + exchange.BEAT_S
@@ -456,20 +458,18 @@ def _brought(output: Path, task: str, before: set[int]) -> Iterator[TransferredA
 
     A link goes only where it leads to the splat, or to what must lie beside it: as a copy, once that was found good.
     """
-    for path in sorted((output / "patches" / task).glob("attempt-*")):
-        folder = AttemptFolder(path)
+    for folder in PatchFolder(output / "patches" / task).attempts():
         if folder.number in before or not folder.start.exists():
             continue
         folder.forget_environments()
-        files = {one for one in path.rglob("*") if one.is_file() and not one.is_symlink()}
+        files = {one for one in folder.path.rglob("*") if one.is_file() and not one.is_symlink()}
         if (watch := folder.read_watch()) and folder.result.exists():
             with contextlib.suppress(TooManyFiles):
                 files |= {*find_files(folder.output, watch.globs(), MOST_FILES)}
-        named = ((one.relative_to(path).as_posix(), one) for one in sorted(files))
-        sent = [(name, one) for name, one in named if name.partition("/")[0] not in HERE]
-        yield TransferredAttempt(folder.number, tuple(_piece(name, one) for name, one in sent))
-
-
-def _piece(name: str, path: Path) -> FileRef:
-    stat = path.stat()
-    return FileRef(name, blobs.hash_of_file(path), stat.st_size, stat.st_mtime_ns)
+        pieces = []
+        for file in sorted(files):
+            name, stat = file.relative_to(folder.path).as_posix(), file.stat()
+            sha256 = "" if name.partition("/")[0] in HERE else sha256_of(file)
+            if sha256:
+                pieces.append(FileRef(name, sha256, stat.st_size, stat.st_mtime_ns))
+        yield TransferredAttempt(folder.number, tuple(pieces))

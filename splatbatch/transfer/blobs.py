@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import time
@@ -15,11 +14,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from splatbatch.errors import StoreError
-from splatbatch.files import fault_of_name, is_out_of_space, open_regular
+from splatbatch.files import fault_of_name, is_out_of_space
+from splatbatch.hashing import sha256_of
 from splatbatch.isolated import WaitHooks
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.transfer.courier import run, store_at
-from splatbatch.transfer.store import PIECE_BYTES, Store
+from splatbatch.transfer.store import Store
 
 BLOBS = "blobs"
 AT_ONCE = 8
@@ -108,7 +108,7 @@ def _fetch_one(store: Store, folder: Path, piece: FileRef) -> tuple[int, str]:
     if not _SHA256.fullmatch(sha256):  # it would be a path
         return 0, "missing"
     target, part = folder / sha256, folder / f".{sha256}.part"
-    if target.exists() and hash_of_file(target) == sha256:
+    if target.exists() and sha256_of(target) == sha256:
         return 0, ""
     for number in range(TRIES + 1):
         start = part.stat().st_size if part.exists() else 0
@@ -121,7 +121,7 @@ def _fetch_one(store: Store, folder: Path, piece: FileRef) -> tuple[int, str]:
         except FileNotFoundError:
             part.unlink(missing_ok=True)
             return number, "missing"
-        if hash_of_file(part) == sha256:
+        if sha256_of(part) == sha256:
             part.replace(target)
             return number, ""
         part.unlink(missing_ok=True)
@@ -158,16 +158,3 @@ def lay(pieces: Iterable[FileRef], place: Path, folder: Path, put: Callable[[Pat
             if is_out_of_space(error):
                 raise
             raise StoreError(f"{piece.name!r} cannot be a file here ({error})") from error
-
-
-def hash_of_file(path: Path) -> str:
-    """Return the SHA-256 of a file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    digest = hashlib.sha256()
-    with open_regular(path) as file:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()

@@ -20,7 +20,7 @@ from splatbatch.output.records.record import TypedRecord
 from splatbatch.transfer.blobs import FileRef, NewFile, at_once
 from splatbatch.transfer.bundle import Bundle, sealed, unsealed, why_left
 from splatbatch.transfer.courier import store_at
-from splatbatch.transfer.store import Store, read_whole
+from splatbatch.transfer.store import read_whole
 
 BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS = "bundles", "claims", "closed", "results", "later", "workers"
 _BUNDLE = re.compile(r"[0-9a-f]{32}")
@@ -163,32 +163,23 @@ def look(url: str) -> dict[str, Any]:
         brings = tuple(brought.get(name, ()))
         states[name] = BundleState(name in closed, generations.get(name, 0), "", "", is_left, brings)
     owned = [name for name, one in states.items() if one.generation and one.is_open]
-    owners = at_once(partial(_known_owner, url), [f"{name}.{states[name].generation}" for name in owned])
-    for name, (worker, token) in zip(owned, owners, strict=True):
-        states[name] = replace(states[name], worker=worker, token=token)
-    found = at_once(partial(_json_in, store_at(url)), [f"{WORKERS}/{name}" for name in sorted(workers)])
-    signs = [WorkerStatus.from_record(one) for one in found if one]
-    return StoreListing(states, tuple(sorted(later)), {one.worker: one for one in signs}).to_record()
+    owners = at_once(partial(_known_owner, url), [f"{CLAIMS}/{name}.{states[name].generation}" for name in owned])
+    for name, owner in zip(owned, owners, strict=True):
+        states[name] = replace(states[name], worker=owner.worker, token=owner.token)
+    found = at_once(partial(_sign, url), [f"{WORKERS}/{name}" for name in sorted(workers)])
+    return StoreListing(states, tuple(sorted(later)), {one.worker: one for one in found if one.worker}).to_record()
 
 
-@cache
-def _known_owner(url: str, claim: str) -> tuple[str, str]:
-    """Return who has made a claim; a claim is read once by each courier."""
-    return _owner(store_at(url), claim)
-
-
-def _owner(store: Store, claim: str) -> tuple[str, str]:
-    found = _json_in(store, f"{CLAIMS}/{claim}")
-    return str(found.get("worker", "")), str(found.get("token", ""))
-
-
-def _json_in(store: Store, name: str) -> dict[str, Any]:
-    """Return a small JSON object that may go, or be torn, at any moment."""
+def _sign(url: str, place: str) -> WorkerStatus:
+    """Return the sign of a worker, or what a claim says of one; either may go, or be torn, at any moment."""
     try:
-        found = parse(read_whole(store, name, MIB))
+        return WorkerStatus.from_record(parse(read_whole(store_at(url), place, MIB)))
     except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return WorkerStatus()
+
+
+_known_owner = cache(_sign)
+"""Who has made a claim; each courier reads a claim once."""
 
 
 class StoreWatch:
@@ -250,9 +241,9 @@ def claim(url: str, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
     record = read_sealed(url, f"{BUNDLES}/{bundle}")
     if why_left(Bundle.from_record(record), only_builtin=only_builtin):
         return record
-    store, name = store_at(url), f"{bundle}.{generation}"
-    store.write(f"{CLAIMS}/{name}", json.dumps({"worker": worker, "token": token}).encode(), once=True)
-    is_ours = _owner(store, name)[1] == token  # whatever the store has answered, or lost on its way
+    place = f"{CLAIMS}/{bundle}.{generation}"
+    store_at(url).write(place, json.dumps({"worker": worker, "token": token}).encode(), once=True)
+    is_ours = _sign(url, place).token == token  # whatever the store has answered, or lost on its way
     return record if is_ours else {}
 
 

@@ -18,6 +18,7 @@ from process_family import wait_until
 from travelling import QUICK, SHORT, run, states, work
 
 from splatbatch import processes
+from splatbatch.hashing import sha256_of
 from splatbatch.transfer import blobs, exchange
 from splatbatch.transfer.exchange import TransferResult
 
@@ -43,7 +44,7 @@ class Forgery:
         """Put another file under a name, with its own hash."""
         file = self.folder / "forged.json"
         file.write_text(json.dumps(content))
-        sha256 = blobs.hash_of_file(file)
+        sha256 = sha256_of(file)
         blobs.put(self.url, [(blobs.blob(sha256), file)])
         self.pieces[name] = {"name": name, "sha256": sha256, "num_bytes": file.stat().st_size, "mtime_ns": 1}
 

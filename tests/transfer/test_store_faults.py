@@ -15,6 +15,7 @@ from store_sites import SECRET, Site
 from travelling import QUICK, SHORT, bundles, ends, files_below, run, states, work, worker
 
 from splatbatch.errors import StoreError
+from splatbatch.hashing import sha256_of
 from splatbatch.transfer import blobs, exchange
 from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.folder import FolderStore
@@ -96,7 +97,7 @@ def test_a_photograph_that_is_damaged_in_the_store_is_told_and_put_there_anew(ho
     url = str(tmp_path / "store")
     home.change(executor={"store": url})
     run(home, url, "pack", "--to", url)
-    photograph = blobs.hash_of_file(home.folder / "images" / "img3.png")
+    photograph = sha256_of(home.folder / "images" / "img3.png")
     flip(tmp_path / "store/blobs" / photograph, random.Random(1))
     said = list[str]()
 
