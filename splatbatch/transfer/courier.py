@@ -82,38 +82,7 @@ class Courier:
         self._process.end()
 
 
-class InProcessCourier(Courier):
-    """Makes each call in our own process, at once."""
-
-    def __init__(self) -> None:
-        self._answer: Answer | None = None
-
-    @property
-    def descriptor(self) -> int | None:
-        """Nothing is ever waited for."""
-        return None
-
-    def begin(self, call: Call[Item], item: Item) -> None:
-        """Make a call."""
-        [(_, self._answer)] = isolated.InProcessCalls(call, [item]).look()
-
-    def look(self) -> Answer | None:
-        """Return what has come of it, once."""
-        found, self._answer = self._answer, None
-        return found
-
-    def end(self) -> None:
-        """Make no further calls."""
-
-
 _FREE: list[Courier] = []
-
-
-def courier() -> Courier:
-    """Return a courier that is free, of the usual kind."""
-    if _FREE:
-        return _FREE.pop()
-    return InProcessCourier() if isolated.DEFAULT_BACKEND is isolated.InProcessCalls else Courier()
 
 
 def _orders() -> Iterator[tuple[Call[Any], Any]]:
@@ -155,7 +124,7 @@ class TransferJob(CallQueue[Item]):
         """Return what has come, and go on; never wait."""
         found = [*self._faults]
         if self._left and self._courier is None and time.monotonic() >= self._not_before:
-            self._courier = courier()
+            self._courier = _FREE.pop() if _FREE else Courier()
             self._courier.begin(self._call, self._left[0])
         while self._courier is not None and (answer := self._courier.look()) is not None:
             if isinstance(answer, Returned):
@@ -164,12 +133,10 @@ class TransferJob(CallQueue[Item]):
                 self._go_on(self._courier)
                 continue
             self._drop()  # whatever it has opened is not trusted any more
-            if not self._may_pass(answer):
-                error = SplatbatchError(_words(answer), "Is there room on this disk? Else please report it.")
-                is_told = isinstance(answer, ExpectedError) and isinstance(answer.error, SplatbatchError)
-                self._faults = [(self._left[0], answer if is_told else ExpectedError(error))]
+            if error := self._lasting(answer):
+                self._faults = [(self._left[0], ExpectedError(error))]
                 self._left.clear()
-                return [*found, *self._faults]
+                found += self._faults
         return found
 
     def _go_on(self, ours: Courier) -> None:
@@ -182,23 +149,23 @@ class TransferJob(CallQueue[Item]):
         else:
             self._drop()
 
-    def _may_pass(self, answer: Answer) -> bool:
-        """Return whether a call is made again after a while; say so where it has been for long."""
+    def _lasting(self, answer: Answer) -> SplatbatchError | None:
+        """Return what no further call mends; else one is made after a while, and that is said after a long one."""
         match answer:
             case ExpectedError(error=CutOffError()) | Hung():
                 pass
-            case ExpectedError(error=SplatbatchError()):
-                return False
+            case ExpectedError(error=SplatbatchError() as error):
+                return error
             case ExpectedError(error=error) if is_out_of_space(error):  # of this machine's disk
                 pass
             case _ if self._failures + 1 >= MOST_FAULTS:
-                return False
+                return SplatbatchError(_words(answer), "Is there room on this disk? Else please report it.")
         self._not_before = time.monotonic() + PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
         self._failures += 1
         if self._failures > 1 and time.monotonic() - self._said_at > SAYS_S:
             self._said_at = time.monotonic()
             self._tell(f"{_words(answer)}; it is tried again")
-        return True
+        return None
 
     def end(self) -> None:
         """Make no further calls, and end the one that is under way."""

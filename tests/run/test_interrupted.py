@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
+from in_process_courier import InProcessCourier
 
 from splatbatch.config.yaml.source import YamlSource
 from splatbatch.errors import CutOffError, Interrupted
@@ -27,7 +28,7 @@ def test_ctrl_c_while_a_store_is_away_is_an_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[str], object]
 ) -> None:
     monkeypatch.setattr(travel.exchange, "look", away)
-    monkeypatch.setattr(courier, "courier", courier.InProcessCourier)
+    monkeypatch.setattr(courier, "Courier", InProcessCourier)
     with pytest.raises(Interrupted) as told:
         ask(str(tmp_path))
     assert told.value.exit_code == 130

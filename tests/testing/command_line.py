@@ -18,10 +18,12 @@ import machine_here
 import one_fork_server
 import pytest
 import typer.main
+from in_process_courier import InProcessCourier
 from turns import CLOCK, SIGNALS, Program
 
 from splatbatch import cli, isolated, trainers
 from splatbatch.machine import supervisors
+from splatbatch.transfer import courier
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -124,9 +126,9 @@ def invoke(*arguments: str, batch: FakeBatch | None = None, terminal: bool = Fal
 def surroundings(batch: FakeBatch | None) -> Iterator[None]:
     """Set what the command reads, and put back what it changes."""
     environment, handlers = dict(os.environ), [signal.getsignal(number) for number in SIGNALS]
-    programs, readers = dict(trainers.TRAINERS), isolated.DEFAULT_BACKEND
+    programs, readers, kind = dict(trainers.TRAINERS), isolated.DEFAULT_BACKEND, courier.Courier
     constants: list[tuple[Any, str, Any]] = []
-    isolated.DEFAULT_BACKEND = READERS
+    isolated.DEFAULT_BACKEND, courier.Courier = READERS, InProcessCourier
     supervisors._Server.start = one_fork_server.shared
     if batch:
         for name, value in (fake_trainer.CONSTANTS | batch.constants).items():
@@ -141,7 +143,7 @@ def surroundings(batch: FakeBatch | None) -> Iterator[None]:
         os.environ.clear()
         os.environ.update(environment)
         trainers.TRAINERS.update(programs)
-        isolated.DEFAULT_BACKEND = readers
+        isolated.DEFAULT_BACKEND, courier.Courier = readers, kind
         supervisors._Server.start = one_fork_server.START
         for module, constant, value in constants:
             setattr(module, constant, value)

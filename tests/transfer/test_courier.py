@@ -7,11 +7,12 @@ import time
 from typing import Any
 
 import pytest
+from in_process_courier import InProcessCourier
 from test_reader import fails
 
 from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned
 from splatbatch.transfer import courier
-from splatbatch.transfer.courier import Courier, InProcessCourier
+from splatbatch.transfer.courier import Courier
 
 
 def asked(ours: Courier, how: str) -> Answer:

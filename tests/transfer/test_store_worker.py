@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from fake_batch import FakeBatch
+from in_process_courier import InProcessCourier
 from store_sites import Site
 from travelling import QUICK, bundles, run, taking_turns, work
 from turns import CLOCK
@@ -15,7 +16,6 @@ from splatbatch.isolated import Answer
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.store_worker import StoreWorker, WorkerLifetime
 from splatbatch.transfer import courier, exchange
-from splatbatch.transfer.courier import InProcessCourier
 
 ANSWERS_S = 1.0
 
@@ -49,7 +49,7 @@ def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
     """Else whoever looks must find out that its worker is no more."""
     url = sites["folder"].below("told-to-stop")
     run(batch.make("p0", "p1", **QUICK), url, "pack", "--to", url)
-    monkeypatch.setattr(courier, "courier", SlowToClaim)
+    monkeypatch.setattr(courier, "Courier", SlowToClaim)
     monkeypatch.setattr(SlowToClaim, "claimed", 0)
     (scratch := tmp_path / "scratch").mkdir()
     worker, began = StoreWorker(url, WorkerLifetime(), cast("Interruption", OnceClaimed()), scratch), CLOCK.now()
