@@ -10,9 +10,10 @@ import pytest
 from in_process_courier import InProcessCourier
 from test_reader import fails
 
-from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned
+from splatbatch.errors import CutOffError, StoreError
+from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned, WaitHooks
 from splatbatch.transfer import courier
-from splatbatch.transfer.courier import Courier
+from splatbatch.transfer.courier import Courier, TransferJob
 
 
 def asked(ours: Courier, how: str) -> Answer:
@@ -65,3 +66,27 @@ def test_a_courier_says_that_it_has_died_or_hangs(monkeypatch: pytest.MonkeyPatc
     assert isinstance(asked(hung, "hangs"), Hung)
     died.end()
     hung.end()
+
+
+def test_a_job_makes_again_what_was_cut_off_and_tells_what_lasts_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "Courier", InProcessCourier)
+    monkeypatch.setattr(courier, "_FREE", [])
+    monkeypatch.setattr(courier, "PAUSES_S", (0.0,))
+    calls, found = list[str](), list[tuple[str, Answer]]()
+
+    def call(item: str) -> str:
+        calls.append(item)
+        if item == "cut off" and calls.count(item) < 3:
+            raise CutOffError("the store does not answer")
+        if item == "refused":
+            raise StoreError("no room")
+        return item.upper()
+
+    job = TransferJob(call, ["a", "cut off", "refused", "never"], WaitHooks())
+    while not job.is_over:
+        found += job.look()
+    assert calls == ["a", *["cut off"] * 3, "refused"]
+    assert found[:2] == [("a", Returned("A")), ("cut off", Returned("CUT OFF"))]
+    [(item, answer)] = found[2:]
+    assert (item, str(answer.error)) == ("refused", "no room")
+    assert job.look() == job.look() == found[2:]  # else a worker would go on as if all had been sent

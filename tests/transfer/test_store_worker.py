@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,10 +13,11 @@ from store_sites import Site
 from travelling import QUICK, bundles, run, taking_turns, work
 from turns import CLOCK
 
+from splatbatch.errors import StoreError
 from splatbatch.isolated import Answer
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.store_worker import StoreWorker, WorkerLifetime
-from splatbatch.transfer import courier, exchange
+from splatbatch.transfer import blobs, courier, exchange
 
 ANSWERS_S = 1.0
 
@@ -71,3 +73,20 @@ def test_a_worker_leaves_to_others_what_its_machine_cannot_train_and_ends(
     assert code == 1, said
     assert "p1: left to other machines: a package is missing (missing_dependency)" in said
     assert sorted((one["task"], one["state"]) for one in bundles(url)) == [("p0", "trained"), ("p1", "waiting")]
+
+
+def test_what_a_store_does_not_take_ends_its_worker_and_stays_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(courier, "Courier", InProcessCourier)
+    monkeypatch.setattr(courier, "_FREE", [])
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store/results").write_text("no folder")
+    worker = StoreWorker(str(tmp_path / "store"), WorkerLifetime(), cast("Interruption", OnceClaimed()), tmp_path)
+    (folder := tmp_path / "attempt").mkdir()
+    job = courier.TransferJob(partial(blobs.put, worker.url), [[("results/a", b"1")]], worker.patience)
+    worker.sending.append((job, folder))
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            worker._beat()
+    assert folder.is_dir()
