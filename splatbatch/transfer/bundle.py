@@ -229,13 +229,15 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         StoreError: the settings of its manifest are none, or its model names photographs outside of the bundle.
     """
     _see_names(bundle, scene / "sparse")
-    names = {one.name for one in bundle.pieces}
-    behind = _backdrop(bundle, scene) if f"{BACKDROP}/{SPLAT}" in names else None
+    pieces, behind = {one.name: one for one in bundle.pieces}, None
+    if splat := pieces.get(f"{BACKDROP}/{SPLAT}"):  # with what tells that it is the accepted one
+        behind = scene / BACKDROP
+        write_json(behind / RESULT, {"splat": {"sha256": splat.sha256, "bytes": splat.num_bytes}})
     patch = Patch(
         bundle.patch,
         scene / "sparse",
         scene / "images",
-        source=scene / SOURCE if any(name.startswith(f"{SOURCE}/") for name in names) else None,
+        source=scene / SOURCE if any(name.startswith(f"{SOURCE}/") for name in pieces) else None,
         masks=scene / "masks" if bundle.has_masks else None,
         offset=bundle.offset,
         tones=bundle.tones,
@@ -254,14 +256,6 @@ def _see_names(bundle: Bundle, sparse: Path) -> None:
     with contextlib.suppress(SceneError):  # a broken model fails as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(sparse))), ""):
             raise StoreError(f"{bundle.task}: its model: {why}: it is refused")
-
-
-def _backdrop(bundle: Bundle, scene: Path) -> Path:
-    """Return the folder of the splat behind, with what tells that it is the accepted one."""
-    piece = next(one for one in bundle.pieces if one.name == f"{BACKDROP}/{SPLAT}")
-    folder = scene / BACKDROP
-    write_json(folder / RESULT, {"splat": {"sha256": piece.sha256, "bytes": piece.num_bytes}})
-    return folder
 
 
 def _setup_of(bundle: Bundle, scene: Path, output: Path, environment: Mapping[str, str]) -> TaskSettings:
