@@ -8,7 +8,7 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from splatbatch.text import one_line, seconds_of
 from splatbatch.transfer import blobs, exchange
 from splatbatch.transfer.blobs import FileRef, NewFile
 from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
-from splatbatch.transfer.courier import TransferJob, ask, run, store_at
+from splatbatch.transfer.courier import TransferJob, ask, pause, run, store_at
 from splatbatch.transfer.exchange import (
     BUNDLES,
     CLAIMS,
@@ -117,42 +117,39 @@ class StoreWorker:
         Raises:
             SplatbatchError: the store refuses us, or nothing of it can be trained here.
         """
-        idle_since, unfit, is_over = time.monotonic(), 0, False
         try:
-            self._begin()
-            while not is_over:
-                seen = StoreListing.from_record(ask(exchange.look, self.url, self.patience))
-                bundle, name, claim = self._claimed(seen)
-                if bundle is None:
-                    is_waiting = any(one.is_open and self._fits(name) for name, one in seen.bundles.items())
-                    if idle_s := self.stay.idle_s:
-                        is_waiting = time.monotonic() - idle_since <= idle_s
-                    if not is_waiting:
-                        break
-                    self._rest(POLL_S)
-                    continue
-                if self._stop() or not self._holds(bundle):
-                    self._leave(name, claim)
-                    is_over = True
-                    break
-                error = self._train(bundle, name, claim, seen)
-                unfit = unfit + 1 if error else 0
-                if error and unfit >= MOST_UNFIT:
-                    raise error
-                idle_since = time.monotonic()
+            try:
+                code = self._train_all()
+            except StopRequested:
+                code = AGAIN
             self._finish()
-        except StopRequested:
-            self._finish()
-            return AGAIN
+            return code
         finally:
             self._go()
-        return AGAIN if is_over else SplatbatchError.exit_code if self.failed else 0
 
-    def _begin(self) -> None:
-        """See that the store takes us, and what its claims are worth."""
+    def _train_all(self) -> int:
+        """Train until nothing is due, or our time does not hold it; return the exit code."""
         if not ask(partial(exchange.makes_once, self.url), self.token, self.patience):
             log_line("this store cannot lock tasks: some tasks may be trained twice, but none is accepted twice")
-        self._beat()
+        idle_since, unfit, never = time.monotonic(), 0, float("inf")
+        while True:
+            seen = StoreListing.from_record(ask(exchange.look, self.url, self.patience))
+            bundle, name, claim = self._claimed(seen)
+            if bundle is None:  # those that another worker holds may come back
+                is_due = any(one.is_open and self._not_before.get(name) != never for name, one in seen.bundles.items())
+                idle_s = self.stay.idle_s
+                if not is_due if not idle_s else time.monotonic() - idle_since > idle_s:
+                    return SplatbatchError.exit_code if self.failed else 0
+                pause(POLL_S, self.patience)
+                continue
+            if self._stop() or not self._holds(bundle):
+                ask(partial(blobs.put, self.url), [_left(claim)], self.for_claims)
+                return AGAIN
+            error = self._train(bundle, name, claim, seen)
+            unfit = unfit + 1 if error else 0
+            if error and unfit >= MOST_UNFIT:
+                raise error
+            idle_since = time.monotonic()
 
     def _claimed(self, seen: StoreListing) -> tuple[Bundle | None, str, str]:
         """Return a bundle that is ours, its name and that of its claim; None where there is none."""
@@ -175,10 +172,6 @@ class StoreWorker:
                 return bundle, name, f"{name}.{generation}"
         return None, "", ""
 
-    def _fits(self, name: str) -> bool:
-        """Return whether a bundle may yet be trained here: those that another worker holds may come back."""
-        return self._not_before.get(name) != float("inf")
-
     def _holds(self, bundle: Bundle) -> bool:
         """Return whether our time holds a training; one that nobody can tell of is begun."""
         expected_s = self._took.get(bundle.max_steps, 0.0)
@@ -191,8 +184,7 @@ class StoreWorker:
         self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
         log_line(f"{bundle.task}: fetched for training")
         returned = TransferResult(name, bundle.task, self.name, socket.gethostname(), __version__, "stopped")
-        before = set()
-        error: SplatbatchError | None = None
+        before, error = set[int](), None
         try:
             if damaged := self._fetched(bundle, folder):
                 self._not_before[name] = time.monotonic() + 30.0
@@ -202,8 +194,7 @@ class StoreWorker:
             before = self._resumed(bundle, name, seen, batch)
             self._patch = batch.output.patch(bundle.task)
             self._fetch_next()
-            outcome = self._run(batch, is_retry=bundle.is_retry).get(bundle.task)
-            returned = self._judged(returned, outcome)
+            returned = self._judged(returned, self._run(batch, is_retry=bundle.is_retry).get(bundle.task))
             self._took[bundle.max_steps] = time.monotonic() - began
         except StopRequested:
             raise
@@ -236,7 +227,7 @@ class StoreWorker:
                 return replace(returned, outcome="failed", why=words)
         return returned
 
-    def _run(self, batch: Batch, *, is_retry: bool) -> Any:
+    def _run(self, batch: Batch, *, is_retry: bool) -> Mapping[str, Outcome]:
         """Train by the loop of any night."""
         batch.output.create()
         batch.output.ledger.parent.mkdir(exist_ok=True)
@@ -282,10 +273,6 @@ class StoreWorker:
                     return {one.number}
         return set()
 
-    def _leave(self, name: str, claim: str) -> None:
-        """Let go of a bundle that our time does not hold."""
-        ask(partial(blobs.put, self.url), [_left(claim)], self.for_claims)
-
     def _stop(self) -> str:
         is_up = self._end is not None and time.monotonic() > self._end - MARGIN_S
         return self.interruption.reason() or ("the time of this worker is up" if is_up else "")
@@ -319,18 +306,6 @@ class StoreWorker:
         for sign, answer in self._beating.look():
             if sign.bundle and sign.bundle == self.sign.bundle and answer == Returned(sign.bundle):
                 self._closed = "the task was closed in the store"
-
-    def _last_attempt(self) -> AttemptFolder | None:
-        places = sorted(self._attempts.glob("attempt-*")) if self._attempts else []
-        return AttemptFolder(places[-1]) if places else None
-
-    def _rest(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._beat()
-            if why := self._stop():
-                raise StopRequested(why)
-            time.sleep(REST_S)
 
     def _finish(self) -> None:
         """Send what is under way, for as long as there may be time for it."""
