@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -19,7 +19,7 @@ from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import OutputError, StoreError
 from splatbatch.fields import text
 from splatbatch.files import PRIVATE, fault_of_name, read_record, write_json
-from splatbatch.isolated import Item, WaitHooks, answers
+from splatbatch.isolated import WaitHooks, answers
 from splatbatch.outcome import Lost
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.endings import TaskHistory
@@ -35,9 +35,9 @@ from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 from splatbatch.text import plural
 from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.blobs import BLOBS, FileRef, NewFile
+from splatbatch.transfer.blobs import FileRef, NewFile
 from splatbatch.transfer.bundle import Bundle, bundle_of
-from splatbatch.transfer.courier import ask, run, store_at
+from splatbatch.transfer.courier import ask, run
 from splatbatch.transfer.exchange import (
     BUNDLES,
     CLOSED,
@@ -106,12 +106,9 @@ class HomeSide:
             if arrival := Arrival.read(path):
                 self._note(AttemptFolder(path.parent), arrival)
 
-    def _ask(self, call: Callable[[str, Item], Any], item: Item) -> Any:
-        return ask(partial(call, self.url), item, self.patience)
-
     def look(self) -> StoreListing:
         """Look at the store, and read the manifests of ours that are new."""
-        seen = StoreListing.from_record(ask(exchange.look, self.url, self.patience))
+        seen = exchange.listing(self.url, self.patience)
         unread = [name for name in seen.bundles if name not in self.bundles and name not in self.strange]
         places = [f"{BUNDLES}/{name}" for name in unread]
         for place, record in run(partial(exchange.read_sound, self.url), places, self.patience):
@@ -207,7 +204,7 @@ class HomeSide:
         return any(one.split(".")[1] == "trained" for one in seen.state(name).results if one not in self.whole)
 
     def _blobs(self) -> set[str]:
-        return set(self._ask(_names, BLOBS))
+        return set(ask(blobs.names, self.url, self.patience))
 
     def _put(self, files: list[NewFile]) -> None:
         run(partial(blobs.put, self.url), blobs.groups(files), self.patience)
@@ -221,7 +218,7 @@ class HomeSide:
 
     def _adopt(self, name: str, bundle: Bundle) -> bool:
         """Bring a result home; return whether it is what it says."""
-        returned = TransferResult.from_record(self._ask(exchange.read_sound, f"{RESULTS}/{name}"))
+        returned = exchange.result_at(self.url, f"{RESULTS}/{name}", self.patience)
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
         ours = 0
         try:
@@ -294,7 +291,9 @@ class HomeSide:
         """
         told = [(number, folder, Arrival.read(folder.brought)) for number, folder in attempts.items()]
         mine = {number: (folder, one) for number, folder, one in told if one and not one.has_all}
-        returned = TransferResult.from_record(self._ask(exchange.read_sound, f"{LATER}/{name}") if mine else {})
+        if not mine:
+            return
+        returned = exchange.result_at(self.url, f"{LATER}/{name}", self.patience)
         for piece in returned.pieces:
             if not is_following(piece):
                 raise StoreError(f"{piece.name!r} is in none of the folders {', '.join(exchange.FOLLOWING)}")
@@ -304,10 +303,6 @@ class HomeSide:
                 blobs.lay(brought.pieces, self.batch.output.arriving, mine[brought.number][0].path, shutil.copyfile)
         for folder, one in mine.values():
             write_json(folder.brought, replace(one, has_all=True).to_record())
-
-
-def _names(url: str, folder: str) -> list[str]:
-    return list(store_at(url).names(folder))
 
 
 def _is_same(known: Bundle, bundle: Bundle) -> bool:

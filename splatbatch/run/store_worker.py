@@ -133,7 +133,7 @@ class StoreWorker:
             log_line("this store cannot lock tasks: some tasks may be trained twice, but none is accepted twice")
         idle_since, unfit, never = time.monotonic(), 0, float("inf")
         while True:
-            seen = StoreListing.from_record(ask(exchange.look, self.url, self.patience))
+            seen = exchange.listing(self.url, self.patience)
             bundle, name, claim = self._claimed(seen)
             if bundle is None:  # those that another worker holds may come back
                 is_due = any(one.is_open and self._not_before.get(name) != never for name, one in seen.bundles.items())
@@ -260,9 +260,7 @@ class StoreWorker:
         """Lay beside ours the attempt that another worker had to stop, to go on from there; return its number."""
         stopped = [one for one in seen.state(name).results if one.split(".")[1] == "stopped"]
         for result in stopped:
-            told = TransferResult.from_record(
-                ask(partial(exchange.read_sound, self.url), f"{RESULTS}/{result}", self.patience)
-            )
+            told = exchange.result_at(self.url, f"{RESULTS}/{result}", self.patience)
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
                 if len(wanted) == 2 and not self._fetch(wanted, bundle.task):

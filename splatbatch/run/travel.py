@@ -30,7 +30,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import TRAINING, Task
 from splatbatch.text import plural
 from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.courier import ask, pause, run
+from splatbatch.transfer.courier import pause, run
 from splatbatch.transfer.exchange import CLOSED, FINAL, BundleState, StoreListing, StoreWatch
 from splatbatch.transfer.schemes import anchored
 
@@ -269,7 +269,7 @@ def status_of(url: str) -> StoreFacts:
     """
     with Interruption() as interruption:
         patience, url = WaitHooks(stop=interruption.reason, tell=print_err), anchored(url, Path.cwd())
-        seen = StoreListing.from_record(ask(exchange.look, url, patience))
+        seen = exchange.listing(url, patience)
         told = run(partial(exchange.outline, url), seen.bundles, patience)
     watch, found = StoreWatch(), []
     for name, (task, home, max_steps) in told:
@@ -292,7 +292,7 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
     wanted = set(names)
     with Interruption() as interruption:
         patience, url = WaitHooks(stop=interruption.reason, tell=print_err), anchored(url, Path.cwd())
-        seen = StoreListing.from_record(ask(exchange.look, url, patience))
+        seen = exchange.listing(url, patience)
         left = [name for name, one in seen.bundles.items() if one.is_open]
         told = run(partial(exchange.outline, url), left, patience)
         chosen = {name: task for name, (task, *_) in told if not wanted or task in wanted}

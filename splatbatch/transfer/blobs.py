@@ -52,6 +52,11 @@ def blob(sha256: str) -> str:
     return f"{BLOBS}/{sha256}"
 
 
+def names(url: str) -> list[str]:
+    """Return the SHA-256 of all blobs of a store. A courier does this."""
+    return list(store_at(url).names(BLOBS))
+
+
 def distinct(pieces: Iterable[FileRef]) -> list[FileRef]:
     """Return files of which no two have the same contents."""
     return list({piece.sha256: piece for piece in pieces}.values())

@@ -15,11 +15,12 @@ from typing import Any
 
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import MIB, MOST_JSON_BYTES
+from splatbatch.isolated import WaitHooks
 from splatbatch.json_text import parse
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.transfer.blobs import FileRef, NewFile, at_once
 from splatbatch.transfer.bundle import Bundle, sealed, unsealed, why_left
-from splatbatch.transfer.courier import store_at
+from splatbatch.transfer.courier import ask, store_at
 from splatbatch.transfer.store import read_whole
 
 BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS = "bundles", "claims", "closed", "results", "later", "workers"
@@ -141,6 +142,16 @@ class StoreListing(TypedRecord):
         sign = self.signs.get(one.worker)
         is_gone = sign is not None and (sign.has_ended or sign.token != one.token)
         return not one.generation or one.is_left or is_gone
+
+
+def listing(url: str, patience: WaitHooks) -> StoreListing:
+    """Return a store as it is now.
+
+    Raises:
+        StoreError: the store refuses us.
+        StopRequested: somebody wants us to stop.
+    """
+    return StoreListing.from_record(ask(look, url, patience))
 
 
 def look(url: str) -> dict[str, Any]:
@@ -272,6 +283,11 @@ def read_sound(url: str, place: str) -> dict[str, Any]:
         raise
     except StoreError:
         return {}
+
+
+def result_at(url: str, place: str, patience: WaitHooks) -> TransferResult:
+    """Return a result, by folder and name; an empty one where it was altered, or is gone. It raises as `listing`."""
+    return TransferResult.from_record(ask(partial(read_sound, url), place, patience))
 
 
 def outline(url: str, bundle: str) -> tuple[str, str, int]:

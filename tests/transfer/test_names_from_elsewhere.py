@@ -145,9 +145,9 @@ def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
     home, folder = object.__new__(HomeSide), AttemptFolder(attempt)
     home.batch, home.url, home.patience = cast("Any", SimpleNamespace(output=output)), str(top / "store"), patience
     home.bundles, home.whole, home.awaited, home.arrived = {}, set(), set(), {result: {1: folder}}
-    told = TransferResult(attempts=(TransferredAttempt(1, tuple(map(piece, names))),)).to_record()
+    told = TransferResult(attempts=(TransferredAttempt(1, tuple(map(piece, names))),))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store_home, "ask", lambda *_: told)
+        patched.setattr(exchange, "result_at", lambda *_: told)
         patched.setattr(store_home.blobs, "fetch_all", lambda *_: {})
         patched.setattr(Arrival, "read", lambda _: Arrival(result, 1, total=1))
         patched.setattr(store_home, "write_json", lambda *_: None)
