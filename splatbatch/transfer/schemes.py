@@ -45,11 +45,12 @@ def open_store(url: str) -> Store:
         MissingPartError: a library is not installed.
     """
     scheme = scheme_of(url)
-    try:
-        importlib.import_module(LIBRARIES.get(scheme, "os"))
-    except ImportError as error:
-        message = f"{scheme}://: needs {LIBRARIES[scheme]}, which is not installed"
-        raise MissingPartError(message, "pip install 'splatbatch[stores]'") from error
+    if library := LIBRARIES.get(scheme):
+        try:
+            importlib.import_module(library)
+        except ImportError as error:
+            message = f"{scheme}://: needs {library}, which is not installed"
+            raise MissingPartError(message, "pip install 'splatbatch[stores]'") from error
     if scheme == "ssh":
         from splatbatch.transfer.sftp import SftpStore
 
