@@ -17,8 +17,7 @@ from typing import Any
 from splatbatch import __version__, isolated
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import OutputError, StoreError
-from splatbatch.fields import text
-from splatbatch.files import PRIVATE, fault_of_name, read_record, write_json
+from splatbatch.files import PRIVATE, fault_of_name, write_json
 from splatbatch.isolated import WaitHooks, answers
 from splatbatch.outcome import Lost
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
@@ -69,14 +68,20 @@ class Arrival(TypedRecord):
     """Its pictures have come, too."""
 
 
+@dataclass(frozen=True)
+class StoreName(TypedRecord):
+    """home.json: the name by which stores know an output folder."""
+
+    home: str = ""
+
+
 def home_of(output: OutputFolder) -> str:
-    """Return the name by which stores know an output folder, as its home.json has it; it is given one at first."""
-    known = read_record(output.home) or {}
-    home = text(known.get("home"))
-    if not home:
-        home = uuid.uuid4().hex
-        write_json(output.home, {"home": home})
-    return home
+    """Return the name by which stores know an output folder; it is given one where it has none."""
+    known = StoreName.read(output.home)
+    if known is None or not known.home:
+        known = StoreName(uuid.uuid4().hex)
+        write_json(output.home, known.to_record())
+    return known.home
 
 
 @dataclass
