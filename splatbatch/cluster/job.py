@@ -28,3 +28,8 @@ class WorkerJob:
     """Its exit code, where the engine tells."""
     why: str = ""
     """The engine cannot be asked, or is not understood."""
+
+    @property
+    def words(self) -> str:
+        """Return what is told of it beside its state: a reason in the engine's own words, or its node."""
+        return self.reason or self.how or self.why or self.where or "a node that it does not name"

@@ -223,24 +223,24 @@ def options_of(batch: Batch, submission: Submission, num_turns: int, limit_s: fl
 
 def of_squeue(text: str) -> Iterator[WorkerJob]:
     """Yield each array element that squeue has listed in the format of `SQUEUE`."""
-    for line in text.splitlines():
-        fields = line.split("|")
-        if len(fields) >= 6:
-            job, index, state, where, reason, status = (field.strip() for field in fields[:6])
-            # a status of wait(2): what a signal has ended has no exit code
-            code = int(status) >> 8 if status.isdecimal() and not int(status) & 0x7F else None
-            yield job_of(f"{job}_{index}", state, where, reason, code)
+    for job, index, state, where, reason, status, *_ in _rows(text, 6):
+        # a status of wait(2): what a signal has ended has no exit code
+        code = int(status) >> 8 if status.isdecimal() and not int(status) & 0x7F else None
+        yield job_of(f"{job}_{index}", state, where, reason, code)
 
 
 def of_sacct(text: str) -> Iterator[WorkerJob]:
     """Yield each array element that sacct has listed in the format of `SACCT`."""
-    for line in text.splitlines():
-        fields = line.split("|")
-        if len(fields) >= 4:
-            job, state, where, code = fields[:4]
-            exited, _, signal = code.partition(":")
-            is_exit = exited.isdecimal() and signal == "0"
-            yield job_of(job, state.partition(" ")[0], where, "", int(exited) if is_exit else None)
+    for job, state, where, status, *_ in _rows(text, 4):
+        code, _, signal = status.partition(":")
+        is_exit = code.isdecimal() and signal == "0"
+        yield job_of(job, state.partition(" ")[0], where, "", int(code) if is_exit else None)
+
+
+def _rows(text: str, num_fields: int) -> list[list[str]]:
+    """Return the fields of each line that has so many."""
+    rows = [[field.strip() for field in line.split("|")] for line in text.splitlines()]
+    return [row for row in rows if len(row) >= num_fields]
 
 
 def job_of(job: str, state: str, where: str, reason: str, code: int | None = None) -> WorkerJob:
@@ -277,13 +277,10 @@ def limit_of(partitions: str, wanted: str) -> float | None:
         partitions: what sinfo has listed as "%P|%l".
         wanted: names, separated by commas; empty for the default.
     """
-    limits = {}
-    for line in partitions.splitlines():
-        name, _, spelled = line.strip().partition("|")
-        if name.endswith("*") and not wanted:
-            wanted = name.rstrip("*")
-        limits[name.rstrip("*")] = seconds_of(spelled)
-    known = [limits.get(name) for name in wanted.split(",")]
+    names = wanted.split(",") if wanted else []
+    rows = _rows(partitions, 2)
+    ours = [spelled for name, spelled in rows if name.rstrip("*") in names or (name.endswith("*") and not names)]
+    known = [seconds_of(spelled) for spelled in ours]
     return min((one for one in known if one is not None), default=None)
 
 

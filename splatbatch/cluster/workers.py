@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from splatbatch.cluster import local, slurm
 from splatbatch.cluster.job import WorkerJob
@@ -135,22 +135,11 @@ def _find(submission: Submission) -> tuple[str, ...] | None:
     return slurm.find(submission) if submission.script.exists() else local.find(submission)
 
 
-def _summary(jobs: Iterable[WorkerJob]) -> str:
-    groups: dict[str, Counter[str]] = {}
-    for one in jobs:
-        match one.state:
-            case "running":
-                group, words = "running on", one.where or "a node that it does not name"
-            case "pending":
-                group, words = "waiting", one.reason or "for no reason that it gives"
-            case "unknown":
-                group, words = "unknown", one.why
-            case "ended":
-                group, words = "ended", one.how
-        groups.setdefault(group, Counter())[words] += 1
-    return "; ".join(f"{plural(those.total(), 'worker')} {group} {_spell(those)}" for group, those in groups.items())
-
-
-def _spell(those: Mapping[str, int]) -> str:
-    named = [f"{name} ({number})" if number > 1 else name for name, number in sorted(those.items())]
-    return list_some(named, MOST_NODES)
+def _summary(jobs: Sequence[WorkerJob]) -> str:
+    clauses = []
+    for state in dict.fromkeys(one.state for one in jobs):
+        told = Counter(one.words for one in jobs if one.state == state)
+        named = [f"{words} ({number})" if number > 1 else words for words, number in sorted(told.items())]
+        verb = {"running": "running on", "pending": "waiting"}.get(state, state)
+        clauses.append(f"{plural(told.total(), 'worker')} {verb} {list_some(named, MOST_NODES)}")
+    return "; ".join(clauses)

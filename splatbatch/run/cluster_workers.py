@@ -38,8 +38,6 @@ LOG_BYTES = 2000
 LOOK_S = 8.0
 """Between two questions to an engine."""
 BEAT_S = 1.0
-REFUSED = 3
-"""How much an end tells that others would share."""
 MOST_IDLE = 2
 """So often in a row workers may end without having ended an attempt; then it makes no sense to ask for more."""
 
@@ -226,7 +224,7 @@ class ClusterTraining:
             hint = "If a task needs more time than a worker has, increase `executor.worker_time`."
         else:
             hint = f"See {submission.path}."
-        return words, hint, _weight(one)[0] == REFUSED
+        return words, hint, _weight(one)[0]
 
 
 def _heard(tail: Tail, night: RunContext) -> Counter[str]:
@@ -240,8 +238,7 @@ def _heard(tail: Tail, night: RunContext) -> Counter[str]:
     return outcomes
 
 
-def _weight(ended: WorkerJob) -> tuple[int, bool]:
+def _weight(ended: WorkerJob) -> tuple[bool, bool, bool, bool]:
     """Return how much an end tells: a refusal most, a clean end least; of two alike that of which the node is known."""
-    if ended.code in REFUSING or NEVER_BEGAN in ended.how:
-        return REFUSED, bool(ended.where)
-    return {0: 0, AGAIN: 1}.get(ended.code if ended.code is not None else -1, 2), bool(ended.where)
+    is_refusal = ended.code in REFUSING or NEVER_BEGAN in ended.how
+    return is_refusal, ended.code not in (0, AGAIN), ended.code == AGAIN, bool(ended.where)
