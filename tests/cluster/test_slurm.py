@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,6 +152,30 @@ def test_workers_whose_time_is_up_are_followed_by_the_next_of_their_array(
     assert sorted(said)[:2] == ["0.log", "1.log"]
     assert len(list(elsewhere.output.glob("workers/jobs/*"))) == 1
     assert json.loads((elsewhere.output / "patches/p0/result.json").read_text())["attempt"] == "attempt-02"
+
+
+CUT = """\
+#!/bin/sh
+case " $* " in *" --parsable "*) {before}; {sbatch} "$@"; kill -KILL $PPID ;; *) exec {sbatch} "$@" ;; esac
+"""
+
+
+@pytest.mark.parametrize(("before", "num_submissions"), [(":", 1), ("kill -KILL $PPID; exit", 2)])
+def test_a_train_that_is_killed_while_it_submits_is_followed_and_nothing_is_submitted_twice(
+    elsewhere: FakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, num_submissions: int
+) -> None:
+    shim = tmp_path / "shims/sbatch"
+    shim.parent.mkdir()
+    shim.write_text(CUT.format(before=before, sbatch=shutil.which("sbatch")))
+    shim.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
+        assert elsewhere.run_apart("train", timeout_s=200).returncode == -signal.SIGKILL
+    assert submitted(elsewhere) == []
+    ended = elsewhere.run_apart("train", timeout_s=200)
+    assert (ended.returncode, "3 of 3 patches trained" in ended.stdout) == (0, True), ended.stderr
+    assert len(list(elsewhere.output.glob("workers/jobs/*"))) == num_submissions
+    assert len({job.partition("_")[0] for job in submitted(elsewhere)}) == 1
 
 
 def test_scancel_is_a_wish_and_no_failure(elsewhere: FakeBatch, site: SlurmSite) -> None:
