@@ -79,6 +79,11 @@ class RequestedWorkers:
         """Return whether one may still run or start: those not looked at yet may, and those of a start cut off."""
         return not all(self._has_ended(one) for one in self.submissions)
 
+    def ended(self) -> list[tuple[Submission, WorkerJob]]:
+        """Return those that have ended, with how."""
+        found = [(one, job) for one in self.submissions for job in one.record.handles]
+        return [(one, self.jobs[job]) for one, job in found if self.is_dead(job)]
+
     def is_dead(self, handle: str) -> bool:
         """Return whether an engine says that a worker has ended."""
         return handle in self.jobs and self.jobs[handle].state == "ended"

@@ -14,6 +14,8 @@ from splatbatch.output.attempt_folder import FileIn
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import SubmissionRecord
 
+FOLDERS = "splatbatch-[0-9]*-*"
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -77,7 +79,7 @@ class Submission:
 
 def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: str) -> Submission:
     """Return a submission of workers that are about to be asked for; nothing is written yet."""
-    number = 1 + max((int(path.name.split("-")[1]) for path in _folders(output)), default=0)
+    number = 1 + max((int(path.name.split("-")[1]) for path in output.jobs.glob(FOLDERS)), default=0)
     name = f"splatbatch-{number:03d}-{uuid.uuid4().hex[:8]}"
     record = SubmissionRecord(name, engine, num_workers, time.strftime("%Y-%m-%d %H:%M:%S"), terms)
     return Submission(output.jobs / name, record)
@@ -85,12 +87,7 @@ def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: s
 
 def open_submissions(output: OutputFolder) -> list[Submission]:
     """Return those whose workers are not known to have ended, the oldest first."""
-    found = [Submission(path, SubmissionRecord()) for path in _folders(output)]
+    found = [Submission(path, SubmissionRecord()) for path in sorted(output.jobs.glob(FOLDERS))]
     return [
         replace(one, record=SubmissionRecord.read(one.file) or one.record) for one in found if not one.ended.exists()
     ]
-
-
-def _folders(output: OutputFolder) -> list[Path]:
-    found = [path for path in output.jobs.glob("splatbatch-[0-9]*-*") if path.name.split("-")[1].isdecimal()]
-    return sorted(found, key=lambda path: path.name)

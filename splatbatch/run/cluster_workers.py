@@ -13,15 +13,16 @@ from splatbatch.cluster.job import NEVER_BEGAN, WorkerJob
 from splatbatch.cluster.workers import RequestedWorkers
 from splatbatch.errors import ConfigError, ExecutorError, Interrupted, OutputError, SceneError, TrainerError
 from splatbatch.files import read_tail
-from splatbatch.machine import background_command
 from splatbatch.monitor.messages import print_err
 from splatbatch.output.events import AttemptEnded, Notice
 from splatbatch.output.exclusive import hold
 from splatbatch.output.ledger import Tail
 from splatbatch.output.records.run import WorkerRecord
+from splatbatch.output.submissions import Submission
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.run import context as nights
 from splatbatch.run.context import RunContext, RunResult, metrics, people
+from splatbatch.run.detach import work_command
 from splatbatch.run.follow_ups import After, Show
 from splatbatch.run.inspection import not_inspected
 from splatbatch.run.interruption import Interruption
@@ -110,10 +111,7 @@ class ClusterTraining:
             left = self.left.names(batch.standing("content"))
             if not left:
                 return ""
-            no_verify = () if self.verify else ("--no-verify",)
-            names = () if batch.tasks == batch.every else batch.names
-            command = background_command.command_of(("work", "--config", str(batch.file), *no_verify, *names))
-            asked = workers.start(batch, command, len(left))
+            asked = workers.start(batch, work_command(batch, verify=self.verify), len(left))
         handles, num_workers = asked.record.handles, plural(asked.record.num_workers, "worker")
         jobs = handles[0] if len(handles) == 1 else f"{handles[0]} to {handles[-1]}"
         return f"{asked.record.engine}: requested {num_workers}: {jobs}; logs: {asked.path}"
@@ -204,17 +202,17 @@ class ClusterTraining:
 
     def _is_unwanted(self) -> bool:
         """Return whether somebody has cancelled them, by us or by their engine."""
-        by_engine = any(one.how.startswith("CANCELLED") for one in self.workers.jobs.values())
+        by_engine = any(one.how.startswith("CANCELLED") for _, one in self.workers.ended())
         return by_engine or any(one.cancelled.exists() for one in self.workers.submissions)
 
     def _why_ended(self) -> tuple[str, str, bool]:
         """Return why workers have ended, by the one that tells most; a hint; and whether others would end so, too."""
-        ended = [one for one in self.workers.jobs.values() if one.state == "ended"]
+        ended = self.workers.ended()
         if not ended:
             return "the engine gives no reason", "", False
-        one = max(ended, key=_weight)
-        [submission] = [its for its in self.workers.submissions if one.job in its.record.handles]
-        said = one_line(read_tail(submission.log(submission.record.handles.index(one.job)), LOG_BYTES).strip())
+        submission, one = max(ended, key=_weight)
+        log = submission.log(submission.record.handles.index(one.job))
+        said = one_line(read_tail(log, LOG_BYTES).strip())
         where = f" on {one.where}" if one.where else ""
         code = f" with exit code {one.code}" if one.code is not None else ""
         words = f"worker {one.job}{where}: {one.how}{code}; its log {f'ends with: {said}' if said else 'is empty'}"
@@ -224,7 +222,7 @@ class ClusterTraining:
             hint = "If a task needs more time than a worker has, increase `executor.worker_time`."
         else:
             hint = f"See {submission.path}."
-        return words, hint, _weight(one)[0]
+        return words, hint, _weight((submission, one))[0]
 
 
 def _heard(tail: Tail, night: RunContext) -> Counter[str]:
@@ -238,7 +236,8 @@ def _heard(tail: Tail, night: RunContext) -> Counter[str]:
     return outcomes
 
 
-def _weight(ended: WorkerJob) -> tuple[bool, bool, bool, bool]:
+def _weight(ended: tuple[Submission, WorkerJob]) -> tuple[bool, bool, bool, bool]:
     """Return how much an end tells: a refusal most, a clean end least; of two alike that of which the node is known."""
-    is_refusal = ended.code in REFUSING or NEVER_BEGAN in ended.how
-    return is_refusal, ended.code not in (0, AGAIN), ended.code == AGAIN, bool(ended.where)
+    _, one = ended
+    is_refusal = one.code in REFUSING or NEVER_BEGAN in one.how
+    return is_refusal, one.code not in (0, AGAIN), one.code == AGAIN, bool(one.where)

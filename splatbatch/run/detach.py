@@ -43,7 +43,7 @@ def start_worker(batch: Batch, *, verify: bool) -> DetachedWorker | WorkerRecord
         OutputError: a `train` holds the folder.
         ExecutorError: the worker ended at once; its words say why.
     """
-    file, output = batch.file, batch.output
+    output = batch.output
     output.create()
     if run := holder(output):
         raise OutputError(
@@ -54,10 +54,14 @@ def start_worker(batch: Batch, *, verify: bool) -> DetachedWorker | WorkerRecord
         return living[0]
     output.worker(LOCAL).parent.mkdir(exist_ok=True)
     log = output.worker(f"work-{uuid.uuid4().hex[:8]}").with_suffix(".log")
+    return DetachedWorker(log, _await(background_command.start(work_command(batch, verify=verify), log), output, log))
+
+
+def work_command(batch: Batch, *, verify: bool) -> tuple[str, ...]:
+    """Return the command line of a worker of a batch."""
     names = batch.names if len(batch.tasks) < len(batch.every) else ()
     no_verify = () if verify else ("--no-verify",)
-    command = background_command.command_of(("work", "--config", str(file), *no_verify, *names))
-    return DetachedWorker(log, _await(background_command.start(command, log), output, log))
+    return background_command.command_of(("work", "--config", str(batch.file), *no_verify, *names))
 
 
 def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
