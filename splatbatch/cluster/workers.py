@@ -16,29 +16,19 @@ from splatbatch.text import list_some, plural
 
 MOST_NODES = 4
 """Named in a line."""
-ENGINES = ("local", "slurm")
-RETIRED = "ray"
-"""An engine of 0.2.0: nobody can ask it any more what became of its workers, so they are taken to be gone."""
+ENGINES = ("local", "slurm", "")
+"""Those that can be asked, and that of a record that cannot be read. Others had workers too, as Ray by 0.2.0: what
+became of those shows in the output folder alone."""
 
 
 class RequestedWorkers:
     """What was asked for into one output folder, and how it is by the latest look."""
 
     def __init__(self, output: OutputFolder) -> None:
-        """Read what was asked for.
-
-        Raises:
-            ExecutorError: another version has asked an engine that this one cannot use.
-        """
         self._output = output
-        self.submissions = [one for one in open_submissions(output) if one.record.engine != RETIRED]
+        self.submissions = [one for one in open_submissions(output) if one.record.engine in ENGINES]
         self.jobs: Mapping[str, WorkerJob] = {}
         """Each worker, as its engine said."""
-        for one in self.submissions:
-            if one.record.engine not in ("", *ENGINES):
-                raise ExecutorError(
-                    f"executor.engine: {one.record.engine}: this version cannot use it", f"Known: {', '.join(ENGINES)}."
-                )
 
     def start(self, batch: Batch, command: Sequence[str], num_tasks: int) -> Submission:
         """Ask for workers that run a command, as many as the YAML says and tasks need.

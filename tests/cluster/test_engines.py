@@ -57,9 +57,10 @@ def test_the_example_for_slurm_is_a_config() -> None:
     assert load(ROOT / "configs/engines/slurm.yml").executor.engine == "slurm"
 
 
-def test_what_an_engine_that_is_gone_was_asked_for_stops_nobody(batch: FakeBatch) -> None:
+@pytest.mark.parametrize("engine", ["ray", "of-a-later-version"])
+def test_what_an_engine_was_asked_for_that_cannot_be_asked_any_more_stops_nobody(batch: FakeBatch, engine: str) -> None:
     batch.make("p0", training={"colors": "as_is"})
-    asked_of(batch, "ray", "r/0")
+    asked_of(batch, engine, "r/0")
     assert (batch.run("status").returncode, batch.run("cancel").returncode) == (0, 0)
     assert batch.run("work").returncode == 0
 
