@@ -117,7 +117,9 @@ def find(submission: Submission) -> tuple[str, ...] | None:
     answer = _squeue([submission])
     if answer.returncode:
         return None
-    return tuple(sorted((one.job for one in of_squeue(answer.stdout)), key=_index))
+    found = [one.job.split("_") for one in of_squeue(answer.stdout)]
+    last = max((int(index) for _, index in found), default=-1)
+    return tuple(f"{found[0][0]}_{index}" for index in range(last + 1))
 
 
 def look(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> Mapping[str, WorkerJob]:
@@ -308,7 +310,3 @@ def _sbatch(*arguments: str) -> str:
 def _squeue(known: Sequence[Submission]) -> subprocess.CompletedProcess[str]:
     names = ",".join(one.name for one in known)
     return ask("squeue", "--noheader", "--array", "--all", "--states=all", f"--name={names}", f"--Format={SQUEUE}")
-
-
-def _index(job: str) -> int:
-    return int(job.partition("_")[2])

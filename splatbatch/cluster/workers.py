@@ -41,10 +41,11 @@ class RequestedWorkers:
         num_workers = min(settings.workers, num_tasks)
         submission = new_submission(self._output, settings.engine, num_workers, batch.plan_hash)
         try:
-            if settings.engine == "slurm":
-                handles = slurm.start(batch, submission, command, num_tasks)
-            else:
-                handles = local.start(batch, submission, command)
+            handles = (
+                slurm.start(batch, submission, command, num_tasks)
+                if settings.engine == "slurm"
+                else local.start(batch, submission, command)
+            )
         except ExecutorError:
             if submission.path.exists() and _find(submission) == ():  # else it may have taken them all the same
                 submission.close()
@@ -107,12 +108,11 @@ class RequestedWorkers:
 
     def in_words(self) -> list[str]:
         """Return a line for each engine: how many workers run, and where, how many wait, and why."""
-        lines = []
-        for engine in dict.fromkeys(one.record.engine for one in self.submissions):
-            jobs = [self.jobs[job] for one in self._of(engine) for job in one.record.handles if job in self.jobs]
-            if jobs:
-                lines.append(f"{engine}: {_summary(jobs)}")
-        return lines
+        told = {
+            name: [self.jobs[job] for one in self._of(name) for job in one.record.handles if job in self.jobs]
+            for name in ENGINES
+        }
+        return [f"{name}: {_summary(jobs)}" for name, jobs in told.items() if jobs]
 
     def _of(self, engine: str) -> list[Submission]:
         return [one for one in self.submissions if one.record.engine == engine]

@@ -227,13 +227,11 @@ class ClusterTraining:
 
 def _heard(tail: Tail, night: RunContext) -> Counter[str]:
     """Show what workers have written down since; return the outcomes of attempts that have ended."""
-    outcomes = Counter[str]()
-    for _, event in tail.read():
+    events = [event for _, event in tail.read()]
+    for event in events:
         night.hear(event)
-        if isinstance(event, AttemptEnded):
-            outcomes[event.outcome] += 1
     night.tick()
-    return outcomes
+    return Counter(event.outcome for event in events if isinstance(event, AttemptEnded))
 
 
 def _weight(ended: tuple[Submission, WorkerJob]) -> tuple[bool, bool, bool, bool]:

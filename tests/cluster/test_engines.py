@@ -13,6 +13,7 @@ from fake_batch import ROOT
 from process_family import left_of
 from sites import LocalSite, at_work, wait_for
 
+from splatbatch.cluster import slurm
 from splatbatch.cluster.job import JOB, TERMS
 from splatbatch.cluster.slurm import cleaned, options_of
 from splatbatch.cluster.workers import RequestedWorkers
@@ -83,6 +84,32 @@ def test_a_folder_with_a_percent_sign_is_no_pattern_of_sbatch(batch: FakeBatch, 
     asked = Submission(tmp_path / "50%j", SubmissionRecord(num_workers=1))
     options = options_of(open_batch(batch.make("p0").config), asked, 1, None)
     assert f"--output={tmp_path}/50%%j/%a.log" in options
+
+
+FORGETFUL = """\
+#!/bin/sh
+echo "$0" >> {log}
+case "$0" in *sacct) printf '7_0|COMPLETED|n1|0:0\\n7_1|FAILED|n2|75:0\\n' ;; *) echo '7|2|RUNNING|n3|None|0|' ;; esac
+"""
+
+
+@pytest.mark.all
+def test_how_jobs_have_ended_that_squeue_has_forgotten_is_asked_of_sacct_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "asked"
+    for name in ("squeue", "sacct"):
+        (tmp_path / name).write_text(FORGETFUL.format(log=log))
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    asked = Submission(tmp_path / "splatbatch-001-abcdef01", SubmissionRecord(handles=("7_0", "7_1", "7_2", "7_3")))
+    jobs = slurm.look([asked], {})
+    assert [(one.state, one.code) for one in jobs.values()] == [
+        *(("ended", 0), ("ended", 75), ("running", None), ("ended", None))
+    ]
+    assert jobs["7_3"].how == "Slurm knows it no more"
+    assert slurm.look([asked], jobs) == jobs
+    assert [Path(line).name for line in log.read_text().split()] == ["squeue", "sacct", "squeue"]
 
 
 def test_options_of_sbatch_are_read_as_people_write_them(tmp_path: Path) -> None:
