@@ -91,7 +91,6 @@ class ClusterTraining:
         self.workers = RequestedWorkers(batch.output)
         self.watcher = Watcher(batch.output)
         self.left = RemainingTasks.of(batch)
-        self._shown = ""
 
     def start(self) -> str:
         """Ask for workers unless some are at work or wait; return what was done, in words; empty: nothing is left.
@@ -123,30 +122,23 @@ class ClusterTraining:
             ExecutorError: workers have ended again and again without doing anything.
         """
         tail, outcomes = Tail(self.batch.output), Counter[str]()
-        num_idle, next_look = 0, 0.0
+        num_idle, next_look, shown = 0, 0.0, ""
         tail.skip()
         while not night.interruption.reason():
             outcomes += _heard(tail, night)
-            may_ask = time.monotonic() >= next_look
-            if may_ask:
-                self._look(night)
+            if time.monotonic() >= next_look:
+                self.workers.look()
                 next_look = time.monotonic() + LOOK_S
-            if not self._living() and (not self.workers.lives() or (may_ask and not self._left())):
-                outcomes += _heard(tail, night)
-                num_idle = 0 if outcomes["trained"] or outcomes["stopped"] else num_idle + 1
-                if not self._goes_on(night, num_idle, outcomes["failed"]):
-                    return
-                outcomes.clear()
-                next_look = time.monotonic() + LOOK_S
+                if (words := "; ".join(self.workers.in_words())) != shown:
+                    night.hear(Notice("workers_seen", words))
+                    shown = words
+                if not self._living() and not (self.workers.lives() and self._left()):
+                    outcomes += _heard(tail, night)
+                    num_idle = 0 if outcomes["trained"] or outcomes["stopped"] else num_idle + 1
+                    if not self._goes_on(night, num_idle, outcomes["failed"]):
+                        return
+                    outcomes.clear()
             time.sleep(BEAT_S)
-
-    def _look(self, night: RunContext) -> None:
-        """Look how the workers are; show it where that has changed."""
-        self.workers.look()
-        words = "; ".join(self.workers.in_words())
-        if words != self._shown:
-            self._shown = words
-            night.hear(Notice("workers_seen", words))
 
     def _goes_on(self, night: RunContext, num_idle: int, num_failed: int) -> bool:
         """Ask for more workers if those that have ended have left something that more can do; return whether it did.
@@ -155,7 +147,8 @@ class ClusterTraining:
             ExecutorError: they have come to nothing, and so would others.
         """
         workers = self.workers
-        if self._is_unwanted() or not self._left():
+        is_cancelled = any(one.cancelled.exists() for one in workers.submissions)
+        if is_cancelled or any(one.how.startswith("CANCELLED") for _, one in workers.ended()) or not self._left():
             workers.drop()
             workers.look()
             workers.close()
@@ -199,11 +192,6 @@ class ClusterTraining:
                 f"{self.batch.output.path}: {who} uses another YAML or version of splatbatch",
                 "End it with `splatbatch cancel`, or restore the YAML: all workers of a batch must use the same one.",
             )
-
-    def _is_unwanted(self) -> bool:
-        """Return whether somebody has cancelled them, by us or by their engine."""
-        by_engine = any(one.how.startswith("CANCELLED") for _, one in self.workers.ended())
-        return by_engine or any(one.cancelled.exists() for one in self.workers.submissions)
 
     def _why_ended(self) -> tuple[str, str, bool]:
         """Return why workers have ended, by the one that tells most; a hint; and whether others would end so, too."""
