@@ -55,19 +55,12 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int = 0o6
         write: fills it.
         mode: what the umask is taken from; it holds from the first byte on.
     """
-    aside = path_beside(path)
-    try:
-        aside.unlink(missing_ok=True)  # of a killed process with our number, in a mode of its own
-        with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+    with aside(path) as prepared:
+        prepared.unlink(missing_ok=True)  # of a killed process with our number, in a mode of its own
+        with open(prepared, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
 
 
 def fault_of_name(name: str) -> str:
@@ -228,9 +221,16 @@ def write_object(path: Path, found: Mapping[str, object], mode: int = 0o666) -> 
 
 def read_json(path: Path) -> Record | None:
     """Return the object in a JSON file; None if it is missing, no regular file, too large or no whole JSON object."""
+    with contextlib.suppress(OSError, MemoryError):
+        return object_in(read_regular(path, MOST_JSON_BYTES))
+    return None
+
+
+def object_in(text: str | bytes) -> Record | None:
+    """Return the JSON object that a text is; None of anything else."""
     try:
-        record = parse(read_regular(path, MOST_JSON_BYTES))
-    except (OSError, ValueError, MemoryError):
+        record = parse(text)
+    except ValueError:
         return None
     return record if isinstance(record, dict) else None
 
@@ -284,10 +284,8 @@ def read_lines(path: Path, mentions: Sequence[str] = (), *, start: int = 0) -> I
             for line in iter(lambda: file.readline(LONGEST_LINE_BYTES), b""):
                 if quoted and not any(word in line for word in quoted):
                     continue
-                with contextlib.suppress(ValueError):
-                    record = parse(line)
-                    if isinstance(record, dict):
-                        yield record
+                if (record := object_in(line)) is not None:
+                    yield record
     except OSError:
         return
 
@@ -304,12 +302,8 @@ def ends_whole(path: Path, size: int) -> bool:
 
 def last_line(path: Path, tail_bytes: int = 65536) -> Record | None:
     """Return the last whole JSON object of a .jsonl file, reading only its end."""
-    for line in reversed(read_tail(path, tail_bytes).splitlines()):
-        with contextlib.suppress(ValueError):
-            record = parse(line)
-            if isinstance(record, dict):
-                return record
-    return None
+    found = map(object_in, reversed(read_tail(path, tail_bytes).splitlines()))
+    return next((record for record in found if record is not None), None)
 
 
 def read_tail(path: Path, tail_bytes: int = 65536) -> str:
@@ -321,6 +315,14 @@ def read_tail(path: Path, tail_bytes: int = 65536) -> str:
             return file.read().decode("utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the names of what lies in a folder; none if there is none."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone are wanted, of thousands of folders
+    except OSError:
+        return []
 
 
 class TooManyFiles(Exception):

@@ -176,17 +176,10 @@ class FileFacts:
             found = self._facts[path] = file_fact(path)
         return found
 
-    def names(self, folder: str) -> set[str]:
-        """Return the names of what lies in a folder; none if it cannot be read."""
-        try:
-            return set(os.listdir(folder))  # noqa: PTH208 - names alone are wanted, of thousands of folders
-        except OSError:
-            return set()
-
     def sha256(self, path: str) -> str:
         """Return the SHA-256 of a file's content; empty if it cannot be read, or may not be and is not known."""
         if path not in self._contents:
-            self._contents[path] = self._content(path)
+            self._contents[path] = self.known(path) or (self.read_anew(path) if self.reads else "")
         return self._contents[path]
 
     def known(self, path: str) -> str:
@@ -198,18 +191,10 @@ class FileFacts:
 
     def read_anew(self, path: str) -> str:
         """Return the SHA-256 of a file, every byte of it read now, whatever is known of it; empty if that fails."""
-        try:
-            return self._read(path, os.stat(path))  # noqa: PTH116
-        except (OSError, ValueError):
-            return ""
-
-    def _content(self, path: str) -> str:
-        found = self.known(path)
-        return found or (self.read_anew(path) if self.reads else "")
-
-    def _read(self, path: str, before: os.stat_result) -> str:
-        found = sha256_of(path)
-        with contextlib.suppress(OSError):
+        found = ""
+        with contextlib.suppress(OSError, ValueError):
+            before = os.stat(path)  # noqa: PTH116
+            found = sha256_of(path)
             if found and _state(os.stat(path)) == _state(before):  # noqa: PTH116 - nobody wrote into it meanwhile
                 self._stamps.put(path, before, found)
         return found
@@ -286,23 +271,3 @@ def with_contents(now: Mapping[str, FileFact], then: Mapping[str, FileFact], dif
     others = {*differ.changed, *differ.unknown, *differ.unread}
     known = {key: then[key].sha256 for key in now if key in then and key not in others and not now[key].sha256}
     return {key: fact._replace(sha256=known.get(key, fact.sha256)) for key, fact in now.items()}
-
-
-def changed(
-    then: Mapping[str, FileFact],
-    now: Mapping[str, FileFact],
-    place: Callable[[str], str],
-    facts: FileFacts | None = None,
-) -> tuple[str, ...]:
-    """Return which files are not what was written down of them: by size and time, where the time has moved by content.
-
-    A file that has moved, and whose content then nobody had read, counts as changed: nobody can tell.
-
-    Args:
-        then: what was written down, as of an audit.
-        now: the files as they are.
-        place: where the file of a name lies.
-        facts: what is known of files; None: ask them now.
-    """
-    found = difference(then, now, place, facts or FileFacts())
-    return tuple(key for key in dict.fromkeys((*now, *then)) if key in {*found.changed, *found.unknown, *found.unread})

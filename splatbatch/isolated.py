@@ -22,6 +22,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -151,40 +152,10 @@ class CallWait:
 
 
 class CallQueue(Generic[Item]):
-    """Calls that are made one after the other, in the order of their items."""
-
-    def __init__(self, call: Call[Item], items: Iterable[Item]) -> None:
-        self._call, self._left = call, deque(items)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every item has its answer."""
-        return not self._left
-
-    @property
-    def wait(self) -> CallWait | None:
-        """What is waited for, if nothing goes on for some time."""
-        return None
-
-    @property
-    def descriptor(self) -> int | None:
-        """What can be read once there is an answer; None: no process is at work."""
-        return None
-
-    def look(self) -> list[tuple[Item, Answer]]:
-        """Return the answers to further items since it was asked last; never wait."""
-        raise NotImplementedError
-
-    def end(self) -> None:
-        """Make no further calls."""
-        self._left.clear()
-
-
-class IsolatedCalls(CallQueue[Item]):
     """Makes a call for each of some items in a process of its own, anew where one of them ended that process."""
 
     def __init__(
-        self, call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
+        self, call: Call[Item], items: Iterable[Item], hangs_s: float | None = None, *, is_low: bool = False
     ) -> None:
         """Fork nothing yet: that is done when somebody looks.
 
@@ -194,12 +165,16 @@ class IsolatedCalls(CallQueue[Item]):
             hangs_s: so long without progress counts as hanging; None: `HANGS_S`.
             is_low: at the lowest priority: what trains goes first.
         """
-        super().__init__(call, items)
-        self._is_low = is_low
+        self._call, self._left, self._is_low = call, deque(items), is_low
         self._hangs_s = HANGS_S if hangs_s is None else hangs_s
         self._process: IsolatedProcess | None = None
         self._hangs = 0
         """Items in a row that hang."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every item has its answer."""
+        return not self._left
 
     @property
     def wait(self) -> CallWait | None:
@@ -245,11 +220,6 @@ class IsolatedCalls(CallQueue[Item]):
 class InProcessCalls(CallQueue[Item]):
     """Makes the calls in our own process, at once: where a test's clock is not that of the world."""
 
-    def __init__(
-        self, call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
-    ) -> None:
-        super().__init__(call, items)
-
     def look(self) -> list[tuple[Item, Answer]]:
         """Make all calls."""
         found = [(item, _rebuilt(_made(self._call, item))) for item in self._left]
@@ -257,7 +227,7 @@ class InProcessCalls(CallQueue[Item]):
         return found
 
 
-DEFAULT_BACKEND: type[IsolatedCalls[Any]] | type[InProcessCalls[Any]] = IsolatedCalls
+DEFAULT_BACKEND: type[CallQueue[Any]] = CallQueue
 """What calls are made by, but where a test makes them itself."""
 
 
@@ -309,7 +279,7 @@ def rest(seconds: float, readings: Sequence[object]) -> None:
 def start(
     call: Call[Item], items: Sequence[Item], hangs_s: float | None = None, *, is_low: bool = False
 ) -> CallQueue[Item]:
-    """Begin to make calls, see `IsolatedCalls`; the caller looks for answers when it has time."""
+    """Begin to make calls, see `CallQueue`; the caller looks for answers when it has time."""
     return DEFAULT_BACKEND(call, items, hangs_s, is_low=is_low)
 
 
@@ -424,7 +394,7 @@ def _serve(call: Call[Item], items: Iterable[Item], page: mmap.mmap, step_aside:
     code = 1
     try:
         step_aside()
-        files.note_reading = _ProgressNote(page)
+        files.note_reading = partial(_note_reading, page)
         globals()["DEFAULT_BACKEND"] = InProcessCalls  # what reads is apart already
         for item in items:
             line = _made(call, item).encode() + b"\n"
@@ -472,15 +442,10 @@ def _bound() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
 
 
-class _ProgressNote:
-    """Writes down, for the parent to see, what is about to be read."""
-
-    def __init__(self, page: mmap.mmap) -> None:
-        self._page = page
-
-    def __call__(self, path: str) -> None:
-        text = path.encode(errors="surrogateescape")[-_NOTE_BYTES + 1 :] + b"\0"
-        self._page[: len(text)] = text
+def _note_reading(page: mmap.mmap, path: str) -> None:
+    """Write down, for the parent to see, what is about to be read."""
+    text = path.encode(errors="surrogateescape")[-_NOTE_BYTES + 1 :] + b"\0"
+    page[: len(text)] = text
 
 
 def _noted(page: mmap.mmap) -> str:
@@ -524,7 +489,7 @@ def watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Hu
         code = 1
         try:
             die_with_parent(signal.SIGKILL, parent)
-            files.note_reading = _ProgressNote(page)
+            files.note_reading = partial(_note_reading, page)
             code = command()
         except BaseException:  # noqa: BLE001 - shown as Python would show it
             sys.excepthook(*sys.exc_info())

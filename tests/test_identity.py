@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from splatbatch import hashing
-from splatbatch.hashing import FileFacts, Files, Stamps, changed, difference, file_fact, sha256_of
+from splatbatch.hashing import FileFacts, Files, Stamps, difference, file_fact, sha256_of
 
 LONG_AGO = 1_700_000_000
 
@@ -45,6 +45,11 @@ def facts(folder: Path, *, hashed: bool = False) -> Files:
 
 def differ(then: Files, folder: Path, *, reads: bool) -> tuple[tuple[str, ...], ...]:
     return astuple(difference(then, facts(folder), at(folder), FileFacts(reads=reads)))
+
+
+def changed(then: Files, now: Files, place: Callable[[str], str]) -> tuple[str, ...]:
+    found = difference(then, now, place, FileFacts())
+    return tuple(sorted({*found.changed, *found.unknown, *found.unread}))
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -16,11 +16,11 @@ from splatbatch import isolated
 from splatbatch.errors import SceneError
 from splatbatch.files import open_regular
 from splatbatch.isolated import (
+    CallQueue,
     Crashed,
     ExpectedError,
     Hung,
     InProcessCalls,
-    IsolatedCalls,
     Returned,
     StopRequested,
     WaitHooks,
@@ -28,7 +28,7 @@ from splatbatch.isolated import (
     answers,
 )
 
-KINDS = pytest.mark.parametrize("kind", [IsolatedCalls, InProcessCalls])
+KINDS = pytest.mark.parametrize("kind", [CallQueue, InProcessCalls])
 
 
 def fails(how: str) -> Any:
@@ -52,7 +52,7 @@ def fails(how: str) -> Any:
 
 @pytest.mark.contract
 @KINDS
-def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(kind: type[Any]) -> None:
+def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(kind: type[CallQueue[Any]]) -> None:
     found = dict(answers(kind(fails, ["a", "recursion", "memory", "scene", "disk", "no json", "b"])))
     assert (found["a"], found["b"]) == (Returned("A"), Returned("B"))
     assert isinstance(found["recursion"], Crashed) and found["recursion"].words.startswith("RecursionError")
@@ -66,7 +66,7 @@ def test_what_a_call_returns_or_raises_is_its_answer_and_the_next_call_is_made(k
 
 @pytest.mark.contract
 def test_a_reader_that_is_killed_or_hangs_costs_one_item() -> None:
-    found = dict(answers(IsolatedCalls(fails, ["a", "dies", "b", "hangs", "c"], hangs_s=0.6)))
+    found = dict(answers(CallQueue(fails, ["a", "dies", "b", "hangs", "c"], hangs_s=0.6)))
     assert [found[name] for name in "abc"] == [Returned("A"), Returned("B"), Returned("C")]
     assert isinstance(found["dies"], Crashed) and "SIGKILL" in found["dies"].words
     assert isinstance(found["hangs"], Hung) and found["hangs"].seconds > 0.6
@@ -82,7 +82,7 @@ def test_a_reader_says_what_it_reads_and_the_parent_that_it_waits(tmp_path: Path
         with open_regular(tmp_path / name):
             time.sleep(1000)
 
-    found = dict(answers(IsolatedCalls(read, ["a.jpg"], hangs_s=1.5), WaitHooks(tell=told.append)))
+    found = dict(answers(CallQueue(read, ["a.jpg"], hangs_s=1.5), WaitHooks(tell=told.append)))
     assert isinstance(found["a.jpg"], Hung) and found["a.jpg"].path == str(tmp_path / "a.jpg")
     assert told and told[0].startswith(f"waits for {tmp_path}/a.jpg for 0 s")
 
@@ -102,7 +102,7 @@ def test_whoever_waits_beats_and_is_stopped_at_once() -> None:
 def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: Any) -> None:
     monkeypatch.setattr(isolated, "MOST_AT_ONCE", 3)
     monkeypatch.setattr(isolated, "_AT_WORK", set())  # a test before this one may have left readers of its own
-    begun = [IsolatedCalls(fails, ["hangs"]) for _ in range(5)]
+    begun = [CallQueue(fails, ["hangs"]) for _ in range(5)]
     assert all(not one.look() for one in begun)
     assert sum(one.descriptor is not None for one in begun) == 3
     for one in begun:
@@ -115,7 +115,7 @@ def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: An
 def test_once_many_readers_cannot_be_ended_nothing_more_is_read_that_might_hang(monkeypatch: Any) -> None:
     monkeypatch.setattr(isolated, "_ABANDONED", dict.fromkeys(range(1 << 22, (1 << 22) + 8), 0.0))
     monkeypatch.setattr("splatbatch.isolated.os.waitpid", lambda *_: (0, 0))
-    found = dict(answers(IsolatedCalls(fails, ["a", "b"])))
+    found = dict(answers(CallQueue(fails, ["a", "b"])))
     assert all(isinstance(one, Hung) for one in found.values())
 
 

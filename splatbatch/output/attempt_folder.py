@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from splatbatch.files import PRIVATE, last_line, read_json, read_lines, write_object
+from splatbatch.files import PRIVATE, last_line, names_in, read_json, read_lines, write_object
 from splatbatch.output.records.attempt import (
     Claimed,
     ExitFacts,
@@ -24,13 +24,19 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.record import TypedRecord
 
 if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
-    from splatbatch.output.records.evaluation import EvaluationSettings, SceneEvaluation
     from splatbatch.output.records.metrics import EvaluatedViews, Metrics, TrainingSettings
     from splatbatch.output.records.result import Result
 
 AttemptKind = TypeVar("AttemptKind", bound=TypedRecord)
 ATTEMPT_PREFIX = "attempt-"
 EXIT = "exit.json"
+PICTURES = "inspection"
+
+
+def attempt_number(name: str) -> int:
+    """Return 1 for attempt-01; 0 for what is no attempt."""
+    number = name[len(ATTEMPT_PREFIX) :]
+    return int(number) if name.startswith(ATTEMPT_PREFIX) and number.isdecimal() else 0
 
 
 class FileIn:
@@ -88,6 +94,8 @@ class AttemptFolder:
     """Training process: which pixels of held-out photographs training photographs see, and their hash."""
     views = FileIn("renders/views.json")
     """Training process: which held-out views are pictured, by rank: worst, median, best."""
+    pictures = FileIn(PICTURES)
+    """Inspecting process: a folder of small pictures, one for each figure that has any."""
     tensorboard = FileIn("tb")
     """Training process: folder of TensorBoard's event files, if they are wanted."""
     checkpoint = FileIn("checkpoint.pt")
@@ -101,8 +109,8 @@ class AttemptFolder:
 
     @property
     def number(self) -> int:
-        """Return 1 for attempt-01."""
-        return int(self.path.name.removeprefix(ATTEMPT_PREFIX))
+        """Return 1 for attempt-01; 0 for what is no attempt."""
+        return attempt_number(self.path.name)
 
     @property
     def task(self) -> str:
@@ -111,9 +119,8 @@ class AttemptFolder:
 
     def earlier(self) -> tuple[AttemptFolder, ...]:
         """Return the attempts at the same patch before this one, in no order."""
-        names = (path for path in self.path.parent.glob(f"{ATTEMPT_PREFIX}*") if path.name != self.path.name)
-        folders = (AttemptFolder(path) for path in names if path.name.removeprefix(ATTEMPT_PREFIX).isdecimal())
-        return tuple(folder for folder in folders if folder.number < self.number)
+        folders = (AttemptFolder(self.path.parent / name) for name in names_in(str(self.path.parent)))
+        return tuple(folder for folder in folders if 0 < folder.number < self.number)
 
     def has_exited(self) -> bool:
         """Return whether its supervisor has told how it ended."""
@@ -133,19 +140,19 @@ class AttemptFolder:
 
     def read_job(self) -> JobSpec | None:
         """Return job.json; None if there is none, or no JSON object."""
-        return self._read(self.job, JobSpec)
+        return self.read(self.job, JobSpec)
 
     def read_watch(self) -> WatchSettings | None:
         """Return watch.json; None for our own trainer."""
-        return self._read(self.watch, WatchSettings)
+        return self.read(self.watch, WatchSettings)
 
     def read_go(self) -> Go | None:
         """Return go.json; None as long as it stands by, and if it never did."""
-        return self._read(self.go, Go)
+        return self.read(self.go, Go)
 
     def read_ahead(self) -> Go | None:
         """Return ahead.json; None as long as it may not touch the GPU before its turn."""
-        return self._read(self.ahead, Go)
+        return self.read(self.ahead, Go)
 
     def forget_environments(self) -> None:
         """Write its orders anew without values of environment variables: they are of this machine alone."""
@@ -160,57 +167,49 @@ class AttemptFolder:
 
     def read_start(self) -> Start:
         """Return start.json; blank before the start, and for a moment after it."""
-        return self._read(self.start, Start) or Start()
+        return self.read(self.start, Start) or Start()
 
     def read_heartbeat(self) -> Heartbeat:
         """Return heartbeat.json; blank before the first beat."""
-        return self._read(self.heartbeat, Heartbeat) or Heartbeat()
+        return self.read(self.heartbeat, Heartbeat) or Heartbeat()
 
     def read_exit(self) -> ExitFacts | None:
         """Return exit.json; None while it runs, and if its supervisor was killed."""
-        return self._read(self.exit, ExitFacts)
+        return self.read(self.exit, ExitFacts)
 
     def read_settings(self) -> TrainingSettings:
         """Return what is asked of settings.json; blank without it."""
         from splatbatch.output.records.metrics import TrainingSettings
 
-        return self._read(self.settings, TrainingSettings) or TrainingSettings()
+        return self.read_settings_as(TrainingSettings)
 
-    def read_measuring(self) -> TrainingSettings:
-        """Return what our own evaluation of an external trainer's splat is told; blank where nobody measures it."""
-        from splatbatch.output.records.metrics import TrainingSettings
-
-        return self._read(self.measuring, TrainingSettings) or TrainingSettings()
-
-    def read_evaluation_settings(self) -> EvaluationSettings:
-        """Return what is asked of settings.json where a scene is measured; blank without it."""
-        from splatbatch.output.records.evaluation import EvaluationSettings
-
-        return self._read(self.settings, EvaluationSettings) or EvaluationSettings()
-
-    def read_evaluation(self) -> SceneEvaluation | None:
-        """Return metrics.json where a scene is measured; None before the end."""
-        from splatbatch.output.records.evaluation import SceneEvaluation
-
-        return self._read(self.metrics, SceneEvaluation)
+    def read_settings_as(self, kind: type[AttemptKind]) -> AttemptKind:
+        """Return what is asked of settings.json where it is of another kind; blank without it."""
+        return self.read(self.settings, kind) or kind()
 
     def read_metrics(self) -> Metrics | None:
         """Return metrics.json; None before the last evaluation, and without held-out photographs."""
         from splatbatch.output.records.metrics import Metrics
 
-        return self._read(self.metrics, Metrics)
+        return self.read(self.metrics, Metrics)
+
+    def read_measuring(self) -> TrainingSettings:
+        """Return what our own evaluation of an external trainer's splat is told; blank where nobody measures it."""
+        from splatbatch.output.records.metrics import TrainingSettings
+
+        return self.read(self.measuring, TrainingSettings) or TrainingSettings()
 
     def read_views(self) -> EvaluatedViews:
         """Return which held-out views are pictured; blank if none is."""
         from splatbatch.output.records.metrics import EvaluatedViews
 
-        return self._read(self.views, EvaluatedViews) or EvaluatedViews()
+        return self.read(self.views, EvaluatedViews) or EvaluatedViews()
 
     def read_result(self) -> Result | None:
         """Return the manifest of its splat; None if it left none."""
         from splatbatch.output.records.result import Result
 
-        return self._read(self.result, Result)
+        return self.read(self.result, Result)
 
     def read_progress(self) -> Sequence[ProgressLine]:
         """Return all lines of progress.jsonl."""
@@ -228,7 +227,8 @@ class AttemptFolder:
         """Return the latest line of gpu.jsonl; blank on the CPU. Only the file's end is read."""
         return GpuSample.from_record(last_line(self.gpu_samples))
 
-    def _read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
+    def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
+        """Return what a file of the folder holds; None if there is none, or no JSON object."""
         record = read_json(path)
         if record is None:
             return None
@@ -245,9 +245,10 @@ class CachedAttemptDir(AttemptFolder):
 
     _known: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def _read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
+    def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
+        """Return what a file of the folder holds, read once."""
         if path not in self._known:
-            self._known[path] = super()._read(path, kind)
+            self._known[path] = super().read(path, kind)
         known: AttemptKind | None = self._known[path]
         return known
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from splatbatch.files import names_in
 from splatbatch.hashing import FileFacts, file_fact
-from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder, FileIn
+from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder, FileIn, attempt_number
 from splatbatch.output.generations import numbers_in
-from splatbatch.output.records.quality import Inspection, InspectionSettings
+from splatbatch.output.records.quality import Inspection
 from splatbatch.output.records.result import Result
 
 if TYPE_CHECKING:
@@ -24,26 +24,11 @@ PREVIEW = "preview.compressed.ply"
 """Beside a splat: what a report opens of it."""
 BACKDROP = "backdrop"
 """The task, and the folder, of the whole scene that is drawn behind its patches."""
-_PREFIX_LENGTH = len(ATTEMPT_PREFIX)
-
-
-def _number(name: str) -> int:
-    """Return 1 for attempt-01; 0 for what is no attempt."""
-    is_attempt = name.startswith(ATTEMPT_PREFIX) and name[_PREFIX_LENGTH:].isdecimal()
-    return int(name[_PREFIX_LENGTH:]) if is_attempt else 0
 
 
 def latest_number(files: Iterable[str]) -> int:
     """Return the number of the last attempt among the names of what lies in a patch's folder; 0 if there is none."""
-    return max(map(_number, files), default=0)
-
-
-def names_in(folder: str) -> list[str]:
-    """Return the names of what lies in a folder; none if there is none."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names alone are wanted, of thousands of folders
-    except OSError:
-        return []
+    return max(map(attempt_number, files), default=0)
 
 
 @dataclass(frozen=True)
@@ -118,13 +103,13 @@ class PatchFolder(SplatFolder):
 
     def attempts(self) -> list[AttemptFolder]:
         """Return the folders of all attempts, first to last."""
-        numbers = [name for name in self.files() if _number(name)]
-        return [AttemptFolder(self.path / name) for name in sorted(numbers, key=_number)]
+        numbers = [name for name in self.files() if attempt_number(name)]
+        return [AttemptFolder(self.path / name) for name in sorted(numbers, key=attempt_number)]
 
     def latest(self, files: Collection[str]) -> AttemptFolder | None:
         """Return the folder of the last attempt among `files`, if there is one."""
         number = latest_number(files)
-        name = next((name for name in files if _number(name) == number), "") if number else ""
+        name = next((name for name in files if attempt_number(name) == number), "") if number else ""
         return AttemptFolder(self.path / name) if name else None
 
     def is_accepted(self, files: Container[str]) -> bool:
@@ -146,25 +131,6 @@ def was_only_standby(folder: AttemptFolder) -> bool:
     """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
     job = folder.read_job()
     return job is not None and job.standby and not folder.go.exists()
-
-
-PICTURES = "inspection"
-
-
-@dataclass(frozen=True)
-class InspectionFolder(AttemptFolder):
-    """The one place where the file names of an inspection are written down."""
-
-    pictures = FileIn(PICTURES)
-    """Training process: a folder of small pictures, one for each figure that has any."""
-
-    def read_inspection_settings(self) -> InspectionSettings:
-        """Return what is asked of settings.json; blank without it."""
-        return self._read(self.settings, InspectionSettings) or InspectionSettings()
-
-    def read_inspection(self) -> Inspection | None:
-        """Return metrics.json; None before the end."""
-        return self._read(self.metrics, Inspection)
 
 
 MERGE = "merge.json"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from splatbatch.caches import cache_of
 from splatbatch.errors import OutputError
-from splatbatch.files import sweep, write_json
+from splatbatch.files import names_in, sweep, write_json
 from splatbatch.output.attempt_folder import FileIn
-from splatbatch.output.folders import PatchFolder, SceneFolder, names_in
+from splatbatch.output.folders import PatchFolder, SceneFolder
 from splatbatch.output.records.run import KINDS, CancelRequest, FollowUpResult
 
 

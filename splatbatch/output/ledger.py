@@ -13,11 +13,9 @@ from typing import TypeVar
 
 from splatbatch.errors import OutputError
 from splatbatch.fields import number
-from splatbatch.files import Record, append_line, is_out_of_space, open_regular, read_lines
-from splatbatch.json_text import parse
-from splatbatch.output.events import KINDS, AttemptEnded, Event, event_of
+from splatbatch.files import Record, append_line, is_out_of_space, object_in, open_regular, read_lines
+from splatbatch.output.events import KINDS, AttemptEnded, Event, Notice, event_of
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.record import as_object
 from splatbatch.output.workers import LOCAL
 
 UNWRITABLE_HINT = "Mend its permissions, or name another output.folder, then run again: it goes on where it ended."
@@ -56,6 +54,10 @@ class Ledger:
         self.flush()
         for listener in self._listeners:
             listener(event)
+
+    def tell_wait(self, words: str) -> None:
+        """Append what is waited for; see `write`."""
+        self.write(Notice("awaited", words))
 
     def flush(self) -> bool:
         """Write what could not be written so far; return whether all is written."""
@@ -155,10 +157,7 @@ class Tail:
     def _event_in(self, line: bytes) -> Event | None:
         if not any(word in line for word in self._words):
             return None
-        try:
-            event = event_of(as_object(parse(line)))
-        except ValueError:
-            return None
+        event = event_of(object_in(line) or {})
         return event if isinstance(event, self._kinds) else None
 
 

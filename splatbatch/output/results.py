@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from splatbatch import __version__
-from splatbatch.files import MOST_FILES, Record, TooManyFiles, find_files, link_whole, sync_folder, write_json
+from splatbatch.files import MOST_FILES, Record, TooManyFiles, find_files, link_whole, names_in, sync_folder, write_json
 from splatbatch.hashing import (
     FileFact,
     FileFacts,
@@ -26,7 +26,7 @@ from splatbatch.hashing import (
 from splatbatch.outcome import Trained
 from splatbatch.output import retention
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder
-from splatbatch.output.folders import SPLAT, PatchFolder, names_in
+from splatbatch.output.folders import SPLAT, PatchFolder
 from splatbatch.output.generations import create_once
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import AttemptFacts, JobSpec

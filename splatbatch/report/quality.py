@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from splatbatch.hashing import FileFacts
-from splatbatch.output.folders import PICTURES, PatchFolder, SceneFolder, SplatFolder
+from splatbatch.output.attempt_folder import PICTURES
+from splatbatch.output.folders import PatchFolder, SceneFolder, SplatFolder
 from splatbatch.output.records.quality import Inspection, LeaveOutResult, QualityFigure, read_certificate
 from splatbatch.report.facts import SplatQuality
 from splatbatch.text import plural

@@ -11,7 +11,7 @@ from splatbatch.errors import Interrupted, SplatbatchError, in_full
 from splatbatch.isolated import StopRequested, TaskFault, WaitHooks, answers
 from splatbatch.monitor.messages import PipeWriter, print_err
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.folders import InspectionFolder, SplatFolder
+from splatbatch.output.folders import SplatFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.quality import Inspection, grade_in_words
 from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
@@ -131,7 +131,7 @@ def _tell(name: str, folder: AttemptFolder, watched: dict[str, ProgressPrinter])
     """Say what was found of a splat, as soon as its inspection has ended; it is watched no longer."""
     from splatbatch.report.quality import drop_in_words
 
-    if found := InspectionFolder(folder.path).read_inspection():
+    if found := folder.read(folder.metrics, Inspection):
         over = ", ".join(figure.name for figure in found.found)
         words = f"{name}: {grade_in_words(found.grade)}" + (f" ({over})" if over else "")
         print_err(words + (f"; {told}" if (told := drop_in_words(found.dropped)) else ""))

@@ -13,10 +13,10 @@ from splatbatch import config as configuration
 from splatbatch.config.load import CONFIG_VARIABLE
 from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError, SplatbatchError
-from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
+from splatbatch.files import MOST_JSON_BYTES, names_in, read_regular, write_text
 from splatbatch.machine.gpu import presence
 from splatbatch.monitor.messages import PipeWriter, log_line, print_err
-from splatbatch.output.folders import BACKDROP, names_in
+from splatbatch.output.folders import BACKDROP
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.run import DONE, LEFT_OUT, FollowUpResult

@@ -238,5 +238,5 @@ class BatchWorker:
 
         past = OtherWorkersHistory(output, output.ledger_of(self.name), is_alone=self.is_alone)
         claiming = TaskClaimer(self.name, self.claims, before, looked.standing, past, settle)
-        claiming.waits = WaitReporter(self.watcher, lambda words: ledger.write(Notice("awaited", words))).on
+        claiming.waits = WaitReporter(self.watcher, ledger.tell_wait).on
         return claiming

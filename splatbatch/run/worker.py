@@ -22,7 +22,6 @@ from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.monitor.sinks import BatchOutcome
 from splatbatch.output.claims import PREPARING, Claim, Claims
 from splatbatch.output.endings import TaskHistory
-from splatbatch.output.events import Notice
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.submissions import open_submissions
 from splatbatch.output.workers import Watcher, WorkerFile
@@ -169,7 +168,7 @@ class JoinedWorker(BatchWorker):
             StopRequested: it was told to stop before its turn.
         """
         waits, began = (
-            WaitReporter(self.watcher, lambda words: self.ledger.write(Notice("awaited", words))),
+            WaitReporter(self.watcher, self.ledger.tell_wait),
             time.monotonic(),
         )
         while not isinstance(held := self.claims.take(PREPARING), Claim):

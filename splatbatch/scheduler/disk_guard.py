@@ -73,8 +73,7 @@ class DiskGuard:
     def _note(self, now: float, reason: str) -> None:
         if reason and not self.reason:
             self._shut_at = now
-            words = f"{reason}; the batch stops in {clock(PAUSE_S)} unless space is freed"
-            self.ledger.write(Notice("paused", words))
+            self.ledger.write(Notice("paused", f"{reason}; the batch stops in {clock(PAUSE_S)} unless space is freed"))
         elif self.reason and not reason:
             self.ledger.write(Resumed(round(now - self._shut_at, 1)))
         self.reason = reason

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatbatch.isolated import WaitHooks
-from splatbatch.output.events import Notice
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.queue import Claimer
 from splatbatch.scheduler.step_budget import DeadlineBudget
@@ -35,8 +34,4 @@ class RunHooks:
 
     def patience(self, ledger: Ledger) -> WaitHooks:
         """Return what room is awaited with; the ledger hears of it."""
-
-        def tell(words: str) -> None:
-            ledger.write(Notice("awaited", words))
-
-        return WaitHooks(self.tick, self.stop, tell)
+        return WaitHooks(self.tick, self.stop, ledger.tell_wait)

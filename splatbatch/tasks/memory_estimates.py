@@ -84,7 +84,7 @@ def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) 
     for name, footprint in found.items():
         ledger.write(PatchEstimate(name, **vars(footprint)))
         if name in reasons:
-            ledger.write(Notice("tight", reasons[name], patch=name))
+            ledger.write(Notice("tight", reasons[name], name))
 
 
 def cards(config: Config) -> tuple[Gpu, ...]:

@@ -169,7 +169,7 @@ class TransferJob(CallQueue[Item]):
 
     def end(self) -> None:
         """Make no further calls, and end the one that is under way."""
-        super().end()
+        self._left.clear()
         self._drop()
 
     def _drop(self) -> None:

@@ -15,7 +15,7 @@ from published_shapes import checked
 
 from splatbatch.files import write_json
 from splatbatch.hashing import file_fact, sha256_of
-from splatbatch.output.folders import InspectionFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.merge import Merge, MergedPart
 
@@ -52,7 +52,7 @@ def test_every_figure_has_a_picture_in_the_folder_of_its_attempt(quarry: Path) -
     scene = OutputFolder(quarry / "output").scene
     found = scene.read_inspection()
     assert found is not None
-    folder = InspectionFolder(scene.inspecting.path / found.attempt).pictures
+    folder = AttemptFolder(scene.inspecting.path / found.attempt).pictures
     assert [one.name for one in found.figures if one.value is not None and not one.picture] == []
     for figure in found.figures:
         if figure.picture:

@@ -36,7 +36,7 @@ FAULTS = ("exception", "memory", "recursion", "hang")
 def real_readers(request: pytest.FixtureRequest, monkeypatch: Any) -> None:
     """Have processes read where one hangs, and wherever that costs the gate nothing."""
     is_real = any(request.node.get_closest_marker(mark) for mark in ("contract", "all", "long"))
-    kind = isolated.IsolatedCalls if is_real else isolated.InProcessCalls
+    kind = isolated.CallQueue if is_real else isolated.InProcessCalls
     monkeypatch.setattr(command_line, "READERS", kind)
     monkeypatch.setattr(isolated, "DEFAULT_BACKEND", kind)
 

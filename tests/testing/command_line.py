@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 typer.main.get_command = functools.cache(typer.main.get_command)
 """Forty commands with all their options are built once, not for each that is run."""
-READERS = isolated.InProcessCalls
+READERS: type[isolated.CallQueue[Any]] = isolated.InProcessCalls
 """A command inside this process reads here, too; tests of what hangs set it to the real ones."""
 LONGEST_S = 30
 """None takes 5 s on an idle machine; one that waits for a pipe never ends."""

@@ -16,7 +16,7 @@ from sick_splats import behind_veil
 from sick_trainings import quarry, trained
 
 from splatbatch.files import write_json
-from splatbatch.output.folders import InspectionFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.quality import Inspection, InspectionSettings, QualityFigure, grade
 from splatbatch.scene.patches import Patch
 from splatbatch.training.gaussians import Parameters
@@ -118,7 +118,7 @@ def test_a_splat_that_its_device_does_not_hold_is_drawn_view_by_view_and_found_t
 
 @pytest.mark.all
 def test_what_stands_by_reads_and_decodes_before_it_goes(bed: Bed, tmp_path: Path) -> None:
-    folder = InspectionFolder(tmp_path)
+    folder = AttemptFolder(tmp_path)
     told = InspectionSettings(**vars(bed.settings), splat=str(bed.splat), inputs="k")
     write_json(folder.settings, told.to_record())
     inspecting = threading.Thread(target=run, args=(folder,), kwargs={"stands_by": True})
@@ -127,7 +127,7 @@ def test_what_stands_by_reads_and_decodes_before_it_goes(bed: Bed, tmp_path: Pat
     assert not folder.metrics.exists()
     write_json(folder.go, {"gpu": None, "slot": "cpu0", "env": {}})
     inspecting.join()
-    found = folder.read_inspection()
+    found = folder.read(folder.metrics, Inspection)
     assert found is not None and found.inputs == "k" and len(found.figures) == len(limits.TABLE)
 
 

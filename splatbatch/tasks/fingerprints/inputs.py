@@ -16,7 +16,7 @@ from typing import Any
 
 from splatbatch.config import Recipe
 from splatbatch.errors import SceneError
-from splatbatch.files import MOST_JSON_BYTES, read_regular
+from splatbatch.files import MOST_JSON_BYTES, names_in, read_regular
 from splatbatch.hashing import FileDifference, FileFact, FileFacts, Files, difference
 from splatbatch.output.records.fingerprint import MODEL, is_content, photographs_of
 from splatbatch.scene.partition.files import PATCH
@@ -84,8 +84,8 @@ def moved_model(files: Mapping[str, Sequence[Any]], patch: Patch, facts: FileFac
     """Return which files of a model, given by their names, have another size or time, came or went."""
     folder = str(patch.sparse)
     found = [name for name, fact in files.items() if not _is_as(facts.of(f"{folder}/{name}"), fact)]
-    new = facts.names(folder).difference(files).intersection(MODEL_FILE_NAMES)
-    found += [name for name in sorted(new) if facts.of(f"{folder}/{name}").num_bytes >= 0]
+    new = sorted({*names_in(folder)}.difference(files).intersection(MODEL_FILE_NAMES))
+    found += [name for name in new if facts.of(f"{folder}/{name}").num_bytes >= 0]
     return [MODEL + name for name in found]
 
 
@@ -98,7 +98,7 @@ def moved_others(files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recip
 
 
 def _is_as(now: FileFact, then: Sequence[Any]) -> bool:
-    return (now.num_bytes, now.mtime_ns) == (then[0], then[1])
+    return now[:2] == tuple(then[:2])
 
 
 def differences(

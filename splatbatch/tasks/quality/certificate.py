@@ -11,12 +11,14 @@ from splatbatch.config import Config
 from splatbatch.errors import OutputError
 from splatbatch.files import write_json
 from splatbatch.hashing import sha256_of
-from splatbatch.output.folders import MERGE, RESULT, InspectionFolder, PatchFolder, SceneFolder, SplatFolder
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.folders import MERGE, RESULT, PatchFolder, SceneFolder, SplatFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.merge import Merge
 from splatbatch.output.records.quality import (
     Certificate,
     Inspection,
+    InspectionSettings,
     grade,
     read_certificate,
     seal_of,
@@ -256,7 +258,7 @@ def why_scene_contradicted(record: dict[str, Any], folder: SceneFolder) -> Itera
     yield from _of_inspection(said, found)
     if found is None:
         return
-    told = InspectionFolder(folder.inspecting.path / found.attempt).read_inspection_settings()
+    told = AttemptFolder(folder.inspecting.path / found.attempt).read_settings_as(InspectionSettings)
     known = certificate_of_scene(folder, told.recipe.get("training", {}), found)
     yield from _unlike(said, known, INSPECTION, ("patch",))
     yield from _unlike(said, known, MERGE, ("num_gaussians",))

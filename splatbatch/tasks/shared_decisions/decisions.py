@@ -13,7 +13,7 @@ from itertools import zip_longest
 from splatbatch.config import Config, Recipe
 from splatbatch.files import write_json
 from splatbatch.hashing import Stamp, stamp_of
-from splatbatch.output.folders import names_in
+from splatbatch.files import names_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.colors import Colors, tone_to_record
 from splatbatch.output.records.deadline.choice import DeadlineDecision

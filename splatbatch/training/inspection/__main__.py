@@ -11,8 +11,9 @@ from pathlib import Path
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 from splatbatch.files import append_line, write_json
-from splatbatch.output.folders import InspectionFolder
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import ProgressLine
+from splatbatch.output.records.quality import InspectionSettings
 from splatbatch.training.inspection.evidence.leave_out import dropped, named
 from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.inspect import STAGES, inspect
@@ -47,13 +48,13 @@ class InspectionProgressWriter:
         append_line(self._path, line.to_record(), durable=False)
 
 
-def run(folder: InspectionFolder, *, stands_by: bool = False) -> None:
+def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     """Inspect the splat that an attempt's settings name; one that stands by reads and decodes, then waits.
 
     Raises:
         SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
     """
-    settings, telling = folder.read_inspection_settings(), InspectionProgressWriter(folder.progress)
+    settings, telling = folder.read_settings_as(InspectionSettings), InspectionProgressWriter(folder.progress)
     telling.phase("load")
     opened = open_subject(settings, Path(settings.splat))
     if stands_by:
@@ -69,10 +70,17 @@ def run(folder: InspectionFolder, *, stands_by: bool = False) -> None:
     seconds = telling.seconds
     if settings.measures_drop:
         found = replace(found, dropped=dropped(settings, named(found), folder.path / "dropped", telling.phase))
-    found = replace(found, patch=settings.patch, splat=settings.sha256, inputs=settings.inputs)
-    write_json(folder.metrics, replace(found, attempt=folder.path.name, seconds=seconds).to_record())
+    found = replace(
+        found,
+        patch=settings.patch,
+        splat=settings.sha256,
+        inputs=settings.inputs,
+        attempt=folder.path.name,
+        seconds=seconds,
+    )
+    write_json(folder.metrics, found.to_record())
 
 
 if __name__ == "__main__":
     stands_by = os.environ.get(STANDBY_VARIABLE) == "1"
-    leave(exit_code_of(lambda: run(InspectionFolder(Path(sys.argv[1])), stands_by=stands_by)))
+    leave(exit_code_of(lambda: run(AttemptFolder(Path(sys.argv[1])), stands_by=stands_by)))

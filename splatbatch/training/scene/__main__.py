@@ -10,6 +10,7 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 from splatbatch.config import Recipe
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.evaluation import EvaluationSettings
 from splatbatch.training.scene.load import open_scene
 from splatbatch.training.scene.measure import measure
 from splatbatch.training.session import open_device
@@ -22,7 +23,7 @@ def evaluate(folder: AttemptFolder) -> None:
     Raises:
         SplatbatchError: a splat, a photograph or the partition cannot be read, or a rendering is not finite.
     """
-    settings = folder.read_evaluation_settings()
+    settings = folder.read_settings_as(EvaluationSettings)
     recipe = Recipe.model_validate(settings.recipe)
     scene = open_scene(settings, recipe, open_device(recipe.training.device))
     write_json(folder.metrics, measure(scene, folder).to_record())
