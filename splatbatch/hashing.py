@@ -122,18 +122,15 @@ class Stamps:
         if self._lines is not None:
             self._lines[line[:16]] = line
         with contextlib.suppress(OSError):  # a cache that cannot be written costs time, and nothing else
-            self._append(line)
-
-    def _append(self, line: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        if file_fact(self._path).num_bytes > MOST_BYTES:
-            newest = _read(self._path)[-MOST_BYTES // 2 :]
-            write_whole(self._path, lambda file: file.write(newest), PRIVATE)
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, PRIVATE)
-        try:
-            os.write(descriptor, b"\n" + line + b"\n")  # after a torn line, on one of its own
-        finally:
-            os.close(descriptor)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if file_fact(self._path).num_bytes > MOST_BYTES:
+                newest = _read(self._path)[-MOST_BYTES // 2 :]
+                write_whole(self._path, lambda file: file.write(newest), PRIVATE)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, PRIVATE)
+            try:
+                os.write(descriptor, b"\n" + line + b"\n")  # after a torn line, on one of its own
+            finally:
+                os.close(descriptor)
 
 
 def _read(path: Path) -> bytes:

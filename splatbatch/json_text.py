@@ -48,18 +48,14 @@ def pieces(record: Mapping[str, Any]) -> Iterator[str]:
         part = dict(entries)
         if nested is None:
             yield mark + _BY_LINES.encode(part)[1:-1]
-        elif _is_list_of_objects(part[nested]):
+        elif isinstance(found := part[nested], list) and len(found) > 1 and all(isinstance(one, dict) for one in found):
             yield f"{mark}{_IN_A_LINE.encode(nested)}: ["
-            yield from (f"{',' if index else ''}\n  {_IN_A_LINE.encode(one)}" for index, one in enumerate(part[nested]))
+            yield from (f"{',' if index else ''}\n  {_IN_A_LINE.encode(one)}" for index, one in enumerate(found))
             yield "\n ]"
         else:
             yield mark + _IN_A_LINE.encode(part)[1:-1]
         mark = ",\n "
     yield "\n}\n" if record else "{}\n"
-
-
-def _is_list_of_objects(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(one, dict) for one in value)
 
 
 def _check_depth(found: Any) -> None:

@@ -63,7 +63,11 @@ class TaskHistory:
 
     def digest(self) -> Record:
         """Return all that was read, for an index."""
-        told = {name: event for name, event in self._last.items() if _is_more_than_trained(event)}
+        told = {
+            name: event
+            for name, event in self._last.items()
+            if isinstance(event, PatchRejected) or event.outcome != "trained" or event.attempt is None
+        }
         trained = self._trained | {
             name: one.attempt for name, one in self._last.items() if isinstance(one, AttemptEnded)
         }
@@ -148,10 +152,6 @@ class TaskHistory:
         if is_latest:
             self._places[key] = place
         return is_latest
-
-
-def _is_more_than_trained(event: AttemptEnded | PatchRejected) -> bool:
-    return isinstance(event, PatchRejected) or event.outcome != "trained" or event.attempt is None
 
 
 def _end_of(path: Path, size: int) -> str:

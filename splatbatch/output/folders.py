@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +85,7 @@ class PatchFolder(SplatFolder):
         if made is not None and made.accepted >= newest:
             return made
         record = Result.read(self.accepted(newest)) if newest else None
-        return made if record is None else record.ahead_of_its_files(newest)
+        return made if record is None else replace(record.with_fields(accepted=newest), is_ahead=True)
 
     def splat_of(self, result: Result) -> Path:
         """Return where the splat of its manifest lies: splat.ply, or its attempt's where that is behind."""

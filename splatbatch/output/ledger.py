@@ -140,7 +140,8 @@ class Tail:
         for path in self._output.ledgers():
             if path != self._but and _size(path) > self._read_bytes.get(path, 0):
                 for line in self._new_lines(path):
-                    if (event := self._event_in(line)) is not None:
+                    is_wanted = any(word in line for word in self._words)
+                    if isinstance(event := event_of(object_in(line) or {}) if is_wanted else None, self._kinds):
                         yield path, event
 
     def _new_lines(self, path: Path) -> list[bytes]:
@@ -153,12 +154,6 @@ class Tail:
             return []
         self._read_bytes[path] = before + len(whole) + len(end)
         return whole.splitlines()
-
-    def _event_in(self, line: bytes) -> Event | None:
-        if not any(word in line for word in self._words):
-            return None
-        event = event_of(object_in(line) or {})
-        return event if isinstance(event, self._kinds) else None
 
 
 def _size(path: Path) -> int:

@@ -28,7 +28,8 @@ def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_B
             between = file.seek(0, os.SEEK_END) - tail_bytes
             file.seek(0)
             head = file.read(head_bytes)
-            encoding = _encoding(head)
+            # PowerShell's `>` writes UTF-16
+            encoding = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(head[:2], "utf-8")
             if between <= head_bytes:
                 return LogEnds((head + file.read()).decode(encoding, errors="replace").removeprefix(BOM))
             between -= between % 2  # to the middle of no character of UTF-16
@@ -42,8 +43,3 @@ def read_ends(path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_B
     begin = begin.removesuffix("\n") + "\n"
     after = begin.count("\n")
     return LogEnds(begin + (whole or cut), after, lines + bool(whole) - after)
-
-
-def _encoding(begin: bytes) -> str:
-    """Return how a log is written: PowerShell's `>` writes UTF-16."""
-    return {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(begin[:2], "utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from splatbatch import __version__
-from splatbatch.files import MOST_FILES, Record, TooManyFiles, find_files, link_whole, names_in, sync_folder, write_json
+from splatbatch.files import MOST_FILES, TooManyFiles, find_files, link_whole, names_in, sync_folder, write_json
 from splatbatch.hashing import (
     FileFact,
     FileFacts,
@@ -41,7 +41,8 @@ CHANGED = "changed on disk"
 
 def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
     """Return what result.json says of a splat that an attempt has left."""
-    splat = trained.splat
+    splat, told, names = trained.splat, attempt.folder.read_settings(), attempt.depends_on.photographs
+    used = UsedPhotographs.of(names, frozenset(told.holdout), is_assumed=bool(told.argv))
     record = {
         **facts.to_record(),
         **attempt.depends_on.to_record(),
@@ -55,20 +56,13 @@ def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
         "bytes": splat.path.stat().st_size,
         "splat": splat_facts(splat.path, splat.num_gaussians).to_record(),
         "metrics": splat.metrics,
-        **_photographs(attempt),
+        **({"photographs": used.to_record()} if names else {}),
         "warnings": list(trained.warnings),
         "version": __version__,
         "host": attempt.folder.read_start().host,
         "worker": attempt.claim.worker,
     }
     return Result.from_record(record)
-
-
-def _photographs(attempt: Attempt) -> Record:
-    """Return what an attempt was trained on, as it was told before it began; nothing where no file was recorded."""
-    told, names = attempt.folder.read_settings(), attempt.depends_on.photographs
-    found = UsedPhotographs.of(names, frozenset(told.holdout), is_assumed=bool(told.argv))
-    return {"photographs": found.to_record()} if names else {}
 
 
 def keep(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
@@ -161,31 +155,26 @@ def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
     return SplatFacts(sha256_of(path), fact.num_bytes, fact.mtime_ns, num_gaussians)
 
 
-def note_damage(folder: PatchFolder, result: Result) -> None:
-    """Write down that splat.ply, as it is now, is not what was accepted, whatever its size and time say.
-
-    So that the patch is stale for everybody, on every machine, until the file changes or another splat is accepted.
-    """
-    path = folder.splat_of(result)
-    fact = file_fact(path)
-    if not result.sha256 or fact.num_bytes < 0 or sha256_of(path) == result.sha256:
-        return
-    with contextlib.suppress(OSError):  # whoever found it says so in any case
-        folder.damage.parent.mkdir(exist_ok=True)
-        write_json(folder.damage, SplatFacts(result.sha256, fact.num_bytes, fact.mtime_ns).to_record())
-
-
 @contextlib.contextmanager
 def noting_damage(output: OutputFolder) -> Iterator[None]:
-    """Write down which patch's splat was found to be another than was accepted, where that ends what is done here."""
+    """Write down which patch's splat was found to be another than was accepted, where that ends what is done here.
+
+    Whatever its size and time say: so the patch is stale for everybody, on every machine, until the file changes or
+    another splat is accepted.
+    """
     from splatbatch.splats.export import ChangedOnDisk  # which loads numpy
 
     try:
         yield
     except ChangedOnDisk as found:
         folder = output.patch(found.name)
-        if (result := folder.read_result()) is not None:
-            note_damage(folder, result)
+        result = folder.read_result() or Result()
+        path = folder.splat_of(result)
+        fact = file_fact(path)
+        if result.sha256 and fact.num_bytes >= 0 and sha256_of(path) != result.sha256:
+            with contextlib.suppress(OSError):  # whoever found it says so in any case
+                folder.damage.parent.mkdir(exist_ok=True)
+                write_json(folder.damage, SplatFacts(result.sha256, fact.num_bytes, fact.mtime_ns).to_record())
         raise
 
 

@@ -8,23 +8,23 @@ from typing import Any
 from splatbatch.fields import mapping, number, text
 from splatbatch.outcome import Exit, Lost, exit_from_record, exit_to_record
 from splatbatch.output.records.fingerprint import Fingerprint
-from splatbatch.output.records.record import TypedRecord, environment, reads
+from splatbatch.output.records.record import ABSENT, TypedRecord, environment, reads
+
+
+def _limit(value: object) -> Any:
+    known = number(value)
+    return ABSENT if known is None else max(0.0, known)
 
 
 @dataclass(frozen=True)
 class TimeLimits(TypedRecord):
     """How long an attempt may take."""
 
-    wall_s: float = field(default=float("inf"), metadata=reads(lambda value: _limit(value, float("inf"))))
-    grace_s: float = field(default=10.0, metadata=reads(lambda value: _limit(value, 10.0)))
+    wall_s: float = field(default=float("inf"), metadata=reads(_limit))
+    grace_s: float = field(default=10.0, metadata=reads(_limit))
     """Between SIGTERM and SIGKILL."""
-    stall_s: float = field(default=0.0, metadata=reads(lambda value: _limit(value, 0.0)))
+    stall_s: float = field(default=0.0, metadata=reads(_limit))
     """Without any sign of life; 0: any time."""
-
-
-def _limit(value: object, default: float) -> float:
-    known = number(value)
-    return default if known is None else max(0.0, known)
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,8 @@ def photographs_of(files: Iterable[str]) -> Iterator[str]:
 def files_from_record(record: Any) -> Files:
     """Return the files that `files_to_record` wrote; what is no such entry is left out."""
     entries = record.items() if isinstance(record, dict) else ()
-    return {str(key): FileFact(*entry) for key, entry in entries if _is_fact(entry)}
-
-
-def _is_fact(entry: Any) -> bool:
-    return isinstance(entry, list) and [type(one) for one in entry] == [int, int, str]
+    facts = {str(key): entry for key, entry in entries if isinstance(entry, list)}
+    return {key: FileFact(*entry) for key, entry in facts.items() if [type(one) for one in entry] == [int, int, str]}
 
 
 FilePlace = tuple[float, float, float]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -74,10 +74,6 @@ class Result(KeptRecord):
     """Which accepted record made it the product; 0: none has."""
     is_ahead: bool = field(default=False, metadata=reads(lambda _: False))
     """It is the accepted record itself: splat.ply and result.json are behind it."""
-
-    def ahead_of_its_files(self, number: int) -> Result:
-        """Return it as what an accepted record says that nobody has acted on."""
-        return replace(self.with_fields(accepted=number), is_ahead=True)
 
     def with_fields(self, **changed: Any) -> Result:
         """Return it with some keys changed."""

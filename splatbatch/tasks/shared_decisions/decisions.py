@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from splatbatch.config import Config, Recipe
-from splatbatch.files import write_json
+from splatbatch.files import names_in, write_json
 from splatbatch.hashing import Stamp, stamp_of
-from splatbatch.files import names_in
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.colors import Colors, tone_to_record
 from splatbatch.output.records.deadline.choice import DeadlineDecision
