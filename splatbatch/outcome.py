@@ -167,31 +167,3 @@ class Stopped:
 
 
 Outcome = Trained | Made | Failed | Stopped
-
-
-def outcome_to_record(outcome: Outcome) -> Record:
-    """Return what came of an attempt as JSON; of a splat's metrics result.json tells."""
-    match outcome:
-        case Trained(splat=splat, warnings=warnings):
-            figures = {"num_gaussians": splat.num_gaussians, "sh_degree": splat.sh_degree, "step": splat.step}
-            return {"trained": str(splat.path), **figures, "warnings": list(warnings)}
-        case Made(path=path):
-            return {"made": str(path)}
-        case Failed(diagnosis=diagnosis):
-            return {"failed": {**vars(diagnosis), "evidence": list(diagnosis.evidence)}}
-        case Stopped(reason=reason):
-            return {"stopped": reason}
-
-
-def outcome_from_record(record: Record) -> Outcome:
-    """Return the outcome that `outcome_to_record` wrote."""
-    match record:
-        case {"trained": path, **figures}:
-            splat = Splat(Path(path), figures["num_gaussians"], figures["sh_degree"], figures["step"])
-            return Trained(splat, tuple(figures["warnings"]))
-        case {"made": path}:
-            return Made(Path(path))
-        case {"failed": told}:
-            return Failed(Diagnosis(**{**told, "evidence": tuple(told["evidence"])}))
-        case _:
-            return Stopped(record["stopped"])

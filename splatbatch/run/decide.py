@@ -28,6 +28,7 @@ from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.outcome import INTERNAL_FAULT, Failed, Outcome
 from splatbatch.output.events import AttemptEnded, PatchesAudited, PatchRejected, Restored
 from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.record import object_of, read_as
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks import upkeep
@@ -149,16 +150,12 @@ class DecisionMaker:
         """Return the audit of some tasks, the states of their files, and those that could not be audited."""
         whole = answer(partial(_audit, batch), group, self.patience)
         if isinstance(whole, Returned):
-            return Audit.of_verdict(whole.value["audit"]), whole.value["states"], {}
-        merged, states, faults = (
-            Audit((), (), (), group.rules.name),
-            dict[str, str](),
-            dict[str, TaskFault](),
-        )
+            return read_as(Audit, whole.value["audit"]), whole.value["states"], {}
+        merged, states, faults = Audit((), (), (), group.rules.name), dict[str, str](), dict[str, TaskFault]()
         for one, found in answers(isolated.start(partial(_audit, batch), group.each(), AGAIN_S), self.patience):
             try:
                 told = found.result("audit")
-                merged, states = merged.joined(Audit.of_verdict(told["audit"])), states | told["states"]
+                merged, states = merged.joined(read_as(Audit, told["audit"])), states | told["states"]
             except (OSError, TaskFault) as error:
                 faults |= {task.name: as_fault(error, "audit") for task in one.tasks}
         return merged, states, faults
@@ -195,12 +192,11 @@ def _observed_state(standing: FreshnessChecker, name: str) -> Record:
 
 
 def _audit(batch: Batch, group: TaskGroup) -> Record:
-    audit = audit_of(batch, group)
     facts, states = FileFacts(), dict[str, str]()  # patches share their photographs: each is asked for once
     for task in group.tasks:
         with contextlib.suppress(Exception):  # its audit, or its attempt, says what is wrong with it
             states[task.name] = state_of(inputs_of(task.patch, task.recipe, facts).files)
-    return {"audit": audit.verdict(), "states": states}
+    return {"audit": object_of(replace(audit_of(batch, group), rows=())), "states": states}
 
 
 def _decided(options: TrainOptions, looked: Decisions, step: Step) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from splatbatch.failures.advice import EarlierFailure, PatchContext
 from splatbatch.failures.own_signatures import own
 from splatbatch.files import Record
 from splatbatch.hashing import FileFacts
-from splatbatch.outcome import Exit, Made, Outcome, Trained, outcome_from_record, outcome_to_record
+from splatbatch.outcome import Exit, Made, Outcome, Trained
 from splatbatch.output import results, retention
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptEnded
@@ -19,6 +19,7 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger, events
 from splatbatch.output.records.attempt import AttemptFacts
+from splatbatch.output.records.record import object_of, read_as
 from splatbatch.scheduler import judge
 from splatbatch.tasks.task import TRAINING, Task
 
@@ -40,6 +41,15 @@ class FinishedAttempt:
     """False for what was trained under settings or from inputs that are no longer those of the batch; None: it does."""
 
 
+@dataclass(frozen=True)
+class CollectResult:
+    """An attempt as a reader has judged it."""
+
+    outcome: Outcome
+    said: dict[str, Any]
+    """What the ledger says of it besides."""
+
+
 def collect(ending: FinishedAttempt) -> Record:
     """Judge an attempt, and accept what it trained; return its outcome, and what the ledger says besides, as JSON.
 
@@ -55,7 +65,9 @@ def collect(ending: FinishedAttempt) -> Record:
     said = _take_in(ending, outcome, facts) if isinstance(outcome, Trained) else {}
     if isinstance(outcome, Made):
         task.kind.keep(task, folder)
-    return {"outcome": outcome_to_record(outcome), "said": said | facts.to_record()}
+    elif isinstance(outcome, Trained):
+        outcome = replace(outcome, splat=replace(outcome.splat, metrics={}))  # of which result.json tells
+    return object_of(CollectResult(outcome, said | facts.to_record()))
 
 
 def _background(ending: FinishedAttempt) -> PatchContext:
@@ -79,7 +91,8 @@ def _failures_before(attempt: Attempt, home: PatchFolder) -> Iterator[EarlierFai
 
 def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *, adopted: bool = False) -> Outcome:
     """Write the end of an attempt, as `collect` found it, into the ledger; return its outcome."""
-    outcome, said = outcome_from_record(collected["outcome"]), collected["said"]
+    found = read_as(CollectResult, collected)
+    outcome, said = found.outcome, found.said
     ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, outcome, exit=end, adopted=adopted, **said))
     if isinstance(outcome, Trained) and ledger.flush():
         for one in (attempt.folder, *attempt.folder.earlier()):

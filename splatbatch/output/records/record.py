@@ -7,7 +7,7 @@ Plain, since the supervisor reads and writes records, too, and starts in millise
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -122,13 +122,12 @@ def _schema(kind: Any) -> tuple[list[tuple[str, FieldReader]], dict[str, Any]]:
 
 def _blank(hint: Any) -> Any:
     """Return what is empty of a type: "", 0, False, no entry, None where that is allowed."""
-    if _is_optional(hint):
+    origin = get_origin(hint)
+    if origin in _UNIONS:
         return None
-    return "" if get_origin(hint) is Literal else (get_origin(hint) or hint)()
-
-
-def _is_optional(hint: Any) -> bool:
-    return get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
+    blank_record = partial(read_as, hint, {})
+    blank = blank_record if is_dataclass(hint) else origin or hint
+    return "" if origin is Literal else blank()
 
 
 def _reader_of(hint: Any) -> FieldReader:
@@ -136,13 +135,12 @@ def _reader_of(hint: Any) -> FieldReader:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in _READERS:
         return _READERS[hint]
-    if _is_optional(hint):
-        (inner,) = (_reader_of(one) for one in arguments if one is not type(None))
-        # no text and an object that says nothing are as good as none
-        return lambda value: None if value in ("", {}) or (known := inner(value)) is ABSENT else known
+    if origin in _UNIONS:
+        inner, *others = (one for one in arguments if one is not type(None))
+        return _kinds_reader((inner, *others)) if others else _optional_reader(_reader_of(inner))
     if origin is Literal:
         return lambda value: value if value in arguments else ABSENT
-    if origin is dict:
+    if origin in (dict, Mapping):
         of_value = _reader_of(arguments[1])
         return lambda value: _entries(value, of_value) if isinstance(value, dict) else ABSENT
     if origin is list or (origin is tuple and arguments[1:] == (...,)):
@@ -152,6 +150,17 @@ def _reader_of(hint: Any) -> FieldReader:
         return lambda value: _exactly(value, every)
     read = hint.from_record if issubclass(hint, TypedRecord) else partial(read_as, hint)
     return lambda value: read(value) if isinstance(value, dict) else ABSENT
+
+
+def _optional_reader(of_one: FieldReader) -> FieldReader:
+    """Return what reads a value that may be absent: no text and an object that says nothing are as good as none."""
+    return lambda value: None if value in ("", {}) or (known := of_one(value)) is ABSENT else known
+
+
+def _kinds_reader(kinds: tuple[Any, ...]) -> FieldReader:
+    """Return what reads an object as the one of several dataclasses whose fields its keys are."""
+    of_fields = {frozenset(one.name for one in fields(kind)): kind for kind in kinds}
+    return lambda value: read_as(of_fields[key], value) if (key := frozenset(as_object(value))) in of_fields else ABSENT
 
 
 def _list_reader(origin: type, of_one: FieldReader) -> FieldReader:
@@ -192,4 +201,16 @@ def _number(value: Any) -> Any:
     return ABSENT if (known := number(value)) is None else known
 
 
-_READERS: dict[Any, FieldReader] = {Any: lambda value: value, str: _text, bool: _flag, int: _whole, float: _number}
+def _path(value: Any) -> Any:
+    return Path(value) if isinstance(value, str) else ABSENT
+
+
+_UNIONS = (Union, types.UnionType)
+_READERS: dict[Any, FieldReader] = {
+    Any: lambda value: value,
+    str: _text,
+    bool: _flag,
+    int: _whole,
+    float: _number,
+    Path: _path,
+}

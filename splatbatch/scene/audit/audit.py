@@ -12,7 +12,6 @@ from pathlib import Path
 
 from splatbatch.config import Evaluation
 from splatbatch.errors import SceneError
-from splatbatch.files import Record
 from splatbatch.isolated import crash_of
 from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import AuditFinding, FindingWriter, TrainerRules
@@ -92,19 +91,6 @@ class Audit:
     def exit_code(self, *, strict: bool = False) -> int:
         """Return 3 if there are errors (with `strict`: or warnings), else 0."""
         return SceneError.exit_code if self.errors() or (strict and self.warnings()) else 0
-
-    def verdict(self) -> Record:
-        """Return as JSON what a reader process found, but for the rows of a table."""
-        spans = {name: [span.low, span.high, span.spacing] for name, span in self.spans.items()}
-        findings = [vars(finding) for finding in self.findings]
-        return {"patches": self.patches, "findings": findings, "trainer": self.trainer, "spans": spans}
-
-    @classmethod
-    def of_verdict(cls, record: Record) -> Audit:
-        """Return what `verdict` wrote."""
-        spans = {name: ModelExtent(tuple(low), tuple(high), gap) for name, (low, high, gap) in record["spans"].items()}
-        findings = tuple(AuditFinding(**finding) for finding in record["findings"])
-        return cls(tuple(record["patches"]), (), findings, record["trainer"], spans)
 
     def joined(self, other: Audit) -> Audit:
         """Return the audit of the patches of both."""
