@@ -60,9 +60,6 @@ _NOTE_BYTES = 4096
 _PIPE = 3
 ORDERS = 4
 """The descriptor by which a reader is told what else to call; see `transfer.courier`."""
-_COLLECTING = "splatbatch failed while it read the files of the attempt; `splatbatch train` reads them again."
-_PREPARING = "splatbatch failed before the training; `splatbatch train` tries again."
-_REPORT = "Please report this with the traceback from `splatbatch explain PATCH`."
 RUN_SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """What fork(2) and pipe(2) fail with where processes, memory or files run short: it may pass."""
 _OOM_SCORE = "500"
@@ -112,7 +109,9 @@ class Crashed:
 
     def fault(self, phase: str) -> TaskFault:
         """Return it as the failure of one task."""
-        advice = f"{_COLLECTING if phase == COLLECT else _PREPARING} {_REPORT}"
+        reading = "while it read the files of the attempt; `splatbatch train` reads them again"
+        what = reading if phase == COLLECT else "before the training; `splatbatch train` tries again"
+        advice = f"splatbatch failed {what}. Please report this with the traceback from `splatbatch explain PATCH`."
         evidence = (self.words, *_place(self.traceback))
         return TaskFault(Diagnosis(INTERNAL_FAULT, "fail", advice, evidence, phase), self.traceback)
 
@@ -123,11 +122,15 @@ class Crashed:
 
 @dataclass(frozen=True)
 class Hung:
-    """A call made no progress for so long, and was abandoned."""
+    """A call has made no progress for so long; as an answer: it was abandoned."""
 
     path: str
     """What it read last; empty if it never said."""
     seconds: float
+
+    def __str__(self) -> str:
+        """Return it in words, while it is waited for."""
+        return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
 
     def result(self, phase: str) -> NoReturn:
         """Raise it as the failure of one task."""
@@ -137,18 +140,6 @@ class Hung:
 
 
 Answer = Returned | ExpectedError | Crashed | Hung
-
-
-@dataclass(frozen=True)
-class CallWait:
-    """A reader that makes no progress."""
-
-    path: str
-    seconds: float
-
-    def __str__(self) -> str:
-        """Return it in words."""
-        return f"waits for {self.path or 'a reader process'} for {self.seconds:.0f} s"
 
 
 class CallQueue(Generic[Item]):
@@ -177,11 +168,11 @@ class CallQueue(Generic[Item]):
         return not self._left
 
     @property
-    def wait(self) -> CallWait | None:
+    def wait(self) -> Hung | None:
         """What is waited for, if nothing goes on for some time."""
         if self._process is None or (seconds := self._process.idle_s()) < SAYS_S:
             return None
-        return CallWait(self._process.note(), seconds)
+        return Hung(self._process.note(), seconds)
 
     @property
     def descriptor(self) -> int | None:
@@ -518,7 +509,7 @@ def _ended(pid: int, page: mmap.mmap, tell: Callable[[str], None], asked: list[f
             os.kill(pid, signal.SIGKILL)
             return Hung(_noted(page), seconds)
         if seconds >= next_word_s:
-            tell(str(CallWait(_noted(page), seconds)))
+            tell(str(Hung(_noted(page), seconds)))
             next_word_s *= 2
         select.select(ending, [], [], PASSED_ON_S if ending else POLL_S)
 
@@ -547,7 +538,8 @@ def _made(call: Call[Item], item: Item) -> str:
 def crash_of(error: BaseException) -> Crashed:
     """Return an exception that nobody expected, with its traceback."""
     words = f"{type(error).__name__}: {error}".rstrip(": ").split("\n")[0]
-    return Crashed(words, _shortened("".join(traceback.format_exception(error))))
+    text, half = "".join(traceback.format_exception(error)), MOST_TRACEBACK // 2
+    return Crashed(words, text if len(text) <= MOST_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}")
 
 
 def as_fault(error: BaseException, phase: str) -> TaskFault:
@@ -568,7 +560,8 @@ def diagnose(error: BaseException, folder: Path, phase: str = "start") -> tuple[
     if isinstance(error, OSError) and error.errno in RUN_SHORT:
         advice = "Raise the limit of processes (ulimit -u) or end what uses up memory."
         return Diagnosis("process_limit", "retry", advice, (str(error),), phase), ""
-    if isinstance(error, OSError) and (path := _path_below(error, folder)):
+    named = [str(name) for name in (error.filename2, error.filename) if name] if isinstance(error, OSError) else []
+    if isinstance(error, OSError) and (path := next((one for one in named if Path(one).is_relative_to(folder)), "")):
         advice = (
             f"{path}: {error.strerror or error}. Mend its permissions or move away what stands there, then run again."
         )
@@ -588,19 +581,8 @@ def _place(traceback: str) -> tuple[str, ...]:
     return (places[-1].rpartition("/")[2],) if places else ()
 
 
-def _path_below(error: OSError, folder: Path) -> str:
-    """Return which file of a task an error is about; empty if it is about something else."""
-    named = [str(name) for name in (error.filename2, error.filename) if name is not None]
-    return next((name for name in named if Path(name) == folder or folder in Path(name).parents), "")
-
-
 MOST_TRACEBACK = 8000
 """Characters; of a longer one the beginning and the end are kept."""
-
-
-def _shortened(text: str) -> str:
-    half = MOST_TRACEBACK // 2
-    return text if len(text) <= MOST_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}"
 
 
 def _rebuilt(line: str | bytes) -> Answer:
