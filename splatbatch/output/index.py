@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from splatbatch.caches import make_cache
 from splatbatch.files import MOST_JSON_BYTES, read_regular, write_text
-from splatbatch.hashing import Stamp
+from splatbatch.hashing import Stamp, hash_of
 from splatbatch.output.records.fingerprint import MODEL
 from splatbatch.output.records.result import Result
 
-VERSION = 4
+VERSION = 5
 """Of the index; raise it when its entries, or what is read from manifests, mean something else."""
 LEAST_NEWS = 100
 """So many manifests that were read anew are worth writing the index again."""
@@ -44,7 +44,7 @@ class CachedResult(NamedTuple):
     """Size and time of the files of its model, by their names."""
     settled: str
     """Under which records of the batch it was trained; empty: that was not looked at, or has changed."""
-    others: int
+    others: str
     """Which of `Index.others` the rest of its files are."""
 
 
@@ -55,11 +55,10 @@ class Index:
         self._path = path
         body = _load(path)
         self._briefs: dict[str, list[Any]] = body.get("patches", {})
-        self.others: list[dict[str, list[int]]] = body.get("others", [])
-        """Sizes and times of photographs and masks; patches that have the same ones share an entry."""
+        self.others: dict[str, dict[str, list[int]]] = body.get("others", {})
+        """Sizes and times of photographs and masks, by their hash: patches that have the same ones share an entry."""
         self.ledger: Mapping[str, Any] = body.get("ledger", {})
         """What `TaskHistory.digest` made."""
-        self._places: dict[str, int] | None = None
         self._num_new = 0
 
     def brief(self, name: str, stamp: Stamp, accepted: Stamp) -> CachedResult | None:
@@ -83,7 +82,9 @@ class Index:
             return
         facts = {key: [fact.num_bytes, fact.mtime_ns] for key, fact in held.files.items()}
         model = {key.removeprefix(MODEL): fact for key, fact in facts.items() if key.startswith(MODEL)}
-        others = self._place({key: fact for key, fact in facts.items() if not key.startswith(MODEL)})
+        others = {key: fact for key, fact in facts.items() if not key.startswith(MODEL)}
+        hash_of_others = hash_of(others)
+        self.others.setdefault(hash_of_others, others)
         recipes = [one for one in (held.recipe, held.effective) if one]
         self._briefs[name] = [
             *CachedResult(
@@ -94,7 +95,7 @@ class Index:
                 recipes,
                 model,
                 settled,
-                others,
+                hash_of_others,
             )
         ]
         self._num_new += 1
@@ -111,18 +112,6 @@ class Index:
             make_cache(self._path.parent)
             write_text(self._path, f"{_head(text.encode())}\n{text}")
         self._num_new = 0
-
-    def _place(self, files: dict[str, list[int]]) -> int:
-        if self._places is None:
-            self._places = {_key(files): place for place, files in enumerate(self.others)}
-        place = self._places.setdefault(_key(files), len(self.others))
-        if place == len(self.others):
-            self.others.append(files)
-        return place
-
-
-def _key(files: Mapping[str, list[int]]) -> str:
-    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def _head(body: bytes) -> str:

@@ -210,7 +210,7 @@ class FreshnessChecker:
         )
         return UpToDate(result=Result(name, brief.attempt)) if is_as_it_was else None
 
-    def _have_others_moved(self, index: Index, others: int, task: Task) -> bool:
+    def _have_others_moved(self, index: Index, others: str, task: Task) -> bool:
         patch, recipe = task.patch, task.recipe
         key = (others, patch.images, patch.masks, patch.source, patch.partition and patch.sparse, id(recipe))
         if key not in self._others:
