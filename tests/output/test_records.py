@@ -12,7 +12,22 @@ from hypothesis import strategies as st
 
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFact
-from splatbatch.outcome import Cancelled, Exit, Exited, Killed, Lost, NotStarted, TimedOut
+from splatbatch.outcome import (
+    Cancelled,
+    Diagnosis,
+    Exit,
+    Exited,
+    Failed,
+    Killed,
+    Lost,
+    Made,
+    NotStarted,
+    Outcome,
+    Splat,
+    Stopped,
+    TimedOut,
+    Trained,
+)
 from splatbatch.output.attempt_folder import AttemptFolder, CachedAttemptDir
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.attempt import (
@@ -38,11 +53,18 @@ from splatbatch.output.records.metrics import (
     QualityFigures,
     TrainingSettings,
 )
-from splatbatch.output.records.record import TypedRecord
+from splatbatch.output.records.record import TypedRecord, object_of, read_as
 from splatbatch.output.records.result import Result, SplatFacts
 from splatbatch.output.records.run import CancelRequest, RunIdentity
+from splatbatch.scheduler.finalize import CollectResult
 
 EXITS: list[Exit] = [Exited(3), Killed(9), TimedOut("stall", 5.0), Cancelled("x"), NotStarted("y"), Lost("z")]
+OUTCOMES: list[Outcome] = [
+    Trained(Splat(Path("/a/splat.ply"), 7, 3, 30, warnings=("odd",)), ("health: x",)),
+    Made(Path("/a/metrics.json")),
+    Failed(Diagnosis("cuda_oom", "degrade", "lower it", ("line 3",), "train")),
+    Stopped("SIGTERM"),
+]
 FINGERPRINT = Fingerprint("r", "i", {"training": {"seed": 1}}, {"images/a.jpg": FileFact(7, 8, "s")}, "e")
 LIMITS = TimeLimits(60.0, 1.0, 5.0)
 FINISH = Finish(("*.ply",), r"(\d+)", 30, ("a",), ("b",))
@@ -105,6 +127,12 @@ def test_a_record_is_read_back_as_it_was_written(one: TypedRecord, tmp_path: Pat
     finite = JobSpec(limits=LIMITS) if one == JobSpec() else one  # no limit is infinite in a file
     write_json(tmp_path / "record.json", finite.to_record())
     assert type(one).read(tmp_path / "record.json") == finite
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda one: type(one).__name__)
+def test_what_a_reader_says_of_an_attempt_is_read_as_the_kind_that_it_is(outcome: Outcome) -> None:
+    said = json.loads(json.dumps(object_of(CollectResult(outcome, {"accepted": True}))))
+    assert read_as(CollectResult, said) == CollectResult(outcome, {"accepted": True})
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
