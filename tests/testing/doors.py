@@ -7,6 +7,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,7 @@ def _beside(opened: Batch) -> dict[str, str]:
     for name in opened.names:
         contents.want(name)
     contents.finish(isolated.ENDLESS)
-    with DecodeAhead(opened.tasks) as decoding:
+    with closing(DecodeAhead(opened.tasks)) as decoding:
         while not decoding.is_over:
             decoding.refused()
             time.sleep(0.01)
