@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fake_batch import FakeBatch
-from timed_batch import TimedWorld, night
+from timed_batch import Night, TimedWorld, night
 
 LONG = pytest.mark.long
 NIGHTS = [
@@ -24,14 +24,22 @@ FAR_OFF = [(3.0, 4, 8, 44), pytest.param((5.0, 1, 4, 88), marks=LONG), pytest.pa
 FEWEST = 20_000 // 30
 
 
+def played(
+    batch: FakeBatch, patch: pytest.MonkeyPatch, shape: tuple[float, int, int, float]
+) -> tuple[TimedWorld, Night]:
+    """Train by a deadline on a machine that is faster or slower than expected."""
+    factor, num_gpus, num_patches, deadline_s = shape
+    world = TimedWorld(num_gpus=num_gpus, factor=factor, load_s=2.0 + 2 * factor)
+    return world, night(batch, patch, deadline_s, world, [f"p{number}" for number in range(num_patches)])
+
+
 @pytest.mark.all(but="shape0")
 @pytest.mark.parametrize("shape", NIGHTS)
 def test_the_deadline_is_met_within_5_percent_and_evenly(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, shape: tuple[float, int, int, float]
 ) -> None:
-    factor, num_gpus, num_patches, deadline_s = shape
-    world = TimedWorld(num_gpus=num_gpus, factor=factor, load_s=2.0 + 2 * factor)
-    done = night(batch, monkeypatch, deadline_s, world, [f"p{number}" for number in range(num_patches)])
+    factor, num_gpus, _, deadline_s = shape
+    world, done = played(batch, monkeypatch, shape)
     order = world.order("begins")
     first, later = ([done.steps[name] for name in names] for names in (order[:num_gpus], order[num_gpus:]))
     print(*shape, "->", round(world.time / deadline_s, 3), round(max(first) / min(later), 2), first, later)
@@ -48,9 +56,8 @@ def test_the_deadline_is_met_within_5_percent_and_evenly(
 def test_on_a_machine_that_is_far_slower_what_begins_first_is_late_and_the_others_get_the_fewest_steps(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, shape: tuple[float, int, int, float]
 ) -> None:
-    factor, num_gpus, num_patches, deadline_s = shape
-    world = TimedWorld(num_gpus=num_gpus, factor=factor, load_s=2.0 + 2 * factor)
-    done = night(batch, monkeypatch, deadline_s, world, [f"p{number}" for number in range(num_patches)])
+    _, _, num_patches, deadline_s = shape
+    world, done = played(batch, monkeypatch, shape)
     print(*shape, "->", round(world.time / deadline_s, 3), sorted(done.steps.values()))
     assert len(done.steps) == num_patches
     assert min(done.steps.values()) >= FEWEST
