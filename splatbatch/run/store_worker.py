@@ -38,7 +38,7 @@ from splatbatch.text import one_line, seconds_of
 from splatbatch.transfer import blobs, exchange
 from splatbatch.transfer.blobs import FileRef, NewFile
 from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
-from splatbatch.transfer.courier import TransferJob, ask, pause, run, store_at
+from splatbatch.transfer.courier import REST_S, TransferJob, ask, pause, run, store_at
 from splatbatch.transfer.exchange import (
     BUNDLES,
     CLAIMS,
@@ -55,7 +55,6 @@ from splatbatch.transfer.exchange import (
 
 POLL_S = 2.0
 """Between two looks at a store that has nothing for us."""
-REST_S = 0.05
 SEND_S = 100.0
 """So long what was trained may take to be sent once somebody wants us to end: what a spot machine leaves."""
 CLAIM_S = 10.0
