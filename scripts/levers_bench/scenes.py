@@ -19,7 +19,11 @@ APART_M = (5.5, 5.0)
 
 def scenes(told: list[str], data: Path | None, out: Path) -> dict[str, Path]:
     """Return folders by name: those that are told, as [NAME=]FOLDER or by a name of ours, else all that are here."""
-    folder = data or next((one for one in (ROOT.parent / "shared/data", ROOT / "shared/data") if one.is_dir()), ROOT)
+    folder = (
+        data.resolve()
+        if data
+        else next((one for one in (ROOT.parent / "shared/data", ROOT / "shared/data") if one.is_dir()), ROOT)
+    )
     ours = {name: folder / name for name in PHOTOGRAPHED if (folder / name).is_dir()}
     ours |= {"quarry": ROOT / "examples/quarry"} | {name: out / "scenes" / name for name in MADE}
     chosen = {one: ours[one] for one in told or ours if one in ours}
