@@ -186,7 +186,7 @@ def drawn_against(patch: Path) -> str | None:
     return found
 
 
-KNOWN = (".prepare",)
+KNOWN = (".prepare", ".exclusive")
 
 
 def _ended(batch: FakeBatch) -> Any:
