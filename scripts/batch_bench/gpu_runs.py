@@ -234,3 +234,15 @@ def over_gpus(bench: Bench, num_patches: int) -> list[Run]:
         for number in (1, 2, 4)
         if number <= len(gpu.gpus())
     ]
+
+
+def commit_of(checkout: Path) -> str:
+    """Return what a checkout is called: its commit, what its COMMIT file says, or its folder's name."""
+    asked = subprocess.run(
+        ["/usr/bin/env", "git", "-C", checkout, "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    noted = checkout / "COMMIT"
+    return asked.stdout.strip() or (noted.read_text().strip() if noted.is_file() else checkout.name)

@@ -33,10 +33,10 @@ NO_OVERLAP_S = 0.001  # the cooldown after which no training is prepared beside 
 def measure(options: argparse.Namespace, commit: str) -> int:
     """Train what levers.jsonl lacks, as far as the time goes, and print the table; return 0."""
     ends_at = time.monotonic() + options.limit_s - END_S
-    if not options.variant or PARENT in (name for name, *_ in options.variant):
-        sys.exit("--levers needs --variant NAME SECTION.KEY=JSON, with another name than parent")
+    if PARENT in (name for name, *_ in options.variant):
+        sys.exit("--variant needs another name than parent")
     folders = scenes(options.scene, options.data, options.out)
-    under = (f"training.max_steps={options.steps[0]}", *options.set)
+    under = (f"training.max_steps={options.steps}", *options.set)
     wanted = [
         Pair(scene, patch, seed, name, tuple(settings), under)
         for scene, folder in folders.items()
