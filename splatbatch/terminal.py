@@ -152,6 +152,12 @@ def take_lost() -> int:
     return writer.take_lost() if writer else 0
 
 
+def drain() -> None:
+    """Give a reader of stderr who still reads the time to take it all: what follows on stdout stands below it."""
+    if writer := _told():
+        writer.part()
+
+
 def open_closed_descriptors() -> None:
     """Open stdin, stdout and stderr on /dev/null where the shell closed them (`2>&-`).
 

@@ -103,7 +103,7 @@ OF_OTHERS = {
     "publish/tiles/write.py": "a tileset that it wrote, in a folder to hand over",
     "scene/imports/colmap_export.py": "where on Earth OpenSfM says that a model lies",
     "supervisor/apprise_urls.py": "a message on its stdin",
-    "monitor/sinks/mlflow_runs.py": "its order, on stdin",
+    "monitor/tracking.py": "its order, on stdin",
     "supervisor/ask.py": "what a program of ours answers",
     "supervisor/preload.py": "what a process that waits is told to run, by its socket",
     "training/checkpoint.py": "a checkpoint",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from rich.console import Console
@@ -28,8 +28,6 @@ from splatbatch.text import clock, one_line, plural
 HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
 LONGEST_LINE = 600
-MOST_TOLD = 64
-"""Of so many running patches it is told where they run."""
 _REMARKABLE = (
     events.RunForecast,
     events.Notice,
@@ -42,126 +40,96 @@ _REMARKABLE = (
 )
 
 
-def open_listener(
-    output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None
-) -> ConsoleListener:
-    """Return what fits stderr; a pipe gets lines even if FORCE_COLOR claims that it is a terminal."""
-    kind = LiveListener if sys.stderr.isatty() else LineListener
-    return kind(output, names, standing)
-
-
 class ConsoleListener:
-    """Tells people what happens to a batch while its `with` block runs."""
+    """Tells people what happens to a batch while its `with` block runs.
+
+    On a terminal a table follows the files of all patches, and what is worth remembering scrolls by above it.
+    Elsewhere, for cron, nohup and CI, each event is a line, and what runs is told once a minute.
+    """
 
     def __init__(self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None) -> None:
         self._output, self._names, self._standing = output, names, standing
+        self._watcher = Watcher(output)
+        console = Console(stderr=True)
+        live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        # a pipe gets lines even if FORCE_COLOR claims that it is a terminal
+        self._live = live if sys.stderr.isatty() else None
+        self._due = 0.0 if self._live else time.monotonic() + HEARTBEAT_S
 
     def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End it, whatever has happened."""
+        if self._live:
+            self._show()
+            self._live.stop()
+            terminal.drain()
 
     def tell(self, event: Event) -> None:
-        """Show an event of the ledger."""
-        raise NotImplementedError
-
-    def tick(self) -> None:
-        """Show that time passes, and how much nobody took; called many times a second."""
-        if lost := terminal.take_lost():
-            self.say(f"{plural(lost, 'line')} not shown: nobody took them")
-
-    def say(self, line: str) -> None:
-        """Show a line, with its time."""
-        raise NotImplementedError
-
-
-class LineListener(ConsoleListener):
-    """One line per event, and a heartbeat a minute: for cron, nohup and CI."""
-
-    def __init__(self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None) -> None:
-        super().__init__(output, names, standing)
-        self._next_beat = time.monotonic() + HEARTBEAT_S
-
-    def tell(self, event: Event) -> None:
-        """Print an event."""
-        if line := in_words(event):
+        """Show an event of the ledger; above a table only failures and decisions."""
+        line = in_words(event)
+        if line and (self._live is None or isinstance(event, _REMARKABLE) or _is_failure(event)):
             self.say(line)
 
     def say(self, line: str) -> None:
-        """Print a line."""
-        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201
+        """Show a line, with its time."""
+        if self._live:
+            self._live.console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"))
+        else:
+            print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201
 
     def tick(self) -> None:
-        """Print what runs, once a minute."""
-        super().tick()
-        if time.monotonic() < self._next_beat:
+        """Show how far it is if that is due, and how many lines were lost; called many times a second.
+
+        A terminal that takes nothing is spared.
+        """
+        if lost := terminal.take_lost():
+            self.say(f"{plural(lost, 'line')} not shown: nobody took them")
+        if time.monotonic() >= self._due and not (self._live and terminal.is_stuck()):
+            self._due = time.monotonic() + (REDRAW_S if self._live else HEARTBEAT_S)
+            self._show()
+
+    def _show(self) -> None:
+        statuses = read_status(self._output, self._names, num_shown(len(self._names)), self._standing)
+        if self._live:
+            size = self._live.console.size
+            self._live.update(live_view(statuses, size.width, size.height, at_work(self._watcher)), refresh=True)
             return
-        self._next_beat = time.monotonic() + HEARTBEAT_S
-        statuses = read_status(self._output, self._names, MOST_TOLD, self._standing)
-        running = [status for status in statuses if status.state == "running"]
-        has_nodes = len({status.node for status in running}) > 1
-        for status in running:
-            self.say(_short(heartbeat(status, has_nodes=has_nodes)))
-        if running:
-            words = WORDS[noun_of(statuses)]
-            left = plural(num_left(statuses), words.one, words.plural)
-            self.say(_short(f"{left} left: {batch_line(statuses)}"))
+        for line in heartbeats(statuses):
+            self.say(_short(line))
+
+
+def _is_failure(event: Event) -> bool:
+    return isinstance(event, AttemptEnded) and event.outcome == "failed"
+
+
+def heartbeats(statuses: Sequence[PatchStatus]) -> Iterator[str]:
+    """Yield how far each training is that runs, and then how far the batch; nothing if none runs."""
+    running = [status for status in statuses if status.state == "running"]
+    has_nodes = len({status.node for status in running}) > 1
+    yield from (heartbeat(status, has_nodes=has_nodes) for status in running)
+    if running:
+        words = WORDS[noun_of(statuses)]
+        yield f"{plural(num_left(statuses), words.one, words.plural)} left: {batch_line(statuses)}"
 
 
 def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
     """Return how far a training is: "p3: train 1200/30000 (4%), 31.2 steps/s, loss 0.0831, 0:12:30 to go, GPU …"."""
     share = f" ({100 * status.step // status.max_steps}%)" if status.max_steps else ""
-    parts = [f"{status.patch}: {status.phase} {status.step}/{status.max_steps}{share}"]
-    parts += [f"ends early of {status.planned_steps} steps"] if status.planned_steps else []
-    parts += [f"{status.steps_per_s:.1f} steps/s"] if status.steps_per_s else []
-    parts += [f"loss {status.loss:.4f}"] if status.loss is not None else []
-    parts += [f"{clock(status.eta_s)} to go"] if status.eta_s is not None else []
-    gpu = [f"{status.gpu_used_mib:,} MiB"] if status.gpu_used_mib is not None else []
-    gpu += [f"{status.gpu_temperature_c} °C"] if status.gpu_temperature_c is not None else []
-    parts += [f"GPU {' '.join(gpu)}"] if gpu else []
-    parts += [f"on {status.node}"] if has_nodes else []
-    return ", ".join(parts)
-
-
-class LiveListener(ConsoleListener):
-    """A table of all patches that follows their files; what is worth remembering scrolls by above it."""
-
-    def __init__(self, output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None = None) -> None:
-        super().__init__(output, names, standing)
-        console = Console(stderr=True)
-        self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        self._next_redraw = 0.0
-        self._watcher = Watcher(output)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._redraw()
-        self._live.stop()
-
-    def tell(self, event: Event) -> None:
-        """Print failures and decisions above the table."""
-        if isinstance(event, _REMARKABLE) or (isinstance(event, AttemptEnded) and event.outcome == "failed"):
-            self.say(in_words(event))
-
-    def say(self, line: str) -> None:
-        """Print a line above the table."""
-        self._live.console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"))
-
-    def tick(self) -> None:
-        """Draw the table anew, once a second; a terminal that takes nothing is spared."""
-        super().tick()
-        if not terminal.is_stuck() and time.monotonic() >= self._next_redraw:
-            self._next_redraw = time.monotonic() + REDRAW_S
-            self._redraw()
-
-    def _redraw(self) -> None:
-        statuses = read_status(self._output, self._names, num_shown(len(self._names)), self._standing)
-        size = self._live.console.size
-        self._live.update(live_view(statuses, size.width, size.height, at_work(self._watcher)), refresh=True)
+    gpu = f"{status.gpu_used_mib:,} MiB" if status.gpu_used_mib is not None else ""
+    gpu += f" {status.gpu_temperature_c} °C" if status.gpu_temperature_c is not None else ""
+    parts = (
+        f"{status.patch}: {status.phase} {status.step}/{status.max_steps}{share}",
+        f"ends early of {status.planned_steps} steps" if status.planned_steps else "",
+        f"{status.steps_per_s:.1f} steps/s" if status.steps_per_s else "",
+        f"loss {status.loss:.4f}" if status.loss is not None else "",
+        f"{clock(status.eta_s)} to go" if status.eta_s is not None else "",
+        f"GPU {gpu.strip()}" if gpu else "",
+        f"on {status.node}" if has_nodes else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def in_words(event: Event) -> str:

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from splatbatch.config import Notify
 from splatbatch.errors import MissingPartError
 from splatbatch.files import Record
-from splatbatch.monitor.sinks.sink import BatchOutcome, Sink
+from splatbatch.monitor.sinks import BatchOutcome, Sink
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.events import AttemptEnded, Event, GaveUp, PatchRejected
 from splatbatch.output.layout import OutputFolder

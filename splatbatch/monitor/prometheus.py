@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from splatbatch.files import write_text
 from splatbatch.hashing import Stamp, stamp_of
-from splatbatch.monitor.sinks.sink import BatchOutcome, Sink
+from splatbatch.monitor.sinks import BatchOutcome, Sink
 from splatbatch.monitor.table import batch_eta_s
 from splatbatch.output.claims import AtWork, at_work
 from splatbatch.output.layout import OutputFolder

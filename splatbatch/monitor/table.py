@@ -77,27 +77,25 @@ def _alike(status: PatchStatus) -> tuple[str, ...]:
 def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
     """Return a row for each patch, for a terminal of this width: what failed first, then what runs."""
     table = Table(box=None, pad_edge=False)
-    has_nodes = len({one.node for one in statuses if one.node}) > 1
-    columns = [column for column in COLUMNS if column.narrow or width >= WIDE]
-    columns = [column for column in columns if any(column.cell(one) or column.is_text for one in statuses)]
-    columns += [NODE] if has_nodes and width >= WIDE else []
+    is_narrow, has_nodes = width < WIDE, len({one.node for one in statuses if one.node}) > 1
+    columns = [column for column in COLUMNS if column.narrow or not is_narrow]
+    columns = [column for column in columns if column.is_text or any(map(column.cell, statuses))]
+    columns += [NODE] if has_nodes and not is_narrow else []
     for column in columns:
-        longest = LONGEST.get(column.heading) if width < WIDE or column is STATE else None
+        longest = LONGEST.get(column.heading) if is_narrow or column is STATE else None
         table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=True, max_width=longest)
-    named = statuses if width >= WIDE else [replace(one, patch=elided(one.patch)) for one in statuses]
-    for status in sorted(named, key=lambda one: FIRST.index(one.state) if one.state in FIRST else len(FIRST)):
-        table.add_row(*(column.cell(status) for column in columns), style=COLOURS.get(status.state, ""))
+    for status in sorted(statuses, key=lambda one: FIRST.index(one.state) if one.state in FIRST else len(FIRST)):
+        named = replace(status, patch=elided(status.patch)) if is_narrow else status
+        table.add_row(*(column.cell(named) for column in columns), style=COLOURS.get(status.state, ""))
     narrowed(table, [column.worth for column in columns], width)
-    state = next((one for one in table.columns if one.header == STATE.heading), None)
-    if state is not None:  # it has what others leave
+    for state in (one for one in table.columns if one.header == STATE.heading):  # it has what others leave
         rest = sum(_width(one) + GAP for one in table.columns if one is not state)
         state.max_width = max(LONGEST["state"], width - rest)
     return table
 
 
-def elided(name: str) -> str:
+def elided(name: str, longest: int = LONGEST["patch"]) -> str:
     """Return a name as a narrow terminal shows it: variants of a sweep begin alike and differ at their ends."""
-    longest = LONGEST["patch"]
     return name if len(name) <= longest else f"{name[: longest - 7]}…{name[-6:]}"
 
 
@@ -118,12 +116,8 @@ def num_shown(num: int) -> int:
 def batch_line(statuses: Sequence[PatchStatus]) -> str:
     """Return how far the batch is: "3 of 9 trained, 2 running, 1 failed; about 2:10:00 to go"."""
     states = [status.state for status in statuses]
-    parts = [done_in_words(statuses, "")]
-    parts += [
-        f"{states.count(state)} {state}"
-        for state in ("running", "failed", "stopped", "refused", "stale")
-        if state in states
-    ]
+    told = ("running", "failed", "stopped", "refused", "stale")
+    parts = [done_in_words(statuses, ""), *(f"{states.count(one)} {one}" for one in told if one in states)]
     eta = batch_eta_s(statuses)
     return ", ".join(parts) + (f"; about {clock(eta)} to go" if eta is not None else "")
 
@@ -201,30 +195,28 @@ def num_left(statuses: Sequence[PatchStatus]) -> int:
     return sum(status.state in LEFT for status in statuses)
 
 
-def fitting(widths: Sequence[int], worths: Sequence[int], width: int) -> list[int]:
-    """Return the places of the columns that fit: those of the least worth go first, of equals the last; one stays."""
-    kept = list(range(len(widths)))
-    while len(kept) > 1 and sum(widths[place] for place in kept) + GAP * (len(kept) - 1) > width:
-        kept.remove(min(reversed(kept), key=lambda place: worths[place]))
-    return kept
-
-
 def narrowed(table: Table, worths: Sequence[int], width: int) -> Table:
-    """Take the columns out of a table that a terminal of this width has no room for."""
-    kept = fitting([_width(column) for column in table.columns], worths, width)
-    table.columns = [table.columns[place] for place in kept]
+    """Take the columns out of a table that a terminal of this width has no room for.
+
+    Those of the least worth go first, of equals the last; one stays.
+    """
+    columns = [
+        (worth, -place, _width(column)) for place, (worth, column) in enumerate(zip(worths, table.columns, strict=True))
+    ]
+    while len(columns) > 1 and sum(taken + GAP for _, _, taken in columns) - GAP > width:
+        columns.remove(min(columns))
+    table.columns = [table.columns[-place] for _, place, _ in columns]
     for index, column in enumerate(table.columns):
         column._index = index
     return table
 
 
 def _width(column: Any) -> int:
-    longest = max((_cell_width(cell) for cell in (column.header, *column._cells)), default=0)
-    return min(longest, column.max_width) if column.max_width else longest
+    longest = max(_cell_width(cell) for cell in (column.header, *column._cells))
+    return min(longest, column.max_width or longest)
 
 
 def _cell_width(cell: Any) -> int:
-    given = getattr(cell, "width", None)  # of a progress bar
-    if isinstance(given, int):
-        return given
+    if isinstance(cell, ProgressBar):
+        return BAR_WIDTH
     return cell_len(Text.from_markup(cell).plain if isinstance(cell, str) else str(cell))

@@ -15,11 +15,12 @@ from typing import Any
 from splatbatch.errors import SceneError, SplatbatchError
 from splatbatch.files import is_out_of_space, write_text
 from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned, StopRequested, WaitHooks, answer
-from splatbatch.monitor.console import ConsoleListener, open_listener
+from splatbatch.monitor.console import ConsoleListener
 from splatbatch.monitor.messages import print_err
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
-from splatbatch.monitor.sinks import BUDGET_S, BatchOutcome, MlflowSink, Sink, Sinks
+from splatbatch.monitor.sinks import BUDGET_S, BatchOutcome, Sink, Sinks
+from splatbatch.monitor.tracking import MlflowSink
 from splatbatch.outcome import Made, Outcome
 from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.output.claims import Claims
@@ -134,7 +135,7 @@ class RunContext:
         whole = batch.whole()
         shown = whole.standing()
         sinks = Sinks([make(batch, shown) for make in told])
-        with open_listener(batch.output, whole.names, shown) as console:
+        with ConsoleListener(batch.output, whole.names, shown) as console:
             yield (night := cls(batch, interruption, show, keep, shown, console, sinks, ContentHasher(batch)))
             night.finish_ledger()
 
@@ -229,12 +230,13 @@ def people(batch: Batch, shown: FreshnessChecker) -> Sink:
 
 
 def tracking(batch: Batch, _: FreshnessChecker) -> Sink:
-    """Return what writes attempts into MLflow."""
+    """Return what writes attempts into MLflow, if that is asked for."""
 
     def settings() -> dict[str, dict[str, Any]]:
         return {task.name: task.requested_settings.recipe.settings() for task in batch.tasks}
 
-    return MlflowSink(batch.config.tracking, batch.output, batch.path.resolve().parent, settings)
+    wanted = batch.config.tracking
+    return MlflowSink(wanted, batch.output, batch.path.resolve().parent, settings) if wanted.mlflow else Sink()
 
 
 def write_the_report(

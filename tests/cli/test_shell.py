@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from command_line import invoke
 from rich.console import Console
+from rich.table import Table
 from typer.main import get_command
 
 from splatbatch.cli.app import GROUPS, app
 from splatbatch.failures.causes import WORDS, in_words, title
 from splatbatch.failures.remedies import REMEDIES, for_patch, typed
 from splatbatch.failures.signatures import shipped
-from splatbatch.monitor.table import fitting, status_table
+from splatbatch.monitor.table import narrowed, status_table
 from splatbatch.tasks.status import PatchStatus
 
 if TYPE_CHECKING:
@@ -113,9 +114,13 @@ def test_zsh_is_told_the_patches_too(batch: FakeBatch) -> None:
 
 
 def test_columns_without_room_are_dropped_whole_the_cheapest_first() -> None:
-    assert fitting([5, 5, 5], [9, 1, 5], 19) == [0, 1, 2]
-    assert fitting([5, 5, 5], [9, 1, 5], 18) == [0, 2]
-    assert fitting([50, 5], [9, 1], 10) == [0]
+    def kept(widths: list[int], worths: list[int], width: int) -> list[int]:
+        table = Table(*(str(number) * wide for number, wide in enumerate(widths)))
+        return [int(str(column.header)[0]) for column in narrowed(table, worths, width).columns]
+
+    assert kept([5, 5, 5], [9, 1, 5], 19) == [0, 1, 2]
+    assert kept([5, 5, 5], [9, 1, 5], 18) == [0, 2]
+    assert kept([50, 5], [9, 1], 10) == [0]
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 119, 120, 160])

@@ -15,7 +15,8 @@ from process_family import wait_until
 from told import listen
 
 from splatbatch.errors import ExecutorError
-from splatbatch.monitor.sinks import Sinks, mlflow_sink
+from splatbatch.monitor import tracking
+from splatbatch.monitor.sinks import Sinks
 from splatbatch.run import context
 from splatbatch.run.interruption import Interruption, ShutdownBudget
 from splatbatch.scheduler import session
@@ -35,15 +36,15 @@ def silent_server() -> Iterator[str]:
 
 PATIENT = {
     "splatbatch.monitor.notify.TIMEOUT_S": 600.0,
-    "splatbatch.monitor.sinks.mlflow_sink.TIMEOUT_S": 600.0,
+    "splatbatch.monitor.tracking.TIMEOUT_S": 600.0,
 }
 
 
 @pytest.fixture
 def hanging(batch: FakeBatch, silent_server: str, monkeypatch: pytest.MonkeyPatch) -> FakeBatch:
     """Return a batch whose command, mail server and MLflow hang for as long as they are let."""
-    monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
-    monkeypatch.setattr(mlflow_sink, "PROGRAM", tuple(HANG))
+    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
+    monkeypatch.setattr(tracking, "PROGRAM", tuple(HANG))
     notify = {"command": HANG, "urls": [f"mailto://me:pw@{silent_server}?to=a@b.c&from=a@b.c"]}
     return batch.make("p0", "p1", notify=notify, tracking={"mlflow": "http://127.0.0.1:9"}, constants=PATIENT)
 

@@ -16,7 +16,9 @@ import pytest
 
 from splatbatch.config import Tracking
 from splatbatch.errors import MissingPartError
-from splatbatch.monitor.sinks import BatchOutcome, MlflowSink, Sinks, mlflow_runs, mlflow_sink
+from splatbatch.monitor import tracking
+from splatbatch.monitor.sinks import BatchOutcome, Sinks
+from splatbatch.monitor.tracking import MlflowSink
 from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.run import context as ending
@@ -57,8 +59,7 @@ client.create_run("1", tags={"mlflow.parentRunId": parent.info.run_id})
 """Begins a run below that of the batch, and never ends it."""
 
 RUN = (
-    "import runpy, sys; sys.path += sys.argv[1:]; "
-    "runpy.run_module('splatbatch.monitor.sinks.mlflow_runs', run_name='__main__')"
+    "import runpy, sys; sys.path += sys.argv[1:]; runpy.run_module('splatbatch.monitor.tracking', run_name='__main__')"
 )
 
 
@@ -66,8 +67,8 @@ RUN = (
 def with_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the sink find the client, wherever that is installed; its own packages come before ours."""
     ours = [str(Path(__file__).parents[2]), *(path for path in sys.path if path.endswith("site-packages"))]
-    monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
-    monkeypatch.setattr(mlflow_sink, "PROGRAM", (CLIENT, "-c", RUN, *ours))
+    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
+    monkeypatch.setattr(tracking, "PROGRAM", (CLIENT, "-c", RUN, *ours))
     monkeypatch.setattr(ending, "BUDGET_S", 240.0)  # where all cores are busy, MLflow alone takes half a minute
 
 
@@ -171,7 +172,7 @@ def test_a_store_in_a_folder_is_written_or_its_refusal_is_shown_with_what_to_wri
 
 def test_passwords_of_a_store_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t0ken-of-mine")
-    said = mlflow_runs.without_passwords("E: http://me:hunter2@host/api\n  refused t0ken-of-mine")
+    said = tracking.without_passwords("E: http://me:hunter2@host/api\n  refused t0ken-of-mine")
     assert said == "E: http://***@host/api refused ***"
 
 
@@ -185,7 +186,7 @@ def test_passwords_of_a_store_are_not_repeated(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_a_store_in_a_file_lies_beside_the_yaml(store: str, told: str) -> None:
-    assert mlflow_sink.anchored(store, Path("/reef")) == told
+    assert tracking.anchored(store, Path("/reef")) == told
 
 
 @pytest.mark.all(but="raise SystemError")
@@ -194,9 +195,9 @@ def test_a_store_in_a_file_lies_beside_the_yaml(store: str, told: str) -> None:
 def test_a_store_that_fails_or_hangs_costs_the_batch_nothing(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
-    monkeypatch.setattr(mlflow_sink, "PROGRAM", (sys.executable, "-c", program))
-    monkeypatch.setattr(mlflow_sink, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
+    monkeypatch.setattr(tracking, "PROGRAM", (sys.executable, "-c", program))
+    monkeypatch.setattr(tracking, "TIMEOUT_S", 0.5)
     batch.make("p0", "p1", tracking={"mlflow": "http://127.0.0.1:9"})
     ended = batch.run("train")
     assert (ended.returncode, "2 of 2 patches trained" in ended.stdout) == (0, True)
@@ -205,14 +206,14 @@ def test_a_store_that_fails_or_hangs_costs_the_batch_nothing(
 
 @pytest.mark.contract
 def test_a_program_that_is_not_there_costs_the_batch_nothing(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
-    monkeypatch.setattr(mlflow_sink, "PROGRAM", ("/nowhere/python",))
+    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
+    monkeypatch.setattr(tracking, "PROGRAM", ("/nowhere/python",))
     ended = batch.make("p0", tracking={"mlflow": "file:mlruns"}).run("train")
     assert (ended.returncode, "tracking.mlflow: cannot be started" in ended.stderr) == (0, True)
 
 
 def test_a_store_in_a_database_needs_what_the_extra_brings(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mlflow_sink, "find_spec", lambda name: None if name == "alembic" else True)
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None if name == "alembic" else True)
     ended = batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train")
     assert (ended.returncode, "alembic is not installed" in ended.stderr) == (4, True)
 
@@ -220,7 +221,7 @@ def test_a_store_in_a_database_needs_what_the_extra_brings(batch: FakeBatch, mon
 def test_without_mlflow_a_batch_that_asks_for_it_ends_before_it_begins(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: None)
+    monkeypatch.setattr(tracking, "find_spec", lambda _: None)
     ended = batch.make("p0", tracking={"mlflow": "file:mlruns"}).run("train")
     assert (ended.returncode, "splatbatch[mlflow]" in ended.stderr) == (4, True)
     with pytest.raises(MissingPartError):
@@ -275,8 +276,8 @@ def test_a_sink_that_raises_is_told_of_once_and_left_alone(where: str) -> None:
 
 @pytest.mark.contract
 def test_a_beat_never_waits(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
-    monkeypatch.setattr(mlflow_sink, "PROGRAM", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
+    monkeypatch.setattr(tracking, "PROGRAM", (sys.executable, "-c", "import time; time.sleep(60)"))
     sink = MlflowSink(Tracking(mlflow="file:x"), OutputFolder(batch.output), batch.folder, dict)
     sink.tell(AttemptEnded("p0", 1, "trained"))
     began = time.monotonic()
@@ -301,9 +302,9 @@ class Failing:
 def test_a_store_that_is_away_all_night_is_told_of_once_and_not_asked_without_pause(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlflow_sink, "find_spec", lambda _: True)
-    monkeypatch.setattr(mlflow_sink, "Hook", Failing)
-    monkeypatch.setattr("splatbatch.monitor.sinks.sink.LOOK_S", 0.0)
+    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
+    monkeypatch.setattr(tracking, "Hook", Failing)
+    monkeypatch.setattr("splatbatch.monitor.sinks.LOOK_S", 0.0)
     sink = MlflowSink(Tracking(mlflow="http://x"), OutputFolder(batch.output), batch.folder, lambda: {"p0": {}})
     said = [line for _ in range(50) for line in sink.tick()]
     assert (len(said), Failing.num_started) == (1, 1)

@@ -1,4 +1,4 @@
-"""A sink: hears what happens to a batch, and tells it elsewhere. One that fails harms nothing.
+"""Where else a batch is told of while it runs, through one protocol: Prometheus, MLflow, people.
 
 TensorBoard's event files are written by the training itself, which has the figures of every step in hand.
 """
@@ -26,11 +26,11 @@ class BatchOutcome:
     stopped: str = ""
     """Why it was stopped, as "SIGTERM"."""
     afterwards: tuple[FollowUpResult, ...] = ()
-    """What came of publishing, and of all else that follows the training."""
+    """How publishing went, and all else that follows the training."""
 
 
 class Sink:
-    """Must never wait: all of it is called by the loop that trains, `tick` many times a second."""
+    """Hears of a batch and tells it elsewhere. Must never wait: the loop that trains calls all of it."""
 
     name = ""
 
@@ -38,7 +38,7 @@ class Sink:
         """Hear an event of the ledger."""
 
     def tick(self) -> Iterable[str] | None:
-        """Write what is due; return why something could not be written."""
+        """Write what is due; return why something could not be written. Called many times a second."""
 
     def close(self, end: BatchOutcome) -> None:
         """Hear that the batch has ended: ticks follow until all is written, or its time is up."""
@@ -52,7 +52,7 @@ class Sink:
 
 
 class Sinks:
-    """Several sinks, each fenced off: whatever one raises ends that one alone."""
+    """Several sinks, each fenced off: an exception of one ends that one alone."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = list(sinks)
@@ -60,12 +60,12 @@ class Sinks:
 
     def tell(self, event: Event) -> None:
         """Tell all of them."""
-        for sink in list(self._sinks):
-            self._guarded(sink, lambda sink=sink: sink.tell(event))  # type: ignore[misc]
+        self._unsaid += self._each(lambda sink: sink.tell(event))
 
     def tick(self) -> Iterator[str]:
         """Let all of them write what is due; yield why something could not be written."""
-        yield from self._each(lambda sink: sink.tick())
+        said, self._unsaid = [*self._unsaid, *self._each(lambda sink: sink.tick())], []
+        yield from said
 
     def finish(self, end: BatchOutcome, left_s: Callable[[], float]) -> Iterator[str]:
         """Let all of them write what is left, side by side and in one budget; yield what was not written.
@@ -76,27 +76,24 @@ class Sinks:
         """
         yield from self._each(lambda sink: sink.close(end))
         yield from self.tick()
-        while self._busy() and left_s() > 0:
+        while (busy := self._busy()) and left_s() > 0:
             time.sleep(LOOK_S)
             yield from self.tick()
-        for sink in self._busy():
-            yield from self._each(lambda sink: sink.give_up(), [sink])
+        yield from self._each(lambda sink: sink.give_up() if sink in busy else ())
+        yield from self.tick()
 
     def _busy(self) -> list[Sink]:
-        busy = []
-        for sink in list(self._sinks):
-            self._guarded(sink, lambda sink=sink: None if sink.is_done() else busy.append(sink))  # type: ignore[misc]
+        busy = list[Sink]()
+        self._unsaid += self._each(lambda sink: None if sink.is_done() else busy.append(sink))
         return busy
 
-    def _each(self, call: Callable[[Sink], Iterable[str] | None], sinks: Sequence[Sink] | None = None) -> Iterator[str]:
-        for sink in list(self._sinks if sinks is None else sinks):
-            self._guarded(sink, lambda sink=sink: self._unsaid.extend(call(sink) or ()))  # type: ignore[misc]
-        said, self._unsaid = self._unsaid, []
-        yield from said
-
-    def _guarded(self, sink: Sink, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the sink's, and no batch ends for it
-            self._sinks.remove(sink)
-            self._unsaid.append(f"{sink.name}: {type(error).__name__}: {error}; nothing more is written there")
+    def _each(self, call: Callable[[Sink], Iterable[str] | None]) -> list[str]:
+        """Call each sink; return what they say, and which is given up for what it raised."""
+        said = list[str]()
+        for sink in list(self._sinks):
+            try:
+                said += call(sink) or ()
+            except Exception as error:  # noqa: BLE001 - it is the sink's, and no batch ends for it
+                self._sinks.remove(sink)
+                said.append(f"{sink.name}: {type(error).__name__}: {error}; nothing more is written there")
+        return said

@@ -1,0 +1,268 @@
+"""MLflow: a sink, and `python -m splatbatch.monitor.tracking`, which writes attempts down, its order as JSON on stdin.
+
+A batch is a parent run, each attempt a run below it. What is there already, by its tags, is not written again, so that
+a process that was cut off is made good by the next. The batch never waits for one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from splatbatch.config import Tracking
+from splatbatch.errors import MissingPartError
+from splatbatch.files import MIB
+from splatbatch.monitor.sinks import BatchOutcome, Sink
+from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.events import AttemptEnded, Event
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import judged_attempts
+from splatbatch.output.records.metrics import Metrics
+from splatbatch.supervisor.hook import Hook
+from splatbatch.text import one_line
+
+PROGRAM = (sys.executable, "-m", "splatbatch.monitor.tracking")
+FILES, DATABASE = "file:", "sqlite:///"
+IN_A_FILE = f"{DATABASE}mlflow.db"
+TIMEOUT_S = 120.0
+"""Longest time for writing what has ended since the last time; more is left for the next. At a batch's end 30 s."""
+PAUSES_S = (60.0, 600.0)
+"""After a store has failed: at first, and at most."""
+
+BATCH, ATTEMPT, PARENT, NAME = "splatbatch.batch", "splatbatch.attempt", "mlflow.parentRunId", "mlflow.runName"
+CURVES = (
+    "loss", "grad_norm", "num_gaussians", "peak_mib", "psnr", "ssim", "lpips", "training_psnr", "psnr_even",
+    "psnr_covered",
+)  # fmt: skip
+FINAL = ("psnr_covered", "psnr", "ssim_covered", "ssim", "lpips", "training_psnr", "covered_share")
+MOST_CHARS = 500
+"""Of a parameter's value."""
+MOST_LOG_BYTES = 8 * MIB
+PATIENCE = {
+    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # by itself MLflow goes on for four minutes before it says why
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+"""What MLflow reads from the environment, unless somebody has set it."""
+SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+IN_A_URL = re.compile(r"//[^/@\s]+@")
+STATES = {"trained": "FINISHED", "made": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+
+
+def anchored(store: str, base: Path) -> str:
+    """Return a tracking store whose file or folder, if it is one, is told from the folder of the YAML."""
+    if store.startswith(DATABASE):
+        return f"{DATABASE}{base / store.removeprefix(DATABASE)}"
+    place = store.removeprefix(FILES)
+    return (base / place).as_uri() if store.startswith(FILES) and not place.startswith("/") else store
+
+
+def remedy(store: str) -> str:
+    """Return what to look at where a store fails."""
+    if store.startswith(FILES):
+        return f"newer versions of MLflow keep no store in a folder; write tracking.mlflow: {IN_A_FILE}"
+    if store.startswith(DATABASE):
+        return f"is {store.removeprefix(DATABASE)} on a disk that can be written?"
+    return "is its server up, and MLFLOW_TRACKING_URI right?"
+
+
+class MlflowSink(Sink):
+    """Starts the process that writes attempts down whenever one has ended since, one process at a time."""
+
+    name = "tracking.mlflow"
+
+    def __init__(
+        self, settings: Tracking, output: OutputFolder, base: Path, settings_of: Callable[[], Mapping[str, object]]
+    ) -> None:
+        """Take the settings, the folder of the YAML, and what tells each task's settings by their full names.
+
+        Raises:
+            MissingPartError: MLflow is not installed, or what it needs for a database.
+        """
+        needed = ("mlflow", *(("sqlalchemy", "alembic") if settings.mlflow.startswith("sqlite:") else ()))
+        if missing := [name for name in needed if find_spec(name) is None]:
+            raise MissingPartError(
+                f"tracking.mlflow: {', '.join(missing)} is not installed", "pip install 'splatbatch[mlflow]'"
+            )
+        self._settings, self._output, self._settings_of = settings, output, settings_of
+        self._store = anchored(settings.mlflow, base)
+        self._is_due = True  # what an earlier night could not write; and a store that is away is told of at once
+        self._hook: Hook | None = None
+        self._has_ended = False
+        self._failure, self._pause_s, self._not_before = "", PAUSES_S[0], 0.0
+
+    def tell(self, event: Event) -> None:
+        """Note that an attempt has ended."""
+        self._is_due |= isinstance(event, AttemptEnded)
+
+    def tick(self) -> Iterator[str]:
+        """Look after the process; start one for what has ended meanwhile, and for what could not be written."""
+        if self._hook and (verdict := self._hook.verdict()) is not None:
+            self._hook = None
+            yield from self._ended(one_line(verdict))
+        if self._is_due and not self._hook and (self._has_ended or time.monotonic() >= self._not_before):
+            yield from self._start()
+
+    def close(self, end: BatchOutcome) -> None:
+        """Have all written down that is not there, and how the batch has ended."""
+        self._is_due = self._has_ended = True
+
+    def is_done(self) -> bool:
+        """Return whether all is written, or cannot be."""
+        return self._hook is None and not self._is_due
+
+    def give_up(self) -> Iterator[str]:
+        """End the process; the next batch writes what is missing."""
+        if self._hook:
+            self._hook.end()
+        earlier = f" (before: {self._failure})" if self._failure else ""
+        yield f"{self.name}: not all was written in time{earlier}; the next `train` writes it; {remedy(self._store)}"
+
+    def _start(self) -> Iterator[str]:
+        self._is_due = False
+        path = Path(self._store.removeprefix(DATABASE).partition("?")[0])
+        order = {
+            "uri": self._store,
+            # where a new experiment keeps its files: beside a database; else its server, or folder, knows
+            "artifacts": str(path.parent / "mlartifacts") if self._store.startswith(DATABASE) else None,
+            "experiment": self._settings.experiment,
+            "splats": self._settings.splats,
+            "output": str(self._output.path),
+            "settings": self._settings_of(),
+            "has_ended": self._has_ended,
+        }
+        try:
+            self._hook = Hook(PROGRAM, json.dumps(order, default=str).encode(), TIMEOUT_S, is_heard=True)
+        except OSError as error:
+            yield from self._ended(f"cannot be started ({error.strerror})")
+
+    def _ended(self, why: str) -> Iterator[str]:
+        """Have what was not written tried again later; say why it was not, unless that was said before."""
+        before, self._failure = self._failure, why
+        if not why:
+            self._pause_s = PAUSES_S[0]
+            return
+        self._is_due |= not self._has_ended
+        self._not_before = time.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSES_S[1])
+        if why != before or self._has_ended:
+            yield f"{self.name}: {why}; {remedy(self._store)}"
+
+
+def main() -> int:
+    """Read the order and obey it; what the store objects to is the last line that is printed."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # what MLflow prints is no answer of ours
+    for variable, value in PATIENCE.items():
+        os.environ.setdefault(variable, value)
+    try:
+        write(json.load(sys.stdin))
+    except Exception as error:  # noqa: BLE001 - whatever a store raises is told, and harms nothing
+        os.write(out, without_passwords(f"{type(error).__name__}: {error}").encode())
+        return 1
+    return 0
+
+
+def without_passwords(words: str) -> str:
+    """Return what a store says in a line, without the passwords of its URL and of the environment."""
+    words = IN_A_URL.sub("//***@", " ".join(words.split()))
+    for variable in SECRETS:
+        if value := os.environ.get(variable):
+            words = words.replace(value, "***")
+    return words[:MOST_CHARS]
+
+
+def write(order: Mapping[str, Any]) -> None:
+    """Write the attempts that are not in the store yet, and that the batch has ended.
+
+    Raises:
+        Exception: whatever MLflow raises.
+    """
+    _open_database(order["uri"])
+    import mlflow
+
+    mlflow.set_tracking_uri(order["uri"])
+    client, output = mlflow.MlflowClient(), OutputFolder(Path(order["output"]))
+    known = client.get_experiment_by_name(order["experiment"])
+    experiment = known.experiment_id if known else client.create_experiment(order["experiment"], order["artifacts"])
+    batch = str(output.path).replace("'", "")
+    found = mlflow.search_runs([experiment], f"tags.`{BATCH}` = '{batch}'", output_format="list")
+    runs = {run.data.tags[ATTEMPT]: run.info.run_id for run in found if ATTEMPT in run.data.tags}
+    if "" not in runs:  # the batch's own
+        tags = {BATCH: batch, ATTEMPT: "", NAME: output.path.resolve().parent.name or "batch"}
+        runs[""] = client.create_run(experiment, tags=tags).info.run_id
+    for run in mlflow.search_runs([experiment], f"tags.`{PARENT}` = '{runs['']}'", output_format="list"):
+        if ATTEMPT not in run.data.tags:  # cut off before it had the name of its attempt: it is written anew
+            client.delete_run(run.info.run_id)
+    for folder, event in _ended_attempts(output, order["settings"]):
+        if (name := f"{event.patch}/{folder.number}") not in runs:
+            end_ms = round(1000 * (event.t or 0.0))
+            begin_ms = end_ms - round(1000 * (event.seconds or 0.0))
+            tags = {PARENT: runs[""], NAME: name, "splatbatch.patch": event.patch}
+            tags |= {"splatbatch.outcome": event.outcome, "splatbatch.cause": event.cause}
+            run = client.create_run(experiment, start_time=begin_ms, tags=tags).info.run_id
+            _fill(client, run, folder, event, order)
+            client.set_tag(run, BATCH, batch)
+            client.set_tag(run, ATTEMPT, name)  # by which it is found: last
+            client.set_terminated(run, STATES.get(event.outcome, "FAILED"), end_ms)
+    if order["has_ended"]:
+        if output.report("html").exists():
+            client.log_artifact(runs[""], str(output.report("html")))
+        client.set_terminated(runs[""], "FINISHED")
+
+
+def _open_database(uri: str) -> None:
+    """Open the SQLite database of a store once: MLflow tries for 100 s before it says that it cannot."""
+    if uri.startswith(DATABASE):
+        with closing(sqlite3.connect(uri.removeprefix(DATABASE).partition("?")[0])) as database:
+            database.execute("PRAGMA schema_version").fetchone()
+
+
+def _ended_attempts(output: OutputFolder, patches: Iterable[str]) -> Iterator[tuple[AttemptFolder, AttemptEnded]]:
+    ends = judged_attempts(output)
+    for patch in patches:
+        for folder in output.patch(patch).attempts():
+            if event := ends.get((patch, folder.number)):
+                yield folder, event
+
+
+def _fill(client: Any, run: str, folder: AttemptFolder, event: AttemptEnded, order: Mapping[str, Any]) -> None:
+    """Write settings, figures and files of an attempt into its run."""
+    from mlflow.entities import Metric, Param
+
+    job = folder.read_job()
+    settings = {**order["settings"][event.patch], **(job.changes if job else {})}
+    client.log_batch(run, params=[Param(key, str(value)[:MOST_CHARS]) for key, value in settings.items()])
+    client.log_batch(run, metrics=[Metric(*one) for one in _figures(folder, event)])
+    for path in (folder.log, folder.metrics, folder.settings, folder.exit, folder.result):
+        if path.is_file() and path.stat().st_size <= MOST_LOG_BYTES:
+            client.log_artifact(run, str(path))
+    if order["splats"] and folder.splat.is_file():
+        client.log_artifact(run, str(folder.splat))
+
+
+def _figures(folder: AttemptFolder, event: AttemptEnded) -> Iterator[tuple[str, float, int, int]]:
+    """Yield name, value, time in ms and step: the curves, then the final figures of the whole attempt."""
+    for line in folder.read_progress():
+        for name in CURVES:
+            if (value := line.figure(name)) is not None and line.step is not None:
+                yield name, float(value), round(1000 * (line.t or 0.0)), line.step
+    final = (folder.read_metrics() or Metrics()).final
+    whole = {"seconds": event.seconds, "final_num_gaussians": event.num_gaussians, "gpu_peak_mib": event.gpu_peak_mib}
+    whole |= {f"final_{name}": getattr(final, name) for name in FINAL}
+    for name, total in whole.items():
+        if total is not None:
+            yield name, float(total), round(1000 * (event.t or 0.0)), event.step or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
