@@ -14,7 +14,8 @@ from click import Command
 
 from splatbatch.cli.app import app
 from splatbatch.config import Config
-from splatbatch.failures.remedies import REMEDIES, typed
+from splatbatch.failures.advice import typed
+from splatbatch.failures.causes import CAUSES
 from splatbatch.failures.signatures import shipped
 
 ROOT = Path(__file__).parents[1]
@@ -97,7 +98,7 @@ def wrong_keys(text: str) -> Iterator[str]:
     yield from sorted(one for one in named if one not in keys() and not one.startswith(FREE))
 
 
-ADVICE = [*(one.advice for one in shipped()), *(typed(step) for steps in REMEDIES.values() for step in steps)]
+ADVICE = [*(one.advice for one in shipped()), *(typed(step) for cause in CAUSES.values() for step in cause.steps)]
 
 
 def test_advice_names_commands_and_keys_that_there_are() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Any
 
-from splatbatch.failures.remedies import REMEDIES, Step, for_patch, typed
-from splatbatch.failures.settings import MOST_SHOWN, SettingDifference, in_words, is_number, suspects
+from splatbatch.failures.causes import Step, cause_of
+from splatbatch.failures.settings import MOST_SHOWN, SettingDifference, in_words, is_number, spelt, suspects
 from splatbatch.outcome import Diagnosis
 from splatbatch.text import list_some
 
@@ -55,77 +56,64 @@ def advised(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
     No setting is advised that was in force when the patch failed so; a step in words is good for every attempt.
     """
     alike = [one for one in background.past if one.cause == verdict.cause]
-    verdict = replace(verdict, advice=_with_steps(verdict, alike, background))
+    if TRY not in verdict.advice:  # else what helps in this case stands in its signature
+        verdict = replace(verdict, advice=_with_steps(verdict, alike, background))
     verdict = _in_the_light_of(verdict, alike, background)
     patch = background.patch
     return replace(verdict, advice=for_patch(verdict.advice, patch)) if patch else verdict
 
 
+def for_patch(advice: str, patch: str) -> str:
+    """Return advice with the name of its patch, as a shell takes it."""
+    return re.sub(r"\b(retry|explain) PATCH\b", lambda match: f"{match[1]} {quote(patch)}", advice)
+
+
+def typed(step: Step) -> str:
+    """Return what to type for a step."""
+    if isinstance(step, str):
+        return step
+    return f"splatbatch retry PATCH {' '.join(f'--set {key}={spelt(value)}' for key, value in step.items())}"
+
+
 def _with_steps(verdict: Diagnosis, alike: Sequence[EarlierFailure], background: PatchContext) -> str:
-    if TRY in verdict.advice:  # what helps in this case stands in its signature
-        return verdict.advice
-    given = REMEDIES.get(verdict.cause, ())
-    steps = [typed(step) for step in _left(given, alike, background)]
-    if steps or not given:
-        return f"{verdict.advice}{TRY if steps else ''}{'; '.join(steps)}"
-    return f"{verdict.advice} {_where_to_look(verdict, alike, background)}"
+    given = cause_of(verdict.cause).steps
+    if steps := list(_left(given, alike, background)):
+        return f"{verdict.advice}{TRY}{'; '.join(steps)}"
+    return f"{verdict.advice} {_where_to_look(verdict, alike, background)}" if given else verdict.advice
 
 
-def _left(steps: Sequence[Step], alike: Sequence[EarlierFailure], background: PatchContext) -> Iterator[Step]:
-    """Yield the steps that are left: all in words; of settings those that are read, and have not failed."""
+def _left(steps: Sequence[Step], alike: Sequence[EarlierFailure], background: PatchContext) -> Iterator[str]:
+    """Yield the steps that are left: all in words; of settings those that the program reads, and have not failed."""
+    failed = [background.settings, *(one.settings for one in alike)]
     for step in steps:
         if isinstance(step, str):
             yield step
-        elif changes := _worth_trying(step, alike, background):
-            yield changes
+            continue
+        read = {key: value for key, value in step.items() if background.reads is None or key in background.reads}
+        if not any(all(_was_so(key, value, settings) for key, value in read.items()) for settings in failed):
+            yield typed(read)
 
 
-def _worth_trying(
-    step: Mapping[str, Any], alike: Sequence[EarlierFailure], background: PatchContext
-) -> Mapping[str, Any]:
-    """Return the changes of a step that the program reads; nothing where all of them were in force when it failed."""
-    read = {key: value for key, value in step.items() if background.reads is None or key in background.reads}
-    tried = [background.settings, *(one.settings for one in alike)]
-    if any(all(_is_no_help(key, value, settings) for key, value in read.items()) for settings in tried):
-        return {}
-    return read
-
-
-def _is_no_help(key: str, value: Any, settings: Mapping[str, Any]) -> bool:
+def _was_so(key: str, value: Any, settings: Mapping[str, Any]) -> bool:
     """Return whether a setting was as advised already; most advice is to lower a number, and it was as low."""
-    if key not in settings:
-        return False
-    current = settings[key]
-    if key not in _OF_CHANCE and is_number(value) and is_number(current):
-        return bool(current <= value)
-    return bool(current == value)
+    current = settings.get(key)
+    is_amount = key not in _OF_CHANCE and is_number(value) and is_number(current)
+    return bool(current <= value if is_amount else current == value)
 
 
 def _where_to_look(verdict: Diagnosis, alike: Sequence[EarlierFailure], background: PatchContext) -> str:
     """Return what is left where no setting helps: the line of the log, then what no setting changes."""
-    asked = set(_settings_in(REMEDIES.get(verdict.cause, ())))
-    unread = background.reads is not None and asked and not asked & background.reads
+    asked = {key for step in cause_of(verdict.cause).steps if not isinstance(step, str) for key in step}
     line = next((found[1] for words in verdict.evidence if (found := _LINE.match(words))), "")
     look = f"Look at line {line} of its log" if line else "Look at the end of its log"
-    if unread:
-        reads = f"{background.trainer or 'The program'} reads {_reads_in_words(background)}; none of that helps here."
+    if background.reads is not None and not asked & background.reads:
+        read = (key for key in sorted(background.reads) if re.match(r"setting\.|training\.(?!trainer$)", key))
+        reads = f"{background.trainer or 'The program'} reads {list_some(read, MOST_SHOWN) or 'no setting'}"
         change = f"trainers.{background.trainer}.command, the scene"
-        return f"{reads} {look}, then change {change} or the machine.{TRY}{LOG}"
+        return f"{reads}; none of that helps here. {look}, then change {change} or the machine.{TRY}{LOG}"
     before = list_some([f"attempt {one.number}" for one in alike])
     tried = f"It failed so in {before}, too, with every setting that may help. " if before else ""
     return f"{tried}{look}, then change the scene or the machine.{TRY}{LOG}"
-
-
-def _settings_in(steps: Sequence[Step]) -> Iterator[str]:
-    for step in steps:
-        if not isinstance(step, str):
-            yield from step
-
-
-def _reads_in_words(background: PatchContext) -> str:
-    """Return the settings of a training that a program reads."""
-    read = (key for key in sorted(background.reads or ()) if key.startswith(("training.", "setting.")))
-    return list_some((key for key in read if key != "training.trainer"), MOST_SHOWN) or "no setting"
 
 
 def _in_the_light_of(verdict: Diagnosis, alike: Sequence[EarlierFailure], background: PatchContext) -> Diagnosis:

@@ -1,81 +1,342 @@
-"""What each cause is called: in words for people, by its name for programs."""
+"""The causes of failures: what each is called, what to do about it, which settings lead to it, how it is retried."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-WORDS: Mapping[str, str] = {
-    "audit": "the audit found errors",
-    "bad_config": "a setting is wrong",
-    "colmap_failed": "COLMAP failed",
-    "colmap_parse": "the reconstruction cannot be read",
-    "corrupt_cache": "a cached file is damaged",
-    "corrupt_image": "a photograph is damaged",
-    "cublas_cudnn_error": "a GPU library failed",
-    "cuda_absurd_alloc": "an absurd amount of GPU memory was asked for",
-    "cuda_busy_or_unavailable": "the GPU was busy",
-    "cuda_device_assert": "an index on the GPU was out of range",
-    "cuda_driver_mismatch": "the NVIDIA driver does not fit",
-    "cuda_illegal_access": "illegal GPU memory access",
-    "cuda_init_unknown": "CUDA did not start",
-    "cuda_invalid_configuration": "a GPU kernel had no Gaussians to work on",
-    "cuda_invalid_device": "no such GPU",
-    "cuda_launch_failure": "the GPU stopped answering",
-    "cuda_no_kernel_image": "built for another kind of GPU",
-    "cuda_oom": "GPU memory ran out",
-    "dataloader_worker_killed": "a loader worker was killed",
-    "dims_mismatch": "photographs and cameras differ in size",
-    "disk_full": "the disk is full",
-    "download_failed": "a download failed",
-    "fd_limit": "too many open files",
-    "gpu_hardware_fault": "the GPU is faulty",
-    "hang": "nothing moved any more",
-    "host_oom": "host memory ran out",
-    "illegal_instruction": "the CPU is too old for the program",
-    "incomplete_artifact": "the splat is not whole",
-    "internal_fault": "a fault of splatbatch itself",
-    "interrupted": "interrupted",
-    "io_error": "reading from the disk failed",
-    "jit_build_failed": "a CUDA extension does not compile",
-    "jit_build_race": "two trainings compiled at once",
-    "jit_lock_stale": "a compile lock was left behind",
-    "lost": "no word came back",
-    "missing_colmap": "no COLMAP model",
-    "missing_dependency": "a package is missing",
-    "missing_file": "a file is missing",
-    "missing_image": "a photograph is missing",
-    "nan_loss": "the training diverged",
-    "native_abort": "compiled code aborted",
-    "nccl": "the GPUs could not talk to each other",
-    "no_initial_pair": "no two photographs to begin with",
-    "no_densification": "no Gaussians were added",
-    "no_record": "no result was left",
-    "no_training_cameras": "no photograph belongs to the patch",
-    "none": "nothing is wrong",
-    "not_made": "what it is made from is not there",
-    "not_started": "the trainer could not be started",
-    "output_unwritable": "the output folder cannot be written",
-    "port_in_use": "a network port is taken",
-    "process_limit": "too many processes",
-    "program_bug": "a fault in the trainer",
-    "read_hangs": "a file does not answer",
-    "repeated_image": "all photographs are the same picture",
-    "segfault": "the trainer crashed",
-    "shm_bus_error": "shared memory is too small",
-    "tensor_limit": "too many Gaussians for torch",
-    "time_limit": "the time limit was hit",
-    "unknown": "cause unknown",
-    "unsupported_camera_model": "a camera model that the trainer cannot use",
-    "zero_gaussians": "no Gaussians are left",
-    "zero_gradients": "the training learned nothing",
+if TYPE_CHECKING:
+    from splatbatch.config import LadderName
+
+Step = str | Mapping[str, Any]
+"""A command, or where to look; or settings to retry with. PATCH stands for the patch's name."""
+
+# Settings that lead to causes, as regular expressions of their full names.
+PROGRAM = r"setting\..*"
+"""Of a program that the YAML adds: they may lead to anything."""
+WHICH_TRAINER = rf"{PROGRAM}|training\.trainer|evaluation\.holdout_list"
+NUMERICS = rf"{PROGRAM}|learning_rates\..*|training\.(init_\w+|strategy|max_steps)|refinement\..*"
+GROWTH = rf"{PROGRAM}|refinement\.(grow_grad2d|prune_opa|refine_stop_iter)|training\.coarse_to_fine"
+SIZES = r"training\.(cap_max|resolution|images|sh_degree|max_steps)"
+LOADING = r"training\.(workers|images|resolution)"
+DURATION = rf"{PROGRAM}|training\.(max_steps|cap_max|resolution|device|kernels)"
+
+
+@dataclass(frozen=True)
+class FailureCause:
+    """A cause of failures; the defaults are those of a cause that a site has added."""
+
+    title: str
+    """In words for people."""
+    steps: tuple[Step, ...] = ()
+    """What to do, the most promising first."""
+    suspects: str = PROGRAM
+    """Settings that lead to it; empty: none does."""
+    suspects_if_larger: str = ""
+    """Settings of which only a larger value leads to it."""
+    lies_in: Literal["patch", "settings", "machine or settings", "machine", "moment"] = "patch"
+    """Where it lies; moment: outside the patch, and gone at another time."""
+    ladder: LadderName | None = None
+    """Of the config, which it climbs."""
+    times: int = 1
+    """So often it is tried again unchanged."""
+    patience: float = 1.0
+    """Factor on the wait before it is tried again: some things need longer to pass."""
+    may_repeat: bool = False
+    """True for what lies outside the patch and has no waiter (a lost node): the same twice proves nothing."""
+    passes: bool = False
+    """Where its diagnosis says `retry`, it passes by itself: it counts in no cap and stops no batch meanwhile."""
+
+    @property
+    def stops_batch(self) -> bool:
+        """Whether every further patch would end the same way."""
+        return self.lies_in not in {"patch", "moment"}
+
+    @property
+    def may_do_elsewhere(self) -> bool:
+        """Whether the task may be trained on another machine."""
+        return self.stops_batch or self.passes
+
+
+CAUSES: Mapping[str, FailureCause] = {
+    "audit": FailureCause("the audit found errors"),
+    "bad_config": FailureCause(
+        "a setting is wrong", ("splatbatch plan", "splatbatch config show"), suspects=WHICH_TRAINER, lies_in="settings"
+    ),
+    "colmap_failed": FailureCause("COLMAP failed", ("splatbatch reconstruct PHOTOS --pairs all",)),
+    "colmap_parse": FailureCause("the reconstruction cannot be read", ("splatbatch verify-dims",)),
+    "corrupt_cache": FailureCause(
+        "a cached file is damaged",
+        ("delete the file that is named", "torch's lie in ~/.cache/torch/hub/checkpoints"),
+        lies_in="moment",
+    ),
+    "corrupt_image": FailureCause("a photograph is damaged", ("splatbatch verify-dims",)),
+    "cublas_cudnn_error": FailureCause(
+        "a GPU library failed",
+        ({"training.resolution": "1/2"},),
+        suspects=GROWTH,
+        suspects_if_larger=SIZES,
+        ladder="gpu_memory",
+    ),
+    "cuda_absurd_alloc": FailureCause(
+        "an absurd amount of GPU memory was asked for",
+        ({"training.kernels": "gsplat"}, "splatbatch doctor"),
+        suspects=f"{NUMERICS}|{GROWTH}",
+        suspects_if_larger=SIZES,
+        ladder="gpu_memory",
+    ),
+    "cuda_busy_or_unavailable": FailureCause(
+        "the GPU was busy",
+        ("nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",),
+        suspects="",
+        lies_in="moment",
+        passes=True,
+        patience=3,
+    ),
+    "cuda_device_assert": FailureCause(
+        "an index on the GPU was out of range", ("splatbatch explain PATCH --log", "splatbatch doctor")
+    ),
+    "cuda_driver_mismatch": FailureCause(
+        "the NVIDIA driver does not fit", ("nvidia-smi", "splatbatch doctor"), lies_in="machine"
+    ),
+    "cuda_illegal_access": FailureCause(
+        "illegal GPU memory access", ({"training.kernels": "gsplat"}, "dmesg | grep -i xid"), suspects=NUMERICS
+    ),
+    "cuda_init_unknown": FailureCause(
+        "CUDA did not start", ("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"), lies_in="moment", patience=6
+    ),
+    "cuda_invalid_configuration": FailureCause(
+        "a GPU kernel had no Gaussians to work on",
+        ("splatbatch verify-dims", {"training.init_scale": 0.5}),
+        suspects=NUMERICS,
+        ladder="numerics",
+    ),
+    "cuda_invalid_device": FailureCause(
+        "no such GPU",
+        ("nvidia-smi -L", "in the YAML executor.gpus: auto"),
+        suspects=rf"{PROGRAM}|training\.device",
+        lies_in="machine",
+    ),
+    "cuda_launch_failure": FailureCause(
+        "the GPU stopped answering", ("dmesg | grep -i xid", {"training.kernels": "gsplat"})
+    ),
+    "cuda_no_kernel_image": FailureCause(
+        "built for another kind of GPU",
+        ("splatbatch doctor", "python -c 'import torch; print(torch.cuda.get_arch_list())'"),
+        lies_in="machine",
+    ),
+    "cuda_oom": FailureCause(
+        "GPU memory ran out",
+        ({"training.cap_max": 500000}, {"training.resolution": "1/2"}, {"training.images": "host"}),
+        suspects=GROWTH,
+        suspects_if_larger=SIZES,
+        ladder="gpu_memory",
+    ),
+    "dataloader_worker_killed": FailureCause(
+        "a loader worker was killed",
+        ({"training.workers": 0},),
+        suspects_if_larger=LOADING,
+        lies_in="moment",
+        ladder="host_memory",
+    ),
+    "dims_mismatch": FailureCause("photographs and cameras differ in size", ("splatbatch verify-dims",)),
+    "disk_full": FailureCause(
+        "the disk is full",
+        ("df -h", "df -i", "quota -s", "splatbatch clean"),
+        suspects="",
+        lies_in="machine",
+        passes=True,
+    ),
+    "download_failed": FailureCause(
+        "a download failed",
+        ("fetch it once where there is a network, with TORCH_HOME on a disk that all share",),
+        lies_in="moment",
+        passes=True,
+        patience=1.5,
+    ),
+    "fd_limit": FailureCause(
+        "too many open files",
+        ("ulimit -n 65536, in the shell that starts the batch",),
+        suspects_if_larger=LOADING,
+        lies_in="moment",
+    ),
+    "gpu_hardware_fault": FailureCause(
+        "the GPU is faulty",
+        ("nvidia-smi -q -d ECC,ROW_REMAPPER", "dmesg | grep -i xid"),
+        suspects="",
+        lies_in="machine",
+        patience=12,
+    ),
+    "hang": FailureCause(
+        "nothing moved any more",
+        ("splatbatch explain PATCH --log", "in the YAML limits.stall_s"),
+        suspects=DURATION,
+        lies_in="moment",
+        patience=3,
+    ),
+    "host_oom": FailureCause(
+        "host memory ran out",
+        ({"training.workers": 2, "training.resolution": "1/2"},),
+        suspects_if_larger=LOADING,
+        lies_in="moment",
+        ladder="host_memory",
+        patience=3,
+    ),
+    "illegal_instruction": FailureCause(
+        "the CPU is too old for the program", ("lscpu | grep Flags",), lies_in="machine"
+    ),
+    "incomplete_artifact": FailureCause("the splat is not whole", ("splatbatch explain PATCH --log", "df -h")),
+    "internal_fault": FailureCause("a fault of splatbatch itself"),
+    "interrupted": FailureCause(
+        "interrupted", ("splatbatch train",), suspects="", lies_in="moment", times=3, patience=6, may_repeat=True
+    ),
+    "io_error": FailureCause(
+        "reading from the disk failed",
+        ("dmesg | tail", "mount | grep nfs", "in the YAML scene.images: a copy on a local disk"),
+        lies_in="moment",
+        passes=True,
+        patience=1.5,
+    ),
+    "jit_build_failed": FailureCause(
+        "a CUDA extension does not compile",
+        ("splatbatch doctor", "nvcc --version", "python -c 'import torch; print(torch.version.cuda)'"),
+        lies_in="machine",
+    ),
+    "jit_build_race": FailureCause(
+        "two trainings compiled at once",
+        ("python -c 'from gsplat.cuda._backend import _C', once before the batch",),
+        lies_in="moment",
+        times=3,
+        patience=1.5,
+        may_repeat=True,
+    ),
+    "jit_lock_stale": FailureCause(
+        "a compile lock was left behind", ("find ~/.cache/torch_extensions -name lock -delete",), lies_in="moment"
+    ),
+    "lost": FailureCause(
+        "no word came back",
+        ("splatbatch status", "splatbatch train"),
+        suspects="",
+        lies_in="moment",
+        times=3,
+        may_repeat=True,
+    ),
+    "missing_colmap": FailureCause(
+        "no COLMAP model", ("splatbatch verify-dims", "in the YAML scene.patches: the folder that holds the patches")
+    ),
+    "missing_dependency": FailureCause(
+        "a package is missing", ("splatbatch doctor --trainers",), suspects=WHICH_TRAINER, lies_in="machine or settings"
+    ),
+    "missing_file": FailureCause(
+        "a file is missing", ("splatbatch verify-dims", "splatbatch doctor --trainers"), suspects=WHICH_TRAINER
+    ),
+    "missing_image": FailureCause(
+        "a photograph is missing", ("splatbatch verify-dims", "in the YAML scene.images: the folder of the photographs")
+    ),
+    "nan_loss": FailureCause(
+        "the training diverged",
+        ({"learning_rates.means": 8e-05, "training.seed": 7},),
+        suspects=NUMERICS,
+        ladder="numerics",
+    ),
+    "native_abort": FailureCause("compiled code aborted", ("splatbatch explain PATCH --log",)),
+    "nccl": FailureCause(
+        "the GPUs could not talk to each other",
+        ("NCCL_DEBUG=INFO tells more", "one GPU per patch needs no NCCL"),
+        lies_in="moment",
+        times=3,
+        patience=1.5,
+    ),
+    "no_initial_pair": FailureCause(
+        "no two photographs to begin with",
+        ("splatbatch reconstruct PHOTOS --camera SIMPLE_RADIAL", "splatbatch reconstruct PHOTOS --pairs all"),
+        ladder="numerics",
+    ),
+    "no_densification": FailureCause(
+        "no Gaussians were added", ({"refinement.grow_grad2d": 0.0001},), suspects=NUMERICS
+    ),
+    "no_record": FailureCause("no result was left"),
+    "no_training_cameras": FailureCause(
+        "no photograph belongs to the patch", ("splatbatch verify-dims",), suspects=rf"{PROGRAM}|evaluation\.holdout\w*"
+    ),
+    "none": FailureCause("nothing is wrong"),
+    "not_made": FailureCause("what it is made from is not there"),
+    "not_started": FailureCause(
+        "the trainer could not be started",
+        ("splatbatch doctor --trainers",),
+        suspects=WHICH_TRAINER,
+        lies_in="machine or settings",
+    ),
+    "output_unwritable": FailureCause(
+        "the output folder cannot be written",
+        ("ls -ld and id, for the folder that is named", "in the YAML output.folder"),
+        lies_in="machine",
+    ),
+    "port_in_use": FailureCause("a network port is taken", ("ss -ltnp shows who holds it",), lies_in="moment"),
+    "process_limit": FailureCause(
+        "too many processes",
+        ("export OMP_NUM_THREADS=4", "ulimit -u"),
+        suspects_if_larger=LOADING,
+        lies_in="moment",
+        ladder="host_memory",
+        passes=True,
+    ),
+    "program_bug": FailureCause(
+        "a fault in the trainer", ("splatbatch explain PATCH --log", "splatbatch doctor"), suspects=WHICH_TRAINER
+    ),
+    "read_hangs": FailureCause("a file does not answer", lies_in="moment", passes=True, patience=6),
+    "repeated_image": FailureCause("all photographs are the same picture", ("splatbatch verify-dims",)),
+    "segfault": FailureCause(
+        "the trainer crashed",
+        ("splatbatch doctor", {"training.workers": 0}),
+        suspects_if_larger=LOADING,
+        ladder="segfault",
+    ),
+    "shm_bus_error": FailureCause(
+        "shared memory is too small",
+        ("docker run --shm-size=8g (or --ipc=host)", {"training.workers": 0}),
+        suspects_if_larger=LOADING,
+        lies_in="moment",
+        ladder="host_memory",
+    ),
+    "tensor_limit": FailureCause(
+        "too many Gaussians for torch",
+        ({"training.cap_max": 1000000},),
+        suspects=GROWTH,
+        suspects_if_larger=SIZES,
+        ladder="gpu_memory",
+    ),
+    "time_limit": FailureCause(
+        "the time limit was hit", ("in the YAML limits.wall_s: 28800", {"training.max_steps": 15000}), suspects=DURATION
+    ),
+    "unknown": FailureCause("cause unknown", ("splatbatch explain PATCH --log",), suspects=WHICH_TRAINER),
+    "unsupported_camera_model": FailureCause(
+        "a camera model that the trainer cannot use",
+        ("colmap image_undistorter --image_path images --input_path sparse/0 --output_path new",),
+    ),
+    "zero_gaussians": FailureCause(
+        "no Gaussians are left",
+        ("splatbatch verify-dims", {"refinement.prune_opa": 0.001, "training.seed": 7}),
+        suspects=NUMERICS,
+        ladder="pruning",
+    ),
+    "zero_gradients": FailureCause(
+        "the training learned nothing", ("splatbatch verify-dims", {"training.init_scale": 1}), suspects=NUMERICS
+    ),
 }
+
+
+def cause_of(name: str) -> FailureCause:
+    """Return a cause by its name; one of a site is called by its name, as a reason is that is no cause."""
+    return CAUSES.get(name, FailureCause(name))
 
 
 def in_words(cause: str) -> str:
     """Return a cause as people say it; a reason that is no cause of ours stays as it is."""
-    return WORDS.get(cause, cause)
+    return cause_of(cause).title
 
 
 def title(cause: str) -> str:
     """Return a cause in words, with the name under which documents and programs know it."""
-    return f"{WORDS[cause]} ({cause})" if cause in WORDS else cause
+    return f"{CAUSES[cause].title} ({cause})" if cause in CAUSES else cause

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from splatbatch.config import LadderName, Retry, Rung, TaskId
+from splatbatch.config import Retry, Rung, TaskId
 from splatbatch.config.rungs import RESOLUTIONS, factor_of, no_factor, takes_factor
 from splatbatch.errors import ConfigError
-from splatbatch.failures.causes import title
-from splatbatch.outcome import Diagnosis
+from splatbatch.failures.causes import FailureCause, cause_of, title
+from splatbatch.outcome import INTERNAL_FAULT, Diagnosis
 from splatbatch.text import plural
 
 
@@ -42,93 +42,12 @@ class RetryHistory:
 NEW = RetryHistory()
 
 
-@dataclass(frozen=True)
-class Policy:
-    """How often one cause is tried again unchanged, and how patiently."""
-
-    times: int
-    patience: float = 1.0
-    """Factor on the configured wait: some things need longer to pass."""
-    may_repeat: bool = False
-    """True for causes outside the patch that no waiter watches (a lost node): the same twice proves nothing."""
-
-
-@dataclass(frozen=True)
-class PassingFault:
-    """A fault of the machine that passes by itself. Its attempts count in no cap and stop no batch meanwhile."""
-
-    waiter: str
-    """Who sees that it is over; beside it the waits between attempts grow, which finds what no waiter can see."""
-    patience: float = 1.0
-    """As of a policy."""
-    longest_s: float = 3600.0
-    """A patch waits so long in all, s; then it is given up, and for a cause of all patches the batch is stopped."""
-
-
-PASSING: Mapping[str, PassingFault] = {
-    "disk_full": PassingFault("the disk guard, by a trial write each second"),
-    "cuda_busy_or_unavailable": PassingFault("the gate of the GPU, by NVML, for cooldown.longest_s", patience=3),
-    "io_error": PassingFault("the next attempt, which reads the same files", patience=1.5),
-    "read_hangs": PassingFault("the reader that prepares the next attempt, for 60 s each time", patience=6),
-    "download_failed": PassingFault("the next attempt, which asks the same server", patience=1.5),
-    "process_limit": PassingFault("the next attempt, which starts a process"),
-}
-"""Where a diagnosis says `retry`: the same cause may have a form that somebody must mend, as a limit of file sizes."""
-
-POLICIES: Mapping[str, Policy] = {
-    "interrupted": Policy(3, patience=6, may_repeat=True),
-    "lost": Policy(3, patience=1, may_repeat=True),
-    "jit_build_race": Policy(3, patience=1.5, may_repeat=True),
-    "nccl": Policy(3, patience=1.5),
-    "gpu_hardware_fault": Policy(1, patience=12),
-    "cuda_init_unknown": Policy(1, patience=6),
-    "hang": Policy(1, patience=3),
-    "host_oom": Policy(1, patience=3),
-}
-ONCE = Policy(1)
-
-LADDERS: Mapping[str, LadderName] = {
-    "cuda_oom": "gpu_memory",
-    "cublas_cudnn_error": "gpu_memory",
-    "cuda_absurd_alloc": "gpu_memory",
-    "tensor_limit": "gpu_memory",
-    "host_oom": "host_memory",
-    "shm_bus_error": "host_memory",
-    "dataloader_worker_killed": "host_memory",
-    "process_limit": "host_memory",
-    "segfault": "segfault",
-    "cuda_invalid_configuration": "numerics",
-    "nan_loss": "numerics",
-    "no_initial_pair": "numerics",
-    "zero_gaussians": "pruning",
-}
-"""Which ladder of the config a cause climbs."""
-
-ENVIRONMENT = frozenset(
-    {
-        "cuda_no_kernel_image",
-        "cuda_driver_mismatch",
-        "cuda_invalid_device",
-        "jit_build_failed",
-        "missing_dependency",
-        "not_started",
-        "disk_full",
-        "output_unwritable",
-        "gpu_hardware_fault",
-        "bad_config",
-        "illegal_instruction",
-    }
-)
-"""Causes that lie in the machine, not in the patch: every further patch would end the same way."""
-
-OF_SETTINGS = frozenset({"bad_config", "not_started", "missing_dependency"})
-"""Those of them that settings can cause too: a variant of a sweep, or a patch, may fail so by itself."""
-
-
-INTERNAL_FAULT = "internal_fault"
 FIRST_WAIT_S, LONGEST_WAIT_S = 10.0, 600.0
 """Before the first retry of a transient failure, doubled for each further one up to the second: five attempts then span
 two and a half minutes, and three times as much for a GPU that is busy."""
+PASSES_WITHIN_S = 3600.0
+"""A patch waits so long in all for what passes by itself. Then it is given up, and the batch is stopped if the cause
+is of all patches. What is waited for: room, by the disk guard; a GPU, by its gate; all else, by the next attempt."""
 MOST_OF_OURS = 3
 """So many tasks on which splatbatch has failed in the same place are enough."""
 
@@ -169,14 +88,14 @@ def decide(
     alike = sum(past.diagnosis.cause == last.cause for past in history)
     wait_s = _wait_s(last.cause, alike) * (1 + 0.1 * jitter) if config.waits else 0.0
     if config.waits and passes(last):
-        minutes = f"{PASSING[last.cause].longest_s / 60:.0f} minutes"
+        minutes = f"{PASSES_WITHIN_S / 60:.0f} minutes"
         is_over = history[-1] in counting
         return GiveUp(f"{title(last.cause)}: still there after {minutes} of waiting") if is_over else RetryAfter(wait_s)
     if len(counting) >= config.max_attempts:
         return GiveUp(f"{plural(len(counting), 'attempt')} failed (retry.max_attempts)")
-    policy = POLICIES.get(last.cause, ONCE)
-    vain = _why_not_unchanged(history, policy)
-    climbing = LADDERS.get(last.cause) in history[-1].rungs
+    cause = cause_of(last.cause)
+    vain = _why_not_unchanged(history, cause)
+    climbing = cause.ladder in history[-1].rungs
     if last.action == "degrade" or climbing or vain:
         rung = _next_rung(history, config, wait_s, current)
         reason = f"{title(last.cause)}: no rung is left" if climbing else vain
@@ -186,13 +105,13 @@ def decide(
 
 def passes(diagnosis: Diagnosis) -> bool:
     """Return whether what was diagnosed passes by itself."""
-    return diagnosis.action == "retry" and diagnosis.cause in PASSING
+    return diagnosis.action == "retry" and cause_of(diagnosis.cause).passes
 
 
 def _counting(history: Sequence[Failure]) -> list[Failure]:
     """Return the failures that count: of what passes by itself none before it was waited for long enough."""
     passed = Counter(past.diagnosis.cause for past in history if passes(past.diagnosis))
-    over = {cause for cause, num in passed.items() if _waited_s(cause, num - 1) >= PASSING[cause].longest_s}
+    over = {cause for cause, num in passed.items() if _waited_s(cause, num - 1) >= PASSES_WITHIN_S}
     return [past for past in history if past.diagnosis.cause in over or not passes(past.diagnosis)]
 
 
@@ -204,9 +123,10 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
     """
     seen: dict[str, list[TaskId]] = {}
     for task, history in failures.items():
-        for cause in sorted({failure.diagnosis.cause for failure in _counting(history)} & ENVIRONMENT):
+        found = {failure.diagnosis.cause for failure in _counting(history)}
+        for cause in sorted(one for one in found if cause_of(one).stops_batch):
             for other in seen.setdefault(cause, []):
-                if cause not in OF_SETTINGS or _are_unlike(task, other):
+                if cause_of(cause).lies_in == "machine" or _are_unlike(task, other):
                     return f"{title(cause)} on {other} and on {task}: it lies in this machine, not in the patches"
             seen[cause].append(task)
     return _why_ours(failures)
@@ -244,23 +164,23 @@ def resolve(rung: Rung, current: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _changed(key, value, current.get(key)) for key, value in rung.items()}
 
 
-def _why_not_unchanged(history: Sequence[Failure], policy: Policy) -> str:
+def _why_not_unchanged(history: Sequence[Failure], cause: FailureCause) -> str:
     """Say why trying once more under the same settings would be in vain; empty if it would not."""
     last = history[-1]
     same_settings = [past for past in history if past.rungs == last.rungs]
     alike = sum(past.diagnosis.cause == last.diagnosis.cause for past in same_settings)
     before = [(past.diagnosis.cause, past.diagnosis.phase) for past in same_settings[:-1]]
-    if not policy.may_repeat and (last.diagnosis.cause, last.diagnosis.phase) in before:
+    if not cause.may_repeat and (last.diagnosis.cause, last.diagnosis.phase) in before:
         where = f"phase {last.diagnosis.phase}" if last.diagnosis.phase else "the same phase"
         return f"{title(last.diagnosis.cause)} twice in {where}: deterministic, an unchanged attempt would fail again"
-    return f"{title(last.diagnosis.cause)}: tried again {plural(alike - 1, 'time')}" if alike > policy.times else ""
+    return f"{title(last.diagnosis.cause)}: tried again {plural(alike - 1, 'time')}" if alike > cause.times else ""
 
 
 def _next_rung(
     history: Sequence[Failure], config: Retry, wait_s: float, current: Mapping[str, Any]
 ) -> RetryAfter | None:
     last = history[-1]
-    ladder = LADDERS.get(last.diagnosis.cause)
+    ladder = cause_of(last.diagnosis.cause).ladder
     if ladder is None:
         return None
     left = list(enumerate(config.ladders.get(ladder, ()), start=1))[last.rungs.get(ladder, 0) :]
@@ -277,8 +197,7 @@ def _changes(rung: Rung, current: Mapping[str, Any]) -> bool:
 
 def _wait_s(cause: str, number: int) -> float:
     """Return how long is waited after a failure, the first of its cause having number 1."""
-    patience = (PASSING.get(cause) or POLICIES.get(cause, ONCE)).patience
-    return min(FIRST_WAIT_S * patience * 2.0 ** (number - 1), LONGEST_WAIT_S)
+    return min(FIRST_WAIT_S * cause_of(cause).patience * 2.0 ** (number - 1), LONGEST_WAIT_S)
 
 
 def _waited_s(cause: str, num: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from splatbatch.failures.remedies import spelt
+from splatbatch.failures.causes import cause_of
 from splatbatch.text import list_some
 
 RATES = re.compile(r"learning_rates\..*|refinement\.(grow_\w+|prune_\w+|noise_lr)|training\.init_\w+")
@@ -32,50 +32,9 @@ class SettingDifference:
         return f"{self.key} is {spelt(self.value)} ({spelt(self.usual)} {self.where})"
 
     @property
-    def grew(self) -> bool:
-        """Whether the value is larger, or nobody can tell."""
-        if is_number(self.value) and is_number(self.usual):
-            return bool(self.value > self.usual)
-        return True
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """Settings that lead to some causes."""
-
-    causes: frozenset[str] | None
-    """None: all but those that no setting leads to."""
-    keys: re.Pattern[str]
-    only_grown: bool = False
-    """Only a larger value leads there."""
-
-
-NUMERICS = frozenset(
-    {
-        *("zero_gradients", "nan_loss", "zero_gaussians", "no_densification", "cuda_invalid_configuration"),
-        *("cuda_absurd_alloc", "cuda_illegal_access"),
-    }
-)
-MEMORY = frozenset({"cuda_oom", "cublas_cudnn_error", "cuda_absurd_alloc", "tensor_limit"})
-FROM_OUTSIDE = frozenset({"interrupted", "lost", "disk_full", "gpu_hardware_fault", "cuda_busy_or_unavailable"})
-SUSPECTS = (
-    Suspect(NUMERICS, re.compile(r"learning_rates\..*|training\.(init_\w+|strategy|max_steps)|refinement\..*")),
-    Suspect(MEMORY, re.compile(r"training\.(cap_max|resolution|images|sh_degree|max_steps)"), only_grown=True),
-    Suspect(MEMORY, re.compile(r"refinement\.(grow_grad2d|prune_opa|refine_stop_iter)|training\.coarse_to_fine")),
-    Suspect(
-        frozenset({"host_oom", "shm_bus_error", "dataloader_worker_killed", "process_limit", "fd_limit", "segfault"}),
-        re.compile(r"training\.(workers|images|resolution)"),
-        only_grown=True,
-    ),
-    Suspect(frozenset({"time_limit", "hang"}), re.compile(r"training\.(max_steps|cap_max|resolution|device|kernels)")),
-    Suspect(frozenset({"cuda_invalid_device"}), re.compile(r"training\.device")),
-    Suspect(
-        frozenset({"bad_config", "missing_dependency", "not_started", "program_bug", "unknown", "missing_file"}),
-        re.compile(r"training\.trainer|evaluation\.holdout_list"),
-    ),
-    Suspect(None, re.compile(r"setting\..*")),
-    Suspect(frozenset({"no_training_cameras"}), re.compile(r"evaluation\.holdout\w*")),
-)
+    def is_larger(self) -> bool:
+        """Whether the value is larger than usual; true where they cannot be compared."""
+        return not (is_number(self.value) and is_number(self.usual)) or bool(self.value > self.usual)
 
 
 def differences(
@@ -103,15 +62,11 @@ def differences(
 
 def suspects(found: Sequence[SettingDifference], cause: str) -> tuple[SettingDifference, ...]:
     """Return the differences that lead to a cause."""
+    known = cause_of(cause)
     return tuple(
         one
         for one in found
-        if any(
-            (cause not in FROM_OUTSIDE if suspect.causes is None else cause in suspect.causes)
-            and suspect.keys.fullmatch(one.key)
-            and (one.grew or not suspect.only_grown)
-            for suspect in SUSPECTS
-        )
+        if re.fullmatch(known.suspects, one.key) or (one.is_larger and re.fullmatch(known.suspects_if_larger, one.key))
     )
 
 
@@ -120,12 +75,15 @@ def in_words(found: Sequence[SettingDifference]) -> str:
     return list_some((one.in_words() for one in found), MOST_SHOWN, "; ")
 
 
+def spelt(value: Any) -> str:
+    """Return the value of a setting as --set takes it."""
+    return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
+
+
 def is_number(value: Any) -> bool:
     """Return whether a value is a number that can be compared."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_far(value: Any, usual: Any) -> bool:
-    if not (is_number(value) and is_number(usual)) or not usual:
-        return False
-    return not 1 / FAR < value / usual < FAR
+    return is_number(value) and is_number(usual) and bool(usual) and not 1 / FAR < value / usual < FAR

@@ -17,8 +17,7 @@ from typing import Any
 from splatbatch import __version__
 from splatbatch.caches import own_scratch
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SplatbatchError, StoreError, TrainerError
-from splatbatch.failures.causes import title
-from splatbatch.failures.retry import ENVIRONMENT, PASSING
+from splatbatch.failures.causes import cause_of, title
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files
 from splatbatch.hashing import sha256_of
 from splatbatch.isolated import Returned, StopRequested, WaitHooks
@@ -219,7 +218,7 @@ class StoreWorker:
             case Failed(diagnosis=why):
                 self.failed.append(returned.task)
                 words = one_line(f"{title(why.cause)}: {why.advice}")
-                if why.cause in ENVIRONMENT or why.cause in PASSING:  # waited for in vain, here
+                if cause_of(why.cause).may_do_elsewhere:  # waited for in vain, here
                     self._not_before[returned.bundle] = float("inf")
                     log_line(f"{returned.task}: left to other machines: {words}")
                     return replace(returned, outcome="unfit", why=words)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from splatbatch.config import Limits
 from splatbatch.errors import SplatbatchError
-from splatbatch.failures.retry import PASSING
+from splatbatch.failures.retry import PASSES_WITHIN_S
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, is_out_of_space, write_whole
 from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.outcome import Diagnosis
@@ -25,7 +25,7 @@ SHARED_MEMORY_MIB = 64
 """What data loaders need at the very least."""
 LOOK_S = 1.0
 DISK_FULL = "disk_full"
-PAUSE_S = PASSING[DISK_FULL].longest_s
+PAUSE_S = PASSES_WITHIN_S
 """So long a batch waits for room, then what waits is given up: somebody who clears a disk at night has an hour."""
 PROBE_BYTES = 1 << 20
 

@@ -12,22 +12,14 @@ from pathlib import Path
 
 from splatbatch import __version__
 from splatbatch.config import Recipe
-from splatbatch.failures.retry import ENVIRONMENT, PASSING, POLICIES
+from splatbatch.failures.causes import CAUSES
 from splatbatch.files import Record
 from splatbatch.hashing import FileFact, file_fact, short_hash
 from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
 from splatbatch.tasks.fingerprints.inputs import state_of
 from splatbatch.tasks.task import TaskSettings
 
-OF_PATCH_OR_SETTINGS = frozenset({"bad_config"})
-"""Causes that stop a batch when two patches have them, and yet lie in the settings of a patch."""
-OF_MACHINE = (
-    ENVIRONMENT
-    | POLICIES.keys()
-    | PASSING.keys()
-    | {"shm_bus_error", "dataloader_worker_killed", "port_in_use", "fd_limit"}
-    | {"jit_lock_stale", "corrupt_cache"}
-) - OF_PATCH_OR_SETTINGS
+OF_MACHINE = frozenset(name for name, cause in CAUSES.items() if cause.lies_in not in {"patch", "settings"})
 """Causes outside the patch and its settings: tomorrow they may be gone."""
 
 

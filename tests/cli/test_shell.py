@@ -15,8 +15,8 @@ from rich.table import Table
 from typer.main import get_command
 
 from splatbatch.cli.app import GROUPS, app
-from splatbatch.failures.causes import WORDS, in_words, title
-from splatbatch.failures.remedies import REMEDIES, for_patch, typed
+from splatbatch.failures.advice import for_patch, typed
+from splatbatch.failures.causes import CAUSES, in_words, title
 from splatbatch.failures.signatures import shipped
 from splatbatch.monitor.table import narrowed, status_table
 from splatbatch.tasks.status import PatchStatus
@@ -150,9 +150,8 @@ def test_no_size_of_an_audit_is_cut(batch: FakeBatch, monkeypatch: pytest.Monkey
 
 
 def test_every_cause_is_called_something() -> None:
-    causes = {one.cause for one in shipped()} | set(REMEDIES)
-    assert causes <= set(WORDS)
-    assert all("_" not in words for words in WORDS.values())
+    assert {one.cause for one in shipped()} <= set(CAUSES)
+    assert all("_" not in cause.title for cause in CAUSES.values())
     assert (in_words("cuda_oom"), in_words("SIGTERM")) == ("GPU memory ran out", "SIGTERM")
     assert title("cuda_oom") == "GPU memory ran out (cuda_oom)"
 
@@ -167,5 +166,7 @@ def test_a_cause_is_told_in_words(batch: FakeBatch) -> None:
 
 
 def test_what_to_type_names_the_patch_as_an_argument() -> None:
-    assert for_patch(typed(REMEDIES["cuda_oom"][0]), "p 5").startswith("splatbatch retry 'p 5' --set training.cap_max")
-    assert for_patch(typed(REMEDIES["unknown"][0]), "p5") == "splatbatch explain p5 --log"
+    assert for_patch(typed(CAUSES["cuda_oom"].steps[0]), "p 5").startswith(
+        "splatbatch retry 'p 5' --set training.cap_max"
+    )
+    assert for_patch(typed(CAUSES["unknown"].steps[0]), "p5") == "splatbatch explain p5 --log"

@@ -10,7 +10,7 @@ import pytest
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Program
 from splatbatch.failures.advice import EarlierFailure, PatchContext, advised
-from splatbatch.failures.remedies import REMEDIES
+from splatbatch.failures.causes import CAUSES
 from splatbatch.failures.signatures import shipped
 from splatbatch.outcome import Diagnosis
 
@@ -37,7 +37,7 @@ def test_a_program_is_advised_what_it_reads() -> None:
     assert KEYS.findall(advised(diverged, reads_seed).advice) == ["training.seed"]
 
 
-@pytest.mark.parametrize("cause", REMEDIES)
+@pytest.mark.parametrize("cause", [name for name, one in CAUSES.items() if one.steps])
 def test_of_no_cause_a_program_is_advised_what_it_does_not_read(cause: str) -> None:
     told = advised(Diagnosis(cause, "fail", "So."), FOREIGN).advice
     assert set(KEYS.findall(told)) <= FOREIGN.reads
@@ -67,7 +67,9 @@ def test_where_all_has_failed_it_is_said_in_which_attempts() -> None:
     )
 
 
-@pytest.mark.parametrize("cause", [one for one, steps in REMEDIES.items() if any(isinstance(x, str) for x in steps)])
+@pytest.mark.parametrize(
+    "cause", [name for name, one in CAUSES.items() if any(isinstance(step, str) for step in one.steps)]
+)
 def test_what_is_to_be_typed_is_not_used_up_by_attempts(cause: str) -> None:
     failed = Diagnosis(cause, "retry", "So.")
     past = tuple(EarlierFailure(number, cause, OURS.settings) for number in (1, 2, 3))

@@ -9,8 +9,8 @@ from fake_batch import FakeBatch
 from simulated import Script, Simulation
 
 from splatbatch.config import Retry, TaskId
-from splatbatch.failures.causes import WORDS
-from splatbatch.failures.retry import ENVIRONMENT, PASSING, Failure, GiveUp, RetryAfter, decide, why_stop_batch
+from splatbatch.failures.causes import CAUSES
+from splatbatch.failures.retry import PASSES_WITHIN_S, Failure, GiveUp, RetryAfter, decide, why_stop_batch
 from splatbatch.outcome import Diagnosis, Trained
 from splatbatch.scheduler import disk_guard
 
@@ -58,16 +58,16 @@ def test_what_failed_for_a_moment_while_the_disk_was_full_is_not_given_up_with_i
     assert all(isinstance(outcome, Trained) for outcome in simulation.run().values())
 
 
-@pytest.mark.parametrize("cause", sorted(PASSING))
+@pytest.mark.parametrize("cause", [name for name, one in CAUSES.items() if one.passes])
 def test_each_is_tried_again_beyond_every_cap_until_its_time_is_over(cause: str) -> None:
     history, waited_s = [failed(cause)], 0.0
     while isinstance(again := decide(history, Retry(max_attempts=1)), RetryAfter):
         assert again.wait_s > 0 and not why_stop_batch({TaskId("p0"): history, TaskId("p1"): history})
         history, waited_s = [*history, failed(cause)], waited_s + again.wait_s
-    assert PASSING[cause].longest_s <= waited_s < PASSING[cause].longest_s + 600
+    assert PASSES_WITHIN_S <= waited_s < PASSES_WITHIN_S + 600
     assert "still there after 60 minutes of waiting" in again.reason
     stops = why_stop_batch({TaskId("p0"): history, TaskId("p1"): history})
-    assert bool(stops) is (cause in ENVIRONMENT)
+    assert bool(stops) is (CAUSES[cause].stops_batch)
 
 
 def test_what_passes_counts_in_no_cap_of_other_causes() -> None:
@@ -78,4 +78,3 @@ def test_what_passes_counts_in_no_cap_of_other_causes() -> None:
 
 def test_a_cause_that_somebody_must_mend_is_not_waited_for() -> None:
     assert isinstance(decide([failed("disk_full", "fail")], Retry()), GiveUp)
-    assert set(PASSING) <= set(WORDS)

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,8 @@ from sampled import each
 
 from splatbatch import isolated, trainers
 from splatbatch.config import TaskId
-from splatbatch.failures.retry import PASSING, Failure, why_stop_batch
+from splatbatch.failures.retry import Failure, why_stop_batch
 from splatbatch.isolated import Crashed
-from splatbatch.outcome import HANGS
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
@@ -52,7 +50,7 @@ EVERY = [(*one, fault) for one in doors.ALL for fault in FAULTS]
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: Any) -> None:
-    monkeypatch.setitem(PASSING, HANGS, replace(PASSING[HANGS], longest_s=0.5))
+    monkeypatch.setattr("splatbatch.failures.retry.PASSES_WITHIN_S", 0.5)
 
 
 def through(batch: FakeBatch, patch: pytest.MonkeyPatch, entry: str, door: str, fault: str) -> dict[str, str]:
