@@ -140,8 +140,8 @@ def _tell(name: str, folder: AttemptFolder, watched: dict[str, ProgressPrinter])
 
 def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks) -> Mapping[str, str]:
     """Certify what was inspected; return why a splat could not be. A reader does it: files of the scene are hashed."""
-    config, output, failed = batch.config, batch.output, dict[str, str]()
-    stale = [name for name, one in subjects.items() if not certificate.product(one, config, output).is_fresh]
+    failed = dict[str, str]()
+    stale = [name for name, one in subjects.items() if not certificate.is_certified(batch, one)]
 
     def certify(name: str) -> None:
         """Write the certificate of a splat."""
