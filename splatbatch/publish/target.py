@@ -19,7 +19,7 @@ from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import PublishedSplat
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.patch_state import Damaged, UpToDate
-from splatbatch.tasks.product import ProductComparison
+from splatbatch.tasks.product import compare_product
 from splatbatch.text import one_line
 
 WORK = "work"
@@ -160,7 +160,7 @@ class PublishedFolder:
     def is_there(self, name: str, key: str) -> bool:
         """Return whether the very same lies there already, every byte of it."""
         known, place = self.known.outputs.get(name, PublishedFile()), self.target.folder / name
-        state = ProductComparison(key, known.key if place.exists() else None, place=place, parts=known.sha256).state()
+        state = compare_product(key, known.key if place.exists() else None, place=place, parts=known.sha256)
         if isinstance(state, Damaged):
             self.say(f"{name}: damaged on disk: written anew" + (f" ({state.parts})" if state.parts != name else ""))
         return isinstance(state, UpToDate)

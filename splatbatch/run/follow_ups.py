@@ -40,10 +40,9 @@ from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import in_turn, lock_output_alone
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.program import BuiltinProgram
 from splatbatch.tasks.scene.merge_candidates import look
 from splatbatch.tasks.scene.partition import partition_for
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, TaskKind
 from splatbatch.text import list_some, one_line, plural
 
 MOST_NAMED = 12
@@ -58,8 +57,8 @@ Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
 """Holds the output folder so that no training starts; gives the heartbeat that keeps it."""
 
 
-@dataclass(frozen=True)
-class FollowUpTasks(BuiltinProgram):
+@dataclass(frozen=True, kw_only=True)
+class FollowUpTasks(TaskKind):
     """Tasks whose program is a public command of ours; what that calls has limits of its own."""
 
     words: tuple[str, ...]
@@ -164,10 +163,11 @@ class FinishedBatch:
         # what compression costs is measured on a GPU where one is ready
         takes: Literal["any", "cpu"] = "any" if what == "publish" else "cpu"
         words, scene = (what, "--config", str(self.batch.file), "--json", *words), self.batch.config.scene
-        kind = FollowUpTasks(home or self.batch.output.following(what), words, takes)
+        home = home or self.batch.output.following(what)
+        kind = FollowUpTasks(attempts=home, words=words, takes=takes)
         subject = Patch(what, scene.patches, scene.images or scene.patches)
-        task = kind.of(self.batch.config, f"afterwards/{what}", subject)  # as no patch can be called
-        log = LogForwarder(kind.attempts, self.say)
+        task = kind.task(self.batch.config, f"afterwards/{what}", subject)  # as no patch can be called
+        log = LogForwarder(home, self.say)
         return printed.read(self.make(task, log.look, alone=what == "merge").metrics) or printed()
 
     def merge(

@@ -80,7 +80,7 @@ class Batch:
     @property
     def plan_hash(self) -> str:
         """Return a hash of what all workers of the batch must agree on."""
-        own = [terms for task in self.every if (terms := task.kind.plan_hash())]
+        own = [task.kind.inputs for task in self.every if task.kind.inputs]
         return terms_of((task.yaml_settings.without_deadline.recipe for task in self.every), self.config.deadline, own)
 
     @property

@@ -44,11 +44,11 @@ class Forecast:
 
 def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, MemoryEstimate]) -> Forecast:
     """Return how long the training of these patches will take, which are some of the batch."""
-    own = [found for task in batch.only(names).tasks if (found := task.kind.expected(task))]
+    own = [task.kind.expected for task in batch.only(names).tasks if task.kind.expected]
     if own and len(own) == len(names):
-        most = max(one.host_mib for one in own)
+        most = max(host_mib for _, host_mib in own)
         basis = f"each needs at most {most:,.0f} MiB, based on benchmarks on one server core"
-        return Forecast(sum(one.seconds for one in own), basis, how_many(batch.names, batch.noun))
+        return Forecast(sum(seconds for seconds, _ in own), basis, how_many(batch.names, batch.noun))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes)

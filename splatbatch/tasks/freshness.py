@@ -45,7 +45,7 @@ from splatbatch.tasks.fingerprints.settings import changed_settings
 from splatbatch.tasks.given_up import key_of
 from splatbatch.tasks.patch_state import UNCOMPARED, Damaged, Missing, PatchState, Stale, UpToDate, assess, is_due
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import TRAINING, Task
 from splatbatch.text import list_some
 
 LOOK_S = 0.05
@@ -123,8 +123,7 @@ class FreshnessChecker:
 
     def observe(self, name: str) -> Observation:
         """Ask the files of its scene how a patch stands."""
-        splat = None if self._tasks[name].kind.product(self._tasks[name], self._output) else self._result(name)
-        return self._observed(name, splat)
+        return self._observed(name, self._result(name) if self._tasks[name].kind is TRAINING else None)
 
     def close_scene(self, found: Mapping[str, Observation]) -> None:
         """Ask the scene nothing more: what readers have found of it counts until `forget` is called."""
@@ -188,7 +187,7 @@ class FreshnessChecker:
         """Return how the product of a task stands; asked every second while a batch runs."""
         task = self._tasks[name]
         if (product := task.kind.product(task, self._output)) is not None:
-            return product.state()
+            return product
         place = f"{self._output.path}/patches/{name}"
         stamps = [stamp_of(f"{place}/{file}") for file in (RESULT, SPLAT, ACCEPTED)]
         seen = (*stamps, *_backdrop_stamps(task.patch.behind))

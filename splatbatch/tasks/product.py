@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatbatch.hashing import FileFacts, hash_of
@@ -11,38 +10,34 @@ from splatbatch.tasks.patch_state import Damaged, Missing, PatchState, Stale, Up
 from splatbatch.text import list_some
 
 
-@dataclass(frozen=True)
-class ProductComparison:
-    """What would be made now, beside what the record of the last one says."""
+def compare_product(
+    key: str,
+    recorded: str | None,
+    place: Path | None = None,
+    parts: Mapping[str, str] | None = None,
+    facts: FileFacts | None = None,
+) -> PatchState:
+    """Return how a product stands; its bytes are read only where all else is as it was.
 
-    key: str
-    """Of version and inputs; see `key_of`."""
-    recorded: str | None
-    """The key that its record holds; None: there is no record."""
-    damage: str = ""
-    """Which part does not hold what was made, as far as that is known without a look at its bytes."""
-    place: Path | None = None
-    """The file or folder that it is; None: its record is all there is of it."""
-    parts: Mapping[str, str] = field(default_factory=dict)
-    """The SHA-256 of each file of the place, as it was made; without any the product is missing."""
-    facts: FileFacts | None = None
-    """What is known of these files; None: they are read."""
+    Args:
+        key: of version and inputs, as it would be made now; see `key_of`.
+        recorded: the key that its record holds; None: there is no record.
+        place: the file or folder that it is; None: its record is all there is of it.
+        parts: the SHA-256 of each file of the place, as it was made; without any the product is missing.
+        facts: what is known of these files; None: they are read.
+    """
+    if recorded is None or (place and not parts):
+        return Missing()
+    if recorded != key:
+        return Stale("its inputs have changed")
+    made, now = parts or {}, hashes_in(place, facts) if place else {}
+    changed = [name for name in dict.fromkeys((*made, *now)) if made.get(name) != now.get(name)]
+    return damaged(list_some(changed)) if changed else UpToDate()
 
-    def state(self) -> PatchState:
-        """Return how it stands; its bytes are read only where all else is as it was."""
-        if self.recorded is None or (self.place and not self.parts):
-            return Missing()
-        if self.recorded != self.key:
-            return Stale("its inputs have changed")
-        now = hashes_in(self.place, self.facts) if self.place else {}
-        changed = [name for name in dict.fromkeys((*self.parts, *now)) if self.parts.get(name) != now.get(name)]
-        part = self.damage or list_some(changed)
-        return Damaged(f"{part}: damaged on disk", parts=part) if part else UpToDate()
 
-    @property
-    def is_fresh(self) -> bool:
-        """Return whether nothing has to be made."""
-        return isinstance(self.state(), UpToDate)
+def damaged(part: str) -> Damaged:
+    """Return that a part of a product does not hold what was made."""
+    return Damaged(f"{part}: damaged on disk", parts=part)
 
 
 def key_of(version: int | str, *inputs: object) -> str:

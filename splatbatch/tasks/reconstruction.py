@@ -11,7 +11,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from splatbatch.config import Config, Retry, Rung
+from splatbatch.config import Config, Rung
 from splatbatch.errors import NotMadeError
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFacts, Stamps
@@ -30,9 +30,9 @@ from splatbatch.reconstruction.plan import (
     stages,
 )
 from splatbatch.scene.patches import Patch
-from splatbatch.tasks.product import ProductComparison
-from splatbatch.tasks.program import BuiltinProgram
-from splatbatch.tasks.task import Task, TaskEstimate
+from splatbatch.tasks.patch_state import Missing, PatchState, UpToDate
+from splatbatch.tasks.product import compare_product, damaged
+from splatbatch.tasks.task import Task, TaskKind
 
 STAMPS = Stamps()
 """Of all products: asked for every second while a table is shown, and read from the disk once."""
@@ -46,8 +46,8 @@ LADDERS: Mapping[str, dict[str, tuple[Rung, ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class ReconstructTasks(BuiltinProgram):
+@dataclass(frozen=True, kw_only=True)
+class ReconstructTasks(TaskKind):
     """Tasks that make a stage of a reconstruction."""
 
     told: StageSettings
@@ -64,16 +64,18 @@ class ReconstructTasks(BuiltinProgram):
         """The key of the stage."""
         return self.told.inputs
 
-    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
+    def product(self, task: Task, output: OutputFolder) -> PatchState:
         """Return what would be made now, beside what was."""
         products = output.path / "patches"
         made, place = StageMetrics.read(record_of(products, task.name)), product_of(products, task.name)
         if made is None:
-            return ProductComparison(self.inputs, None)
-        out = Path(self.told.out)
+            return Missing()
+        state, out = (
+            compare_product(self.inputs, made.inputs, place, made.parts, FileFacts(STAMPS)),
+            Path(self.told.out),
+        )
         is_gone = self.told.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
-        damage = f"{out}: the model is incomplete" if is_gone else ""
-        return ProductComparison(self.inputs, made.inputs, damage, place, made.parts, FileFacts(STAMPS))
+        return damaged(f"{out}: the model is incomplete") if is_gone and isinstance(state, UpToDate) else state
 
     def needs(self, task: Task) -> tuple[str, ...]:
         """Return the stages that come first."""
@@ -106,9 +108,10 @@ class ReconstructTasks(BuiltinProgram):
         for one in [*place.parent.glob("snapshots-*"), *(attempt.path / "product" for attempt in folder.earlier())]:
             shutil.rmtree(one, ignore_errors=True)
 
-    def retry(self, task: Task, config: Config) -> Retry:
-        """Return that it is tried so often, at once, by the ladders of its stage."""
-        return super().retry(task, config).model_copy(update={"ladders": LADDERS.get(self.told.what, {})})
+    @property
+    def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
+        """The ladders of its stage."""
+        return LADDERS.get(self.told.what, {})
 
     def settings(self, task: Task) -> Mapping[str, Any]:
         """Return what rungs may change."""
@@ -120,14 +123,6 @@ class ReconstructTasks(BuiltinProgram):
         every = {**self.told.changes, **changes}
         told = replace(self.told, changes=every, threads=int(every.get("threads", self.told.threads)))
         return replace(task, kind=replace(self, told=told))
-
-    def expected(self, task: Task) -> TaskEstimate:
-        """Return what it is expected to take."""
-        return TaskEstimate(*self.told.expected)
-
-    def plan_hash(self) -> str:
-        """Return what all workers must agree on."""
-        return self.inputs
 
 
 def has_cuda() -> bool:
@@ -155,8 +150,10 @@ def reconstructing(
             expected_of(plan, one, threads),
         )
         takes: Literal["gpu", "cpu"] = "gpu" if on_gpu and one.what in ("features", "matching") else "cpu"
-        kind = ReconstructTasks(output.patch(one.name), told, {name: keys[name] for name in one.needs}, takes)
-        found.append(kind.of(config, one.name, Patch(one.name, out, Path(plan.images))))
+        kind = ReconstructTasks(
+            told=told, needed={name: keys[name] for name in one.needs}, takes=takes, expected=told.expected
+        )
+        found.append(kind.task(config, one.name, Patch(one.name, out, Path(plan.images))))
     return tuple(found)
 
 

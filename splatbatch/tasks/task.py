@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from splatbatch.config import Config, Recipe, Retry, TaskId, Variant, nearest
+from splatbatch.config import Config, Recipe, Retry, Rung, TaskId, Variant, nearest
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError
 from splatbatch.failures.settings import SettingDifference, differences
@@ -20,9 +19,10 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.deadline.choice import StepBudget
 from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.output.records.metrics import MeasurementRecord
 from splatbatch.scene.patches import Patch, list_names
 from splatbatch.tasks.deadline.pace import changes_of
-from splatbatch.tasks.product import ProductComparison
+from splatbatch.tasks.patch_state import Missing, PatchState, UpToDate
 
 if TYPE_CHECKING:
     from splatbatch.output.records.attempt import Claimed
@@ -101,8 +101,10 @@ class TaskSettings:
 class TaskProgram(Protocol):
     """A program that makes a product: it names a command, and judges what is left. A trainer is one."""
 
-    stands_by: bool
-    """Whether its process may be started ahead of its turn: it then prepares without touching the GPU until `go`."""
+    @property
+    def stands_by(self) -> bool:
+        """Whether its process may be started ahead of its turn: until `go` it then prepares without touching a GPU."""
+        ...
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Prepare `folder` and return the argv that makes the product there."""
@@ -113,22 +115,22 @@ class TaskProgram(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class TaskEstimate:
-    """What a task is expected to take on this machine."""
+class RetryImmediately(Retry):
+    """What may pass is tried again without a wait."""
 
-    seconds: float
-    host_mib: float
-    """At its highest."""
+    waits: ClassVar[bool] = False
 
 
-class TaskKind(ABC):
+@dataclass(frozen=True, kw_only=True)
+class TaskKind:
     """What tasks of a kind make, and how: all that plan, loop, retry and acceptance ask of them.
 
-    What is not said otherwise is that of a small product: nothing is needed first, no setting changes it, no rung of
-    a ladder helps it, and its attempts lie in the folder of its task.
+    What is not said otherwise is that of a small product, which a process of ours makes: nothing is needed first, and
+    no setting changes it. metrics.json of its attempt says what was found or made.
     """
 
+    attempts: PatchFolder | None = None
+    """Where attempts lie; None: in the folder of the task."""
     takes: Literal["gpu", "any", "cpu"] = "gpu"
     """A slot as the batch has them; "cpu": never one of a GPU; "any": a GPU that is ready, else one of the CPU.
 
@@ -138,22 +140,44 @@ class TaskKind(ABC):
     """Those of the YAML that are others for it."""
     noun: ClassVar[TaskUnit] = "patch"
     """What people count its tasks in."""
+    tries: ClassVar[int] = 1
+    """How often an attempt is made, at once; what may pass is tried again."""
+    stands_by: ClassVar[bool] = False
+    expected: tuple[float, float] | None = None
+    """Seconds, and MiB of the host at their highest, that a task is expected to take; None: its recipe says that."""
 
-    @abstractmethod
+    @property
+    def inputs(self) -> str:
+        """The key of the product: metrics.json repeats it, all workers must agree on it; empty: none is compared."""
+        return ""
+
+    @property
+    def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
+        """What is changed, rung by rung, for causes that an unchanged attempt cannot mend."""
+        return {}
+
     def maker(self, task: Task) -> TaskProgram:
         """Return the program that makes the product."""
+        return self
 
-    @abstractmethod
-    def product(self, task: Task, output: OutputFolder) -> ProductComparison | None:
-        """Return what would be made now beside what lies there; None: a splat, see `standing.Standing`."""
+    def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
+        """Prepare an attempt and return the command of its process."""
+        raise NotImplementedError
 
-    @abstractmethod
+    def collect(self, folder: AttemptFolder) -> Splat | Made | Rejected:
+        """Return the product, if metrics.json is of what the process was told."""
+        found = MeasurementRecord.read(folder.metrics)
+        return Made(folder.metrics) if found and found.inputs == self.inputs else Rejected("")
+
+    def product(self, task: Task, output: OutputFolder) -> PatchState | None:
+        """Return how the product stands that lies there; None: a splat, see `freshness.FreshnessChecker`.
+
+        Missing, where none is recorded: the program itself compares part by part, and leaves what is there.
+        """
+        return Missing()
+
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         """Put what an attempt has made where it belongs, unless that is a splat, which is accepted."""
-
-    def home(self, task: Task, output: OutputFolder) -> PatchFolder:
-        """Return where its attempts lie."""
-        return output.patch(task.name)
 
     def needs(self, task: Task) -> tuple[str, ...]:
         """Return the tasks whose products it is made from: where they are made now, it waits."""
@@ -169,7 +193,7 @@ class TaskKind(ABC):
 
     def retry(self, task: Task, config: Config) -> Retry:
         """Return when it is tried again, and by which ladders."""
-        return config.retry.model_copy(update={"ladders": {}})
+        return RetryImmediately(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
     def settings(self, task: Task) -> Mapping[str, Any]:
         """Return the settings that it reads, by the names that rungs have for them."""
@@ -179,13 +203,10 @@ class TaskKind(ABC):
         """Return the task under other settings."""
         return task
 
-    def plan_hash(self) -> str:
-        """Return what all workers must agree on, besides the recipe of its task."""
-        return ""
-
-    def expected(self, task: Task) -> TaskEstimate | None:
-        """Return what it is expected to take; None: its recipe and its footprint say that."""
-        return None
+    def task(self, config: Config, name: str, subject: Patch) -> Task:
+        """Return the task of such a name, which trains nothing."""
+        setup = TaskSettings(config, "")
+        return Task(TaskId(name), subject, setup, setup, setup, kind=self)
 
 
 class TrainTasks(TaskKind):
@@ -195,12 +216,8 @@ class TrainTasks(TaskKind):
         """Return its trainer."""
         return task.next_settings.trainer
 
-    def product(self, task: Task, output: OutputFolder) -> ProductComparison | None:
+    def product(self, task: Task, output: OutputFolder) -> None:
         """Return None."""
-        return None
-
-    def keep(self, task: Task, folder: AttemptFolder) -> None:
-        """Do nothing."""
 
     def needs(self, task: Task) -> tuple[str, ...]:
         """Return the whole scene, where its splat is drawn behind the patch."""
@@ -276,12 +293,11 @@ class Task:
 
     def home(self, output: OutputFolder) -> PatchFolder:
         """Return where its attempts lie."""
-        return self.kind.home(self, output)
+        return self.kind.attempts or output.patch(self.name)
 
     def is_fresh(self, output: OutputFolder) -> bool:
-        """Return whether its product is what would be made now; of a splat `standing.Standing` says it."""
-        product = self.kind.product(self, output)
-        return product is not None and product.is_fresh
+        """Return whether its product is what would be made now; of a splat `freshness.FreshnessChecker` says it."""
+        return isinstance(self.kind.product(self, output), UpToDate)
 
     @property
     def recipe(self) -> Recipe:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.config import Config, TaskId
+from splatbatch.config import Config, Retry
 from splatbatch.files import read_json, write_json
 from splatbatch.hashing import sha256_of
 from splatbatch.outcome import Made, Rejected
@@ -16,8 +16,9 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks import batch
-from splatbatch.tasks.product import ProductComparison, hashes_in, key_of
-from splatbatch.tasks.task import Task, TaskKind, TaskSettings, tasks_of
+from splatbatch.tasks.patch_state import PatchState
+from splatbatch.tasks.product import compare_product, hashes_in, key_of
+from splatbatch.tasks.task import Task, TaskKind, tasks_of
 
 VERSION = 1
 FILE = "doubled.txt"
@@ -30,7 +31,7 @@ if does == "hang": time.sleep(600)
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Doubling(TaskKind):
     """Makes doubled.txt in the folder of its task."""
 
@@ -38,19 +39,21 @@ class Doubling(TaskKind):
     script: Path
     source: Path
     """Of p0, or of another stage."""
-    stands_by = False
+
+    def retry(self, task: Task, config: Config) -> Retry:
+        return config.retry.model_copy(update={"ladders": {}})
 
     def needs(self, task: Task) -> tuple[str, ...]:
         return (self.source.parent.name,)
 
-    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
-        home = self.home(task, output)
+    def product(self, task: Task, output: OutputFolder) -> PatchState:
+        home = output.patch(task.name)
         record = read_json(home.result) or {}
-        key = key_of(VERSION, sha256_of(self.source))
-        return ProductComparison(key, record.get("key"), place=home.path / FILE, parts=record.get("parts", {}))
+        return compare_product(self.key, record.get("key"), place=home.path / FILE, parts=record.get("parts", {}))
 
-    def maker(self, task: Task) -> Doubling:
-        return self
+    @property
+    def key(self) -> str:
+        return key_of(VERSION, sha256_of(self.source))
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         script = (read_json(self.script) or {}).get(folder.task, ["make"])
@@ -62,10 +65,10 @@ class Doubling(TaskKind):
         return Made(made) if made.exists() and made.read_text().isdecimal() else Rejected("")
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
-        home = self.home(task, self.output)
+        home = self.output.patch(task.name)
         (home.path / FILE).write_bytes((folder.path / FILE).read_bytes())
-        key, parts = self.product(task, self.output).key, hashes_in(home.path / FILE)
-        write_json(home.result, {"patch": task.name, "attempt": folder.path.name, "key": key, "parts": parts})
+        parts = hashes_in(home.path / FILE)
+        write_json(home.result, {"patch": task.name, "attempt": folder.path.name, "key": self.key, "parts": parts})
 
 
 def with_stage(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
@@ -73,8 +76,8 @@ def with_stage(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     output, script = OutputFolder(config.output.folder), Path(os.environ["FAKE_TRAINER_SCRIPT"])
     stages, source = list[Task](), output.patch("p0").splat
     for name in os.environ["FAKE_STAGE"].split():
-        setup, subject = TaskSettings(config, name), Patch(name, source.parent, source.parent)
-        stages.insert(0, Task(TaskId(name), subject, setup, setup, setup, kind=Doubling(output, script, source)))
+        kind = Doubling(output=output, script=script, source=source)
+        stages.insert(0, kind.task(config, name, Patch(name, source.parent, source.parent)))
         source = output.patch(name).path / FILE
     return (*stages, *tasks_of(config, patches))
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from splatbatch.files import read_json, write_json
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -17,7 +17,8 @@ from splatbatch.run.follow_ups import FinishedBatch
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.product import ProductComparison, key_of
+from splatbatch.tasks.patch_state import PatchState, UpToDate
+from splatbatch.tasks.product import compare_product, damaged, key_of
 from splatbatch.tasks.program import MeasureTasks
 from splatbatch.tasks.task import Task
 
@@ -33,16 +34,16 @@ class Told:
         return {"splats": self.splats, "inputs": self.inputs}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Counting(MeasureTasks):
     module = "eighth_product"
     tries = 2
-    takes = "cpu"
+    takes: Literal["gpu", "any", "cpu"] = "cpu"
 
-    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
+    def product(self, task: Task, output: OutputFolder) -> PatchState:
         found = read_json(self.record) or {}
-        damage = "" if "num" in found else self.record.name
-        return ProductComparison(self.told.inputs, found.get("inputs"), damage)
+        state = compare_product(self.told.inputs, found.get("inputs"))
+        return damaged(self.record.name) if isinstance(state, UpToDate) and "num" not in found else state
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         write_json(self.record, read_json(folder.metrics) or {})
@@ -54,8 +55,8 @@ def counting(batch: Batch) -> Task:
     results = {name: folder.read_result() for name, folder in folders.items()}
     hashes = {name: one.sha256 for name, one in results.items() if one}
     told = Told({name: str(folders[name].splat) for name in hashes}, key_of(VERSION, hashes))
-    kind = Counting(batch.output.following("count"), told, batch.output.path / "count.json")
-    return kind.of(batch.config, "count", Patch("count", batch.output.path, batch.output.path))
+    kind = Counting(attempts=batch.output.following("count"), told=told, record=batch.output.path / "count.json")
+    return kind.task(batch.config, "count", Patch("count", batch.output.path, batch.output.path))
 
 
 def count_after(trained: FinishedBatch) -> Sequence[FollowUpResult]:

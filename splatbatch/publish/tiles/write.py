@@ -30,7 +30,7 @@ from splatbatch.publish.tiles.glb import EXTENSIONS
 from splatbatch.publish.tiles.tree import MOST_PER_TILE, Tile, Tiling
 from splatbatch.splats.ply import FloatArray, Gaussians
 from splatbatch.tasks.patch_state import Damaged, UpToDate
-from splatbatch.tasks.product import ProductComparison, hashes_in, key_of
+from splatbatch.tasks.product import compare_product, hashes_in, key_of
 
 CONTENT_GLTF = "3DTILES_content_gltf"
 """Says which extensions contents need: CesiumJS draws splats only where the tileset names them."""
@@ -160,7 +160,7 @@ class Tiles:
         key = key_of(VERSION, part.key, splat.header.sh_degree, splat.offset, ground, MOST_PER_TILE)
         place = self.folder / name / key
         recorded = known.key if (place / ROOT).is_file() else None
-        match ProductComparison(key, recorded, place=place, parts=known.sha256).state():
+        match compare_product(key, recorded, place=place, parts=known.sha256):
             case UpToDate():
                 return known
             case Damaged(parts=files):

@@ -20,7 +20,8 @@ from splatbatch.scene.partition.record import read_partition
 from splatbatch.scene.patches import MODEL_FILE_NAMES
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.product import ProductComparison, key_of
+from splatbatch.tasks.patch_state import PatchState
+from splatbatch.tasks.product import compare_product, key_of
 from splatbatch.tasks.program import MeasureTasks
 from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.scene import evaluation
@@ -124,7 +125,7 @@ def order_scene(batch: Batch) -> InspectionSettings:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InspectTasks(MeasureTasks):
     """Tasks that inspect a splat."""
 
@@ -133,16 +134,18 @@ class InspectTasks(MeasureTasks):
     tries = 2
     stands_by = True
 
-    def product(self, task: Task, output: OutputFolder) -> ProductComparison:
+    def product(self, task: Task, output: OutputFolder) -> PatchState:
         """Return how good the splat would be found now, beside the inspection that there is."""
         found = Inspection.read(self.record)
         is_whole = found is not None and found.grade and not (self.told.measures_drop and found.dropped is None)
-        return ProductComparison(self.inputs, found.inputs if found and is_whole else None)
+        return compare_product(self.inputs, found.inputs if found and is_whole else None)
 
 
 def inspecting(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
     """Return the task that inspects a splat: it is drawn, and a photograph at full size with what is made of it."""
-    task = InspectTasks(folder.inspecting, told, folder.inspection).task(batch.config, f"{told.patch}/inspection")
+    task = InspectTasks(attempts=folder.inspecting, told=told, record=folder.inspection).of(
+        batch.config, f"{told.patch}/inspection"
+    )
     num = read_header(Path(told.splat)).num_gaussians
     largest = max((one.width * one.height for one in read_cameras(Path(told.sparse)).values()), default=0)
     gpu_mib = GPU_CONTEXT_MIB + ROOM_MIB + (num * GAUSSIAN_BYTES + largest * PIXEL_BYTES) // MIB

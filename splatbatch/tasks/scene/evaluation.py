@@ -137,14 +137,18 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[Evaluat
     return replace(found, backdrop=str(place), before_backdrop=tuple(before)), hashes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvaluateTasks(MeasureTasks):
     """Tasks that measure a splat of the scene."""
 
     told: EvaluationSettings
     module = "splatbatch.training.scene"
     tries = 3
-    ladders = {"gpu_memory": LESS_MEMORY, "host_memory": LESS_MEMORY}
+
+    @property
+    def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
+        """Return how less memory is taken after an attempt that ran out of it."""
+        return {"gpu_memory": LESS_MEMORY, "host_memory": LESS_MEMORY}
 
     def settings(self, task: Task) -> Mapping[str, Any]:
         """Return the share of the memory that Gaussians may take."""
@@ -159,5 +163,5 @@ class EvaluateTasks(MeasureTasks):
 def evaluating(batch: Batch, told: EvaluationSettings) -> Task:
     """Return the task that measures a splat of the scene."""
     scene = batch.output.scene
-    kind = EvaluateTasks(scene.evaluating, told, scene.evaluation_of(Path(told.splat)))
-    return kind.task(batch.config, "scene/evaluation")
+    kind = EvaluateTasks(attempts=scene.evaluating, told=told, record=scene.evaluation_of(Path(told.splat)))
+    return kind.of(batch.config, "scene/evaluation")
