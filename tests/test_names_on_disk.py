@@ -23,7 +23,7 @@ from splatbatch.cli.commands import schema
 from splatbatch.config import Recipe, Training
 from splatbatch.output.events import KINDS, NOTICES, Notice
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
+from splatbatch.tasks.fingerprint import recipe_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.all

@@ -23,8 +23,7 @@ from splatbatch.fields import texts
 from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.supervisor.ask import Answer, ask
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.forecast import check_place, forecast
-from splatbatch.tasks.memory_estimates import footprints_of
+from splatbatch.tasks.estimates import check_place, footprints_of, forecast
 
 NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and the CPU needs no kernels"
 

@@ -20,9 +20,8 @@ from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.provenance import recipe_of
+from splatbatch.tasks.scene.candidates import MergeCandidate, look, offset_of, partition_for
 from splatbatch.tasks.scene.merge import check_whole
-from splatbatch.tasks.scene.merge_candidates import MergeCandidate, look
-from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.shared_decisions.holdout import held_out, photographs_of
 from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Task, of_patches, patches_of, select

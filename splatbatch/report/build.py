@@ -42,7 +42,7 @@ from splatbatch.report.scene import overview, scene_facts
 from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
 from splatbatch.tasks.counts import counting
-from splatbatch.tasks.deadline.words import in_words
+from splatbatch.tasks.deadline import decision_in_words
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.reconstruction import command_of
 from splatbatch.tasks.reconstruction import facts_of as reconstructed
@@ -185,7 +185,7 @@ def deadline_of(
     tasks = [standing.current(name) for name in choice.patches if standing and standing.knows(name)]
     ends = [event.t for event in history if _counts(event, choice.patches, choice.chosen_at or 0.0)]
     ended_at = max((at for at in ends if at is not None), default=None)
-    words = list(in_words(choice, tasks))
+    words = list(decision_in_words(choice, tasks))
     if ended_at is not None and choice.ends_at is not None:
         late_s = ended_at - choice.ends_at
         how = f"{clock(abs(late_s))} {'after it' if late_s > 0 else 'before it'}"

@@ -14,9 +14,9 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.result import Result
 from splatbatch.run.context import write_the_report
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.contents import ContentHasher
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.tasks.task import the_task
+from splatbatch.tasks.upkeep import ContentHasher
 
 
 def accept(batch: Batch, name: str, number: int) -> Result:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from splatbatch.tasks.attempt_table import AttemptRow, attempt_rows, ends_of
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.fingerprint import settings_of
+from splatbatch.tasks.fingerprint import settings_of
 from splatbatch.tasks.task import Task
 
 

@@ -34,9 +34,9 @@ from splatbatch.run.interruption import Interruption, ShutdownBudget
 from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.single import UNWRITTEN
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.contents import ContentHasher
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, read_status, summary
+from splatbatch.tasks.upkeep import ContentHasher
 
 AT_ONCE = partial(str, "a full disk")
 """A reason to stop that is always there: a full disk is not waited for."""

@@ -33,14 +33,13 @@ from splatbatch.scene.audit.audit import Audit
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.audits import TaskGroup, audit_of, groups_of, refusals
-from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.inputs import inputs_of, state_of
+from splatbatch.tasks.batch import Batch, PendingTasks
+from splatbatch.tasks.fingerprint import inputs_of, state_of
 from splatbatch.tasks.freshness import FreshnessChecker, Observation
 from splatbatch.tasks.patch_state import STATES, GivenUp, PatchState, Stale, UpToDate, is_due
 from splatbatch.tasks.shared_decisions.decide import STEPS, Step
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions
 from splatbatch.tasks.shared_decisions.frame import read_spans, spans_of
-from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.tasks.task import TRAINING, Task, of_patches, patches_of
 
 if TYPE_CHECKING:

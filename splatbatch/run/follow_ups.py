@@ -40,8 +40,7 @@ from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import in_turn, lock_output_alone
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.scene.merge_candidates import look
-from splatbatch.tasks.scene.partition import partition_for
+from splatbatch.tasks.scene.candidates import look, partition_for
 from splatbatch.tasks.task import Task, TaskKind
 from splatbatch.text import list_some, one_line, plural
 
@@ -165,8 +164,11 @@ class FinishedBatch:
         words, scene = (what, "--config", str(self.batch.file), "--json", *words), self.batch.config.scene
         home = home or self.batch.output.following(what)
         kind = FollowUpTasks(attempts=home, words=words, takes=takes)
-        subject = Patch(what, scene.patches, scene.images or scene.patches)
-        task = kind.task(self.batch.config, f"afterwards/{what}", subject)  # as no patch can be called
+        task = kind.task(
+            self.batch.config,
+            f"afterwards/{what}",  # as no patch can be called
+            Patch(what, scene.patches, scene.images or scene.patches),
+        )
         log = LogForwarder(home, self.say)
         return printed.read(self.make(task, log.look, alone=what == "merge").metrics) or printed()
 

@@ -20,9 +20,9 @@ from splatbatch.run.progress import ProgressPrinter
 from splatbatch.scene.patches import list_names
 from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.tasks import certificate
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.quality import certificate
-from splatbatch.tasks.quality.inspection import SCENE, inspecting, order, order_scene
+from splatbatch.tasks.inspection import SCENE, inspecting, order, order_scene
 from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import list_some
 

@@ -11,14 +11,12 @@ from splatbatch.output.records.deadline.choice import DeadlineDecision
 from splatbatch.output.records.frame import Frame
 from splatbatch.scene.memory_estimate import MemoryEstimate
 from splatbatch.tasks.audits import audits_of, refusals
-from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.deadline.words import in_words
-from splatbatch.tasks.forecast import Forecast, check_place, forecast
-from splatbatch.tasks.memory_estimates import footprints_of
+from splatbatch.tasks.batch import Batch, PendingTasks
+from splatbatch.tasks.deadline import decision_in_words
+from splatbatch.tasks.estimates import Forecast, check_place, footprints_of, forecast
 from splatbatch.tasks.patch_state import GivenUp, PatchState, RejectedByAudit, UpToDate, due
 from splatbatch.tasks.shared_decisions.decide import decided_quickly
 from splatbatch.tasks.shared_decisions.frame import spans_of
-from splatbatch.tasks.shared_decisions.todo import PendingTasks
 
 Decision = Literal["train", "skip", "refuse", "given_up"]
 DECISIONS: Mapping[type[PatchState], Decision] = {UpToDate: "skip", RejectedByAudit: "refuse", GivenUp: "given_up"}
@@ -80,7 +78,7 @@ class BatchPlan:
             for name, state in self.states.items()
         )
         choice = self.batch.shared.deadline
-        words = in_words(choice, self.batch.tasks) if choice and self.batch.tasks else ()
+        words = decision_in_words(choice, self.batch.tasks) if choice and self.batch.tasks else ()
         deadline = PlannedDeadline(**vars(choice), words=words) if choice else None
         seconds = self.forecast.seconds if self.to_train else None
         return PlanOutput(patches, seconds, self.forecast, self.batch.shared.frame, deadline)

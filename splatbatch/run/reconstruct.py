@@ -22,7 +22,7 @@ from splatbatch.run.worker import work
 from splatbatch.scene.audit.audit import Audit, AuditExtent, audit_patches
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.forecast import num_cores
+from splatbatch.tasks.estimates import num_cores
 from splatbatch.tasks.reconstruction import facts_of, has_cuda, plan_file, reconstructing
 from splatbatch.trainers import rules_of
 

@@ -31,7 +31,7 @@ from splatbatch.scene.partition.split import SplitRequest, find_source, split
 from splatbatch.scene.template import config_for
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.scene import evaluation
-from splatbatch.tasks.scene.partition import check_scene
+from splatbatch.tasks.scene.candidates import check_scene
 
 NOT_WHOLE = 1
 RECONSTRUCTED = "reconstructed"

@@ -29,7 +29,7 @@ from splatbatch.output.records.attempt import Claimed, ExitFacts, JobSpec
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.settings import PLACES
+from splatbatch.tasks.fingerprint import PLACES
 from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 from splatbatch.text import plural

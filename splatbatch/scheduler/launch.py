@@ -25,7 +25,7 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.running_attempt import Dismissal, Execution, RunningAttempt, Standby
-from splatbatch.tasks.fingerprints.inputs import state_of
+from splatbatch.tasks.fingerprint import state_of
 from splatbatch.tasks.task import Task
 
 BALLAST_BYTES = 1 << 16

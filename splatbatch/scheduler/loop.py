@@ -38,7 +38,7 @@ from splatbatch.scheduler.running_attempt import (
     handles_of,
 )
 from splatbatch.scheduler.standby import Standbys
-from splatbatch.tasks.fingerprints.inputs import places
+from splatbatch.tasks.fingerprint import places
 from splatbatch.tasks.task import Task
 
 POLL_S = 0.05

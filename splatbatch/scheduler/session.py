@@ -27,10 +27,10 @@ from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.step_budget import DeadlineBudget
-from splatbatch.tasks import memory_estimates
+from splatbatch.tasks import estimates
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.deadline.words import in_words
-from splatbatch.tasks.forecast import check_place, forecast
+from splatbatch.tasks.deadline import decision_in_words
+from splatbatch.tasks.estimates import check_place, forecast
 from splatbatch.tasks.task import TRAINING, patches_of
 from splatbatch.trainers.availability import check_usable
 
@@ -54,12 +54,12 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
         slots = tuple(slot.name for slot in executor.slots())
         ledger.write(BatchStarted(tuple(batch.names), slots, dict(batch.changes), batch.noun))
         choice = batch.shared.deadline
-        for line in in_words(choice, batch.tasks) if choice else ():
+        for line in decision_in_words(choice, batch.tasks) if choice else ():
             ledger.write(Notice("deadline", line))
         ledger.write(RunForecast(outlook.seconds, outlook.basis, outlook.patches, outlook.in_words()))
         for finding in unwell:
             ledger.write(PreflightWarning(finding.check, finding.message))
-        memory_estimates.record(expected, batch.config, ledger)
+        estimates.record(expected, batch.config, ledger)
         if rounds.is_alone:
             grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)
             stop_orphans(orphans, executor, ledger, grace_s, rounds.tick)
@@ -90,7 +90,7 @@ def _footprints(batch: Batch, rounds: RunHooks) -> dict[str, MemoryEstimate]:
             raise SceneError(f"{patch.sparse}: cannot be read")
         return extents[patch.sparse]
 
-    return memory_estimates.footprints_of(batch.config, batch.tasks, measure)
+    return estimates.footprints_of(batch.config, batch.tasks, measure)
 
 
 def _measured(patch: Patch) -> tuple[object, ...]:

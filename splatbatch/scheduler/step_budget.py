@@ -19,9 +19,7 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.deadline.choice import Adjustment, DeadlineDecision, StepBudget
 from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.deadline.choose import RemainingWork
-from splatbatch.tasks.deadline.settle import speeds_of
-from splatbatch.tasks.deadline.words import correction_in_words
+from splatbatch.tasks.deadline import RemainingWork, correction_in_words, speeds_of
 from splatbatch.tasks.task import Task, with_step_budget
 from splatbatch.text import clock
 

@@ -15,7 +15,7 @@ from splatbatch.output.ledger import judged_attempts
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.output.records.result import Result
-from splatbatch.tasks.fingerprints.settings import leaves
+from splatbatch.tasks.fingerprint import leaves
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """A batch from the YAML to what it is about: what every command that has one begins with.
 
-What fingerprints patches is loaded by the methods that do so: `status` does without, and should be quick.
+What compares files is loaded by the methods that do so: `status` does without, and should be quick.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
@@ -21,7 +21,7 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.scene.photos.folders import is_folder
 from splatbatch.tasks.backdrop import as_cut, without_idle
-from splatbatch.tasks.fingerprints.fingerprint import terms_of
+from splatbatch.tasks.fingerprint import terms_of
 from splatbatch.tasks.patch_state import PatchState, due
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
 from splatbatch.tasks.task import Names, Task, listed, only, patches_of, select, tasks_of, under
@@ -30,6 +30,7 @@ from splatbatch.text import plural
 if TYPE_CHECKING:
     from splatbatch.output.index import Index
     from splatbatch.output.results import Depth
+    from splatbatch.scene.frame import ModelExtent
     from splatbatch.tasks.freshness import FreshnessChecker
 
 
@@ -138,6 +139,19 @@ class Batch:
         """Return the batch with the named tasks alone."""
         wanted = set(names)
         return replace(self, tasks=tuple(task for task in self.tasks if task.name in wanted))
+
+
+@dataclass(frozen=True)
+class PendingTasks:
+    """What is to be trained, as far as that is known while shared decisions are made."""
+
+    tasks: tuple[Task, ...]
+    spans: Callable[[], Mapping[str, ModelExtent]]
+    """Returns where the patches lie that can be trained, by name."""
+    names_in: Callable[[Batch], Sequence[str]] = lambda batch: [task.name for task in batch.tasks]
+    """Returns which tasks of a batch would have to be trained; the batch differs in its decisions alone."""
+    say: Callable[[str], None] = lambda words: None
+    """Tells the person who has started the run."""
 
 
 class FolderNamed(ConfigError):

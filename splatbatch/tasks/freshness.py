@@ -21,27 +21,25 @@ from splatbatch.output.records.result import Result
 from splatbatch.output.results import Depth, compare_splat, has_moved, why_not_the_splat
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import stored_photographs
-from splatbatch.tasks.fingerprints.fingerprint import (
+from splatbatch.tasks.fingerprint import (
+    Inputs,
     backdrop_hash,
     border_hash,
-    earlier_hashes,
-    is_drawn_behind,
-    recipe_hash,
-    settings_of,
-)
-from splatbatch.tasks.fingerprints.inputs import (
-    Inputs,
+    changed_settings,
     differences,
+    earlier_hashes,
     files_now,
     inputs_of,
+    is_drawn_behind,
     locate,
     moved,
     moved_model,
     moved_others,
     places,
+    recipe_hash,
+    settings_of,
     state_of,
 )
-from splatbatch.tasks.fingerprints.settings import changed_settings
 from splatbatch.tasks.given_up import key_of
 from splatbatch.tasks.patch_state import UNCOMPARED, Damaged, Missing, PatchState, Stale, UpToDate, assess, is_due
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of

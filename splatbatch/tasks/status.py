@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from splatbatch.errors import LaterFormatError
 from splatbatch.failures.causes import title
+from splatbatch.fields import number
 from splatbatch.isolated import crash_of
 from splatbatch.machine.orphans import has_died
 from splatbatch.outcome import INTERNAL_FAULT
@@ -24,7 +25,6 @@ from splatbatch.output.retention import ACCEPT
 from splatbatch.scene.patches import list_names, natural_key
 from splatbatch.tasks.counts import WORDS, count_patches
 from splatbatch.tasks.patch_state import UNCOMPARED, GivenUp, Missing, RejectedByAudit, UpToDate
-from splatbatch.tasks.throughput import eta_s, steps_per_s
 
 if TYPE_CHECKING:
     from splatbatch.tasks.freshness import FreshnessChecker
@@ -35,6 +35,8 @@ MADE: tuple[State, ...] = ("trained", "done")
 """What the tasks are for is there and fresh: the splat of a patch, the product of a stage."""
 MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped", "stale", "waiting", *MADE)
 WITH_SPLAT = ("trained", "stale")
+LINES_LOOKED_AT = 10
+"""That tell how fast a training is now."""
 INSIST = f" (It is {UNTIL}; `splatbatch retry {{patch}}` trains it anyway.)"
 
 
@@ -335,3 +337,18 @@ def _ended(name: str, event: AttemptEnded) -> PatchStatus:
         advice=diagnosis.advice if diagnosis and not stopped else "",
         evidence=diagnosis.evidence if diagnosis else (),
     )
+
+
+def steps_per_s(lines: Sequence[ProgressLine]) -> float | None:
+    """Return the throughput of the latest lines with a loss; None while it cannot be told."""
+    latest = [line for line in lines if line.loss is not None][-LINES_LOOKED_AT:]
+    marks = [(line.t, line.step) for line in latest]
+    known = [(at, step) for at, step in marks if at is not None and step is not None]
+    if len(known) < 2 or known[-1][0] <= known[0][0]:
+        return None
+    return number(max(0.0, (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])))
+
+
+def eta_s(step: int, max_steps: int, throughput: float | None) -> float | None:
+    """Return the seconds until the last step; None while the throughput is unknown."""
+    return number((max_steps - step) / throughput) if throughput and 0 < step <= max_steps else None

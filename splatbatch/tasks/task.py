@@ -21,8 +21,8 @@ from splatbatch.output.records.deadline.choice import StepBudget
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import MeasurementRecord
 from splatbatch.scene.patches import Patch, list_names
-from splatbatch.tasks.deadline.pace import changes_of
 from splatbatch.tasks.patch_state import Missing, PatchState, UpToDate
+from splatbatch.tasks.step_budget import changes_of
 
 if TYPE_CHECKING:
     from splatbatch.output.records.attempt import Claimed
@@ -221,14 +221,14 @@ class TrainTasks(TaskKind):
 
     def needs(self, task: Task) -> tuple[str, ...]:
         """Return the whole scene, where its splat is drawn behind the patch."""
-        from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind
+        from splatbatch.tasks.fingerprint import is_drawn_behind
 
         behind = task.patch.behind
         return (behind.name,) if behind and is_drawn_behind(task.patch, task.recipe) else ()
 
     def depends_on(self, task: Task) -> Fingerprint:
         """Return the settings of the YAML, those really in force, and the inputs."""
-        from splatbatch.tasks.fingerprints.fingerprint import fingerprint, recipe_hash
+        from splatbatch.tasks.fingerprint import fingerprint, recipe_hash
 
         return replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(task.next_settings.recipe))
 

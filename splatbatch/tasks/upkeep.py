@@ -1,13 +1,23 @@
-"""What `train` sets right before it trains: products that were lost or replaced, and manifests that know too little."""
+"""What is set right of accepted results: products that were lost, and what manifests do not know of files yet.
+
+Contents of photographs and masks are hashed while patches train: so that a copy is no change.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
+from functools import partial
+
+from splatbatch import isolated
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFacts, with_contents
+from splatbatch.isolated import CallQueue, Returned, WaitHooks, answers
 from splatbatch.output import results
+from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.inputs import differences, inputs_of, places
+from splatbatch.tasks.fingerprint import differences, inputs_of, places, unread
 
 
 def restore(batch: Batch, name: str) -> tuple[str, str]:
@@ -32,3 +42,70 @@ def refresh(batch: Batch, name: str) -> None:
     splat = results.splat_facts(folder.splat, num_gaussians)
     write_json(folder.result, result.with_files(files).with_fields(splat=splat).to_record())
     folder.damage.unlink(missing_ok=True)  # it was read, and is what was accepted
+
+
+class ContentHasher:
+    """Fills in what result.json does not know yet of the files its splat was trained from; a reader hashes them."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._waiting: deque[str] = deque()
+        self._reading: CallQueue[str] | None = None
+
+    def tell(self, event: Event) -> None:
+        """Hear an event of the ledger: a patch that has been trained is next."""
+        if isinstance(event, AttemptEnded) and event.outcome == "trained":
+            self.want(event.patch)
+
+    def want(self, name: str) -> None:
+        """Take a patch in."""
+        self._waiting.append(name)
+
+    def tick(self) -> None:
+        """Take in what was hashed, and go on; called many times a second."""
+        if self._reading is None and self._waiting:
+            self._reading = self._next()
+        if self._reading is not None:
+            for name, found in self._reading.look():
+                self._take(name, found)
+            self._reading = None if self._reading.is_over else self._reading
+
+    def finish(self, patience: WaitHooks) -> None:
+        """Hash what is left; what does not answer is left to the next run.
+
+        Raises:
+            StopRequested: somebody wants us to stop.
+        """
+        while self._reading or self._waiting:
+            reading, self._reading = self._reading or self._next(), None
+            for name, found in answers(reading, patience):
+                self._take(name, found)
+
+    def _next(self) -> CallQueue[str]:
+        names = list(dict.fromkeys(self._waiting))
+        self._waiting.clear()
+        return isolated.start(partial(_hashed, self._batch, FileFacts()), names, is_low=True)
+
+    def _take(self, name: str, found: isolated.Answer) -> None:
+        """Write down the contents of the files of a patch, unless another splat was accepted meanwhile."""
+        folder = self._batch.output.patch(name)
+        if not isinstance(found, Returned) or (result := folder.read_result()) is None or result.is_ahead:
+            return
+        files, (attempt, contents) = result.held_against.files, found.value
+        known = {key: files[key]._replace(sha256=digest) for key, digest in contents.items() if key in files}
+        if known and attempt == result.attempt:
+            with contextlib.suppress(OSError):  # a full disk, or a folder that cannot be written: the next run tries
+                write_json(folder.result, result.with_files({**files, **known}).to_record())
+
+
+def _hashed(batch: Batch, facts: FileFacts, name: str) -> tuple[str, dict[str, str]]:
+    """Return the attempt whose splat is accepted, and what its files hold that are as they were when it was trained."""
+    task = next(task for task in batch.tasks if task.name == name)
+    result = batch.output.patch(name).read_result() or Result()
+    files = result.held_against.files
+    found = {
+        key: facts.sha256(str(path))
+        for key, path in unread(files, task.patch, task.recipe)
+        if facts.of(str(path))[:2] == files[key][:2]
+    }
+    return result.attempt, {key: digest for key, digest in found.items() if digest}

@@ -33,8 +33,7 @@ from splatbatch.scene.partition.border import Border
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.folders import see_name
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.fingerprint import is_drawn_behind, recipe_hash
-from splatbatch.tasks.fingerprints.inputs import locate
+from splatbatch.tasks.fingerprint import is_drawn_behind, locate, recipe_hash
 from splatbatch.tasks.task import Task, TaskSettings
 from splatbatch.transfer.blobs import FileRef
 

@@ -8,7 +8,7 @@ import pytest
 
 from splatbatch.config import Recipe
 from splatbatch.hashing import short_hash
-from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
+from splatbatch.tasks.fingerprint import recipe_hash
 
 NEW = (
     *(("training", "colors"), ("training", "border"), ("evaluation", "holdout")),

@@ -23,8 +23,7 @@ from splatbatch.output.events import AttemptEnded
 from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.run import explain
-from splatbatch.tasks.status import PatchStatus
-from splatbatch.tasks.throughput import steps_per_s
+from splatbatch.tasks.status import PatchStatus, steps_per_s
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -23,7 +23,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.output.results import CHANGED, restore, why_not_the_splat
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, write_splat
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

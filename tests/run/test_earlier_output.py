@@ -13,7 +13,7 @@ from fake_batch import ROOT
 
 from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.fingerprint import fingerprint
 
 EARLIER = ROOT / "tests/samples/trained-0.2.0"
 ALL = ("backdrop", "p0", "p1")

@@ -154,7 +154,7 @@ def test_every_command_knows_the_backdrop(batch: FakeBatch, verb: str) -> None:
 
 
 def test_memory_is_planned_with_the_backdrop_behind(batch: FakeBatch) -> None:
-    from splatbatch.tasks.memory_estimates import footprints_of
+    from splatbatch.tasks.estimates import footprints_of
 
     cut(batch, training={"cap_max": 900_000, "device": "cuda", "strategy": "default"})
     opened = open_batch(batch.config)

@@ -19,7 +19,7 @@ from splatbatch.scheduler.queue import Claimer, Queue, TakenByOther
 from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.tasks.task import Task
 from splatbatch.trainers.builtin import BuiltinTrainer
 

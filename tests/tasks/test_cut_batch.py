@@ -16,9 +16,8 @@ from splatbatch.scene.colmap.indexed_model import IndexedModel
 from splatbatch.scene.partition.plan import SplitOptions
 from splatbatch.scene.partition.split import SplitFiles, SplitRequest, split
 from splatbatch.tasks.audits import audits_of
-from splatbatch.tasks.batch import open_batch
+from splatbatch.tasks.batch import PendingTasks, open_batch
 from splatbatch.tasks.shared_decisions.frame import choose_frame, spans_of
-from splatbatch.tasks.shared_decisions.todo import PendingTasks
 
 MADE = vast_scene.flight(120, 8000)
 

@@ -11,7 +11,7 @@ import pytest
 from splatbatch.config import Config, load
 from splatbatch.machine.gpu import Gpu
 from splatbatch.scene.patches import find_patches
-from splatbatch.tasks import memory_estimates
+from splatbatch.tasks import estimates
 from splatbatch.tasks.task import tasks_of
 
 if TYPE_CHECKING:
@@ -44,15 +44,15 @@ def test_a_batch_writes_down_what_it_expects(batch: FakeBatch) -> None:
 def test_the_smallest_gpu_of_the_batch_decides(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, wanted: object, names: set[str]
 ) -> None:
-    monkeypatch.setattr(memory_estimates, "gpus", lambda: (SMALL, LARGE))
+    monkeypatch.setattr(estimates, "gpus", lambda: (SMALL, LARGE))
     training = {"device": "cuda", "strategy": "default", "cap_max": 2_000_000}
     config = config_of(batch, training=training, executor={"gpus": wanted})
-    found = memory_estimates.footprints_of(config, tasks_of(config, find_patches(config.scene)))
-    assert set(memory_estimates.tight(found, config)) == names
+    found = estimates.footprints_of(config, tasks_of(config, find_patches(config.scene)))
+    assert set(estimates.tight(found, config)) == names
     assert found["p0"].gpu_mib > 2_000
 
 
 def test_a_patch_whose_model_is_broken_is_left_to_the_audit(batch: FakeBatch) -> None:
     config = config_of(batch)
     Path(batch.folder / "patches/p0/sparse/0/points3D.txt").unlink()
-    assert set(memory_estimates.footprints_of(config, tasks_of(config, find_patches(config.scene)))) == {"p1"}
+    assert set(estimates.footprints_of(config, tasks_of(config, find_patches(config.scene)))) == {"p1"}

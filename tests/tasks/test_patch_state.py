@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splatbatch.output.records.result import Result
-from splatbatch.tasks.fingerprints.settings import changed_settings
+from splatbatch.tasks.fingerprint import changed_settings
 from splatbatch.tasks.patch_state import (
     Damaged,
     GivenUp,

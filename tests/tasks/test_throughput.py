@@ -7,7 +7,7 @@ import json
 import pytest
 from fake_batch import FakeBatch
 
-from splatbatch.tasks.throughput import makespan_s, seconds_per_step
+from splatbatch.tasks.estimates import makespan_s, seconds_per_step
 
 
 def test_the_pace_is_that_of_the_typical_patch() -> None:

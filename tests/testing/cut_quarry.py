@@ -26,7 +26,7 @@ from splatbatch.scene.partition.files import PARTITION
 from splatbatch.scene.partition.record import Core, Partition, write_partition
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.training.gaussians import SH_C0, as_parameters, export, init_from_points
 from splatbatch.training.photos.frame import TrainingFrame
 

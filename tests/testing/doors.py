@@ -29,7 +29,7 @@ from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.splats import write_splat
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.fingerprints.contents import ContentHasher
+from splatbatch.tasks.upkeep import ContentHasher
 
 FAULTS: Mapping[str, Callable[[], Any]] = {
     "exception": lambda: {}["of nobody's making"],
@@ -64,12 +64,12 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.scene.audit.photographs:check_photos",
     ),
     "prepare": (
-        "splatbatch.tasks.fingerprints.fingerprint:fingerprint",
-        "splatbatch.tasks.fingerprints.fingerprint:backdrop_hash",
-        "splatbatch.tasks.fingerprints.fingerprint:inputs_of",
-        "splatbatch.tasks.fingerprints.fingerprint:border_hash",
+        "splatbatch.tasks.fingerprint:fingerprint",
+        "splatbatch.tasks.fingerprint:backdrop_hash",
+        "splatbatch.tasks.fingerprint:inputs_of",
+        "splatbatch.tasks.fingerprint:border_hash",
         "splatbatch.scene.holdout:choose_holdout",
-        "splatbatch.tasks.fingerprints.inputs:_model_files",
+        "splatbatch.tasks.fingerprint:_model_files",
         "splatbatch.scheduler.judge:write_job",
         "fake_trainer:FakeTrainer.command",
     ),
@@ -89,7 +89,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
     "beside": (
         "splatbatch.scheduler.session:_measured",
         "splatbatch.run.decode_ahead:_why_refused",
-        "splatbatch.tasks.fingerprints.contents:_hashed",
+        "splatbatch.tasks.upkeep:_hashed",
     ),
 }
 ALL = tuple((entry, door) for entry, doors in DOORS.items() for door in doors)

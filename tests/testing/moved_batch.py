@@ -20,12 +20,11 @@ from splatbatch.output.records.attempt import Claimed, JobSpec, TimeLimits
 from splatbatch.scheduler.finalize import FinishedAttempt, collect, write_down
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.fingerprints.contents import ContentHasher
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
-from splatbatch.tasks.fingerprints.inputs import places
+from splatbatch.tasks.fingerprint import fingerprint, places
 from splatbatch.tasks.patch_state import UpToDate, is_due
 from splatbatch.tasks.scene.merge import gather, merge
 from splatbatch.tasks.status import read_status
+from splatbatch.tasks.upkeep import ContentHasher
 
 LONG_AGO = 1_600_000_000
 KINDS = ("images", "patches", "masks", "output", "sparse")

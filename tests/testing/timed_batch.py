@@ -22,12 +22,10 @@ from splatbatch.output.records.deadline.choice import DeadlineDecision, StepBudg
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.step_budget import DeadlineBudget
-from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.deadline.settle import choice_for, speeds_of
-from splatbatch.tasks.deadline.speeds import Speeds, with_budget
-from splatbatch.tasks.memory_estimates import footprints_of
+from splatbatch.tasks.batch import Batch, PendingTasks, open_batch
+from splatbatch.tasks.deadline import Speeds, choice_for, speeds_of, with_budget
+from splatbatch.tasks.estimates import footprints_of
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions
-from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.tasks.task import Task
 
 NOW = 1.8e9
@@ -89,7 +87,7 @@ def night(
     patch.setattr(gpu, "sample", world.sample)
     patch.setattr("splatbatch.machine.slots.available_mib", lambda: 1 << 20)
     patch.setattr(isolated, "DEFAULT_BACKEND", isolated.InProcessCalls)
-    patch.setattr("splatbatch.tasks.deadline.settle.num_slots", lambda _: world.num_gpus)
+    patch.setattr("splatbatch.tasks.deadline.num_slots", lambda _: world.num_gpus)
     fake.make(*names, training={"max_steps": 20_000, "cap_max": 300, "device": "auto"}, limits={"free_disk_mib": 0})
     fake.settings["deadline"] = f"{deadline_s}s"
     fake.change()

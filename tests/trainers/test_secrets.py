@@ -12,7 +12,7 @@ from told import listen
 
 from splatbatch.config import Recipe, Training
 from splatbatch.config.trainers.programs import Program
-from splatbatch.tasks.fingerprints.fingerprint import earlier_hashes
+from splatbatch.tasks.fingerprint import earlier_hashes
 
 SECRET = "hunter2"
 LONG = "correct horse battery"

@@ -25,7 +25,7 @@ from splatbatch.scene.partition.border import Border, border_of
 from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_splat
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint
+from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.training.border.boundary import Boundary
 from splatbatch.training.border.boundary_init import boundary_init, split_up
 from splatbatch.training.border.boundary_mask import boundary_mask, boundary_mask_of

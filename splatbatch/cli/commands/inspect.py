@@ -14,8 +14,8 @@ from splatbatch.output.records.quality import GRADES, QualityFigure, grade_in_wo
 from splatbatch.report.quality import drop_in_words
 from splatbatch.run import api
 from splatbatch.run.inspection import MOST_NAMED, Found, InspectOptions
-from splatbatch.tasks.quality.certificate import CertificateCheck, problems_of_batch, problems_of_file
-from splatbatch.tasks.quality.inspection import open_named
+from splatbatch.tasks.certificate import CertificateCheck, problems_of_batch, problems_of_file
+from splatbatch.tasks.inspection import open_named
 from splatbatch.text import one_line
 
 NOT_ALL = 1

@@ -8,7 +8,7 @@ from splatbatch.output.events import UNTIL
 from splatbatch.run.plan import BatchPlan, decision_on
 from splatbatch.run.plan import plan as plan_of
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.memory_estimates import tight
+from splatbatch.tasks.estimates import tight
 from splatbatch.tasks.patch_state import GivenUp
 from splatbatch.tasks.shared_decisions.decide import decisions_in_words
 

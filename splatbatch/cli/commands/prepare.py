@@ -16,10 +16,9 @@ from splatbatch.monitor.table import narrowed
 from splatbatch.run.prepare import fix_cameras, verified
 from splatbatch.scene.audit.audit import Audit
 from splatbatch.tasks.audits import audit_for_all
-from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.batch import Batch, PendingTasks
 from splatbatch.tasks.shared_decisions.colors import in_words, look_at_colors
 from splatbatch.tasks.shared_decisions.frame import choose_frame, note, spans_of
-from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.text import plain
 
 WORTHS = (9, 3, 4, 2, 7, 5, 8)

@@ -19,7 +19,7 @@ from splatbatch.run.reconstruct import (
     result_of,
 )
 from splatbatch.scene.audit.table import render
-from splatbatch.tasks.forecast import forecast
+from splatbatch.tasks.estimates import forecast
 
 
 def run(options: ReconstructOptions, *, dry_run: bool, as_json: bool) -> None:

@@ -36,7 +36,7 @@ def printed() -> dict[str, Any]:
     from splatbatch.run.travel import PackOutput, StoreFacts
     from splatbatch.scene.next_flight import CapturePlan
     from splatbatch.scene.partition.split import SplitFacts
-    from splatbatch.tasks.quality.certificate import CertificateCheck
+    from splatbatch.tasks.certificate import CertificateCheck
     from splatbatch.trainers.catalog import TrainerList
 
     return {

@@ -28,8 +28,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import FinishedAttempt, collect, write_down
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.fingerprint import fingerprint, hashes_of
-from splatbatch.tasks.fingerprints.inputs import differences, places
+from splatbatch.tasks.fingerprint import differences, fingerprint, hashes_of, places
 from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 

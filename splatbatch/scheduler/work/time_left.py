@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from splatbatch.errors import ConfigError
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.forecast import forecast
+from splatbatch.tasks.estimates import forecast
 from splatbatch.tasks.task import Task
 from splatbatch.text import seconds_of
 

@@ -25,8 +25,8 @@ from splatbatch.splats.blocks import sample_means
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import key_of
 from splatbatch.tasks.program import MeasureTasks
+from splatbatch.tasks.scene.candidates import offset_of, partition_for
 from splatbatch.tasks.scene.merge import check_whole
-from splatbatch.tasks.scene.partition import offset_of, partition_for
 from splatbatch.tasks.shared_decisions.holdout import held_out
 from splatbatch.tasks.task import Task, patches_of
 from splatbatch.text import spell_place

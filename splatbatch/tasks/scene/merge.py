@@ -27,9 +27,8 @@ from splatbatch.splats.export import ExportSource
 from splatbatch.splats.merge import MergePart, inside, merge_splats, out_of_bounds
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import key_of
+from splatbatch.tasks.scene.candidates import MergeCandidate, check_scene, look, offset_of, partition_for
 from splatbatch.tasks.scene.clean import CleaningRules
-from splatbatch.tasks.scene.merge_candidates import MergeCandidate, look
-from splatbatch.tasks.scene.partition import check_scene, offset_of, partition_for
 from splatbatch.tasks.shared_decisions.holdout import never_trained_on
 from splatbatch.tasks.task import patches_of
 from splatbatch.terminal import Advance, unheard

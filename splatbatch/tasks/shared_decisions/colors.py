@@ -15,9 +15,8 @@ from splatbatch.output.records.colors import Colors, Outlier, SceneColors
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import find_masks, stored_photographs
-from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.batch import Batch, PendingTasks
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, wants_tones
-from splatbatch.tasks.shared_decisions.todo import PendingTasks
 from splatbatch.tasks.task import Task, patches_of
 from splatbatch.text import plural
 

@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.deadline.settle import choice_for
-from splatbatch.tasks.deadline.words import in_words
+from splatbatch.tasks.batch import Batch, PendingTasks
+from splatbatch.tasks.deadline import choice_for, decision_in_words
 from splatbatch.tasks.shared_decisions.colors import decide_colors
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions
 from splatbatch.tasks.shared_decisions.frame import choose_frame, note
 from splatbatch.tasks.shared_decisions.holdout import frames_in_words
-from splatbatch.tasks.shared_decisions.todo import PendingTasks
 
 Step = Callable[[Batch, PendingTasks], SharedDecisions]
 """Returns the decisions of a batch, one more of them made."""
@@ -62,4 +60,4 @@ def decisions_in_words(batch: Batch, todo: Sequence[str]) -> list[str]:
     told = note(batch.shared.frame, (task.patch.name for task in batch.tasks))
     lines = [told] if told else []
     lines += frames_in_words(batch.tasks) if batch.shared.by_frames is not None else ()
-    return lines + list(in_words(batch.shared.deadline, batch.tasks) if batch.shared.deadline and todo else ())
+    return lines + list(decision_in_words(batch.shared.deadline, batch.tasks) if batch.shared.deadline and todo else ())

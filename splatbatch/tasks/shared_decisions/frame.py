@@ -11,8 +11,7 @@ from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.errors import SceneError
 from splatbatch.output.records.frame import Frame
 from splatbatch.scene.patches import Patch, list_names
-from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.shared_decisions.todo import PendingTasks
+from splatbatch.tasks.batch import Batch, PendingTasks
 from splatbatch.text import spell_place
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""The files that a result depends on: model, photographs and masks, each with its size, time and content.
+"""What results depend on: settings, model, photographs and masks; hashed, and kept, so that a change has a name.
 
-Most looks ask only for size and time. Where those have moved, the content decides: a folder that was copied is not
-trained again.
+Most looks ask only for size and time of files. Where those have moved, the content decides: a folder that was copied is
+not trained again.
 """
 
 from __future__ import annotations
@@ -10,18 +10,59 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
+from splatbatch import __version__
 from splatbatch.config import Recipe
+from splatbatch.config.recipe import LEAST_GAIN_DB, Refinement
 from splatbatch.errors import SceneError
 from splatbatch.files import MOST_JSON_BYTES, names_in, read_regular
-from splatbatch.hashing import FileDifference, FileFact, FileFacts, Files, difference
-from splatbatch.output.records.fingerprint import MODEL, is_content, photographs_of
+from splatbatch.hashing import FileDifference, FileFact, FileFacts, Files, difference, hash_of, short_hash
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.records.colors import with_colors
+from splatbatch.output.records.fingerprint import MODEL, Fingerprint, is_content, photographs_of
 from splatbatch.scene.partition.files import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.folders import DIVISORS
+
+PLACES = (("evaluation", "holdout_list"), ("program", "working_folder"))
+"""Settings that say where something lies: a copy of it elsewhere is the same."""
+
+
+def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what differs between two trees of settings, as "training.max_steps 7000 -> 1000".
+
+    A setting that one of them does not know yet, or no longer, counts as its default: a new version alone changes
+    nothing.
+    """
+    before, after, standard = leaves(then), leaves(now), leaves(defaults)
+    pairs = {key: (before.get(key, standard.get(key)), after.get(key, standard.get(key))) for key in before | after}
+    known = {key: _named(key, pair) for key, pair in pairs.items() if key in after}
+    return tuple(f"{key} {_shown(old)} -> {_shown(new)}" for key, (old, new) in sorted(known.items()) if old != new)
+
+
+def _named(key: str, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return two values; of places their names alone."""
+    if tuple(key.split(".")) not in PLACES:
+        return pair
+    old, new = (value and PurePath(str(value)).name for value in pair)
+    return old, new
+
+
+def leaves(tree: Any, above: str = "") -> dict[str, Any]:
+    """Return what a tree of settings holds by its full name, as "training.max_steps"."""
+    if not isinstance(tree, Mapping) or (above and not tree):
+        return {above: tree}
+    return {
+        key: value for name, one in tree.items() for key, value in leaves(one, f"{above}.{name}".strip(".")).items()
+    }
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)
+
 
 COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
 """images_2, images_4, images_8 beside the photographs."""
@@ -216,3 +257,106 @@ def _root(kind: str, patch: Patch, recipe: Recipe) -> str:
             return str(recipe.evaluation.holdout_list or "")
         case _:
             return str(patch.images.with_name(kind.replace("images", patch.images.name, 1)))
+
+
+NEWER = (
+    *(("training", "colors", "auto"), ("training", "border", "auto")),
+    ("evaluation", "holdout", "every"),
+    ("refinement", "prune_loss_db", Refinement().prune_loss_db),
+)
+"""Settings that earlier versions had no word for: at their defaults no part of the hash, so that results stay fresh."""
+
+LEAST_GAIN_BEFORE = 0.02
+"""The default of `evaluation.least_gain_db` up to 0.2.0; where no training ends early it decides nothing."""
+
+GONE_FROM_TRAINING = {"exposure": False, "packed": False}
+"""Settings that earlier versions had: at what was their default they stay part of the hash, for the same reason."""
+
+
+def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
+    """Return what a result of this patch under this recipe depends on."""
+    inputs = inputs_of(patch, recipe)
+    known = Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
+    known = known.surrounded_by(border_hash(patch, recipe), backdrop_hash(patch, recipe))
+    return replace(with_colors(known, patch), offset=patch.offset, holdout="" if patch.by_name else "frames")
+
+
+def border_hash(patch: Patch, recipe: Recipe) -> str:
+    """Return the hash of what bounds a patch; empty where nothing does, or its trainer knows of no borders."""
+    if patch.border is None or recipe.program is not None or not recipe.training.keeps_to_core:
+        return ""
+    return hash_of(patch.border.to_record())
+
+
+def backdrop_hash(patch: Patch, recipe: Recipe) -> str:
+    """Return the hash of the splat that is drawn behind a patch now; empty for none."""
+    if patch.behind is None or not is_drawn_behind(patch, recipe):
+        return ""
+    return PatchFolder(patch.behind).accepted_splat()[1]
+
+
+def is_drawn_behind(patch: Patch, recipe: Recipe) -> bool:
+    """Return whether the splat of the whole scene, once there is one, is drawn behind a patch."""
+    return patch.behind is not None and recipe.program is None and recipe.training.draws_behind
+
+
+def recipe_hash(recipe: Recipe) -> str:
+    """Return the hash of everything in a recipe that decides what is computed."""
+    unset = recipe.training.model_copy(update={"coarse_to_fine": "auto"})
+    # where nobody sets it, it is hashed as the false of earlier versions; a false that changes something is not that
+    is_against = recipe.training.coarse_to_fine is False and unset.resolved().coarse_to_fine
+    return _hash(recipe, "no" if is_against else recipe.training.coarse_to_fine is True)
+
+
+def earlier_hashes(recipe: Recipe) -> tuple[str, ...]:
+    """Return the hashes of versions that hashed whole paths, or where coarse_to_fine was false unless asked for."""
+    is_coarse = recipe.training.coarse_to_fine is True
+    return tuple(_hash(recipe, is_coarse, has_paths=has_paths) for has_paths in (False, True))
+
+
+def _hash(recipe: Recipe, coarse_to_fine: bool | str, *, has_paths: bool = False) -> str:
+    tree = recipe.decisive() if has_paths else without_places(recipe.decisive())
+    if "program" not in tree and not recipe.stops_after():
+        tree["evaluation"] |= {"stop_after": 0}  # `auto` in a short run: all its steps, as earlier versions made them
+        if recipe.evaluation.least_gain_db == LEAST_GAIN_DB:
+            tree["evaluation"] |= {"least_gain_db": LEAST_GAIN_BEFORE}
+    for section, setting, default in NEWER:
+        if tree.get(section, {}).get(setting) == default:
+            del tree[section][setting]
+    if "program" not in tree:
+        tree["training"] |= GONE_FROM_TRAINING | {"coarse_to_fine": coarse_to_fine}
+    return hash_of(tree)
+
+
+def without_places(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without where files lie: what is in a list is an input, and a folder may be copied elsewhere."""
+    for name, setting in PLACES:
+        if (section := tree.get(name)) and section.get(setting) is not None:
+            tree = tree | {name: section | {setting: PurePath(section[setting]).name}}
+    return tree
+
+
+def settings_of(recipe: Recipe) -> dict[str, Any]:
+    """Return what decides what is computed, as it may be written down: of environment variables the names alone."""
+    tree = recipe.decisive()
+    if "program" in tree:
+        tree["program"] = tree["program"] | {"env": sorted(tree["program"].get("env") or {})}
+    return tree
+
+
+def terms_of(recipes: Iterable[Recipe], deadline: str | None = None, own: Sequence[str] = ()) -> str:
+    """Return a hash of what all workers of a batch must agree on.
+
+    Args:
+        recipes: what trains each task.
+        deadline: of the batch.
+        own: what tasks say that train nothing.
+    """
+    by = [f"by {deadline}"] if deadline else []
+    return short_hash(" ".join([__version__, *hashes_of(recipes), *by, *own]))
+
+
+def hashes_of(recipes: Iterable[Recipe]) -> list[str]:
+    """Return the hashes of some recipes, each once."""
+    each = {id(recipe): recipe for recipe in recipes}.values()
+    return sorted({recipe_hash(recipe) for recipe in each})

@@ -26,10 +26,8 @@ from splatbatch.output.records.result import Result
 from splatbatch.scene.patches import list_names
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprints.fingerprint import recipe_hash
-from splatbatch.tasks.fingerprints.inputs import locate
-from splatbatch.tasks.fingerprints.settings import leaves
-from splatbatch.tasks.quality.inspection import SCENE, open_named
+from splatbatch.tasks.fingerprint import leaves, locate, recipe_hash
+from splatbatch.tasks.inspection import SCENE, open_named
 from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import list_some, spell_place
 

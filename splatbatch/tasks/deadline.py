@@ -1,0 +1,305 @@
+"""A batch that has to end in time: what is given up for it, evenly: chosen, and told in words.
+
+What is given up is told in dB of hold-out PSNR, roughly. Steps: 3DGS (Kerbl 2023, tables 4 to 7) has 7,000 and 30,000
+steps on the same photographs: 25.60 and 27.21 dB (Mip-NeRF 360), 21.20 and 23.14 (Tanks & Temples), 27.78 and 29.41
+(Deep Blending): 0.8 dB for each halving. Photographs: caliterra at 320x241 on the CPU, `mcmc`, one run each, measured
+at full size: 1,600, 800 and 400 steps give 29.3, 27.4 and 27.2 dB; on half as large ones 27.5, 27.1 and 25.9, in a
+third to a fifth of the time.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from splatbatch.config import Recipe
+from splatbatch.config.deadline import ends_at
+from splatbatch.config.deadline import in_words as time_in_words
+from splatbatch.errors import ConfigError
+from splatbatch.hashing import short_hash
+from splatbatch.machine.slots import is_on_cpu
+from splatbatch.output.records.deadline.choice import FULL, Adjustment, DeadlineDecision, StepBudget
+from splatbatch.output.records.result import Result
+from splatbatch.scene import memory_estimate
+from splatbatch.scene.memory_estimate import MemoryEstimate, TrainingSpeed
+from splatbatch.tasks.batch import Batch, PendingTasks
+from splatbatch.tasks.estimates import MOST_RESULTS, footprints_of, makespan_s, num_slots
+from splatbatch.tasks.fingerprint import hashes_of
+from splatbatch.tasks.step_budget import FEWEST_SHARE, changes_of, divided, follows, steps_at
+from splatbatch.tasks.task import Task
+from splatbatch.text import clock, moment, plural
+
+
+@dataclass
+class Speeds:
+    """Says how long attempts take, and learns."""
+
+    model: TrainingSpeed
+    needs: Mapping[str, MemoryEstimate]
+    """By task, as it would be trained without a deadline; none of what an external trainer trains."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """Of each trainer that was measured: on what the model says of its steps."""
+
+    def factor(self, task: Task) -> float | None:
+        """Return the factor of the trainer of a task; None: it has no model, and was not measured."""
+        return self.factors.get(_trainer(task), 1.0 if task.name in self.needs else None)
+
+    def seconds(self, task: Task, budget: StepBudget, made: float = 0.0) -> float:
+        """Return how long an attempt takes, or still takes after so many steps; 0 where that is not known."""
+        factor = self.factor(task)
+        if factor is None:
+            return 0.0
+        stepping_s = self.stepping_s(task, budget)
+        if made:
+            return factor * (stepping_s - self.stepping_s(task, budget, made))
+        return self._start_s(task) + factor * stepping_s
+
+    def stepping_s(self, task: Task, budget: StepBudget, until: float | None = None) -> float:
+        """Return what the model says of the steps of an attempt, or of so many of the first; unscaled."""
+        recipe, need = with_budget(task, budget), self.needs.get(task.name)
+        if need is None:
+            return float(recipe.training.max_steps if until is None else until)
+        need = replace(need, mean_px=need.mean_px // divided(full_recipe(task), budget) ** 2)
+        return memory_estimate.stepping_s(recipe, need, self.model, until)
+
+    def learn(self, attempts: Iterable[tuple[Task, StepBudget, float, float]]) -> int:
+        """Learn from attempts, each with its budget, its seconds and its steps; return from how many."""
+        found = defaultdict[str, list[float]](list)
+        for task, budget, seconds, steps in attempts:
+            took_s, model_s = seconds - self._start_s(task), self.stepping_s(task, budget, steps)
+            if took_s > 0 and model_s > 0:
+                found[_trainer(task)].append(took_s / model_s)
+        self.factors = {**self.factors, **{name: statistics.median(factors) for name, factors in found.items()}}
+        return sum(map(len, found.values()))
+
+    def _start_s(self, task: Task) -> float:
+        return self.model.start if task.name in self.needs else 0.0
+
+
+def full_recipe(task: Task) -> Recipe:
+    """Return what would train a task if there were time."""
+    return task.next_settings.without_deadline.recipe
+
+
+def with_budget(task: Task, budget: StepBudget) -> Recipe:
+    """Return what trains a task under a budget; what was asked for by name stays."""
+    recipe = full_recipe(task)
+    asked = task.next_settings.changes
+    changes = {key.partition(".")[2]: value for key, value in changes_of(recipe, budget).items() if key not in asked}
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
+
+
+def _trainer(task: Task) -> str:
+    return full_recipe(task).training.trainer
+
+
+DB_PER_HALVING = 0.8
+DB_PER_SMALLER = 1.2
+"""For each halving of width and height."""
+DIVISORS = (1, 2, 4)
+LEAST_PX = 160 * 120
+"""Smaller photographs show nothing."""
+ALL_SHARES = 1_000_000
+"""Steps are found to a millionth of them."""
+
+
+@dataclass(frozen=True)
+class RemainingWork:
+    """What is to be done, and on what."""
+
+    tasks: Sequence[Task]
+    speeds: Speeds
+    num_slots: int
+    busy: Sequence[float] = ()
+    """When each slot that is taken will be free, in seconds from now."""
+
+    def choose(self, left_s: float) -> StepBudget:
+        """Return the budget that gives up least of those that end in time; if none does, the one that ends first."""
+        if self.ends_at(FULL) <= left_s:
+            return FULL
+        budgets = [self._most_steps(divisor, left_s) for divisor in DIVISORS if self._may_shrink(divisor)]
+        in_time = [budget for budget in budgets if self.ends_at(budget) <= left_s]
+        return min(in_time, key=lost_db) if in_time else min(budgets, key=self.ends_at)
+
+    def ends_at(self, budget: StepBudget) -> float:
+        """Return when the last task ends, in seconds from now; what others need goes before all others."""
+        names, busy = {name for task in self.tasks for name in task.kind.needs(task)}, self.busy
+        needed = [self.speeds.seconds(task, budget) for task in self.tasks if task.name in names]
+        others = [self.speeds.seconds(task, budget) for task in self.tasks if task.name not in names]
+        if needed:
+            busy = [makespan_s(needed, self.num_slots, busy)] * self.num_slots
+        return makespan_s(others, self.num_slots, busy)
+
+    def _most_steps(self, divisor: int, left_s: float) -> StepBudget:
+        """Return the budget with the most steps that ends in time; if none does, the one with the fewest."""
+
+        def ends_at(share: int) -> float:
+            return self.ends_at(StepBudget(share / ALL_SHARES, divisor))
+
+        fewest = round(FEWEST_SHARE * ALL_SHARES)
+        num_in_time = bisect_right(range(fewest, ALL_SHARES + 1), left_s, key=ends_at)
+        return StepBudget((fewest + max(0, num_in_time - 1)) / ALL_SHARES, divisor)
+
+    def _may_shrink(self, divisor: int) -> bool:
+        """Return whether photographs may become so much smaller: of all patches alike, if those of one show enough."""
+        smaller = StepBudget(1.0, divisor)
+        known = (
+            self.speeds.needs.get(task.name) for task in self.tasks if divided(full_recipe(task), smaller) == divisor
+        )
+        return divisor == 1 or any(need is not None and need.mean_px >= LEAST_PX * divisor**2 for need in known)
+
+
+def lost_db(budget: StepBudget) -> float:
+    """Return what a budget gives up, in dB of hold-out PSNR: an estimate."""
+    return DB_PER_HALVING * math.log2(1 / budget.steps) + DB_PER_SMALLER * math.log2(budget.divisor)
+
+
+AIM = 0.97
+"""Share of the time that is planned with: the rest is for the report, and for what is tried again."""
+FIRST_AIM = 0.78
+"""The same while no speed was measured: what begins first may be slower than the model says, and is not cut short."""
+WORTH_IT_DB = 0.1
+"""So much is worth training again what was trained for an earlier deadline."""
+
+
+def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision | None:
+    """Return what is chosen for the deadline of a batch; None where there is none, or what was chosen before holds.
+
+    It is chosen anew where nothing was chosen yet, where the deadline or the settings of the YAML are others; and where
+    patches are to be trained that it was not chosen for.
+
+    Raises:
+        ConfigError: the deadline is past.
+    """
+    asked, then = batch.config.deadline, batch.shared.deadline
+    if not asked:
+        return None
+    settings = short_hash(" ".join(hashes_of(task.yaml_settings.without_deadline.recipe for task in batch.every)))
+    names = todo.names_in(batch)
+    if not names or (then and then.settings == settings and set(names) <= set(then.patches)):
+        return None
+    stored = DeadlineDecision.read(batch.output.deadline)
+    earlier = stored.paces if stored and stored.settings == settings else ()
+    if (end := ends_at(asked, now)) <= now:
+        raise ConfigError(
+            f"{batch.path}: deadline: {asked} has passed; it is {moment(now)} now",
+            "Set a later time, such as 07:00 for the next morning, or remove the deadline.",
+        )
+    return _chosen(batch, todo, earlier, DeadlineDecision(asked, settings, round(now, 3), round(end, 3)))
+
+
+def speeds_of(batch: Batch) -> tuple[Speeds, int]:
+    """Return how fast attempts are here, as far as is known, and by how many patches of the batch that are trained."""
+    bare = batch.with_shared(replace(batch.shared, deadline=None))
+    on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
+    model = memory_estimate.CPU if on_cpu else memory_estimate.H200
+    speeds = Speeds(model, footprints_of(bare.config, bare.tasks))
+    return speeds, speeds.learn(_done(bare, on_cpu=on_cpu))
+
+
+def _chosen(
+    batch: Batch, todo: PendingTasks, earlier: tuple[StepBudget, ...], asked: DeadlineDecision
+) -> DeadlineDecision:
+    bare = batch.with_shared(replace(batch.shared, deadline=None))
+    speeds, num_done = speeds_of(batch)
+    time_s, executor = (asked.ends_at or 0.0) - (asked.chosen_at or 0.0), batch.config.executor
+    left_s = time_s * (AIM if num_done or executor.workers > 1 else FIRST_AIM)  # several workers keep to it as it is
+    slots = num_slots(batch.config) * executor.workers
+    wanted = set(todo.names_in(bare))
+    work = RemainingWork([task for task in bare.tasks if task.name in wanted], speeds, slots)
+    pace = work.choose(left_s)
+    # what was trained for an earlier deadline is kept, unless there is time to make it better for all
+    if earlier := tuple(one for one in earlier if lost_db(one) - lost_db(pace) <= WORTH_IT_DB):
+        kept = DeadlineDecision(pace=FULL, earlier=earlier)
+        wanted = set(todo.names_in(batch.with_shared(replace(batch.shared, deadline=kept))))
+    if len(wanted) < len(work.tasks):
+        work = replace(work, tasks=[task for task in work.tasks if task.name in wanted])
+        pace, most = work.choose(left_s), min(earlier, key=lost_db)
+        if lost_db(pace) < lost_db(most) and work.ends_at(most) <= work.ends_at(pace):
+            pace = most  # more than what is kept has would be uneven again
+    recipes = [full_recipe(task) for task in work.tasks]
+    unknown = sorted({full_recipe(task).training.trainer for task in work.tasks if speeds.factor(task) is None})
+    expected_s = work.ends_at(pace)
+    return replace(
+        asked,
+        patches=tuple(task.name for task in work.tasks),
+        pace=pace,
+        earlier=earlier,
+        full_s=None if unknown else work.ends_at(FULL),
+        expected_s=None if unknown else expected_s,
+        basis=_basis(num_done, unknown),
+        is_met=expected_s <= time_s * AIM,
+        untouched=tuple(sorted({one.training.trainer for one in recipes if not follows(one)})),
+    )
+
+
+def _basis(num_done: int, unknown: Sequence[str]) -> str:
+    if unknown:
+        return f"the speed is not known yet of {', '.join(unknown)}"
+    by_model = "estimated from a model of training time; corrected after the first patch"
+    return f"based on {plural(num_done, 'trained patch', 'es')}" if num_done else by_model
+
+
+def _done(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[Task, StepBudget, float, int]]:
+    """Yield what of the batch was trained where it will be, with its seconds and steps."""
+    for task in batch.every[:MOST_RESULTS]:
+        result = batch.output.patch(task.name).read_result() or Result()
+        made_on, training = result.metrics.made_on, result.trained_from.settings.get("training") or {}
+        is_alike = training.get("resolution") == full_recipe(task).training.resolution or "resolution" not in training
+        fits = is_alike and (not made_on or (made_on == "CPU") == on_cpu)
+        if fits and result.seconds and result.step:
+            yield task, FULL, result.seconds, result.step
+
+
+SIZES = {1: "full size", 2: "half size", 4: "a quarter of their size", 8: "an eighth of their size"}
+
+
+def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[str, ...]:
+    """Return what was chosen for a deadline, a line for each thing there is to say; that it cannot be met comes first.
+
+    Args:
+        choice: for the deadline.
+        tasks: of the batch, whose settings tell what is given up.
+    """
+    end, lines = f"deadline {time_in_words(choice.asked, choice.ends_at or 0.0)}", []
+    if not choice.is_met:
+        left = clock((choice.ends_at or 0.0) - (choice.chosen_at or 0.0))
+        lines.append(
+            f"{end} CANNOT BE MET: the fewest useful steps take about {clock(choice.expected_s)},"
+            f" and {left} is left; every patch is trained with these steps, none is skipped"
+        )
+    if choice.pace == FULL:
+        lines.append(f"{end}: all patches keep their steps and resolution{_expected(choice)}")
+    else:
+        lines.append(f"{end}: every patch is trained with {given_up(tasks, choice.pace)}{_expected(choice)}")
+    if choice.untouched:
+        lines.append(f"{end}: steps of {', '.join(choice.untouched)} stay as they are: no {{steps}} in the command")
+    return (*lines, *(correction_in_words(tasks, one) for one in choice.corrections))
+
+
+def correction_in_words(tasks: Sequence[Task], correction: Adjustment) -> str:
+    """Return what is trained from now on, and why."""
+    what = "as without a deadline" if correction.pace == FULL else f"with {given_up(tasks, correction.pace)}"
+    return f"deadline: {correction.why}; attempts that start from now on are trained {what}"
+
+
+def given_up(tasks: Sequence[Task], pace: StepBudget) -> str:
+    """Return what a budget leaves: "4,000 of 30,000 steps (13 %), photographs at half size: …"."""
+    recipes = [task.requested_settings.without_deadline.recipe for task in tasks]
+    steps = sorted({(steps_at(one, pace), one.training.max_steps) for one in recipes})
+    counts = " and ".join(f"{now:,} of {full:,}" for now, full in steps[:3])
+    parts = [f"{counts} steps" + (f" ({pace.steps:.0%})" if pace.steps < 1 else "")]
+    if pace.divisor > 1:
+        parts.append(f"photographs at {SIZES.get(pace.divisor, SIZES[8])}")
+    return f"{', '.join(parts)}, which costs about {lost_db(pace):.1f} dB of hold-out PSNR (a rough estimate)"
+
+
+def _expected(choice: DeadlineDecision) -> str:
+    if choice.expected_s is None:
+        return f": {choice.basis}"
+    instead = f" instead of {clock(choice.full_s)}" if choice.pace != FULL and choice.full_s else ""
+    return f"; expected to take about {clock(choice.expected_s)}{instead}, {choice.basis}"

@@ -1,0 +1,240 @@
+"""How much memory tasks need, and how long they take: by what was trained, else by what is known of each task."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+from splatbatch.config import Config, Recipe
+from splatbatch.errors import SceneError, TrainerError
+from splatbatch.machine.gpu import Gpu, gpus
+from splatbatch.machine.slots import chosen_cards, is_on_cpu
+from splatbatch.output.events import Notice, PatchEstimate
+from splatbatch.output.folders import PatchFolder
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.result import Result
+from splatbatch.scene import memory_estimate
+from splatbatch.scene.memory_estimate import (
+    MemoryEstimate,
+    PatchSize,
+    estimate,
+    expected_gaussians,
+    measure,
+    thinned,
+    why_tight,
+)
+from splatbatch.scene.patches import Patch
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.counts import how_many
+from splatbatch.tasks.task import Task
+from splatbatch.text import clock, plural
+
+MOST_RESULTS = 200
+"""As many tell a throughput as well as thousands do."""
+
+
+def seconds_per_step(finished: Iterable[tuple[float, int]]) -> float | None:
+    """Return what a step has taken in patches that are trained, start and evaluation included; None without any."""
+    paces = [seconds / steps for seconds, steps in finished if steps > 0 and seconds > 0]
+    return statistics.median(paces) if paces else None
+
+
+def makespan_s(seconds: Iterable[float], num_slots: int, busy: Sequence[float] = ()) -> float:
+    """Return when the last patch ends if a slot that is free always takes the longest that is left.
+
+    Args:
+        seconds: that each patch takes.
+        num_slots: on which they are trained.
+        busy: when slots are free that are taken now; the others are free at once.
+    """
+    ends = [*busy, *[0.0] * (max(1, num_slots) - len(busy))]
+    heapq.heapify(ends)
+    for one in sorted(seconds, reverse=True):
+        heapq.heapreplace(ends, ends[0] + one)
+    return max(ends)
+
+
+Measure = Callable[[Patch], PatchSize]
+"""Returns the extent of a patch; raises a SceneError where its model cannot be read."""
+
+
+def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = measure) -> dict[str, MemoryEstimate]:
+    """Return the footprint of every task, on the smallest GPU of the batch, else on the CPU.
+
+    None is known of patches whose model cannot be read, or that an external trainer trains.
+    """
+    card_mib = smallest_mib(cards(config))
+    is_cpu = config.training.device == "auto" and not cards(config)
+    found, extents, tasks = {}, dict[Path, PatchSize](), tuple(tasks)
+    num_behind = _num_behind(tasks, measure)
+    for task in tasks:
+        recipe, sparse = task.requested_settings.recipe, task.patch.sparse
+        if recipe.program is not None:  # nobody knows what an external trainer needs
+            continue
+        with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
+            if sparse not in extents:  # variants of a sweep share it
+                extents[sparse] = measure(task.patch)
+            extent = _as_trained(task, extents[sparse], num_behind)
+            recipe = recipe.settled(extents[sparse].num_points)
+            found[task.name] = estimate(recipe.on("cpu") if is_cpu else recipe, extent, card_mib)
+    return found
+
+
+def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
+    """Return how many Gaussians lie behind patches, or will at most: those of the whole scene; 0 without any."""
+    for task in tasks:
+        if task.patch.is_whole:
+            with contextlib.suppress(SceneError):
+                recipe, whole = task.requested_settings.recipe, measure(task.patch)
+                cap = recipe.training.cap(whole.num_points)
+                return expected_gaussians(recipe.settled(whole.num_points), thinned(whole, cap).num_points)
+    folder = next((task.patch.behind for task in tasks if task.patch.behind), None)
+    result = PatchFolder(folder).read_result() if folder else None
+    return (result.num_gaussians if result else 0) or 0
+
+
+def _as_trained(task: Task, extent: PatchSize, num_behind: int) -> PatchSize:
+    """Return the extent of what a task trains: a whole scene is thinned, and drawn behind the patches with a core."""
+    if task.patch.is_whole:
+        return thinned(extent, task.requested_settings.recipe.training.cap(extent.num_points))
+    return replace(extent, num_behind=num_behind) if task.patch.behind else extent
+
+
+def tight(found: Mapping[str, MemoryEstimate], config: Config) -> dict[str, str]:
+    """Return the patches that may not fit the smallest GPU of the batch, with the reason for each."""
+    card_mib = smallest_mib(cards(config))
+    reasons = {name: why_tight(footprint, card_mib) for name, footprint in found.items()} if card_mib else {}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) -> None:
+    """Write the footprints down, and which of them are tight."""
+    reasons = tight(found, config)
+    for name, footprint in found.items():
+        ledger.write(PatchEstimate(name, **vars(footprint)))
+        if name in reasons:
+            ledger.write(Notice("tight", reasons[name], name))
+
+
+def cards(config: Config) -> tuple[Gpu, ...]:
+    """Return the GPUs that the batch may use."""
+    wanted = config.executor.gpus
+    if config.training.device == "cpu":
+        return ()
+    return tuple(card for card in gpus() if wanted == "auto" or card.index in wanted)
+
+
+def num_slots(config: Config) -> int:
+    """Return how many patches will be trained at once: `auto` packing counts as one, for it may come to no more."""
+    executor, num_gpus = config.executor, len(cards(config))
+    at_once = 1 if executor.patches_per_gpu == "auto" else executor.patches_per_gpu
+    return num_gpus * at_once or executor.cpu_slots
+
+
+def smallest_mib(among: Iterable[Gpu]) -> int | None:
+    """Return the memory of the smallest GPU; None without one, or where NVML does not say."""
+    return min((card.total_mib for card in among if card.total_mib), default=None)
+
+
+UNASKED_S = 3600.0
+"""So long a batch trains on the CPU without having been told to."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long some patches will take, and by what that is known."""
+
+    seconds: float | None
+    """None: nobody can know."""
+    basis: str
+    patches: str
+    """As "14 patches of 30,000 steps"."""
+
+    def in_words(self) -> str:
+        """Return it as a line."""
+        if self.seconds is None:
+            return f"no estimate yet: {self.patches}, {self.basis}"
+        return f"expected to take about {clock(self.seconds)}: {self.patches}, {self.basis}"
+
+
+def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, MemoryEstimate]) -> Forecast:
+    """Return how long the training of these patches will take, which are some of the batch."""
+    own = [task.kind.expected for task in batch.only(names).tasks if task.kind.expected]
+    if own and len(own) == len(names):
+        most = max(host_mib for _, host_mib in own)
+        basis = f"each needs at most {most:,.0f} MiB, based on benchmarks on one server core"
+        return Forecast(sum(seconds for seconds, _ in own), basis, how_many(batch.names, batch.noun))
+    on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
+    recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
+    spelled = _spell(recipes)
+    done = list(_finished(batch, on_cpu=on_cpu))
+    if (throughput := seconds_per_step(done)) is not None:
+        seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
+        basis = f"based on {plural(len(done), 'trained patch', 'es')}"
+        return Forecast(makespan_s(seconds, num_slots(batch.config)), basis, spelled)
+    pace_of_all = memory_estimate.CPU if on_cpu else memory_estimate.H200
+    known = [
+        memory_estimate.training_s(recipes[name], footprints[name], pace_of_all) for name in names if name in footprints
+    ]
+    if not known:
+        return Forecast(None, "no patch is trained yet", spelled)
+    at_once = min(len(names), num_slots(batch.config), num_cores() if on_cpu else len(names))
+    seconds = known + [fmean(known)] * (len(names) - len(known))
+    return Forecast(makespan_s(seconds, at_once), _forecast_basis(batch, at_once, on_cpu=on_cpu), spelled)
+
+
+def check_place(batch: Batch, expected: Forecast) -> None:
+    """See that the batch can and may train where it would; a GPU batch may take as long as it likes.
+
+    Raises:
+        ExecutorError: a GPU is wanted that is not here, or one is here that cannot be used.
+        TrainerError: it would train on the CPU for long, and nobody has asked for that.
+    """
+    executor, device = batch.config.executor, batch.config.training.device
+    if chosen_cards(executor, device) or executor.gpus == () or expected.seconds is None:
+        return
+    if expected.seconds <= UNASKED_S or all(one.training.device == "cpu" for one in batch.recipes().values()):
+        return
+    raise TrainerError(
+        f"no NVIDIA GPU was found, and on the CPU this is {expected.in_words()}",
+        "Use a machine with a GPU (`splatbatch doctor` lists what was found), or set training.device: cpu to train on"
+        " the CPU for that long. Fewer training.max_steps, a lower cap_max and a smaller resolution take less time.",
+    )
+
+
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _forecast_basis(batch: Batch, at_once: int, *, on_cpu: bool) -> str:
+    if on_cpu:
+        here = f"{at_once} at a time on this machine's {plural(num_cores(), 'core')}"
+        return f"on the CPU, based on the measured speed of its rasteriser, {here}"
+    if all("H200" in card.name for card in cards(batch.config)) and cards(batch.config):
+        return "based on the speed of an H200"
+    return "estimated from the speed of an H200; other GPUs differ"
+
+
+def _spell(recipes: Mapping[str, Recipe]) -> str:
+    steps = sorted(recipe.training.max_steps for recipe in recipes.values())
+    each = "" if not steps else f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
+    return how_many(recipes) + (f" of {each} steps" if steps else "")
+
+
+def _finished(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[float, int]]:
+    """Yield seconds and steps of patches of this output that were trained where these will be, as far as is known."""
+    folders = (PatchFolder(path) for path in sorted(batch.output.patch("").path.glob("*")))
+    for folder in islice(folders, MOST_RESULTS):
+        result = folder.read_result() or Result()
+        seconds, step, made_on = result.seconds, result.step, result.metrics.made_on
+        fits = not made_on or (made_on == "CPU") == on_cpu
+        if fits and seconds is not None and step is not None:
+            yield seconds, step

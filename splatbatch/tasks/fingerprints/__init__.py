@@ -1,1 +1,0 @@
-"""What a result depends on, as hashes: settings, model, photographs and masks."""
