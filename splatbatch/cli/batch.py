@@ -238,10 +238,9 @@ def work(
         raise ConfigError("work --only-builtin: no store given", "Run `splatbatch work STORE --only-builtin`.")
     if patches and (is_store(patches[0]) or idle or scratch or only_builtin):
         from splatbatch.cli.commands import store
-        from splatbatch.run.store_worker import WorkerLifetime
 
-        stay = WorkerLifetime(for_s, parse_duration(idle) if idle else 0.0)
-        return store.work(patches, stay, scratch, only_builtin=only_builtin)
+        idle_s = parse_duration(idle) if idle else 0.0
+        return store.work(patches, scratch, for_s, idle_s, only_builtin=only_builtin)
     train.work(config, patches or [], for_s, verify=not no_verify)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -33,10 +33,9 @@ from splatbatch.tasks.fingerprint import PLACES
 from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 from splatbatch.text import plural
-from splatbatch.transfer import blobs, exchange
+from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.blobs import FileRef, NewFile
 from splatbatch.transfer.bundle import Bundle, bundle_of
-from splatbatch.transfer.courier import ask, run
 from splatbatch.transfer.exchange import (
     BUNDLES,
     CLOSED,
@@ -92,7 +91,6 @@ class HomeSide:
     url: str
     ledger: Ledger
     patience: WaitHooks
-    name: str = field(init=False)
     watch: StoreWatch = field(default_factory=StoreWatch)
     bundles: dict[str, Bundle] = field(default_factory=dict)
     """Of ours, as far as they were read; each under its hash."""
@@ -107,17 +105,18 @@ class HomeSide:
 
     def __post_init__(self) -> None:
         self.name = home_of(self.batch.output)
+        self.courier = courier.Courier(self.url, self.patience)
         for path in self.batch.output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json"):
             if arrival := Arrival.read(path):
                 self._note(AttemptFolder(path.parent), arrival)
 
     def look(self) -> StoreListing:
         """Look at the store, and read the manifests of ours that are new."""
-        seen = exchange.listing(self.url, self.patience)
+        seen = exchange.listing(self.courier)
         unread = [name for name in seen.bundles if name not in self.bundles and name not in self.strange]
-        places = [f"{BUNDLES}/{name}" for name in unread]
-        for place, record in run(partial(exchange.read_sound, self.url), places, self.patience):
-            name, bundle = place.rpartition("/")[2], Bundle.from_record(record)
+        records = self.courier.run(exchange.read_sound, [f"{BUNDLES}/{name}" for name in unread])
+        for name, record in zip(unread, records, strict=True):
+            bundle = Bundle.from_record(record)
             if bundle.home == self.name:
                 self.bundles[name] = bundle
                 continue
@@ -129,16 +128,14 @@ class HomeSide:
     def pack(self, tasks: Sequence[Task], *, is_retry: bool) -> dict[str, str]:
         """Have tasks travel; return the bundle of each by its name: one that is there and still right stays.
 
-        So does one that was trained while nobody was here: what came of it is only to be adopted.
+        So does one that was trained meanwhile: its result is only to be adopted.
 
         Raises:
             SplatbatchError: a file cannot be read, or the store takes nothing.
         """
-        seen, there, packed = self.look(), self._blobs(), dict[str, str]()
-        follows = [(task, task.home(self.batch.output).newest_accepted()) for task in tasks]
-        call = partial(_packed, self.name, is_retry)
-        for (task, _), found in answers(isolated.start(call, follows), self.patience):
-            bundle = self._sent(found.result("pack"), there)
+        seen, packed = self.look(), dict[str, str]()
+        there = set(self.courier.ask(blobs.names, blobs.BLOBS))
+        for task, bundle in self._put_bundles(tasks, there, is_retry=is_retry):
             ours = {name: one for name, one in self.bundles.items() if one.task == task.name}
             mine = [name for name, one in ours.items() if _is_same(one, bundle)]
             old = [name for name in mine if seen.state(name).is_open or self.is_trained(name, seen)]
@@ -152,27 +149,21 @@ class HomeSide:
             self.close(stale, "packed anew")
         return packed
 
-    def heal(self, seen: StoreListing, tasks: Iterable[Task]) -> None:
-        """Put blobs anew that bundles need and a worker has found damaged, and removed."""
-        there, by_name = self._blobs(), {task.name: task for task in tasks}
-        for name, bundle in self.bundles.items():
-            lacking = {piece.sha256 for piece in bundle.pieces} - there
-            if lacking and seen.state(name).is_open and (task := by_name.get(bundle.task)):
-                call, before = partial(_packed, self.name, bundle.is_retry), set(there)
-                self._sent(isolated.answer(call, (task, bundle.follows), self.patience).result("pack"), there)
-                num_files = plural(len((there - before) & lacking), "file")
-                self.patience.tell(f"{bundle.task}: uploaded {num_files} of its bundle again (damaged in the store)")
+    def heal(self, tasks: Sequence[Task]) -> None:
+        """Put the files of some tasks into the store anew: a worker has found one damaged or missing there."""
+        for task, bundle in self._put_bundles(tasks, set(), is_retry=False):
+            num_files = plural(len(bundle.pieces), "file")
+            self.patience.tell(f"{task.name}: uploaded {num_files} of its bundle again (damaged in the store)")
 
     def close(self, names: Iterable[str], why: str) -> None:
-        """Tell workers that bundles are not wanted any more: nobody takes them, and who has one lets it go."""
+        """Tell workers that bundles are not wanted any more: none takes them, and one that trains them stops."""
         self._put([(f"{CLOSED}/{name}", why.encode()) for name in names])
 
     def adopt(self, seen: StoreListing) -> list[tuple[str, str]]:
-        """Bring home what workers have left, and settle it; return the tasks of which something came, and what."""
+        """Bring home what workers have left, and settle it; return the tasks that have results, with the outcomes."""
         came = []
         names = [one for name in self.bundles for one in seen.state(name).results if one not in self.whole]
-        news = sorted((name.split(".")[1] != "trained", name) for name in names)
-        for _, name in news:
+        for name in sorted(names, key=lambda one: (one.split(".")[1] != "trained", one)):
             bundle, outcome, _ = name.split(".")
             if self._adopt(name, self.bundles[bundle]):
                 came.append((self.bundles[bundle].task, outcome))
@@ -189,18 +180,12 @@ class HomeSide:
                 self.awaited.discard(result)
         return came
 
-    def _note(self, folder: AttemptFolder, one: Arrival) -> None:
-        numbers = self.arrived.setdefault(one.result, {})
-        numbers[one.number] = folder
-        if len(numbers) >= one.total:
-            self.whole.add(one.result)
-
     def spent(self, seen: StoreListing) -> dict[str, str]:
         """Return our open bundles that no worker is to try again, each with the reason."""
         found = {}
         for name in self.bundles:
             one = seen.state(name)
-            if one.generation >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(one, seen):
+            if one.generation >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(name, one):
                 found[name] = f"given up: {one.generation} workers have started this task, and none has finished"
         return found
 
@@ -208,22 +193,22 @@ class HomeSide:
         """Return whether a splat of a bundle lies in the store that is not home yet."""
         return any(one.split(".")[1] == "trained" for one in seen.state(name).results if one not in self.whole)
 
-    def _blobs(self) -> set[str]:
-        return set(ask(blobs.names, self.url, self.patience))
-
     def _put(self, files: list[NewFile]) -> None:
-        run(partial(blobs.put, self.url), blobs.groups(files), self.patience)
+        self.courier.ask(blobs.put, files)
 
-    def _sent(self, told: tuple[dict[str, Any], dict[str, str]], there: set[str]) -> Bundle:
-        """Put what a bundle needs into the store, but for what is there; return the bundle."""
-        record, paths = told
-        self._put([(blobs.blob(sha256), Path(path)) for sha256, path in paths.items() if sha256 not in there])
-        there |= paths.keys()
-        return Bundle.from_record(record)
+    def _put_bundles(self, tasks: Sequence[Task], there: set[str], *, is_retry: bool) -> Iterator[tuple[Task, Bundle]]:
+        """Put what bundles of tasks need into the store, but for the blobs that are there; yield the bundles."""
+        follows = [(task, task.home(self.batch.output).newest_accepted()) for task in tasks]
+        call = partial(_packed, self.name, is_retry)
+        for (task, _), found in answers(isolated.start(call, follows), self.patience):
+            record, paths = found.result("pack")
+            self._put([(blobs.blob(sha256), Path(path)) for sha256, path in paths.items() if sha256 not in there])
+            there |= paths.keys()
+            yield task, Bundle.from_record(record)
 
     def _adopt(self, name: str, bundle: Bundle) -> bool:
         """Bring a result home; return whether it is what it says."""
-        returned = exchange.result_at(self.url, f"{RESULTS}/{name}", self.patience)
+        returned = exchange.result_at(self.courier, f"{RESULTS}/{name}")
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
         ours = 0
         try:
@@ -241,6 +226,12 @@ class HomeSide:
         self.whole.add(name)
         self._settle(task, ours, returned)
         return True
+
+    def _note(self, folder: AttemptFolder, one: Arrival) -> None:
+        numbers = self.arrived.setdefault(one.result, {})
+        numbers[one.number] = folder
+        if len(numbers) >= one.total:
+            self.whole.add(one.result)
 
     def _adopt_attempt(
         self, name: str, one: TransferredAttempt, bundle: Bundle, returned: TransferResult, task: Task
@@ -284,7 +275,7 @@ class HomeSide:
         Raises:
             StoreError: one is gone, or damaged in the store.
         """
-        faults = blobs.fetch_all(self.url, self.batch.output.arriving, pieces, task, self.patience)
+        faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, task, self.patience.tell)
         for piece, fault in faults.items():
             raise StoreError(f"{piece.name} is {fault} in the store")
 
@@ -298,7 +289,7 @@ class HomeSide:
         mine = {number: (folder, one) for number, folder, one in told if one and not one.has_all}
         if not mine:
             return
-        returned = exchange.result_at(self.url, f"{LATER}/{name}", self.patience)
+        returned = exchange.result_at(self.courier, f"{LATER}/{name}")
         for piece in returned.pieces:
             if not is_following(piece):
                 raise StoreError(f"{piece.name!r} is in none of the folders {', '.join(exchange.FOLLOWING)}")

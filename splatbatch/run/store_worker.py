@@ -8,11 +8,9 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from splatbatch import __version__
 from splatbatch.caches import own_scratch
@@ -20,8 +18,7 @@ from splatbatch.errors import ConfigError, ExecutorError, OutputError, Splatbatc
 from splatbatch.failures.causes import cause_of, title
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files
 from splatbatch.hashing import sha256_of
-from splatbatch.isolated import Returned, StopRequested, WaitHooks
-from splatbatch.machine.slots import given_cards
+from splatbatch.isolated import ExpectedError, Returned, StopRequested, WaitHooks
 from splatbatch.monitor.messages import log_line
 from splatbatch.outcome import Failed, Outcome, Trained
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -30,20 +27,22 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.processes import start_ticks
 from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.interruption import Interruption
+from splatbatch.run.worker import on_given_cards
 from splatbatch.scheduler import session
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.tasks.batch import Batch
 from splatbatch.text import one_line, seconds_of
-from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.blobs import FileRef, NewFile
+from splatbatch.transfer import blobs, courier, exchange
+from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
-from splatbatch.transfer.courier import REST_S, TransferJob, ask, pause, run, store_at
+from splatbatch.transfer.courier import REST_S
 from splatbatch.transfer.exchange import (
     BUNDLES,
     CLAIMS,
     HERE,
     LEFT,
     RESULTS,
+    BundleState,
     StoreListing,
     StoreWatch,
     TransferredAttempt,
@@ -51,59 +50,50 @@ from splatbatch.transfer.exchange import (
     WorkerStatus,
     is_following,
 )
+from splatbatch.transfer.schemes import anchored
+from splatbatch.transfer.store import Store
 
 POLL_S = 2.0
 """Between two looks at a store that has nothing for us."""
 SEND_S = 100.0
-"""So long what was trained may take to be sent once somebody wants us to end: what a spot machine leaves."""
-CLAIM_S = 10.0
-"""So long a claim that is under way is awaited then: only its answer says whether it is ours, and must be let go."""
+"""So long what was trained may take to be sent once we are to stop: what a spot machine leaves."""
+GOODBYE_S = 10.0
+"""So long the last sign may take to be written."""
 MARGIN_S = 20.0
 """Of our time, beside the grace, for sending."""
 MOST_UNFIT = 2
 """So many bundles in a row that this machine cannot train: it takes no more."""
-
-
-@dataclass(frozen=True)
-class WorkerLifetime:
-    """How long a worker stays."""
-
-    for_s: float | None = None
-    """Seconds; None: as long as it takes."""
-    idle_s: float = 0.0
-    """So long it waits for bundles where there are none to be trained."""
+NEVER = float("inf")
 
 
 @dataclass
 class StoreWorker:
-    """Trains what a store holds, until nothing is due, its time is up, or somebody says stop."""
+    """Trains what a store holds, until nothing is due, its time is up, or it is told to stop."""
 
     url: str
-    stay: WorkerLifetime
     interruption: Interruption
     scratch: Path
+    for_s: float | None = None
+    """Seconds that it stays; None: as long as it takes."""
+    idle_s: float = 0.0
+    """So long it waits for bundles where there are none to be trained."""
     only_builtin: bool = False
     """It leaves bundles that bring commands to others."""
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    watch: StoreWatch = field(default_factory=StoreWatch)
-    sending: list[tuple[TransferJob[Any], Path]] = field(default_factory=list)
-    """What came of bundles, on its way; each with the folder that goes once it is there."""
     failed: list[str] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.name = f"{socket.gethostname()}-{os.getpid()}-{self.token[:6]}"
-        self.sign = WorkerStatus(
-            self.name, self.token, socket.gethostname(), __version__, time.strftime("%Y-%m-%d %H:%M:%S")
-        )
-        self.patience = WaitHooks(self._beat, self._stop, log_line)
-        self.for_claims = WaitHooks(self._beat, self._stop_claiming, log_line)
-        self._told_at: float | None = None
-        self._end = time.monotonic() + self.stay.for_s if self.stay.for_s is not None else None
-        self._beating = TransferJob(partial(exchange.heartbeat, self.url), [], self.patience)
-        self._ahead: TransferJob[Any] = TransferJob(partial(exchange.heartbeat, self.url), [], self.patience)
+        host, token, since = socket.gethostname(), uuid.uuid4().hex, time.strftime("%Y-%m-%d %H:%M:%S")
+        self.sign = WorkerStatus(f"{host}-{os.getpid()}-{token[:6]}", token, host, __version__, since)
+        hooks = WaitHooks(self._beat, self._stop, log_line)
+        self._asks, self._beats, self._fetches, self._sends = (courier.Courier(self.url, hooks) for _ in range(4))
+        self._watch, self._hooks = StoreWatch(), hooks
+        self._end = NEVER if self.for_s is None else time.monotonic() + self.for_s
         self._next_beat, self._closed = 0.0, ""
+        self._refusal: SplatbatchError | OSError | None = None
+        """Why the store does not take what was trained."""
         self._patch: PatchFolder | None = None
+        """What is trained at the moment."""
         self._not_before: dict[str, float] = {}
         """Bundles that we leave to others for now; for good where this machine cannot train them."""
         self._took: dict[int, float] = {}
@@ -127,37 +117,35 @@ class StoreWorker:
 
     def _train_all(self) -> int:
         """Train until nothing is due, or our time does not hold it; return the exit code."""
-        if not ask(partial(exchange.makes_once, self.url), self.token, self.patience):
+        if not self._asks.ask(exchange.makes_once, self.sign):
             log_line("this store cannot lock tasks: some tasks may be trained twice, but none is accepted twice")
-        idle_since, unfit, never = time.monotonic(), 0, float("inf")
+        idle_since, unfit = time.monotonic(), 0
         while True:
-            seen = exchange.listing(self.url, self.patience)
-            bundle, name, claim = self._claimed(seen)
-            if bundle is None:  # those that another worker holds may come back
-                is_due = any(one.is_open and self._not_before.get(name) != never for name, one in seen.bundles.items())
-                idle_s = self.stay.idle_s
-                if not is_due if not idle_s else time.monotonic() - idle_since > idle_s:
+            seen = exchange.listing(self._asks)
+            claimed = self._claim(seen)
+            if claimed is None:  # those that another worker holds may come back
+                is_due = any(one.is_open and self._not_before.get(name) != NEVER for name, one in seen.bundles.items())
+                if not is_due if not self.idle_s else time.monotonic() - idle_since > self.idle_s:
                     return SplatbatchError.exit_code if self.failed else 0
-                pause(POLL_S, self.patience)
+                courier.pause(POLL_S, self._hooks)
                 continue
-            if self._stop() or not self._holds(bundle):
-                ask(partial(blobs.put, self.url), [_left(claim)], self.for_claims)
-                return AGAIN
-            error = self._train(bundle, name, claim, seen)
+            if self._stop() or not self._holds(claimed[0]):
+                return AGAIN  # our last sign lets the claim go
+            error = self._train(*claimed, seen)
             unfit = unfit + 1 if error else 0
             if error and unfit >= MOST_UNFIT:
                 raise error
             idle_since = time.monotonic()
 
-    def _claimed(self, seen: StoreListing) -> tuple[Bundle | None, str, str]:
-        """Return a bundle that is ours, its name and that of its claim; None where there is none."""
+    def _claim(self, seen: StoreListing) -> tuple[Bundle, str] | None:
+        """Return a bundle that is ours, with its name; None where there is none."""
         now = time.monotonic()
         unfit = frozenset(name for name, end in self._not_before.items() if now < end)
-        for name in self.watch.due(seen, self.name, unfit):
+        for name in self._watch.due(seen, self.sign.worker, unfit):
             generation = seen.bundles[name].generation + 1
-            asked = (name, generation, self.name, self.token, self.only_builtin)
+            asked = (name, generation, self.sign.worker, self.sign.token, self.only_builtin)
             try:
-                record = ask(partial(exchange.claim, self.url), asked, self.for_claims)
+                record = self._asks.ask(exchange.claim, asked)
             except StoreError as error:
                 log_line(error.message)
                 self._not_before[name] = now + 600
@@ -165,65 +153,65 @@ class StoreWorker:
             bundle = Bundle.from_record(record)
             if record and (why := why_left(bundle, only_builtin=self.only_builtin)):
                 log_line(why)
-                self._not_before[name] = float("inf")
+                self._not_before[name] = NEVER
             elif record:
-                return bundle, name, f"{name}.{generation}"
-        return None, "", ""
+                return bundle, name
+        return None
 
     def _holds(self, bundle: Bundle) -> bool:
         """Return whether our time holds a training; one that nobody can tell of is begun."""
-        expected_s = self._took.get(bundle.max_steps, 0.0)
         grace_s = float(seconds_of(str(bundle.settings.get("limits", {}).get("grace_s", 10))) or 10)
-        return self._end is None or self._end - time.monotonic() > grace_s + MARGIN_S + expected_s
+        return self._end - time.monotonic() > grace_s + MARGIN_S + self._took.get(bundle.max_steps, 0.0)
 
-    def _train(self, bundle: Bundle, name: str, claim: str, seen: StoreListing) -> SplatbatchError | None:
-        """Train a bundle, and have what came of it sent; return why this machine cannot, if so."""
-        folder, began = self.scratch / name, time.monotonic()
+    def _train(self, bundle: Bundle, name: str, seen: StoreListing) -> SplatbatchError | None:
+        """Train a bundle, and have its result sent; return why this machine cannot, if so."""
+        folder, began, error = self.scratch / name, time.monotonic(), None
         self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
         log_line(f"{bundle.task}: fetched for training")
-        returned = TransferResult(name, bundle.task, self.name, socket.gethostname(), __version__, "stopped")
-        before, error = set[int](), None
+        result = TransferResult(name, bundle.task, self.sign.worker, self.sign.host, __version__, "stopped")
+        resumed = set[int]()
         try:
-            if damaged := self._fetched(bundle, folder):
+            if damaged := self._fetch_bundle(bundle, folder):
                 self._not_before[name] = time.monotonic() + 30.0
-                returned = replace(returned, outcome="damaged", why=damaged)
+                result = replace(result, outcome="damaged", why=damaged)
                 return None
-            batch = _on_our_cards(open_bundle(bundle, folder / "scene", folder / "output"))
-            before = self._resumed(bundle, name, seen, batch)
+            batch = on_given_cards(open_bundle(bundle, folder / "scene", folder / "output"))
+            resumed = self._resume(bundle, seen.state(name), batch)
             self._patch = batch.output.patch(bundle.task)
-            self._fetch_next()
-            returned = self._judged(returned, self._run(batch, is_retry=bundle.is_retry).get(bundle.task))
+            others = frozenset({name, *self._not_before})
+            for following in self._watch.due(seen, self.sign.worker, others)[:1]:
+                self._fetches.begin(_fetch_ahead, (following, str(self.scratch / blobs.BLOBS), self.only_builtin))
+            result = self._judged(result, self._run(batch, is_retry=bundle.is_retry).get(bundle.task))
             self._took[bundle.max_steps] = time.monotonic() - began
         except StopRequested:
             raise
         except (ConfigError, TrainerError, ExecutorError, OutputError, StoreError) as found:
             error = found
             log_line(f"{bundle.task}: cannot be trained here: {found.message}")
-            returned = replace(returned, outcome="unfit", why=one_line(found.message))
-            self._not_before[name] = float("inf")
+            result = replace(result, outcome="unfit", why=one_line(found.message))
+            self._not_before[name] = NEVER
         finally:
             self._patch = None
             self.sign = replace(self.sign, bundle="", task="", phase="", step=None)
-            attempts = tuple(_brought(folder / "output", bundle.task, before))
-            files = _upload(replace(returned, attempts=attempts), folder, claim)
-            self.sending.append((TransferJob(partial(blobs.put, self.url), files, self.patience), folder))
+            claim = f"{name}.{seen.bundles[name].generation + 1}"
+            self._sends.begin(_send, (result, folder, resumed, claim))
         return error
 
-    def _judged(self, returned: TransferResult, outcome: Outcome | None) -> TransferResult:
-        """Return what came of a bundle, by what came of its last attempt."""
+    def _judged(self, result: TransferResult, outcome: Outcome | None) -> TransferResult:
+        """Return the result of a bundle by the outcome of its last attempt."""
         match outcome:
             case Trained():
-                self.trained.append(returned.task)
-                return replace(returned, outcome="trained")
+                self.trained.append(result.task)
+                return replace(result, outcome="trained")
             case Failed(diagnosis=why):
-                self.failed.append(returned.task)
+                self.failed.append(result.task)
                 words = one_line(f"{title(why.cause)}: {why.advice}")
                 if cause_of(why.cause).may_do_elsewhere:  # waited for in vain, here
-                    self._not_before[returned.bundle] = float("inf")
-                    log_line(f"{returned.task}: left to other machines: {words}")
-                    return replace(returned, outcome="unfit", why=words)
-                return replace(returned, outcome="failed", why=words)
-        return returned
+                    self._not_before[result.bundle] = NEVER
+                    log_line(f"{result.task}: left to other machines: {words}")
+                    return replace(result, outcome="unfit", why=words)
+                return replace(result, outcome="failed", why=words)
+        return result
 
     def _run(self, batch: Batch, *, is_retry: bool) -> Mapping[str, Outcome]:
         """Train by the loop of any night."""
@@ -233,32 +221,22 @@ class StoreWorker:
         return session.run(batch, ledger, RunHooks(self._stop_of_bundle, self._beat), is_retry=is_retry)
 
     def _fetch(self, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
-        return blobs.fetch_all(self.url, self.scratch / blobs.BLOBS, pieces, task, self.patience)
+        return blobs.fetch_all(self._asks, self.scratch / blobs.BLOBS, pieces, task, log_line)
 
-    def _fetched(self, bundle: Bundle, folder: Path) -> str:
+    def _fetch_bundle(self, bundle: Bundle, folder: Path) -> str:
         """Lay the files of a bundle into a folder; return what of it is damaged in the store."""
-        self._ahead.end()
-        faults = self._fetch(bundle.pieces, bundle.task)
-        for piece in faults:
+        self._fetches.end()
+        for piece in self._fetch(bundle.pieces, bundle.task):
             why = f"{piece.name} is damaged or missing in the store"
             log_line(f"{bundle.task}: {why}; home uploads it again")
-            damaged = [blobs.blob(one.sha256) for one, fault in faults.items() if fault == "damaged"]
-            run(partial(_delete, self.url), damaged, self.patience)
             return why
         blobs.lay(bundle.pieces, self.scratch / blobs.BLOBS, folder / "scene")
         return ""
 
-    def _fetch_next(self) -> None:
-        """Fetch what is likely to be trained next while a training runs; claim nothing."""
-        others = frozenset({self.sign.bundle, *self._not_before})
-        call = partial(_fetch_ahead, self.url, self.watch, self.scratch / blobs.BLOBS)
-        self._ahead = TransferJob(call, [(self.name, others, self.only_builtin)], self.patience)
-
-    def _resumed(self, bundle: Bundle, name: str, seen: StoreListing, batch: Batch) -> set[int]:
+    def _resume(self, bundle: Bundle, state: BundleState, batch: Batch) -> set[int]:
         """Lay beside ours the attempt that another worker had to stop, to go on from there; return its number."""
-        stopped = [one for one in seen.state(name).results if one.split(".")[1] == "stopped"]
-        for result in stopped:
-            told = exchange.result_at(self.url, f"{RESULTS}/{result}", self.patience)
+        for name in (one for one in state.results if one.split(".")[1] == "stopped"):
+            told = exchange.result_at(self._asks, f"{RESULTS}/{name}")
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
                 if len(wanted) == 2 and not self._fetch(wanted, bundle.task):
@@ -270,114 +248,122 @@ class StoreWorker:
         return set()
 
     def _stop(self) -> str:
-        is_up = self._end is not None and time.monotonic() > self._end - MARGIN_S
+        is_up = time.monotonic() > self._end - MARGIN_S
         return self.interruption.reason() or ("the time of this worker is up" if is_up else "")
-
-    def _stop_claiming(self) -> str:
-        """Return why not to wait any longer for a claim, or until one is let go."""
-        why, now = self._stop(), time.monotonic()
-        if why and self._told_at is None:
-            self._told_at = now
-        return why if self._told_at is not None and now - self._told_at > CLAIM_S else ""
 
     def _stop_of_bundle(self) -> str:
         return self._stop() or self._closed
 
     def _beat(self) -> None:
         """Show that we live, and go on with all that is under way; called many times a second."""
-        for upload, folder in tuple(self.sending):
-            for _, answer in upload.look():
-                answer.result("")  # it is raised that the store takes it not
-            if upload.is_over:
-                self.sending.remove((upload, folder))
-                shutil.rmtree(folder, ignore_errors=True)
-        self._ahead.look()
-        if self._beating.is_over and time.monotonic() >= self._next_beat:
+        for (_, sent), answer in self._sends.look():
+            if isinstance(answer, ExpectedError):
+                self._refusal = answer.error
+            else:
+                shutil.rmtree(sent[1], ignore_errors=True)
+        if self._refusal:  # each time: else we would go on as if all had been sent
+            raise self._refusal
+        self._fetches.look()
+        for (_, sign), answer in self._beats.look():
+            if sign.bundle and sign.bundle == self.sign.bundle and answer == Returned(sign.bundle):
+                self._closed = "the task was closed in the store"
+        if self._beats.is_over and time.monotonic() >= self._next_beat:
             self.sign = replace(self.sign, sequence=self.sign.sequence + 1)
             for attempt in self._patch.attempts()[-1:] if self._patch else ():
                 progress = attempt.last_progress()
                 self.sign = replace(self.sign, phase=progress.phase, step=progress.step)
-            self._beating = TransferJob(partial(exchange.heartbeat, self.url), [self.sign], self.patience)
+            self._beats.begin(exchange.heartbeat, self.sign)
             self._next_beat = time.monotonic() + exchange.BEAT_S
-        for sign, answer in self._beating.look():
-            if sign.bundle and sign.bundle == self.sign.bundle and answer == Returned(sign.bundle):
-                self._closed = "the task was closed in the store"
 
     def _finish(self) -> None:
         """Send what is under way, for as long as there may be time for it."""
-        self._ahead.end()
-        end = float("inf")
-        while self.sending and time.monotonic() < end:
-            if end == float("inf") and self._stop():
+        self._fetches.end()
+        end = NEVER
+        while not self._sends.is_over and time.monotonic() < end:
+            if end == NEVER and self._stop():
                 end = time.monotonic() + SEND_S
             self._beat()
             time.sleep(REST_S)
 
     def _go(self) -> None:
-        """Say that we are gone, and leave nothing here."""
-        for job in (self._ahead, self._beating, *(upload for upload, _ in self.sending)):
-            job.end()
-        sign = replace(self.sign, sequence=self.sign.sequence + 1, has_ended=True)
-        last = TransferJob(partial(exchange.heartbeat, self.url), [sign], self.patience)
-        end = time.monotonic() + 10.0
-        while not last.is_over and time.monotonic() < end:
-            last.look()
+        """Write our last sign, which lets all that we have claimed go, and leave nothing here."""
+        self._beats.end()
+        self._beats.begin(exchange.heartbeat, replace(self.sign, sequence=self.sign.sequence + 1, has_ended=True))
+        end = time.monotonic() + GOODBYE_S
+        while not self._beats.is_over and time.monotonic() < end:
+            self._beats.look()
             time.sleep(REST_S)
-        last.end()
+        for one in (self._asks, self._beats, self._fetches, self._sends):
+            one.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def _fetch_ahead(url: str, watch: StoreWatch, folder: Path, asked: tuple[str, frozenset[str], bool]) -> None:
-    """Fetch the blobs of the bundle that a worker would claim now. A courier does this.
+def _fetch_ahead(store: Store, asked: tuple[str, str, bool]) -> None:
+    """Fetch the blobs of the bundle that is likely to be trained next; claim nothing. A courier does this."""
+    name, folder, only_builtin = asked
+    bundle = Bundle.from_record(exchange.read_sealed(store, f"{BUNDLES}/{name}"))
+    if not why_left(bundle, only_builtin=only_builtin):
+        blobs.fetch(store, (folder, blobs.distinct(bundle.pieces)))
+
+
+def _send(store: Store, asked: tuple[TransferResult, Path, set[int], str]) -> None:
+    """Send the result of a bundle: its splats first, then what says so, then pictures. A courier does this.
 
     Args:
-        url: of the store.
-        watch: knows which owners have not moved.
-        folder: of blobs.
-        asked: the worker, bundles that are none for it, and whether it runs no commands.
+        store: that takes it.
+        asked: the result without its attempts, the folder of the bundle, attempts that are another's, and our claim.
     """
-    seen = StoreListing.from_record(exchange.look(url))
-    worker, others, only_builtin = asked
-    for name in watch.due(seen, worker, others)[:1]:
-        bundle = Bundle.from_record(exchange.read_sealed(url, f"{BUNDLES}/{name}"))
-        if not why_left(bundle, only_builtin=only_builtin):
-            for group in blobs.groups(blobs.distinct(bundle.pieces)):
-                blobs.fetch(url, str(folder), group)
-
-
-def _upload(returned: TransferResult, folder: Path, claim: str) -> Iterator[list[NewFile]]:
-    """Yield what came of a bundle, as it is sent: splats first, then what says so, then pictures."""
-    first, place = "", folder / "output/patches" / returned.task
-    has_more = any(is_following(piece) for one in returned.attempts for piece in one.pieces)
+    result, folder, others, claim = asked
+    place, first = PatchFolder(folder / "output/patches" / result.task), ""
+    attempts = [_packed(one) for one in place.attempts() if one.number not in others and one.start.exists()]
+    has_more = any(is_following(piece) for one in attempts for piece in one.pieces)
     for is_later in (False, True) if has_more else (False,):
-        attempts = []
-        for one in returned.attempts:
+        ours = []
+        for one in attempts:
             pieces = tuple(piece for piece in one.pieces if is_following(piece) == is_later)
-            attempts.append(replace(one, pieces=pieces))
-            where = place / _attempt(one.number)
-            files: list[NewFile] = [(blobs.blob(piece.sha256), where / piece.name) for piece in pieces]
-            yield from blobs.groups(files)
-        result = exchange.result_file(
-            replace(returned, attempts=tuple(attempts), has_more=has_more and not is_later), first
-        )
-        yield [result]
-        first = result[0].rpartition("/")[2]
-    if returned.outcome not in exchange.FINAL and claim:
-        yield [_left(claim)]
+            where = place.path / _attempt(one.number)
+            blobs.put(store, [(blobs.blob(piece.sha256), where / piece.name) for piece in pieces])
+            ours.append(replace(one, pieces=pieces))
+        told = replace(result, attempts=tuple(ours), has_more=has_more and not is_later)
+        file = exchange.result_file(told, first)
+        blobs.put(store, [file])
+        first = file[0].rpartition("/")[2]
+    if result.outcome not in exchange.FINAL:
+        blobs.put(store, [(f"{CLAIMS}/{claim}{LEFT}", b"")])
 
 
-def _left(claim: str) -> NewFile:
-    """Return what says that the owner of a bundle has let it go."""
-    return f"{CLAIMS}/{claim}{LEFT}", b""
+def _packed(folder: AttemptFolder) -> TransferredAttempt:
+    """Return an attempt with all its files but what stays here; no values of environments travel.
+
+    A link goes only where it leads to the splat, or to what must lie beside it: as a copy, once that was found good.
+    """
+    folder.forget_environments()
+    files = {one for one in folder.path.rglob("*") if one.is_file() and not one.is_symlink()}
+    if (watch := folder.read_watch()) and folder.result.exists():
+        with contextlib.suppress(TooManyFiles):
+            files |= {*find_files(folder.output, watch.globs(), MOST_FILES)}
+    pieces = []
+    for file in sorted(files):
+        name, stat = file.relative_to(folder.path).as_posix(), file.stat()
+        if name.partition("/")[0] not in HERE:
+            pieces.append(FileRef(name, sha256_of(file), stat.st_size, stat.st_mtime_ns))
+    return TransferredAttempt(folder.number, tuple(pieces))
 
 
-def work_for(url: str, stay: WorkerLifetime, scratch: Path | None = None, *, only_builtin: bool = False) -> int:
+def _attempt(number: int) -> str:
+    return f"attempt-{number:02d}"
+
+
+def work_for(
+    url: str, scratch: Path | None, for_s: float | None = None, idle_s: float = 0.0, *, only_builtin: bool = False
+) -> int:
     """Train what a store holds; return the exit code: 0 nothing is due, 1 something failed here, 75 start it again.
 
     Args:
         url: of the store.
-        stay: how long.
         scratch: where bundles are trained; None: below the folder for temporary files.
+        for_s: how long it stays; None: as long as it takes.
+        idle_s: how long it waits for bundles where there are none to be trained.
         only_builtin: bundles that bring commands are left to others.
 
     Raises:
@@ -391,7 +377,7 @@ def work_for(url: str, stay: WorkerLifetime, scratch: Path | None = None, *, onl
         raise OutputError(f"--scratch {scratch or error.filename}: cannot be written ({error.strerror})") from error
     with Interruption() as interruption:
         mine = root / f"worker-{os.getpid()}-{start_ticks(os.getpid())}-{socket.gethostname()}"
-        worker = StoreWorker(url, stay, interruption, mine, only_builtin)
+        worker = StoreWorker(anchored(url, Path.cwd()), interruption, mine, for_s, idle_s, only_builtin)
         mine.mkdir()
         code = worker.work()
     log_line(f"{len(worker.trained)} trained here{f', {len(worker.failed)} failed' if worker.failed else ''}")
@@ -405,42 +391,3 @@ def _sweep(root: Path) -> None:
             pid, ticks = (int(part) for part in one.name.split("-")[1:3])
             if start_ticks(pid) != ticks:
                 shutil.rmtree(one, ignore_errors=True)
-
-
-def _on_our_cards(batch: Batch) -> Batch:
-    """Return a batch on the GPUs that were given to us."""
-    given = given_cards(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    if given is None:
-        return batch
-    executor = batch.config.executor.model_copy(update={"gpus": given})
-    return replace(batch, config=batch.config.model_copy(update={"executor": executor}))
-
-
-def _attempt(number: int) -> str:
-    return f"attempt-{number:02d}"
-
-
-def _delete(url: str, name: str) -> None:
-    store_at(url).delete(name)
-
-
-def _brought(output: Path, task: str, before: set[int]) -> Iterator[TransferredAttempt]:
-    """Yield the attempts that were made here, with all their files but what stays; no values of environments.
-
-    A link goes only where it leads to the splat, or to what must lie beside it: as a copy, once that was found good.
-    """
-    for folder in PatchFolder(output / "patches" / task).attempts():
-        if folder.number in before or not folder.start.exists():
-            continue
-        folder.forget_environments()
-        files = {one for one in folder.path.rglob("*") if one.is_file() and not one.is_symlink()}
-        if (watch := folder.read_watch()) and folder.result.exists():
-            with contextlib.suppress(TooManyFiles):
-                files |= {*find_files(folder.output, watch.globs(), MOST_FILES)}
-        pieces = []
-        for file in sorted(files):
-            name, stat = file.relative_to(folder.path).as_posix(), file.stat()
-            sha256 = "" if name.partition("/")[0] in HERE else sha256_of(file)
-            if sha256:
-                pieces.append(FileRef(name, sha256, stat.st_size, stat.st_mtime_ns))
-        yield TransferredAttempt(folder.number, tuple(pieces))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from splatbatch import processes
@@ -29,8 +29,7 @@ from splatbatch.scheduler.work.exclusive_output import lock_output
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import TRAINING, Task
 from splatbatch.text import plural
-from splatbatch.transfer import blobs, exchange
-from splatbatch.transfer.courier import pause, run
+from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.exchange import CLOSED, FINAL, BundleState, StoreListing, StoreWatch
 from splatbatch.transfer.schemes import anchored
 
@@ -83,11 +82,11 @@ class TransferRun:
                 is_under_way = self.packs or any(seen.state(name).is_open for name in self.home.bundles)
                 if not (watch and self._waiting and is_under_way):
                     break
-                pause(LOOK_S, patience)
+                courier.pause(LOOK_S, patience)
             end = time.monotonic() + PICTURES_S
             while watch and self.home.awaited and time.monotonic() < end:
                 self.home.adopt(self.home.look())
-                pause(1.0, patience)
+                courier.pause(1.0, patience)
         except StopRequested:
             if not self._cancelled:
                 print_err(
@@ -95,6 +94,7 @@ class TransferRun:
                     "fetch their splats with `splatbatch train` or `splatbatch adopt`"
                 )
         finally:
+            self.home.courier.close()
             tidy(self.batch.output)
         return done
 
@@ -117,8 +117,8 @@ class TransferRun:
                 done.append(name)
             if is_done or outcome in FINAL:  # it may be a second result, of a task whose splat is home already
                 self._waiting.pop(name, None)
-        if any(outcome == "damaged" for _, outcome in came):
-            self.home.heal(seen, self._waiting.values())
+        damaged = {name for name, outcome in came if outcome == "damaged"}
+        self.home.heal([task for name, task in self._waiting.items() if name in damaged])
         for bundle, why in self.home.spent(seen).items():
             name = self.home.bundles[bundle].task
             log_line(f"{name}: {why}")
@@ -139,7 +139,7 @@ class TransferRun:
 
     def _tell(self, seen: StoreListing) -> None:
         """Say who is at what, if that is another state than before."""
-        states = Counter(self.home.watch.state_of(seen.state(name), seen) for name in self.home.bundles)
+        states = Counter(self.home.watch.state_of(name, seen.state(name)) for name in self.home.bundles)
         at_work = [one for one in seen.signs.values() if one.bundle in self.home.bundles and not one.has_ended]
         told = [f"{one.task} on {one.host}{f' at step {one.step}' if one.step else ''}" for one in at_work[:4]]
         if len(at_work) > len(told):
@@ -202,9 +202,10 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
         todo = [task for task in looked.todo.tasks if task.name not in refused and task.kind is TRAINING]
         names = {task.name for task in todo}
         ready = [task for task in todo if not names.intersection(task.kind.needs(task))]
-        home = HomeSide(looked.batch, anchored(url, Path.cwd()), ledger, patience)
-        packed = home.pack(ready, is_retry=False)
-        seen = home.look() if packed else StoreListing()
+        home = HomeSide(looked.batch, url, ledger, patience)
+        with contextlib.closing(home.courier):
+            packed = home.pack(ready, is_retry=False)
+            seen = home.look() if packed else StoreListing()
     trained = tuple(name for name, bundle in packed.items() if home.is_trained(bundle, seen))
     due = {*names, *refused}
     waiting = tuple(task.name for task in todo if task.name not in packed)
@@ -227,7 +228,7 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
         ):
             ledger = night.open_ledger(batch.output.ledger, ours)
             rounds = RunHooks(interruption.reason, night.tick)
-            travel = TransferRun(anchored(url, Path.cwd()), batch, ledger, rounds, packs=False)
+            travel = TransferRun(url, batch, ledger, rounds, packs=False)
             travel.follow(watch=watch)
             night.finish_contents(WaitHooks(night.tick, interruption.reason, print_err))
             night.shown.forget()
@@ -267,16 +268,15 @@ def status_of(url: str) -> StoreFacts:
     Raises:
         StoreError: the store refuses us.
     """
-    with Interruption() as interruption:
-        patience, url = WaitHooks(stop=interruption.reason, tell=print_err), anchored(url, Path.cwd())
-        seen = exchange.listing(url, patience)
-        told = run(partial(exchange.outline, url), seen.bundles, patience)
+    url = anchored(url, Path.cwd())
+    with _courier(url) as ours:
+        seen = exchange.listing(ours)
+        told = ours.run(exchange.outline, seen.bundles)
     watch, found = StoreWatch(), []
-    for name, (task, home, max_steps) in told:
-        one = seen.state(name)
+    for (name, one), (task, home, max_steps) in zip(seen.bundles.items(), told, strict=True):
         sign = seen.signs.get(one.worker)
         step = sign.step if sign and sign.bundle == name else None
-        state = watch.state_of(one, seen) if home else "altered"
+        state = watch.state_of(name, one) if home else "altered"
         worker = one.worker if state in ("at work", "silent") else ""
         found.append(BundleFacts(task, home, state, worker, step, max_steps, one.generation, tuple(one.outcomes)))
     workers = tuple(one for one in seen.signs.values() if not one.has_ended)
@@ -290,14 +290,20 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
         StoreError: the store refuses us, or holds no such task.
     """
     wanted = set(names)
-    with Interruption() as interruption:
-        patience, url = WaitHooks(stop=interruption.reason, tell=print_err), anchored(url, Path.cwd())
-        seen = exchange.listing(url, patience)
-        left = [name for name, one in seen.bundles.items() if one.is_open]
-        told = run(partial(exchange.outline, url), left, patience)
-        chosen = {name: task for name, (task, *_) in told if not wanted or task in wanted}
+    with _courier(url) as ours:
+        left = [name for name, one in exchange.listing(ours).bundles.items() if one.is_open]
+        tasks = [task for task, *_ in ours.run(exchange.outline, left)]
+        chosen = {name: task for name, task in zip(left, tasks, strict=True) if not wanted or task in wanted}
         if lacking := wanted - set(chosen.values()):
             raise StoreError(f"{url}: no open task {', '.join(sorted(lacking))} in this store")
-        files = [(f"{CLOSED}/{name}", b"cancelled") for name in chosen]
-        run(partial(blobs.put, url), blobs.groups(files), patience)
+        ours.ask(blobs.put, [(f"{CLOSED}/{name}", b"cancelled") for name in chosen])
     return sorted(chosen.values())
+
+
+@contextlib.contextmanager
+def _courier(url: str) -> Iterator[courier.Courier]:
+    """Give what asks a store for a command; Ctrl-C ends it."""
+    with Interruption() as interruption:
+        hooks = WaitHooks(stop=interruption.reason, tell=print_err)
+        with contextlib.closing(courier.Courier(anchored(url, Path.cwd()), hooks)) as ours:
+            yield ours

@@ -198,7 +198,11 @@ def _has_leftovers(batch: Batch, task: Task, endings: TaskHistory) -> bool:
 
 def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
     """Open the batch, to be trained on the GPUs that were given to us where the YAML leaves that open."""
-    batch = open_batch(config, names).needed_first()
+    return on_given_cards(open_batch(config, names).needed_first())
+
+
+def on_given_cards(batch: Batch) -> Batch:
+    """Return a batch on the GPUs that were given to us, where it leaves that open."""
     given = given_cards(os.environ.get("CUDA_VISIBLE_DEVICES"))
     if batch.config.executor.gpus != "auto" or given is None:
         return batch

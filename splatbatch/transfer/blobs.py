@@ -5,27 +5,23 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from splatbatch.errors import StoreError
 from splatbatch.files import fault_of_name, is_out_of_space
 from splatbatch.hashing import sha256_of
-from splatbatch.isolated import WaitHooks
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.transfer.courier import run, store_at
+from splatbatch.transfer.courier import Courier, patiently
 from splatbatch.transfer.store import Store
 
 BLOBS = "blobs"
 AT_ONCE = 8
 """Transfers side by side."""
-GROUP = 32
-"""Files of one call."""
 TRIES = 3
 """So often a blob is fetched that is not what its name says; then it is damaged in the store itself."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -52,21 +48,14 @@ def blob(sha256: str) -> str:
     return f"{BLOBS}/{sha256}"
 
 
-def names(url: str) -> list[str]:
-    """Return the SHA-256 of all blobs of a store. A courier does this."""
-    return list(store_at(url).names(BLOBS))
+def names(store: Store, folder: str) -> list[str]:
+    """Return the names in a folder of a store. A courier does this."""
+    return list(store.names(folder))
 
 
 def distinct(pieces: Iterable[FileRef]) -> list[FileRef]:
     """Return files of which no two have the same contents."""
     return list({piece.sha256: piece for piece in pieces}.values())
-
-
-def groups(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield items in groups for one call each."""
-    left = iter(items)
-    while group := list(islice(left, GROUP)):
-        yield group
 
 
 def at_once(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -75,36 +64,39 @@ def at_once(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return list(pool.map(call, items))
 
 
-def put(url: str, files: Sequence[NewFile]) -> None:
-    """Put files into a store, side by side. A courier does this."""
-    store = store_at(url)
+def put(store: Store, files: Sequence[NewFile]) -> None:
+    """Put files into a store, side by side; of each alone the transfer begins anew when it was cut off.
+
+    A courier does this.
+    """
 
     def put_one(file: NewFile) -> None:
-        store.write(*file)
+        patiently(store.write, *file)
 
     at_once(put_one, files)
 
 
-def fetch(url: str, folder: str, pieces: Sequence[FileRef]) -> list[tuple[int, str]]:
+def fetch(store: Store, asked: tuple[str, Sequence[FileRef]]) -> list[tuple[int, str]]:
     """Fetch the blobs of files into a folder under their hashes. A courier does this.
 
     What is there and whole is not fetched again; what was cut off goes on where it ended. Returned is how often each
     came with other contents than its name says, and whether it is "damaged" or "missing" in the end.
     """
-    store, place = store_at(url), Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    return at_once(partial(_fetch_one, store, place), pieces)
+    folder, pieces = asked
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return at_once(partial(_fetch_one, store, Path(folder)), pieces)
 
 
-def fetch_all(url: str, folder: Path, pieces: Sequence[FileRef], task: str, patience: WaitHooks) -> dict[FileRef, str]:
+def fetch_all(
+    courier: Courier, folder: Path, pieces: Sequence[FileRef], task: str, tell: Callable[[str], None]
+) -> dict[FileRef, str]:
     """Fetch the blobs of a task's files; return those that are damaged or missing in the store, and which of both."""
-    faults = {}
-    for group, told in run(partial(fetch, url, str(folder)), groups(distinct(pieces)), patience):
-        for piece, (num_refused, fault) in zip(group, told, strict=True):
-            if num_refused:
-                patience.tell(f"{task}: {piece.name} does not match its SHA-256: refused, fetched again")
-            if fault:
-                faults[piece] = fault
+    faults, wanted = {}, distinct(pieces)
+    for piece, (num_refused, fault) in zip(wanted, courier.ask(fetch, (str(folder), wanted)), strict=True):
+        if num_refused:
+            tell(f"{task}: {piece.name} does not match its SHA-256: refused, fetched again")
+        if fault:
+            faults[piece] = fault
     return faults
 
 

@@ -1,28 +1,26 @@
-"""Couriers: helper processes that talk to stores for us, in plain blocking code, while our own loop goes on."""
+"""The courier: a helper process that talks to a store for us, in plain blocking code, while our own loop goes on."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from itertools import chain, repeat
 from multiprocessing.connection import Connection, Pipe
-from typing import Any
+from typing import Any, TypeVar
 
-from splatbatch import isolated
+from splatbatch import files, isolated
 from splatbatch.errors import CutOffError, SplatbatchError
 from splatbatch.files import is_out_of_space
 from splatbatch.isolated import (
     ORDERS,
     Answer,
-    Call,
     CallQueue,
     Crashed,
     ExpectedError,
     Hung,
     IsolatedProcess,
-    Item,
-    Returned,
     StopRequested,
     WaitHooks,
 )
@@ -30,16 +28,126 @@ from splatbatch.transfer.schemes import open_store
 from splatbatch.transfer.store import Store
 
 HANGS_S = 45.0
-"""So long a transfer may move nothing: longer than ssh and S3 take to notice that nobody answers."""
+"""A call that moves nothing for so long hangs: ssh and S3 notice earlier that their server is silent."""
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
-"""Between a call that failed in passing and the next; the last one again and again."""
-MOST_FAULTS = 3
-"""Calls in a row that end in what nobody expected: a full disk of ours, say."""
+"""Between a request that was cut off and the next; the last one again and again."""
+MOST_CRASHES = 3
+"""So often in a row a call may end its process."""
 SAYS_S = 10.0
+"""After so long without an answer the user is told."""
 REST_S = 0.05
-MOST_FREE = 5
-"""Couriers that wait with their connections for calls to come: as many as are busy at one time. A worker beats, asks,
-fetches ahead, sends a splat and the pictures of the one before."""
+AGAIN = "; trying again"
+Call = Callable[[Store, Any], Any]
+"""Is made by a courier; what it returns must be JSON."""
+Order = tuple[Call, Any]
+"""A call, and what it is about; it travels as a pickle, between us alone."""
+R = TypeVar("R")
+
+
+class Courier(CallQueue[Order]):
+    """A helper process that makes calls of one store, one after the other; its connection stays open between them.
+
+    A request that was cut off is made again until the store answers. A call that hangs is made again by a new process.
+    """
+
+    _orders: Connection
+
+    def __init__(self, url: str, patience: WaitHooks) -> None:
+        """Start nothing yet.
+
+        Args:
+            url: of the store.
+            patience: ticks and may stop us while a call is waited for; it hears that the store does not answer.
+        """
+        super().__init__(partial(_obey, url), ())
+        self.url, self._patience = url, patience
+        self._is_told, self._crashes, self._answered_at = False, 0, time.monotonic()
+
+    @property
+    def wait(self) -> None:
+        """Nothing: `look` itself says that the store does not answer."""
+        return
+
+    def begin(self, call: Call, *items: object) -> None:
+        """Have a call made for each item, after those that are left."""
+        self._left.extend((call, item) for item in items)
+
+    def run(self, call: Call, items: Iterable[object]) -> list[Any]:
+        """Wait until a call was made for each item; return what they returned.
+
+        Raises:
+            SplatbatchError: the store refuses us.
+            StopRequested: the wait was ended.
+        """
+        self.begin(call, *items)
+        try:
+            return [answer.result("") for _, answer in isolated.answers(self, self._patience)]
+        finally:
+            self.end()
+
+    def ask(self, call: Call, item: object = None) -> Any:
+        """Return what one call returns; see `run`."""
+        return self.run(call, [item])[0]
+
+    def look(self) -> list[tuple[Order, Answer]]:
+        """Return what has come, and go on; never wait."""
+        found: list[tuple[Order, Answer]] = []
+        while self._left and (answer := self._answer()) is not None:
+            self._is_told = False
+            if isinstance(answer, Hung):
+                self._drop()
+                self._patience.tell(f"the store does not answer{AGAIN}")
+                continue
+            if isinstance(answer, Crashed):
+                self._drop()
+                self._crashes += 1
+                if self._crashes < MOST_CRASHES:
+                    continue
+                words = f"the transfer process crashed: {answer.words}"
+                answer = ExpectedError(SplatbatchError(words, "Please report this."))
+            self._crashes = 0
+            found.append((self._left.popleft(), answer))
+        note, now = self._process.note() if self._process else "", time.monotonic()
+        if found or not note.endswith(AGAIN):
+            self._answered_at = now
+        elif now - self._answered_at > SAYS_S:
+            self._answered_at = now
+            self._patience.tell(note)
+        return found
+
+    def end(self) -> None:
+        """Make no further calls; one that is under way is ended with its process."""
+        if self._left:
+            self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        self._left.clear()
+        self._drop()
+
+    def _answer(self) -> Answer | None:
+        """Return what has come of the first call that is left, if something has; see that it is made."""
+        if self._process is None:
+            there, self._orders = Pipe(duplex=False)
+            self._process = IsolatedProcess(self._call, _received(), is_low=False, orders=there.fileno())
+            there.close()
+        if not self._is_told:
+            self._process.moves()
+            self._is_told = True
+            with contextlib.suppress(OSError):  # it is gone: its answer says so
+                self._orders.send(self._left[0])
+        if found := self._process.answers():
+            return found[0]
+        if self._process.has_exited():
+            return self._process.why_it_died()
+        idle_s = self._process.idle_s()
+        return Hung(self._process.note(), idle_s) if idle_s > HANGS_S else None
+
+    def _drop(self) -> None:
+        self._is_told = False
+        if self._process is not None:
+            self._orders.close()
+            super().end()
 
 
 @cache
@@ -48,166 +156,38 @@ def store_at(url: str) -> Store:
     return open_store(url)
 
 
-class Courier:
-    """A helper process that makes one call at a time, as it is told; what these have opened stays open."""
-
-    def __init__(self) -> None:
-        there, self._orders = Pipe(duplex=False)
-        self._process = IsolatedProcess(_obeyed, _orders(), is_low=False, orders=there.fileno())
-        there.close()
-
-    @property
-    def descriptor(self) -> int | None:
-        """What can be read once there is an answer."""
-        return self._process.pipe
-
-    def begin(self, call: Call[Item], item: Item) -> None:
-        """Have a call made, once the one before has its answer; both travel as pickles, between us alone."""
-        self._process.moves()
-        with contextlib.suppress(OSError):  # it is gone: its answer says so
-            self._orders.send((call, item))
-
-    def look(self) -> Answer | None:
-        """Return what has come of the call, if something has; one that crashed or hung is of no more use."""
-        if found := self._process.answers():
-            return found[0]
-        if self._process.has_exited():
-            return self._process.why_it_died()
-        idle_s = self._process.idle_s()
-        return Hung(self._process.note(), idle_s) if idle_s > HANGS_S else None
-
-    def end(self) -> None:
-        """End the process; what the kernel holds is abandoned."""
-        self._orders.close()
-        self._process.end()
-
-
-_FREE: list[Courier] = []
-
-
-def _orders() -> Iterator[tuple[Call[Any], Any]]:
+def _received() -> Iterator[Order]:
     """Yield what a courier is told, until it is told no more."""
     with contextlib.suppress(EOFError), Connection(ORDERS, writable=False) as told:
         while True:
             yield told.recv()
 
 
-def _obeyed(order: tuple[Call[Any], Any]) -> Any:
+def _obey(url: str, order: Order) -> object:
     call, item = order
-    return call(item)
+    return patiently(call, store_at(url), item)
 
 
-class TransferJob(CallQueue[Item]):
-    """Calls that a courier makes one after the other; one that the store cut off is made again, after a while."""
-
-    def __init__(self, call: Call[Item], items: Iterable[Item], patience: WaitHooks) -> None:
-        """Begin nothing yet.
-
-        Args:
-            call: is made by a courier; what it returns must be JSON.
-            items: of the calls.
-            patience: is told that the store does not answer.
-        """
-        super().__init__(call, items)
-        self._tell = patience.tell
-        self._courier: Courier | None = None
-        self._failures, self._not_before, self._said_at = 0, 0.0, time.monotonic()
-        self._faults: list[tuple[Item, Answer]] = []
-        """What no call mends; told again and again, for those that are left are not made."""
-
-    @property
-    def descriptor(self) -> int | None:
-        """What can be read once there is an answer; None: no process is at work."""
-        return self._courier.descriptor if self._courier else None
-
-    def look(self) -> list[tuple[Item, Answer]]:
-        """Return what has come, and go on; never wait."""
-        found = [*self._faults]
-        if self._left and self._courier is None and time.monotonic() >= self._not_before:
-            self._courier = _FREE.pop() if _FREE else Courier()
-            self._courier.begin(self._call, self._left[0])
-        while self._courier is not None and (answer := self._courier.look()) is not None:
-            if isinstance(answer, Returned):
-                found.append((self._left.popleft(), answer))
-                self._failures = 0
-                self._go_on(self._courier)
-                continue
-            self._drop()  # whatever it has opened is not trusted any more
-            if error := self._lasting(answer):
-                self._faults = [(self._left[0], ExpectedError(error))]
-                self._left.clear()
-                found += self._faults
-        return found
-
-    def _go_on(self, ours: Courier) -> None:
-        """Have the next call made; after the last one the courier, with its connection, is left to the next job."""
-        if self._left:
-            ours.begin(self._call, self._left[0])
-        elif len(_FREE) < MOST_FREE:
-            _FREE.append(ours)
-            self._courier = None
-        else:
-            self._drop()
-
-    def _lasting(self, answer: Answer) -> SplatbatchError | None:
-        """Return what no further call mends; else one is made after a while, and that is said after a long one."""
-        match answer:
-            case ExpectedError(error=CutOffError()) | Hung():
-                pass
-            case ExpectedError(error=SplatbatchError() as error):
-                return error
-            case ExpectedError(error=error) if is_out_of_space(error):  # of this machine's disk
-                pass
-            case _ if self._failures + 1 >= MOST_FAULTS:
-                return SplatbatchError(_words(answer), "Is there room on this disk? Else please report it.")
-        self._not_before = time.monotonic() + PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
-        self._failures += 1
-        if self._failures > 1 and time.monotonic() - self._said_at > SAYS_S:
-            self._said_at = time.monotonic()
-            self._tell(f"{_words(answer)}; it is tried again")
-        return None
-
-    def end(self) -> None:
-        """Make no further calls, and end the one that is under way."""
-        self._left.clear()
-        self._drop()
-
-    def _drop(self) -> None:
-        if self._courier is not None:
-            self._courier.end()
-            self._courier = None
-
-
-def _words(answer: Answer) -> str:
-    match answer:
-        case ExpectedError(error=error):
-            return str(error)
-        case Crashed(words=words):
-            return f"traffic with the store has failed: {words}"
-    return "the store does not answer"
-
-
-def run(call: Call[Item], items: Iterable[Item], patience: WaitHooks) -> list[tuple[Item, Any]]:
-    """Wait until calls are made; return what each has returned.
-
-    Raises:
-        SplatbatchError: the store refuses us.
-        StopRequested: somebody wants us to stop.
-    """
-    job = TransferJob(call, items, patience)
-    return [(item, answer.result("")) for item, answer in isolated.answers(job, patience)]
-
-
-def ask(call: Call[Item], item: Item, patience: WaitHooks) -> Any:
-    """Return what one call returns; see `run`."""
-    return run(call, [item], patience)[0][1]
+def patiently(request: Callable[..., R], *arguments: object) -> R:
+    """Return what a request returns; it is made again while the store is cut off, or this machine's disk is full."""
+    pauses = chain(PAUSES_S, repeat(PAUSES_S[-1]))
+    while True:
+        try:
+            found = request(*arguments)
+            files.note_reading("")
+            return found
+        except (CutOffError, OSError) as error:
+            if not isinstance(error, CutOffError) and not is_out_of_space(error):
+                raise
+            files.note_reading(f"{error}{AGAIN}")
+        time.sleep(next(pauses))
 
 
 def pause(seconds: float, patience: WaitHooks) -> None:
     """Wait for so long.
 
     Raises:
-        StopRequested: somebody wants us to stop.
+        StopRequested: the wait was ended.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:

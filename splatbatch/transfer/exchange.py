@@ -10,18 +10,17 @@ import json
 import re
 import time
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import MIB, MOST_JSON_BYTES
-from splatbatch.isolated import WaitHooks
 from splatbatch.json_text import parse
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.transfer.blobs import FileRef, NewFile, at_once
 from splatbatch.transfer.bundle import Bundle, sealed, unsealed, why_left
-from splatbatch.transfer.courier import ask, store_at
-from splatbatch.transfer.store import read_whole
+from splatbatch.transfer.courier import Courier
+from splatbatch.transfer.store import Store, read_whole
 
 BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS = "bundles", "claims", "closed", "results", "later", "workers"
 _BUNDLE = re.compile(r"[0-9a-f]{32}")
@@ -99,28 +98,29 @@ class BundleState(TypedRecord):
 
     is_closed: bool = False
     generation: int = 0
-    """Of its newest claim; 0: nobody has claimed it."""
-    worker: str = ""
-    token: str = ""
-    """Of its owner, which made that claim; both are read only while it is open."""
-    is_left: bool = False
-    """Its owner has let it go."""
+    """Of its newest claim; 0: it was never claimed."""
     results: tuple[str, ...] = ()
     """Names of those that count."""
+    worker: str = ""
+    """Its owner, which made that claim. This and what follows is read only while it is open."""
+    is_free: bool = True
+    """It has no owner, or that has let it go or ended."""
+    sequence: int = -1
+    """How often its owner has shown that it lives; -1: never yet."""
 
     @property
     def outcomes(self) -> list[str]:
-        """What has come of it so far."""
+        """The outcomes of its results."""
         return [name.split(".")[1] for name in self.results]
 
     @property
     def is_final(self) -> bool:
-        """Whether nobody else is to try."""
+        """Whether no other worker is to try."""
         return not set(FINAL).isdisjoint(self.outcomes)
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody should still train it."""
+        """Whether a worker should still train it."""
         return not (self.is_closed or self.is_final)
 
 
@@ -137,96 +137,89 @@ class StoreListing(TypedRecord):
         """Return how far a bundle is; one that was packed since is open."""
         return self.bundles.get(bundle) or BundleState()
 
-    def is_unclaimed(self, one: BundleState) -> bool:
-        """Return whether a bundle has no owner, or that has let it go, or has said good-bye."""
-        sign = self.signs.get(one.worker)
-        is_gone = sign is not None and (sign.has_ended or sign.token != one.token)
-        return not one.generation or one.is_left or is_gone
 
-
-def listing(url: str, patience: WaitHooks) -> StoreListing:
+def listing(courier: Courier) -> StoreListing:
     """Return a store as it is now.
 
     Raises:
         StoreError: the store refuses us.
-        StopRequested: somebody wants us to stop.
+        StopRequested: the wait was ended.
     """
-    return StoreListing.from_record(ask(look, url, patience))
+    return StoreListing.from_record(courier.ask(look))
 
 
-def look(url: str) -> dict[str, Any]:
+def look(store: Store, _: None = None) -> dict[str, Any]:
     """Look at a store; return it as JSON. A courier does this."""
     folders = (BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS)
-    bundles, claims, closed, results, later, workers = at_once(store_at(url).names, folders)
+    bundles, claims, closed, results, later, workers = at_once(store.names, folders)
     generations: dict[str, int] = {}
     for name in claims:
-        bundle, _, number = name.removesuffix(LEFT).partition(".")
+        bundle, _dot, number = name.removesuffix(LEFT).partition(".")
         if number.isdecimal():
             generations[bundle] = max(generations.get(bundle, 0), int(number))
     brought: dict[str, list[str]] = {}
     for name in sorted(results):
         if name.count(".") == 2 and f"{name}{REFUSED}" not in results:
             brought.setdefault(name.partition(".")[0], []).append(name)
-    states = {}
-    for name in sorted(filter(_BUNDLE.fullmatch, bundles)):
-        claim = f"{name}.{generations.get(name, 0)}"
-        is_left = f"{claim}{LEFT}" in claims
-        brings = tuple(brought.get(name, ()))
-        states[name] = BundleState(name in closed, generations.get(name, 0), "", "", is_left, brings)
-    owned = [name for name, one in states.items() if one.generation and one.is_open]
-    owners = at_once(partial(_known_owner, url), [f"{CLAIMS}/{name}.{states[name].generation}" for name in owned])
-    for name, owner in zip(owned, owners, strict=True):
-        states[name] = replace(states[name], worker=owner.worker, token=owner.token)
-    found = at_once(partial(_sign, url), [f"{WORKERS}/{name}" for name in sorted(workers)])
-    return StoreListing(states, tuple(sorted(later)), {one.worker: one for one in found if one.worker}).to_record()
+    shown = at_once(partial(_sign, store), [f"{WORKERS}/{name}" for name in sorted(workers)])
+    signs = {one.worker: one for one in shown if one.worker}
+
+    def state(name: str) -> BundleState:
+        generation = generations.get(name, 0)
+        one = BundleState(name in closed, generation, tuple(brought.get(name, ())))
+        if not (generation and one.is_open):
+            return one
+        claim = f"{name}.{generation}"
+        owner = _sign(store, f"{CLAIMS}/{claim}")
+        sign = signs.get(owner.worker)
+        is_gone = sign is not None and (sign.has_ended or sign.token != owner.token)
+        is_free, sequence = is_gone or f"{claim}{LEFT}" in claims, sign.sequence if sign else -1
+        return replace(one, worker=owner.worker, is_free=is_free, sequence=sequence)
+
+    ours = sorted(filter(_BUNDLE.fullmatch, bundles))
+    states = dict(zip(ours, at_once(state, ours), strict=True))
+    return StoreListing(states, tuple(sorted(later)), signs).to_record()
 
 
-def _sign(url: str, place: str) -> WorkerStatus:
+def _sign(store: Store, place: str) -> WorkerStatus:
     """Return the sign of a worker, or what a claim says of one; either may go, or be torn, at any moment."""
     try:
-        return WorkerStatus.from_record(parse(read_whole(store_at(url), place, MIB)))
+        return WorkerStatus.from_record(parse(read_whole(store, place, MIB)))
     except (OSError, ValueError):
         return WorkerStatus()
-
-
-_known_owner = cache(_sign)
-"""Who has made a claim; each courier reads a claim once."""
 
 
 class StoreWatch:
     """Remembers for how long the owners of bundles have not moved; asks nobody itself."""
 
     def __init__(self) -> None:
-        self._moved: dict[str, tuple[int, float]] = {}
+        self._moved: dict[str, tuple[BundleState, float]] = {}
 
-    def is_dead(self, one: BundleState, seen: StoreListing) -> bool:
-        """Return whether the owner of a bundle is known to be gone, or has let it go."""
-        if seen.is_unclaimed(one):
-            return True
-        sign, owner = seen.signs.get(one.worker), f"{one.worker} {one.token}"
-        sequence = sign.sequence if sign else -1  # a claim whose worker never beat
-        now = time.monotonic()
-        if owner not in self._moved or self._moved[owner][0] != sequence:
-            self._moved[owner] = (sequence, now)
-        return now - self._moved[owner][1] > SILENCE_S
+    def is_dead(self, name: str, one: BundleState) -> bool:
+        """Return whether a bundle is free, or its owner has been silent for so long that it counts as gone."""
+        before, since = self._moved.get(name, (None, 0.0))
+        if one != before:
+            since = time.monotonic()
+            self._moved[name] = one, since
+        return one.is_free or time.monotonic() - since > SILENCE_S
 
-    def state_of(self, one: BundleState, seen: StoreListing) -> str:
+    def state_of(self, name: str, one: BundleState) -> str:
         """Return how far a bundle is: trained, failed, closed, waiting, silent, at work."""
         for outcome in FINAL:
             if outcome in one.outcomes:
                 return outcome
         if one.is_closed:
             return "closed"
-        if seen.is_unclaimed(one):
+        if one.is_free:
             return "waiting"
-        return "silent" if self.is_dead(one, seen) else "at work"
+        return "silent" if self.is_dead(name, one) else "at work"
 
     def due(self, seen: StoreListing, me: str, unfit: frozenset[str] = frozenset()) -> list[str]:
         """Return the bundles that a worker may claim, in an order of its own, so that not all want the same."""
         free = [
             name
             for name, one in seen.bundles.items()
-            if one.is_open and name not in unfit and one.generation < MOST_HANDLINGS and self.is_dead(one, seen)
+            if one.is_open and name not in unfit and one.generation < MOST_HANDLINGS and self.is_dead(name, one)
         ]
         return sorted(free, key=lambda one: sealed({"worker": me, "bundle": one})[0])
 
@@ -236,71 +229,80 @@ def is_following(piece: FileRef) -> bool:
     return piece.name.partition("/")[0] in FOLLOWING
 
 
-def claim(url: str, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
+def claim(store: Store, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
     """Claim a bundle; return its manifest, or nothing where another has it. A courier does this.
 
     One that is left to others is returned, and not claimed.
 
     Args:
-        url: of the store.
+        store: that holds it.
         asked: the bundle, the generation of the claim, the worker, its token, and whether it runs no commands.
 
     Raises:
         StoreError: the manifest was altered.
     """
     bundle, generation, worker, token, only_builtin = asked
-    record = read_sealed(url, f"{BUNDLES}/{bundle}")
+    record = read_sealed(store, f"{BUNDLES}/{bundle}")
     if why_left(Bundle.from_record(record), only_builtin=only_builtin):
         return record
     place = f"{CLAIMS}/{bundle}.{generation}"
-    store_at(url).write(place, json.dumps({"worker": worker, "token": token}).encode(), once=True)
-    is_ours = _sign(url, place).token == token  # whatever the store has answered, or lost on its way
+    store.write(place, json.dumps({"worker": worker, "token": token}).encode(), once=True)
+    is_ours = _sign(store, place).token == token  # whatever the store has answered, or lost on its way
     return record if is_ours else {}
 
 
-def read_sealed(url: str, place: str) -> dict[str, Any]:
+def read_sealed(store: Store, place: str) -> dict[str, Any]:
     """Return a bundle or a result, by folder and name; nothing where there is none. A courier does this.
 
     Raises:
         StoreError: it was altered.
     """
     try:
-        content = read_whole(store_at(url), place, MOST_JSON_BYTES)
+        content = read_whole(store, place, MOST_JSON_BYTES)
     except FileNotFoundError:
         return {}
     return unsealed(place.rpartition("/")[2].rpartition(".")[2], content)
 
 
-def read_sound(url: str, place: str) -> dict[str, Any]:
+def read_sound(store: Store, place: str) -> dict[str, Any]:
     """Return a bundle or a result, by folder and name; nothing where it was altered, or is gone. A courier does this.
 
     Raises:
         CutOffError: the store does not answer.
     """
     try:
-        return read_sealed(url, place)
+        return read_sealed(store, place)
     except CutOffError:
         raise
     except StoreError:
         return {}
 
 
-def result_at(url: str, place: str, patience: WaitHooks) -> TransferResult:
+def result_at(courier: Courier, place: str) -> TransferResult:
     """Return a result, by folder and name; an empty one where it was altered, or is gone. It raises as `listing`."""
-    return TransferResult.from_record(ask(partial(read_sound, url), place, patience))
+    return TransferResult.from_record(courier.ask(read_sound, place))
 
 
-def outline(url: str, bundle: str) -> tuple[str, str, int]:
+def outline(store: Store, bundle: str) -> tuple[str, str, int]:
     """Return task, home and steps of a bundle; of one that was altered its name alone. A courier does this."""
-    found = Bundle.from_record(read_sound(url, f"{BUNDLES}/{bundle}"))
+    found = Bundle.from_record(read_sound(store, f"{BUNDLES}/{bundle}"))
     return found.task or bundle, found.home, found.max_steps
 
 
-def heartbeat(url: str, sign: WorkerStatus) -> str:
+def makes_once(store: Store, sign: WorkerStatus) -> bool:
+    """Show that a worker lives; return whether the store keeps two from making one file. A courier does this."""
+    store.write(*_sign_file(sign), once=True)
+    return not store.write(*_sign_file(sign), once=True)
+
+
+def heartbeat(store: Store, sign: WorkerStatus) -> str:
     """Show that a worker lives; return what it trains if that is closed by now. A courier does this."""
-    store = store_at(url)
-    store.write(f"{WORKERS}/{sign.worker}", json.dumps(sign.to_record()).encode())
+    store.write(*_sign_file(sign))
     return sign.bundle if sign.bundle and sign.bundle in store.names(CLOSED) else ""
+
+
+def _sign_file(sign: WorkerStatus) -> NewFile:
+    return f"{WORKERS}/{sign.worker}", json.dumps(sign.to_record()).encode()
 
 
 def bundle_file(bundle: Bundle) -> tuple[str, NewFile]:
@@ -319,12 +321,3 @@ def result_file(returned: TransferResult, first: str = "") -> NewFile:
     digest, content = sealed(returned.to_record())
     place = f"{LATER}/{first}" if first else f"{RESULTS}/{returned.bundle}.{returned.outcome}"
     return f"{place}.{digest}", content
-
-
-def makes_once(url: str, token: str) -> bool:
-    """Return whether a store keeps two from making one file; it is tried out. A courier does this."""
-    store, name = store_at(url), f"probe/{token}"
-    try:
-        return store.write(name, b"first", once=True) and not store.write(name, b"second", once=True)
-    finally:
-        store.delete(name)

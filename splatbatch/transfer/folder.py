@@ -66,11 +66,6 @@ class FolderStore:
                         found[entry.name] = entry.stat().st_size
         return found
 
-    def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
-        with _told(self._folder):
-            (self._folder / name).unlink(missing_ok=True)
-
 
 @contextlib.contextmanager
 def _told(folder: Path) -> Iterator[None]:

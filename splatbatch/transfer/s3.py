@@ -80,11 +80,6 @@ class S3Store:
             pages = [one for page in obstore.list(self._bucket, prefix=f"{folder}/") for one in page]
         return {one["path"].rpartition("/")[2]: one["size"] for one in pages}
 
-    def delete(self, name: str) -> None:
-        """Remove an object, if it is there."""
-        with self._told(), contextlib.suppress(FileNotFoundError, exceptions.NotFoundError):
-            obstore.delete(self._bucket, name)
-
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
         """Say of an error what it means for the store, in words of ours."""

@@ -63,11 +63,6 @@ class SftpStore:
         regular = asyncssh.FILEXFER_TYPE_REGULAR
         return {name: attrs.size or 0 for name, attrs in named if attrs.type == regular and name[0] != "."}
 
-    def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
-        with contextlib.suppress(FileNotFoundError):
-            self._do(self._sftp().remove(self._at(name)))
-
     def _at(self, name: str) -> str:
         return (self._root / name).as_posix()
 
@@ -144,6 +139,7 @@ class SftpStore:
         except asyncssh.HostKeyNotVerifiable as error:
             raise StoreError(f"store ssh://{self._host}: its host key is not known here", _HOST) from error
         except (asyncssh.Error, TimeoutError, OSError) as error:
+            self._client = None
             said = getattr(error, "strerror", "") or getattr(error, "reason", "") or "does not answer"
             raise CutOffError(f"store ssh://{self._host}: {said}") from error
 

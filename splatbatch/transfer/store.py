@@ -41,10 +41,6 @@ class Store(Protocol):
         """Return the names of the files in a folder, each with its size; none if there is no folder."""
         ...
 
-    def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
-        ...
-
 
 def read_whole(store: Store, name: str, most_bytes: int) -> bytes:
     """Return what a small file holds; of a larger one its beginning, which no hash and no JSON parser takes.

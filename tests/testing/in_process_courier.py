@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
-from splatbatch.isolated import Answer, InProcessCalls
-from splatbatch.transfer.courier import Courier
+from splatbatch.errors import CutOffError
+from splatbatch.isolated import Answer, ExpectedError, InProcessCalls
+from splatbatch.transfer import courier
+from splatbatch.transfer.courier import Courier, Order
 
 
 class InProcessCourier(Courier):
-    descriptor = None
-
-    def __init__(self) -> None:
-        self._answer: Answer | None = None
-
-    def begin(self, call: Any, item: Any) -> None:
-        [(_, self._answer)] = InProcessCalls(call, [item]).look()
-
-    def look(self) -> Answer | None:
-        found, self._answer = self._answer, None
+    def look(self) -> list[tuple[Order, Answer]]:
+        found: list[tuple[Order, Answer]] = []
+        while self._left:
+            call, item = order = self._left[0]
+            [(_, answer)] = InProcessCalls(partial(call, courier.store_at(self.url)), [item]).look()
+            if isinstance(answer, ExpectedError) and isinstance(answer.error, CutOffError):
+                break  # it is made again at the next look
+            self._left.popleft()
+            found.append((order, answer))
         return found
-
-    def end(self) -> None:
-        """Make no further calls."""

@@ -88,8 +88,6 @@ def taking_turns(*others: Step) -> Iterator[None]:
         for module in (store_worker, travel, exchange, courier):
             here.setattr(module, "time", time_here)
         here.setattr(isolated, "rest", rest)
-        here.setattr(courier, "_FREE", [])
-        exchange._known_owner.cache_clear()
         yield
 
 

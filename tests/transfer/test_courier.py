@@ -1,92 +1,93 @@
-"""A courier makes call after call in one process, until that hangs, dies or is ended; a job makes them again."""
+"""A courier makes call after call in one process; what was cut off, hangs or has crashed is made again."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
-from in_process_courier import InProcessCourier
-from test_reader import fails
 
-from splatbatch.errors import CutOffError, StoreError
-from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned, WaitHooks
+from splatbatch.errors import CutOffError, SplatbatchError, StoreError
+from splatbatch.isolated import WaitHooks
 from splatbatch.transfer import courier
-from splatbatch.transfer.courier import Courier, TransferJob
+from splatbatch.transfer.courier import Courier
+from splatbatch.transfer.store import Store
+
+SAID: list[str] = []
 
 
-def asked(ours: Courier, how: str) -> Answer:
-    ours.begin(fails, how)
-    while (found := ours.look()) is None:
-        time.sleep(0.01)
-    return found
+@pytest.fixture
+def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Courier]:
+    monkeypatch.setattr(courier, "PAUSES_S", (0.05,))
+    SAID.clear()
+    with closing(Courier(str(tmp_path), WaitHooks(tell=SAID.append))) as found:
+        yield found
 
 
-COUNTED: list[str] = []
+def pid_and_store(store: Store, item: str) -> tuple[int, int, str]:
+    return os.getpid(), id(store), item
 
 
-def counted(how: str) -> list[Any]:
-    COUNTED.append(how)
-    return [os.getpid(), len(COUNTED)]
+def refuses(store: Store, item: str) -> str:
+    if item == "refused":
+        raise StoreError("no room")
+    return item.upper()
 
 
-@pytest.mark.contract
-def test_a_courier_makes_call_after_call_and_keeps_what_they_have_opened() -> None:
-    ours = Courier()
-    found = []
-    for how in "abc":
-        ours.begin(counted, how)
-        while (one := ours.look()) is None:
-            time.sleep(0.01)
-        found.append(one.value)
-    ours.end()
-    assert [number for _, number in found] == [1, 2, 3]
-    assert len({pid for pid, _ in found}) == 1 and found[0][0] != os.getpid()
-
-
-@pytest.mark.contract
-@pytest.mark.parametrize("make", [Courier, InProcessCourier])
-def test_a_courier_answers_as_any(make: Any) -> None:
-    ours = make()
-    assert asked(ours, "a") == Returned("A")
-    assert isinstance(asked(ours, "scene"), ExpectedError)
-    assert isinstance(asked(ours, "recursion"), Crashed)
-    assert asked(ours, "b") == Returned("B")
-    ours.end()
+def often(store: Store, asked: tuple[str, str, int]) -> int:
+    """Do something for the first few times, then return how often it was."""
+    place, how, num = asked
+    with Path(place).open("a") as log:
+        log.write("x")
+    if (number := Path(place).stat().st_size) <= num:
+        if how == "cut off":
+            raise CutOffError("the store /reef is away")
+        if how == "hangs":
+            time.sleep(600)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
 
 
 @pytest.mark.contract
-def test_a_courier_says_that_it_has_died_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    died, hung = Courier(), Courier()
-    found = asked(died, "dies")
-    assert isinstance(found, Crashed) and "SIGKILL" in found.words
-    assert asked(died, "a") == Crashed("the reader process is gone", "the reader process is gone")
+def test_a_courier_makes_call_after_call_by_one_store_in_one_process(ours: Courier) -> None:
+    found = ours.run(pid_and_store, ["a", "b"]) + ours.run(pid_and_store, ["c"])
+    assert [item for _, _, item in found] == ["a", "b", "c"]
+    assert len({(pid, store) for pid, store, _ in found}) == 1 and found[0][0] != os.getpid()
+
+
+@pytest.mark.contract
+def test_what_a_store_refuses_ends_the_wait_and_the_courier_goes_on(ours: Courier) -> None:
+    with pytest.raises(StoreError, match="no room"):
+        ours.run(refuses, ["a", "refused", "never"])
+    assert (ours.is_over, ours.ask(refuses, "b")) == (True, "B")
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize(("how", "said"), [("cut off", "away; trying again"), ("hangs", "not answer"), ("dies", "")])
+def test_a_call_is_made_again_until_the_store_answers(
+    ours: Courier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, said: str
+) -> None:
     monkeypatch.setattr(courier, "HANGS_S", 0.6)
-    assert isinstance(asked(hung, "hangs"), Hung)
-    died.end()
-    hung.end()
+    monkeypatch.setattr(courier, "SAYS_S", 0.0)
+    assert ours.ask(often, (str(tmp_path / "log"), how, 2)) == 3
+    assert said in "".join(SAID)
 
 
-def test_a_job_makes_again_what_was_cut_off_and_tells_what_lasts_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "Courier", InProcessCourier)
-    monkeypatch.setattr(courier, "_FREE", [])
-    monkeypatch.setattr(courier, "PAUSES_S", (0.0,))
-    calls, found = list[str](), list[tuple[str, Answer]]()
+@pytest.mark.contract
+def test_a_call_that_crashes_its_process_each_time_is_given_up(ours: Courier, tmp_path: Path) -> None:
+    with pytest.raises(SplatbatchError, match="SIGKILL"):
+        ours.ask(often, (str(tmp_path / "log"), "dies", 100))
+    assert (tmp_path / "log").stat().st_size == courier.MOST_CRASHES
 
-    def call(item: str) -> str:
-        calls.append(item)
-        if item == "cut off" and calls.count(item) < 3:
-            raise CutOffError("the store does not answer")
-        if item == "refused":
-            raise StoreError("no room")
-        return item.upper()
 
-    job = TransferJob(call, ["a", "cut off", "refused", "never"], WaitHooks())
-    while not job.is_over:
-        found += job.look()
-    assert calls == ["a", *["cut off"] * 3, "refused"]
-    assert found[:2] == [("a", Returned("A")), ("cut off", Returned("CUT OFF"))]
-    [(item, answer)] = found[2:]
-    assert (item, str(answer.error)) == ("refused", "no room")
-    assert job.look() == job.look() == found[2:]  # else a worker would go on as if all had been sent
+def test_an_error_that_no_wait_mends_is_not_waited_for() -> None:
+    def call(_: Any) -> None:
+        raise PermissionError(13, "no")
+
+    with pytest.raises(PermissionError):
+        courier.patiently(call, None)

@@ -21,6 +21,7 @@ from splatbatch import processes
 from splatbatch.hashing import sha256_of
 from splatbatch.transfer import blobs, exchange
 from splatbatch.transfer.exchange import TransferResult
+from splatbatch.transfer.schemes import open_store
 
 Change = Callable[[dict[str, dict[str, Any]]], None]
 
@@ -31,7 +32,7 @@ class Forgery:
     def __init__(self, home: FakeBatch, url: str, folder: Path) -> None:
         self.home, self.url, self.folder = home, url, folder
         [self.name] = [path.name for path in Path(url, "results").iterdir()]
-        self.record = exchange.read_sound(url, f"results/{self.name}")
+        self.record = exchange.read_sound(open_store(url), f"results/{self.name}")
         self.pieces = {one["name"]: one for one in self.record["attempts"][0]["pieces"]}
 
     def content(self, name: str) -> dict[str, Any]:
@@ -45,14 +46,14 @@ class Forgery:
         file = self.folder / "forged.json"
         file.write_text(json.dumps(content))
         sha256 = sha256_of(file)
-        blobs.put(self.url, [(blobs.blob(sha256), file)])
+        blobs.put(open_store(self.url), [(blobs.blob(sha256), file)])
         self.pieces[name] = {"name": name, "sha256": sha256, "num_bytes": file.stat().st_size, "mtime_ns": 1}
 
     def adopt(self) -> str:
         """Seal the result anew, in place of the true one, and have home adopt it; return what it said."""
         self.record["attempts"][0]["pieces"] = list(self.pieces.values())
         Path(self.url, "results", self.name).unlink()
-        blobs.put(self.url, [exchange.result_file(TransferResult.from_record(self.record))])
+        blobs.put(open_store(self.url), [exchange.result_file(TransferResult.from_record(self.record))])
         said = run(self.home, self.url, "adopt", self.url)
         assert "Traceback" not in said.stderr
         return said.stdout + said.stderr

@@ -31,7 +31,9 @@ from splatbatch.scene.partition.record import Name
 from splatbatch.transfer import blobs, bundle, exchange
 from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, why_left
+from splatbatch.transfer.courier import Courier
 from splatbatch.transfer.exchange import StoreListing, TransferredAttempt, TransferResult
+from splatbatch.transfer.folder import FolderStore
 
 CONTENT = b"from elsewhere"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -82,7 +84,7 @@ def of_what_comes_later(name: str, folder: Path, top: Path) -> object:
 
 def of_a_piece(name: str, folder: Path, top: Path) -> object:
     """Fetch a blob whose hash is a path."""
-    found = blobs.fetch(str(top / "store"), str(folder), [FileRef("a", name, len(CONTENT))])
+    found = blobs.fetch(FolderStore(top / "store"), (str(folder), [FileRef("a", name, len(CONTENT))]))
     return _refuse(found == [(0, "missing")])
 
 
@@ -143,7 +145,11 @@ def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
     result, said = f"{'0' * 32}.trained.{'1' * 32}", list[str]()
     output, patience = SimpleNamespace(arriving=top / "blobs"), WaitHooks(tell=said.append)
     home, folder = object.__new__(HomeSide), AttemptFolder(attempt)
-    home.batch, home.url, home.patience = cast("Any", SimpleNamespace(output=output)), str(top / "store"), patience
+    home.batch, home.courier, home.patience = (
+        cast("Any", SimpleNamespace(output=output)),
+        Courier("", patience),
+        patience,
+    )
     home.bundles, home.whole, home.awaited, home.arrived = {}, set(), set(), {result: {1: folder}}
     told = TransferResult(attempts=(TransferredAttempt(1, tuple(map(piece, names))),))
     with pytest.MonkeyPatch.context() as patched:
@@ -230,8 +236,8 @@ def test_what_comes_later_replaces_no_file_of_an_accepted_attempt(folder: Path, 
 
 
 def test_only_the_hash_of_a_manifest_is_the_name_of_a_bundle(tmp_path: Path) -> None:
-    url, (name, manifest) = str(tmp_path), exchange.bundle_file(Bundle(patch="p0", home="h"))
-    blobs.put(url, [manifest])
+    store, (name, manifest) = FolderStore(tmp_path), exchange.bundle_file(Bundle(patch="p0", home="h"))
+    blobs.put(store, [manifest])
     for stray in ("notes.txt", "A" * 32, "f" * 31, f"{name}.bak", "\u0661" * 32):
         (tmp_path / "bundles" / stray).write_bytes(b"{}")
-    assert list(exchange.look(url)["bundles"]) == [name]
+    assert list(exchange.look(store)["bundles"]) == [name]

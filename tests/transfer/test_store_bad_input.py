@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from splatbatch import __version__
 from splatbatch.errors import CutOffError, StoreError
 from splatbatch.transfer import blobs, exchange
 from splatbatch.transfer.bundle import Bundle, why_left
+from splatbatch.transfer.folder import FolderStore
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -90,9 +92,9 @@ def test_of_a_bundle_that_is_too_large_no_more_is_read_than_could_be_one(
     monkeypatch.setattr(exchange, "MOST_JSON_BYTES", 10 << 20)
     whole = exchange.read_whole
     monkeypatch.setattr(exchange, "read_whole", lambda *told: num_read.append(len(found := whole(*told))) or found)
-    assert exchange.outline(str(tmp_path), name) == (name, "", 0)
+    assert exchange.outline(FolderStore(tmp_path), name) == (name, "", 0)
     with pytest.raises(StoreError, match=f"{name}: was altered"):
-        exchange.read_sealed(str(tmp_path), f"bundles/{name}")
+        exchange.read_sealed(FolderStore(tmp_path), f"bundles/{name}")
     assert max(num_read) < 15 << 20
 
 
@@ -105,15 +107,38 @@ def test_a_store_that_is_cut_off_has_altered_neither_a_result_nor_a_bundle(
     monkeypatch.setattr(exchange, "read_whole", cut)
     for read in (exchange.read_sound, exchange.outline):
         with pytest.raises(CutOffError):
-            read(str(tmp_path), "f" * 32)
+            read(FolderStore(tmp_path), "f" * 32)
 
 
 def test_what_was_closed_is_told_by_its_name(tmp_path: Path) -> None:
     """The answer to a sign of life may come when its worker is at another bundle already."""
-    url, sign = str(tmp_path), exchange.WorkerStatus("far", bundle="a")
-    assert exchange.heartbeat(url, sign) == ""
-    blobs.put(url, [(f"{exchange.CLOSED}/a", b"cancelled")])
-    assert exchange.heartbeat(url, sign) == "a"
+    store, sign = FolderStore(tmp_path), exchange.WorkerStatus("far", bundle="a")
+    assert exchange.heartbeat(store, sign) == ""
+    blobs.put(store, [(f"{exchange.CLOSED}/a", b"cancelled")])
+    assert exchange.heartbeat(store, sign) == "a"
+
+
+def test_a_claim_that_could_not_be_read_at_one_look_holds_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its task is free after a while, although its owner beats; and one such claim would free all others."""
+    store, watch, sign = FolderStore(tmp_path), exchange.StoreWatch(), exchange.WorkerStatus("far", "token")
+    now = [0.0]
+    monkeypatch.setattr(exchange.time, "monotonic", lambda: now[0])
+    name, manifest = exchange.bundle_file(Bundle(patch="p0", home="h"))
+    blobs.put(store, [manifest, (f"{exchange.CLAIMS}/{name}.1", b'{"worker": "f')])
+
+    def is_dead() -> bool:
+        return watch.is_dead(name, exchange.StoreListing.from_record(exchange.look(store)).state(name))
+
+    assert not is_dead()
+    blobs.put(store, [(f"{exchange.CLAIMS}/{name}.1", b'{"worker": "far", "token": "token"}')])
+    for number in range(1, 8):
+        now[0] += exchange.SILENCE_S / 2
+        assert exchange.heartbeat(store, replace(sign, sequence=number)) == ""
+        assert not is_dead()
+    now[0] += 2 * exchange.SILENCE_S
+    assert is_dead()
 
 
 def test_two_homes_of_one_store_take_home_their_own(home: FakeBatch, tmp_path: Path) -> None:

@@ -41,15 +41,15 @@ def flip(path: Path, chance: random.Random) -> bytes:
     return before
 
 
-def is_refused(url: str, file: Path, into: Path) -> bool:
+def is_refused(store: FolderStore, file: Path, into: Path) -> bool:
     """Return whether a file of a store is refused by whoever reads it."""
     if file.parent.name == "blobs":
-        [(_, fault)] = blobs.fetch(url, str(into), [FileRef("a", file.name, file.stat().st_size)])
+        [(_, fault)] = blobs.fetch(store, (str(into), [FileRef("a", file.name, file.stat().st_size)]))
         return fault == "damaged" and not (into / file.name).exists()
     if file.parent.name == "results":
-        return exchange.read_sound(url, f"results/{file.name}") == {}
+        return exchange.read_sound(store, f"results/{file.name}") == {}
     with suppress(StoreError):
-        exchange.read_sealed(url, f"bundles/{file.name}")
+        exchange.read_sealed(store, f"bundles/{file.name}")
         return False
     return True
 
@@ -71,9 +71,7 @@ class Noisy(FolderStore):
 
 
 @pytest.mark.all
-def test_five_hundred_flipped_bits_are_refused_and_fetched_again(
-    home: FakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_five_hundred_flipped_bits_are_refused_and_fetched_again(home: FakeBatch, tmp_path: Path) -> None:
     url, chance, refused, again = str(tmp_path / "store"), random.Random(37), 0, 0
     run(home, url, "pack", "--to", url)
     work(home, tmp_path / "far", url)
@@ -81,14 +79,13 @@ def test_five_hundred_flipped_bits_are_refused_and_fetched_again(
         files = [path for path in files_below(tmp_path / "store") if path.parent.name in FOLDERS if path.stat().st_size]
         file = chance.choice([path for path in sorted(files) if path.parent.name == FOLDERS[number % 3]])
         before = flip(file, chance)
-        refused += is_refused(url, file, tmp_path / "into")
+        refused += is_refused(FolderStore(tmp_path / "store"), file, tmp_path / "into")
         file.write_bytes(before)
     whole = sorted((tmp_path / "store/blobs").iterdir())
     for number in range(250):  # on the way: refused, told and fetched again
         one, into = chance.choice([path for path in whole if path.stat().st_size]), tmp_path / f"again-{number}"
         noisy = Noisy(tmp_path / "store", chance)
-        monkeypatch.setattr(blobs, "store_at", {url: noisy}.__getitem__)
-        told = blobs.fetch(url, str(into), [FileRef("a", one.name, one.stat().st_size)])
+        told = blobs.fetch(noisy, (str(into), [FileRef("a", one.name, one.stat().st_size)]))
         again += told == [(1, "")] and (into / one.name).read_bytes() == one.read_bytes()
     assert (refused, again) == (250, 250)
 
@@ -118,7 +115,7 @@ def test_a_splat_that_is_damaged_in_the_store_is_refused_by_name_and_trained_aga
     run(home, url, "pack", "p0", "--to", url)
     work(home, tmp_path / "far", url)
     [name] = [path.name for path in (tmp_path / "store/results").iterdir()]
-    pieces = exchange.read_sound(url, f"results/{name}")["attempts"][0]["pieces"]
+    pieces = exchange.read_sound(FolderStore(tmp_path / "store"), f"results/{name}")["attempts"][0]["pieces"]
     [splat] = [one["sha256"] for one in pieces if one["name"] == "splat.ply"]
     flip(tmp_path / "store/blobs" / splat, random.Random(2))
     said = run(home, url, "adopt", url)

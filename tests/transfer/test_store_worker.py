@@ -1,8 +1,7 @@
-"""A worker of a store that is told to stop while its claim is under way."""
+"""A worker of a store that is told to stop, that cannot train here, or whose results the store does not take."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,26 +15,26 @@ from turns import CLOCK
 from splatbatch.errors import StoreError
 from splatbatch.isolated import Answer
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.store_worker import StoreWorker, WorkerLifetime
+from splatbatch.run.store_worker import StoreWorker
 from splatbatch.transfer import blobs, courier, exchange
-
-ANSWERS_S = 1.0
+from splatbatch.transfer.courier import Order
 
 
 class SlowToClaim(InProcessCourier):
-    """Makes each call at once, and is slow to say what came of a claim."""
+    """Makes each call at once, and never says what came of a claim."""
 
-    answers_at = 0.0
     claimed = 0
 
-    def begin(self, call: Any, item: Any) -> None:
-        super().begin(call, item)
-        if getattr(call, "func", None) is exchange.claim:
-            SlowToClaim.claimed += 1
-            self.answers_at = CLOCK.now() + ANSWERS_S
+    def begin(self, call: Any, *items: Any) -> None:
+        super().begin(call, *items)
+        SlowToClaim.claimed += call is exchange.claim
 
-    def look(self) -> Answer | None:
-        return super().look() if CLOCK.now() >= self.answers_at else None
+    def look(self) -> list[tuple[Order, Answer]]:
+        is_claim = bool(self._left) and self._left[0][0] is exchange.claim
+        found = super().look()
+        if is_claim:
+            self._left.append(found.pop()[0])
+        return found
 
 
 class OnceClaimed:
@@ -54,13 +53,11 @@ def test_a_claim_that_is_under_way_when_it_is_told_to_stop_is_let_go(
     monkeypatch.setattr(courier, "Courier", SlowToClaim)
     monkeypatch.setattr(SlowToClaim, "claimed", 0)
     (scratch := tmp_path / "scratch").mkdir()
-    worker, began = StoreWorker(url, WorkerLifetime(), cast("Interruption", OnceClaimed()), scratch), CLOCK.now()
+    worker = StoreWorker(url, cast("Interruption", OnceClaimed()), scratch)
     with taking_turns(), CLOCK.of_commands():
         assert worker.work() == 75
-    assert SlowToClaim.claimed == 1 and CLOCK.now() - began >= ANSWERS_S
+    assert SlowToClaim.claimed == 1
     assert sorted((one["state"], one["claims"]) for one in bundles(url)) == [("waiting", 0), ("waiting", 1)]
-    claims = sorted(path.name for path in (Path(url) / exchange.CLAIMS).iterdir())
-    assert len(claims) == 2 and claims[1] == claims[0] + exchange.LEFT
 
 
 def test_a_worker_leaves_to_others_what_its_machine_cannot_train_and_ends(
@@ -79,13 +76,11 @@ def test_what_a_store_does_not_take_ends_its_worker_and_stays_until_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(courier, "Courier", InProcessCourier)
-    monkeypatch.setattr(courier, "_FREE", [])
     (tmp_path / "store").mkdir()
     (tmp_path / "store/results").write_text("no folder")
-    worker = StoreWorker(str(tmp_path / "store"), WorkerLifetime(), cast("Interruption", OnceClaimed()), tmp_path)
+    worker = StoreWorker(str(tmp_path / "store"), cast("Interruption", OnceClaimed()), tmp_path)
     (folder := tmp_path / "attempt").mkdir()
-    job = courier.TransferJob(partial(blobs.put, worker.url), [[("results/a", b"1")]], worker.patience)
-    worker.sending.append((job, folder))
+    worker._sends.begin(lambda store, _: blobs.put(store, [("results/a", b"1")]), (None, folder))
     for _ in range(2):
         with pytest.raises(StoreError):
             worker._beat()

@@ -204,6 +204,8 @@ def test_a_second_result_of_a_task_that_is_trained_already_does_not_end_the_nigh
 
 def forget_results(place: Site, home: FakeBatch) -> Any:
     """Hide the claims and results of a store; return what brings the results back."""
+    import obstore
+
     from splatbatch.transfer.schemes import open_store
     from splatbatch.transfer.store import read_whole
 
@@ -211,7 +213,10 @@ def forget_results(place: Site, home: FakeBatch) -> Any:
     kept = {name: read_whole(store, f"results/{name}", 1 << 24) for name in store.names("results")}
     for folder in ("results", "claims"):
         for name in store.names(folder):
-            store.delete(f"{folder}/{name}")
+            if place.kept:
+                (place.kept / folder / name).unlink()
+            else:
+                obstore.delete(store._bucket, f"{folder}/{name}")
     return lambda: [store.write(f"results/{name}", content) for name, content in kept.items()]
 
 

@@ -12,7 +12,7 @@ from splatbatch.cli.commands.output import print_json
 from splatbatch.cli.commands.train import show
 from splatbatch.errors import ConfigError
 from splatbatch.run import travel
-from splatbatch.run.store_worker import WorkerLifetime, work_for
+from splatbatch.run.store_worker import work_for
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import open_batch
 from splatbatch.text import plain, plural
@@ -49,14 +49,14 @@ def adopt(config: Path | None, url: str, *, watch: bool) -> None:
     raise typer.Exit(travel.adopt(batch, anchored(url, Path.cwd()), show, watch=watch).exit_code)
 
 
-def work(named: Sequence[str], stay: WorkerLifetime, scratch: Path | None, *, only_builtin: bool) -> None:
+def work(named: Sequence[str], scratch: Path | None, for_s: float | None, idle_s: float, *, only_builtin: bool) -> None:
     """Train what a store holds."""
     if len(named) > 1:
         raise ConfigError(
             f"work {named[0]} {named[1]}: a worker of a store takes no patch names", "Give the store alone."
         )
     terminal.never_block()
-    raise typer.Exit(work_for(anchored(named[0], Path.cwd()), stay, scratch, only_builtin=only_builtin))
+    raise typer.Exit(work_for(named[0], scratch, for_s, idle_s, only_builtin=only_builtin))
 
 
 def status(url: str, *, as_json: bool) -> None:
