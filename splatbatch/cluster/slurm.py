@@ -279,14 +279,15 @@ def limit_of(partitions: str, wanted: str) -> float | None:
         partitions: what sinfo has listed as "%P|%l".
         wanted: names, separated by commas; empty for the default.
     """
-    names = wanted.split(",") if wanted else []
-    rows = _rows(partitions, 2)
-    ours = [spelled for name, spelled in rows if name.rstrip("*") in names or (name.endswith("*") and not names)]
-    known = [seconds_of(spelled) for spelled in ours]
-    return min((one for one in known if one is not None), default=None)
+    limits = [
+        time_limit_s(spelled)
+        for name, spelled in _rows(partitions, 2)
+        if (name.rstrip("*") in wanted.split(",") if wanted else name.endswith("*"))
+    ]
+    return min((one for one in limits if one is not None), default=None)
 
 
-def seconds_of(words: str) -> float | None:
+def time_limit_s(words: str) -> float | None:
     """Return a time limit as Slurm spells it, 1-12:00:00, in seconds; None of "infinite" and "n/a"."""
     if not (found := _DURATION.fullmatch(words.strip())):
         return None

@@ -6,39 +6,46 @@ which died before it could. Whatever a store or a worker does, a splat is accept
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from splatbatch import __version__, isolated
+from splatbatch import __version__, isolated, processes
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import OutputError, StoreError
 from splatbatch.files import PRIVATE, fault_of_name, write_json
-from splatbatch.isolated import WaitHooks, answers
+from splatbatch.isolated import StopRequested, WaitHooks, answers
+from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.outcome import Lost
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.endings import TaskHistory
-from splatbatch.output.events import AttemptEnded, AttemptStarted
+from splatbatch.output.events import AttemptEnded, AttemptStarted, CancelRequested, Notice
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.ledger import Ledger, events
+from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claimed, ExitFacts, JobSpec
 from splatbatch.output.records.record import TypedRecord
+from splatbatch.output.records.run import RunIdentity
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import PLACES
 from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
-from splatbatch.tasks.task import Task
-from splatbatch.text import plural
+from splatbatch.tasks.task import TRAINING, Task
+from splatbatch.text import list_some, plural
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.blobs import FileRef, NewFile
 from splatbatch.transfer.bundle import Bundle, bundle_of
 from splatbatch.transfer.exchange import (
     BUNDLES,
     CLOSED,
+    FINAL,
     HERE,
     LATER,
     MOST_HANDLINGS,
@@ -50,6 +57,11 @@ from splatbatch.transfer.exchange import (
     TransferResult,
     is_following,
 )
+
+LOOK_S = 2.0
+"""Between two looks at a store."""
+PICTURES_S = 30.0
+"""So long pictures are waited for once all splats are home; the next look brings what comes later."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +97,15 @@ def home_of(output: OutputFolder) -> str:
 
 @dataclass
 class HomeSide:
-    """A batch whose tasks travel, and the store that they travel by."""
+    """A batch whose tasks travel by a store: they are packed, and what workers bring is adopted."""
 
     batch: Batch
     url: str
     ledger: Ledger
-    patience: WaitHooks
-    watch: StoreWatch = field(default_factory=StoreWatch)
+    hooks: WaitHooks
+    is_retry: bool = False
     bundles: dict[str, Bundle] = field(default_factory=dict)
     """Of ours, as far as they were read; each under its hash."""
-    strange: set[str] = field(default_factory=set)
-    """Those of other homes, and altered ones."""
     arrived: dict[str, dict[int, AttemptFolder]] = field(default_factory=dict)
     """Results of which something is here: the attempts that came, by their numbers there."""
     whole: set[str] = field(default_factory=set)
@@ -104,28 +114,66 @@ class HomeSide:
     """Results that have come since we began, whose pictures are still on their way."""
 
     def __post_init__(self) -> None:
-        self.name = home_of(self.batch.output)
-        self.courier = courier.Courier(self.url, self.patience)
+        self.name, self.watch = home_of(self.batch.output), StoreWatch()
+        self.courier, self.endings = courier.Courier(self.url, self.hooks), TaskHistory(self.batch.output)
+        self.waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
+        self._read, self._packed, self._shown = set[str](), set[str](), ""
         for path in self.batch.output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json"):
             if arrival := Arrival.read(path):
                 self._note(AttemptFolder(path.parent), arrival)
 
+    def follow(self, *, packs: bool, watch: bool = True) -> list[str]:
+        """Return the tasks whose splats have come home, and count.
+
+        Args:
+            packs: what is to be trained is packed; else only what is under way is followed.
+            watch: wait for what is under way; else only what has come is adopted.
+
+        Raises:
+            StoreError: the store refuses us.
+        """
+        done = list[str]()
+        try:
+            while True:
+                seen = self.look()
+                done += self._take(seen)  # what came while nobody was here is not trained again
+                self._give_up(seen, packs=packs)
+                if packs:
+                    self._pack_ready()
+                if self.waiting or not packs:
+                    self._show(seen)
+                is_under_way = packs or any(seen.state(name).is_open for name in self.bundles)
+                if not (watch and self.waiting and is_under_way):
+                    break
+                self._cancel()
+                courier.pause(LOOK_S, self.hooks)
+            end = time.monotonic() + PICTURES_S
+            while watch and self.awaited and time.monotonic() < end:
+                self.adopt(self.look())
+                courier.pause(1.0, self.hooks)
+        except StopRequested:
+            if self.waiting:
+                words = "workers of the store keep running"
+                print_err(f"{words}; fetch their splats with `splatbatch train` or `splatbatch adopt`")
+        finally:
+            self.courier.close()
+            tidy(self.batch.output)
+        return done
+
     def look(self) -> StoreListing:
-        """Look at the store, and read the manifests of ours that are new."""
+        """Look at the store, and read the manifests that are new."""
         seen = exchange.listing(self.courier)
-        unread = [name for name in seen.bundles if name not in self.bundles and name not in self.strange]
+        unread = [name for name in seen.bundles if name not in self._read]
         records = self.courier.run(exchange.read_sound, [f"{BUNDLES}/{name}" for name in unread])
         for name, record in zip(unread, records, strict=True):
-            bundle = Bundle.from_record(record)
-            if bundle.home == self.name:
-                self.bundles[name] = bundle
-                continue
-            self.strange.add(name)
+            self._read.add(name)
             if not record:
-                self.patience.tell(f"bundle {name} in the store is damaged or missing; ignored")
+                self.hooks.tell(f"bundle {name} in the store is damaged or missing; ignored")
+            elif (bundle := Bundle.from_record(record)).home == self.name:
+                self.bundles[name] = bundle
         return seen
 
-    def pack(self, tasks: Sequence[Task], *, is_retry: bool) -> dict[str, str]:
+    def pack(self, tasks: Sequence[Task]) -> dict[str, str]:
         """Have tasks travel; return the bundle of each by its name: one that is there and still right stays.
 
         So does one that was trained meanwhile: its result is only to be adopted.
@@ -135,7 +183,7 @@ class HomeSide:
         """
         seen, packed = self.look(), dict[str, str]()
         there = set(self.courier.ask(blobs.names, blobs.BLOBS))
-        for task, bundle in self._put_bundles(tasks, there, is_retry=is_retry):
+        for task, bundle in self._put_bundles(tasks, there):
             ours = {name: one for name, one in self.bundles.items() if one.task == task.name}
             mine = [name for name, one in ours.items() if _is_same(one, bundle)]
             old = [name for name in mine if seen.state(name).is_open or self.is_trained(name, seen)]
@@ -145,19 +193,15 @@ class HomeSide:
                 name, manifest = exchange.bundle_file(bundle)
                 self._put([manifest])
                 packed[task.name], self.bundles[name] = name, bundle
-            stale = [name for name in ours if name != packed[task.name] and seen.state(name).is_open]
-            self.close(stale, "packed anew")
+                self._read.add(name)
+            self._close(
+                (name for name in ours if name != packed[task.name] and seen.state(name).is_open), "packed anew"
+            )
         return packed
 
-    def heal(self, tasks: Sequence[Task]) -> None:
-        """Put the files of some tasks into the store anew: a worker has found one damaged or missing there."""
-        for task, bundle in self._put_bundles(tasks, set(), is_retry=False):
-            num_files = plural(len(bundle.pieces), "file")
-            self.patience.tell(f"{task.name}: uploaded {num_files} of its bundle again (damaged in the store)")
-
-    def close(self, names: Iterable[str], why: str) -> None:
-        """Tell workers that bundles are not wanted any more: none takes them, and one that trains them stops."""
-        self._put([(f"{CLOSED}/{name}", why.encode()) for name in names])
+    def is_trained(self, name: str, seen: StoreListing) -> bool:
+        """Return whether a splat of a bundle lies in the store that is not home yet."""
+        return any(one.split(".")[1] == "trained" for one in seen.state(name).results if one not in self.whole)
 
     def adopt(self, seen: StoreListing) -> list[tuple[str, str]]:
         """Bring home what workers have left, and settle it; return the tasks that have results, with the outcomes."""
@@ -168,46 +212,110 @@ class HomeSide:
             if self._adopt(name, self.bundles[bundle]):
                 came.append((self.bundles[bundle].task, outcome))
                 if outcome == "trained":
-                    self.close([bundle], "trained")
+                    self._close([bundle], "trained")
         for name in seen.later:
             result = name.rpartition(".")[0]
             if result in self.arrived and name not in self.whole:
                 try:
                     self._adopt_later(name, self.arrived[result])
                 except StoreError as error:
-                    self.patience.tell(f"pictures and logs of a result are refused: {name}: {error.message}")
+                    self.hooks.tell(f"pictures and logs of a result are refused: {name}: {error.message}")
                 self.whole.add(name)
                 self.awaited.discard(result)
         return came
 
-    def spent(self, seen: StoreListing) -> dict[str, str]:
-        """Return our open bundles that no worker is to try again, each with the reason."""
-        found = {}
-        for name in self.bundles:
-            one = seen.state(name)
-            if one.generation >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(name, one):
-                found[name] = f"given up: {one.generation} workers have started this task, and none has finished"
-        return found
+    def _pack_ready(self) -> None:
+        """Pack what has not travelled yet, and whose needs have come home."""
+        todo = [task for name, task in self.waiting.items() if name not in self._packed]
+        ready = [task for task in todo if not self.waiting.keys() & set(task.kind.needs(task))]
+        if ready:
+            self._packed |= self.pack(ready).keys()
+            self.ledger.write(Notice("workers_seen", f"{plural(len(ready), 'task')} packed for {self.url}"))
 
-    def is_trained(self, name: str, seen: StoreListing) -> bool:
-        """Return whether a splat of a bundle lies in the store that is not home yet."""
-        return any(one.split(".")[1] == "trained" for one in seen.state(name).results if one not in self.whole)
+    def _take(self, seen: StoreListing) -> list[str]:
+        """Adopt what has come; return the tasks whose splats count."""
+        came, done = self.adopt(seen), []
+        standing = self.batch.standing()
+        for name, outcome in came:
+            is_done = name in self.waiting and standing.is_up_to_date(name)
+            if is_done:
+                done.append(name)
+            if is_done or outcome in FINAL:  # it may be a second result, of a task whose splat is home already
+                self.waiting.pop(name, None)
+        damaged = {name for name, outcome in came if outcome == "damaged"}
+        for task, bundle in self._put_bundles([self.waiting[name] for name in damaged & self.waiting.keys()], set()):
+            num_files = plural(len(bundle.pieces), "file")
+            self.hooks.tell(f"{task.name}: uploaded {num_files} of its bundle again (damaged in the store)")
+        return done
+
+    def _give_up(self, seen: StoreListing, *, packs: bool) -> None:
+        """Wait no longer for tasks that no worker is to try again, or that another command has closed."""
+        states = {name: seen.state(name) for name in self.bundles}
+        for name, one in states.items():
+            if one.generation >= MOST_HANDLINGS and one.is_open and self.watch.is_dead(name, one):
+                why = f"given up: {one.generation} workers have started this task, and none has finished"
+                log_line(f"{self.bundles[name].task}: {why}")
+                self._close([name], why)
+                self.waiting.pop(self.bundles[name].task, None)
+        expected = {self.bundles[name].task for name, one in states.items() if one.is_final or not one.is_closed}
+        for name in {self.bundles[name].task for name in states} - expected:
+            if self.waiting.keys() & {name} and (name in self._packed or not packs):
+                log_line(f"{name}: another `splatbatch` command closed this task in the store")
+                self.waiting.pop(name)
+
+    def _show(self, seen: StoreListing) -> None:
+        """Say who is at what, if that is another state than before."""
+        states = Counter(self.watch.state_of(name, seen.state(name)) for name in self.bundles)
+        at_work = [one for one in seen.signs.values() if one.bundle in self.bundles and not one.has_ended]
+        told = [f"{one.task} on {one.host}{f' at step {one.step}' if one.step else ''}" for one in at_work]
+        counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+        words = f"{counts}{': ' if told else ''}{list_some(told, 4)}"
+        if words != self._shown:
+            self._shown = words
+            self.ledger.write(Notice("workers_seen", f"in the store: {words}"))
+
+    def _cancel(self) -> None:
+        """Close what `cancel` asks to be left."""
+        for request in self.batch.output.cancels():
+            asked, me = self.batch.output.read_cancel(request), os.getpid()
+            if asked.run == RunIdentity(me, processes.boot_id(), processes.start_ticks(me)):
+                self.ledger.write(CancelRequested(asked.by, asked.patches))
+                names = set(asked.patches) or set(self.waiting)
+                self._close([name for name, one in self.bundles.items() if one.task in names], "cancelled")
+                self.waiting = {name: task for name, task in self.waiting.items() if name not in names}
+                if not asked.patches:
+                    signal.raise_signal(signal.SIGTERM)
+            request.unlink(missing_ok=True)
+
+    def _close(self, names: Iterable[str], why: str) -> None:
+        """Tell workers that bundles are not wanted any more: none takes them, and one that trains them stops."""
+        self._put([(f"{CLOSED}/{name}", why.encode()) for name in names])
 
     def _put(self, files: list[NewFile]) -> None:
-        self.courier.ask(blobs.put, files)
+        if files:
+            self.courier.ask(blobs.put, files)
 
-    def _put_bundles(self, tasks: Sequence[Task], there: set[str], *, is_retry: bool) -> Iterator[tuple[Task, Bundle]]:
+    def _put_bundles(self, tasks: Sequence[Task], there: set[str]) -> Iterator[tuple[Task, Bundle]]:
         """Put what bundles of tasks need into the store, but for the blobs that are there; yield the bundles."""
         follows = [(task, task.home(self.batch.output).newest_accepted()) for task in tasks]
-        call = partial(_packed, self.name, is_retry)
-        for (task, _), found in answers(isolated.start(call, follows), self.patience):
+        call = partial(_packed, self.name, self.is_retry)
+        for (task, _), found in answers(isolated.start(call, follows), self.hooks):
             record, paths = found.result("pack")
             self._put([(blobs.blob(sha256), Path(path)) for sha256, path in paths.items() if sha256 not in there])
             there |= paths.keys()
             yield task, Bundle.from_record(record)
 
+    def _note(self, folder: AttemptFolder, one: Arrival) -> None:
+        numbers = self.arrived.setdefault(one.result, {})
+        numbers[one.number] = folder
+        if len(numbers) >= one.total:
+            self.whole.add(one.result)
+
     def _adopt(self, name: str, bundle: Bundle) -> bool:
-        """Bring a result home; return whether it is what it says."""
+        """Bring a result home, and judge it as any attempt that a dead worker has left.
+
+        Returned is whether the result is what it says.
+        """
         returned = exchange.result_at(self.courier, f"{RESULTS}/{name}")
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
         ours = 0
@@ -220,18 +328,19 @@ class HomeSide:
                 if one.number not in self.arrived.get(name, {}):
                     ours = self._adopt_attempt(name, one, bundle, returned, task)
         except StoreError as error:  # it counts for nothing, so that its task is trained again
-            self.patience.tell(f"{bundle.task}: a result in the store is refused: {name}: {error.message}")
+            self.hooks.tell(f"{bundle.task}: a result in the store is refused: {name}: {error.message}")
             self._put([(f"{RESULTS}/{name}{REFUSED}", error.message.encode())])
             return False
         self.whole.add(name)
-        self._settle(task, ours, returned)
+        adopt_task(self.batch, task, self.ledger, self.endings, self.hooks.tick)
+        if returned.outcome == "failed" and not returned.attempts:
+            self.hooks.tell(f"{task.name}: worker {returned.worker} could not train this task: {returned.why}")
+        match self.endings.last(task.name):
+            case AttemptEnded(attempt=number, outcome="trained", accepted=False, choice=why) if number == ours:
+                why = why or "its settings or inputs have changed here since the task was packed"
+                words = f"the splat of worker {returned.worker} is kept as an attempt, not accepted: {why}"
+                self.hooks.tell(f"{task.name}: {words}")
         return True
-
-    def _note(self, folder: AttemptFolder, one: Arrival) -> None:
-        numbers = self.arrived.setdefault(one.result, {})
-        numbers[one.number] = folder
-        if len(numbers) >= one.total:
-            self.whole.add(one.result)
 
     def _adopt_attempt(
         self, name: str, one: TransferredAttempt, bundle: Bundle, returned: TransferResult, task: Task
@@ -257,25 +366,13 @@ class HomeSide:
         self.ledger.write(AttemptStarted(task.name, attempt.number, job.key, returned.worker, dict(job.changes)))
         return attempt.number
 
-    def _settle(self, task: Task, ours: int, returned: TransferResult) -> None:
-        """Judge what has come as any attempt that a dead worker has left, and say why it does not count, if so."""
-        adopt_task(self.batch, task, self.ledger, TaskHistory(self.batch.output), self.patience.tick)
-        if returned.outcome == "failed" and not returned.attempts:
-            self.patience.tell(f"{task.name}: worker {returned.worker} could not train this task: {returned.why}")
-        for end in events(self.batch.output, AttemptEnded):
-            is_ours = (end.patch, end.attempt, end.outcome) == (task.name, ours, "trained")
-            if is_ours and end.accepted is False:
-                why = end.choice or "its settings or inputs have changed here since the task was packed"
-                words = f"the splat of worker {returned.worker} is kept as an attempt, not accepted: {why}"
-                self.patience.tell(f"{task.name}: {words}")
-
     def _fetch(self, pieces: Sequence[FileRef], task: str) -> None:
         """Fetch blobs into the folder of what arrives.
 
         Raises:
             StoreError: one is gone, or damaged in the store.
         """
-        faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, task, self.patience.tell)
+        faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, task, self.hooks.tell)
         for piece, fault in faults.items():
             raise StoreError(f"{piece.name} is {fault} in the store")
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from splatbatch.config import Executor
 from splatbatch.errors import SplatbatchError
 from splatbatch.isolated import StopRequested, WaitHooks
-from splatbatch.monitor.messages import print_err
+from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.monitor.sinks import BatchOutcome
 from splatbatch.outcome import Failed, Outcome
 from splatbatch.output.claims import Claims
@@ -218,10 +218,12 @@ class BatchWorker:
         """Train what was decided on, or have it travel; return what came of each that was tried here."""
         if not self.store:
             return session.run(todo, self.ledger, rounds, is_retry=self.options.is_retry)
-        from splatbatch.run.travel import TransferRun
+        from splatbatch.run.store_home import HomeSide
+        from splatbatch.transfer.schemes import anchored
 
-        travel = TransferRun(self.store, todo, self.ledger, rounds, is_retry=self.options.is_retry)
-        claiming.trained_elsewhere += travel.follow()
+        url, hooks = anchored(self.store, todo.path.resolve().parent), WaitHooks(rounds.tick, rounds.stop, log_line)
+        home = HomeSide(todo, url, self.ledger, hooks, is_retry=self.options.is_retry)
+        claiming.trained_elsewhere += home.follow(packs=True)
         return {}
 
     @contextmanager

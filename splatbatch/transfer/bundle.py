@@ -33,7 +33,7 @@ from splatbatch.scene.partition.border import Border
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.folders import see_name
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprint import is_drawn_behind, locate, recipe_hash
+from splatbatch.tasks.fingerprint import is_drawn_behind, locate
 from splatbatch.tasks.task import Task, TaskSettings
 from splatbatch.transfer.blobs import FileRef
 
@@ -126,7 +126,7 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         raise SceneError(f"{task.name}: {lacking[0]}: cannot be read", "Mend it, or see `splatbatch verify-dims`.")
     known = {key: fact._replace(sha256=contents.get(key, fact.sha256)) for key, fact in depends_on.files.items()}
     patch = task.patch
-    bundle = Bundle(
+    return Bundle(
         version=__version__,
         home=home,
         number=uuid.uuid4().hex,
@@ -145,9 +145,7 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         is_whole=patch.is_whole,
         has_masks=patch.masks is not None,
         pieces=tuple(FileRef(name, contents[name], Path(path).stat().st_size) for name, path in sorted(paths.items())),
-    )
-    _see_same(bundle, task)
-    return bundle, {contents[name]: path for name, path in paths.items()}
+    ), {contents[name]: path for name, path in paths.items()}
 
 
 def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
@@ -182,19 +180,6 @@ def _settings_of(task: Task) -> dict[str, Any]:
             told["working_folder"] = str("~" / place.relative_to(user))
         found["trainers"] = {recipe.training.trainer: told}
     return found
-
-
-def _see_same(bundle: Bundle, task: Task) -> None:
-    """See that what travels is trained as at home.
-
-    Raises:
-        ConfigError: it would not be.
-    """
-    program = task.next_settings.recipe.program
-    names = {name: str(value) for name, value in (program.env if program else {}).items()}
-    opened = _setup_of(bundle, Path(), Path(), names).recipe
-    if recipe_hash(opened) != recipe_hash(task.next_settings.recipe):
-        raise ConfigError(f"{task.name}: its settings cannot travel", "Please report it, with the YAML.")
 
 
 def why_left(bundle: Bundle, *, only_builtin: bool) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from splatbatch.errors import ConfigError, MissingPartError
+from splatbatch.transfer.folder import FolderStore
 from splatbatch.transfer.store import Store
-
-SCHEMES = ("", "file", "ssh", "s3")
-LIBRARIES = {"ssh": "asyncssh", "s3": "obstore"}
-"""That the stores of a scheme need."""
 
 
 def scheme_of(url: str) -> str:
@@ -21,7 +17,7 @@ def scheme_of(url: str) -> str:
         ConfigError: there is no such store, or the URL holds a password.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
-    if scheme not in SCHEMES:
+    if scheme not in ("", "file", "ssh", "s3"):
         raise ConfigError(f"{scheme}://: no such store", "A store is a folder, ssh://host/path or s3://bucket/prefix.")
     parts = urlsplit(url) if scheme in ("ssh", "s3") else urlsplit("")
     if parts.password is not None or (scheme == "s3" and parts.username):
@@ -45,22 +41,19 @@ def open_store(url: str) -> Store:
         MissingPartError: a library is not installed.
     """
     scheme = scheme_of(url)
-    if library := LIBRARIES.get(scheme):
-        try:
-            importlib.import_module(library)
-        except ImportError as error:
-            message = f"{scheme}://: needs {library}, which is not installed"
-            raise MissingPartError(message, "pip install 'splatbatch[stores]'") from error
-    if scheme == "ssh":
-        from splatbatch.transfer.sftp import SftpStore
+    try:
+        match scheme:
+            case "ssh":
+                from splatbatch.transfer.sftp import SftpStore
 
-        return SftpStore(url)
-    if scheme == "s3":
-        from splatbatch.transfer.s3 import S3Store
+                return SftpStore(url)
+            case "s3":
+                from splatbatch.transfer.s3 import S3Store
 
-        return S3Store(url)
-    from splatbatch.transfer.folder import FolderStore
-
+                return S3Store(url)
+    except ImportError as error:
+        message = f"{scheme}://: needs {error.name}, which is not installed"
+        raise MissingPartError(message, "pip install 'splatbatch[stores]'") from error
     return FolderStore(Path(url.removeprefix("file://")).expanduser())
 
 

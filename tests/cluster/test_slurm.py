@@ -14,7 +14,7 @@ from process_family import left_of
 from sites import CONSTANTS, SlurmSite, at_work, wait_for, worker_pid
 
 from splatbatch.cluster.job import WorkerJob
-from splatbatch.cluster.slurm import job_of, limit_of, of_sacct, of_squeue, seconds_of
+from splatbatch.cluster.slurm import job_of, limit_of, of_sacct, of_squeue, time_limit_s
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -235,7 +235,7 @@ def test_exit_codes_are_read_from_squeue_and_sacct() -> None:
     [("1:00:00", 3600), ("2-12:00:00", 216_000), ("30:00", 1800), ("infinite", None), ("n/a", None)],
 )
 def test_time_limits_are_read(words: str, seconds: float | None) -> None:
-    assert seconds_of(words) == seconds
+    assert time_limit_s(words) == seconds
 
 
 def test_the_limit_is_that_of_the_partition_that_is_used() -> None:

@@ -19,7 +19,7 @@ from fake_batch import CONSTANTS, FakeBatch
 from turns import CLOCK
 
 from splatbatch import isolated
-from splatbatch.run import store_worker, travel
+from splatbatch.run import store_home, store_worker
 from splatbatch.transfer import courier, exchange
 
 Step = Callable[[], object]
@@ -29,7 +29,7 @@ SHORT = {
     "splatbatch.transfer.exchange.BEAT_S": 0.3,
     "splatbatch.transfer.exchange.SILENCE_S": 4.0,
     "splatbatch.run.store_worker.POLL_S": 0.3,
-    "splatbatch.run.travel.LOOK_S": 0.3,
+    "splatbatch.run.store_home.LOOK_S": 0.3,
     "splatbatch.transfer.courier.PAUSES_S": [0.3],
     "splatbatch.transfer.courier.HANGS_S": 8.0,
 }
@@ -85,7 +85,7 @@ def taking_turns(*others: Step) -> Iterator[None]:
     """
     time_here = TimeHere([*others])
     with pytest.MonkeyPatch.context() as here:
-        for module in (store_worker, travel, exchange, courier):
+        for module in (store_worker, store_home, exchange, courier):
             here.setattr(module, "time", time_here)
         here.setattr(isolated, "rest", rest)
         yield

@@ -145,7 +145,7 @@ def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
     result, said = f"{'0' * 32}.trained.{'1' * 32}", list[str]()
     output, patience = SimpleNamespace(arriving=top / "blobs"), WaitHooks(tell=said.append)
     home, folder = object.__new__(HomeSide), AttemptFolder(attempt)
-    home.batch, home.courier, home.patience = (
+    home.batch, home.courier, home.hooks = (
         cast("Any", SimpleNamespace(output=output)),
         Courier("", patience),
         patience,
