@@ -269,18 +269,16 @@ def append_line(path: Path, record: Mapping[str, Any], *, durable: bool = True) 
         os.close(descriptor)
 
 
-def read_lines(path: Path, mentions: Sequence[str] = (), *, start: int = 0) -> Iterator[Record]:
+def read_lines(path: Path, mentions: Sequence[str] = ()) -> Iterator[Record]:
     """Yield the JSON objects of a .jsonl file in order; torn and foreign lines are skipped.
 
     Args:
         path: of the file; it is read line by line, however long it is.
         mentions: words; lines with none of them in quotes need not be parsed, and are left out. None: all lines.
-        start: the byte to begin at.
     """
     quoted = [f'"{word}"'.encode() for word in mentions]
     try:
         with open_regular(path) as file:
-            file.seek(start)
             for line in iter(lambda: file.readline(LONGEST_LINE_BYTES), b""):
                 if quoted and not any(word in line for word in quoted):
                     continue
@@ -288,16 +286,6 @@ def read_lines(path: Path, mentions: Sequence[str] = (), *, start: int = 0) -> I
                     yield record
     except OSError:
         return
-
-
-def ends_whole(path: Path, size: int) -> bool:
-    """Return whether the first `size` bytes of a file end with a line's end."""
-    try:
-        with open_regular(path) as file:
-            file.seek(max(0, size - 1))
-            return file.read(1) in (b"\n", b"")
-    except OSError:
-        return False
 
 
 def last_line(path: Path, tail_bytes: int = 65536) -> Record | None:

@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import json
 import pkgutil
+import re
 import shutil
 import sys
 from dataclasses import fields, is_dataclass
@@ -23,6 +24,8 @@ from splatbatch.cli.commands import schema
 from splatbatch.config import Recipe, Training
 from splatbatch.output.events import KINDS, NOTICES, Notice
 from splatbatch.output.records.record import TypedRecord
+from splatbatch.scene.memory_estimate import MemoryEstimate
+from splatbatch.tasks.estimates import Forecast
 from splatbatch.tasks.fingerprint import recipe_hash
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,11 +70,12 @@ def names_of(kind: Any) -> list[str]:
 
 
 def names_of_event(name: str) -> list[str]:
-    """Return what stands in the ledger of an event: of a notice, what its kind says."""
+    """Return what stands in the ledger of an event: of a notice, what its sentence names, or what is kept of it."""
     if name not in NOTICES:
         return names_of(KINDS[name])
+    kept = {"expected": ["patch", *names_of(MemoryEstimate)], "forecast": [*names_of(Forecast), "text"]}
     key, sentence = NOTICES[name]
-    return ["t", "generation", *(one for one in ("patch", "slot") if f"{{{one}}}" in sentence), key]
+    return ["t", "generation", *kept.get(name, re.findall(r"{(\w+)}", sentence.replace("{words}", f"{{{key}}}")))]
 
 
 def shape_of(found: Any, known: dict[str, Any], inside: tuple[str, ...] = ()) -> Any:

@@ -21,8 +21,6 @@ from splatbatch.output.records.attempt import GpuSample
 if TYPE_CHECKING:  # every supervisor would wait for all of the config
     from splatbatch.config import Cooldown
 
-# nvml.h, nvmlClocksEventReasons: hardware slow-down, software and hardware thermal slow-down, power brake
-THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
 FREE_MIB = 64
 """Memory of a GPU may lie so far above its value before the batch: an H200 had given 20 GB back 0.1 ms after the end of
 a process; drivers and displays move by some MiB by themselves, a CUDA context of somebody else takes 400 and more."""
@@ -103,16 +101,12 @@ def sample(uuid: str) -> GpuSample:
         return GpuSample()
     memory = _optional(nvml.nvmlDeviceGetMemoryInfo, handle)
     rates = _optional(nvml.nvmlDeviceGetUtilizationRates, handle)
-    milliwatts = _optional(nvml.nvmlDeviceGetPowerUsage, handle)
-    reasons = _optional(nvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
     processes = _optional(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
     return GpuSample(
         used_mib=memory.used // MIB if memory else None,
         total_mib=memory.total // MIB if memory else None,
         utilisation_percent=rates.gpu if rates else None,
         temperature_c=_optional(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
-        power_w=milliwatts / 1000 if milliwatts is not None else None,
-        throttled=bool(reasons & THROTTLED) if reasons is not None else None,
         processes=tuple(process.pid for process in processes),
         process_mib=tuple(None if one.usedGpuMemory is None else one.usedGpuMemory // MIB for one in processes),
     )

@@ -29,14 +29,12 @@ HEARTBEAT_S = 60.0
 REDRAW_S = 1.0
 LONGEST_LINE = 600
 _REMARKABLE = (
-    events.RunForecast,
     events.Notice,
     events.RetryScheduled,
     events.GaveUp,
     events.Restored,
     events.PatchRejected,
     events.Resumed,
-    events.PreflightWarning,
 )
 
 
@@ -161,9 +159,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.BatchStarted: lambda event: (
         f"{how_many(event.patches, event.noun)} to {WORDS[event.noun].verb} on {', '.join(event.slots)}"
     ),
-    events.RunForecast: lambda event: event.text,
     events.Notice: events.Notice.in_words,
-    events.PreflightWarning: lambda event: f"{event.check}: {event.message}",
     events.AttemptStarted: lambda event: (
         f"{event.patch}: attempt {event.attempt} started on {event.slot}{with_changes(event)}"
     ),
@@ -172,7 +168,6 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     events.GaveUp: lambda event: f"{event.patch}: {event.in_words()}",
     events.PatchRejected: lambda event: f"{event.patch}: refused: {event.reason}",
     events.Packing: lambda event: f"{plural(event.patches_per_gpu, 'patch', 'es')} per GPU from now on",
-    events.MpsOff: lambda event: f"going on without CUDA MPS: {event.reason}",
     events.OrphansStopped: lambda event: f"stopping {plural(len(event.keys), 'attempt')} of an earlier run",
     events.Resumed: lambda event: f"there is room again after {event.waited_s or 0:.0f} s: going on",
     events.Restored: lambda event: f"{event.patch}: {event.in_words()}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatbatch.files import PRIVATE, last_line, names_in, read_json, read_lines, write_object
 from splatbatch.output.records.attempt import (
-    Claimed,
+    Claim,
     ExitFacts,
     Go,
     GpuSample,
@@ -273,5 +273,5 @@ class Attempt:
     depends_on: Fingerprint = field(default_factory=Fingerprint)
     is_retry: bool = False
     """Asked for by `retry`: the better of it and of what is accepted is kept."""
-    claim: Claimed = field(default_factory=Claimed)
+    claim: Claim = field(default_factory=Claim)
     """Under which claim it was made."""

@@ -15,8 +15,9 @@ from pathlib import Path
 from splatbatch.output import workers as limits
 from splatbatch.output.generations import create_once, numbers_in
 from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.attempt import Claim
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.workers import Watcher, WorkerFile, is_alive_here, is_released, title
+from splatbatch.output.workers import Watcher, WorkerFile, is_released, title
 from splatbatch.text import plural
 
 DONE = ".done"
@@ -25,16 +26,6 @@ PREPARING = ".prepare"
 """What is claimed by whoever settles what holds for the whole batch; no patch is named so."""
 EXCLUSIVE = ".exclusive"
 """What `train` claims, and each command during which no other one trains; see `output.exclusive`."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A task that is ours to train, as long as no higher generation is claimed."""
-
-    task: str
-    generation: int
-    after_record: int = 0
-    """The newest accepted record when it was claimed: what is trained under this claim can only become the next."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ class Claims:
             return ClaimedByOther(self.owner(task, now), now, self._output.claim(task, now))
         # the newest accepted record is read only now: what is decided by it follows it
         follows = self._output.patch(task).newest_accepted()
-        self._claims[task] = Claim(task, highest + 1, follows)
+        self._claims[task] = Claim(self._mine.name, highest + 1, follows)
         return self._claims[task]
 
     def is_elsewhere(self, task: str) -> bool:
@@ -92,7 +83,7 @@ class Claims:
 
     def renew(self, task: str) -> Claim:
         """Return our claim of a task once more, to follow what was accepted since: what others had left of it, say."""
-        self._claims[task] = replace(self._claims[task], after_record=self._output.patch(task).newest_accepted())
+        self._claims[task] = replace(self._claims[task], follows=self._output.patch(task).newest_accepted())
         return self._claims[task]
 
     def close(self, task: str) -> None:
@@ -196,7 +187,7 @@ class AtWork:
         """Return who works on what; whether one on another host still lives is not to be told by one look."""
         one = self.worker
         job = f", job {one.job}" if one.job else ""
-        known = "" if self.is_quiet or is_alive_here(one) else f", if it lives: it has counted to {one.sequence}"
+        known = "" if self.is_quiet or one.is_alive_here else f", if it lives: it has counted to {one.sequence}"
         known += f"; {self._silence()}" if self.is_quiet else ""
         return f"{title(one)}{job}: {', '.join(self.tasks) or 'nothing at the moment'}{known}"
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from splatbatch.files import Record, ends_whole, open_regular
-from splatbatch.hashing import short_hash, stamp_of
+from splatbatch.files import Record, open_regular
+from splatbatch.hashing import short_hash
 from splatbatch.output.events import AttemptEnded, Event, GaveUp, PatchRejected, event_of
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.ledger import events_in
+from splatbatch.output.ledger import Tail
 
 TAIL_BYTES = 1 << 12
 """By which a ledger that has grown is known again."""
@@ -40,8 +39,7 @@ class TaskHistory:
 
     def __init__(self, output: OutputFolder) -> None:
         self._output = output
-        self._read_bytes = dict.fromkeys(output.ledgers(), 0)
-        self._seen_folder = stamp_of(str(output.ledger.parent))
+        self._tail = Tail(output, AttemptEnded, PatchRejected, GaveUp)
         self._judged: set[tuple[str, int]] = set()
         self._last: dict[str, AttemptEnded | PatchRejected] = {}
         self._given_up: dict[str, GaveUp] = {}
@@ -72,7 +70,7 @@ class TaskHistory:
             name: one.attempt for name, one in self._last.items() if isinstance(one, AttemptEnded)
         }
         return {
-            "files": [[str(path), size, _end_of(path, size)] for path, size in self._read_bytes.items()],
+            "files": [[str(path), size, _end_of(path, size)] for path, size in self._tail.read_bytes.items()],
             "judged": sorted(self._judged),
             "trained": {name: number for name, number in trained.items() if name not in told},
             "last": {name: event.to_record() for name, event in told.items()},
@@ -82,14 +80,16 @@ class TaskHistory:
     def resume(self, digest: Mapping[str, Any]) -> None:
         """Begin where an index ends, if the ledgers are those that it was made from; else with their first lines."""
         known = {path: (size, end) for path, size, end in digest.get("files", ())}
-        if not known or not known.keys() <= {str(path) for path in self._read_bytes}:
+        ledgers = {str(path): path for path in self._output.ledgers()}
+        if not known or not known.keys() <= ledgers.keys():
             return
         if any(_end_of(Path(path), size) != end for path, (size, end) in known.items()):
             return
-        self._read_bytes = {path: known.get(str(path), (0, ""))[0] for path in self._read_bytes}
+        self._tail.read_bytes = {path: known.get(name, (0, ""))[0] for name, path in ledgers.items()}
         self._judged = {(name, number) for name, number in digest["judged"]}
         self._trained = dict(digest["trained"])
-        self._take(event_of(record) for record in (*digest["last"].values(), *digest["given_up"].values()))
+        for record in (*digest["last"].values(), *digest["given_up"].values()):
+            self._take(event_of(record))
 
     def is_judged(self, patch: str, attempt: int) -> bool:
         """Return whether an attempt's end was written down."""
@@ -114,36 +114,24 @@ class TaskHistory:
     def _follow(self) -> None:
         """Take in what has been written since the last look."""
         if self._is_current:
-            return None
-        if (now := stamp_of(str(self._output.ledger.parent))) != self._seen_folder:  # workers have come
-            self._seen_folder = now
-            self._read_bytes |= {path: 0 for path in self._output.ledgers() if path not in self._read_bytes}
-        for path, read_bytes in self._read_bytes.items():
-            try:
-                size = os.stat(path).st_size  # noqa: PTH116 - asked for each of thousands of patches
-            except OSError:
-                continue
-            if size < read_bytes:  # another ledger
-                vars(self).update(vars(TaskHistory(self._output)))
-                return self._follow()
-            if size > read_bytes:
-                self._take(events_in(path, (AttemptEnded, PatchRejected, GaveUp), read_bytes), path)
-                self._read_bytes[path] = size if ends_whole(path, size) else read_bytes  # a half line is read again
+            return
+        if self._tail.has_another_ledger():
+            vars(self).update(vars(TaskHistory(self._output)))
+        for path, event in self._tail.read():
+            self._take(event, path)
 
-    def _take(self, found: Iterable[Event | None], path: Path | None = None) -> None:
-        for event in found:
-            if isinstance(event, GaveUp):
-                if event.key and self._is_latest(event, path, is_end=False):
-                    self._given_up[event.patch] = event
-                continue
-            if isinstance(event, AttemptEnded):
-                self._judged |= (
-                    {(event.patch, event.attempt)} if event.attempt is not None and event.is_judged else set()
-                )
-                if event.is_well and self._is_latest(event, path, is_end=False):
-                    self._given_up.pop(event.patch, None)
-            if isinstance(event, AttemptEnded | PatchRejected) and self._is_latest(event, path, is_end=True):
-                self._last[event.patch] = event
+    def _take(self, event: Event | None, path: Path | None = None) -> None:
+        if isinstance(event, GaveUp):
+            if event.key and self._is_latest(event, path, is_end=False):
+                self._given_up[event.patch] = event
+            return
+        if isinstance(event, AttemptEnded):
+            if event.attempt is not None and event.is_judged:
+                self._judged.add((event.patch, event.attempt))
+            if event.is_well and self._is_latest(event, path, is_end=False):
+                self._given_up.pop(event.patch, None)
+        if isinstance(event, AttemptEnded | PatchRejected) and self._is_latest(event, path, is_end=True):
+            self._last[event.patch] = event
 
     def _is_latest(self, event: AttemptEnded | PatchRejected | GaveUp, path: Path | None, *, is_end: bool) -> bool:
         """Note an event's place if nothing that was taken in is later; return whether that is so."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from splatbatch.fields import mapping, text
+from splatbatch.files import Record
 from splatbatch.outcome import (
     COLLECT,
     HANGS,
@@ -21,6 +23,7 @@ from splatbatch.outcome import (
     exit_from_record,
     exit_to_record,
 )
+from splatbatch.output.records.attempt import AttemptFacts
 from splatbatch.output.records.record import TypedRecord, in_json, reads
 
 TaskUnit = Literal["patch", "stage"]
@@ -47,7 +50,7 @@ class Event(TypedRecord):
         if event:
             KINDS[event] = cls
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> Record:
         """Return it as a line of the ledger."""
         said = {one.name: getattr(self, one.name) for one in fields(self) if self._says(one.name)}
         return {
@@ -61,7 +64,7 @@ class Event(TypedRecord):
         return default is MISSING or getattr(self, name) != default
 
 
-def event_of(record: dict[str, Any]) -> Event | None:
+def event_of(record: Record) -> Event | None:
     """Return the event of a line; None of a kind that nobody here knows."""
     kind = KINDS.get(text(record.get("event")))
     return kind.from_record(record) if kind else None
@@ -95,11 +98,10 @@ class AttemptStarted(Event, event="attempt_started"):
 
 NOT_COLLECTED = frozenset({UNWRITABLE, INTERNAL_FAULT, HANGS})
 """Causes that leave an attempt as it is: the next run collects it once more."""
-FACTS = ("seconds", "step", "phase", "gpu_peak_mib", "own_gpu_peak_mib")
 
 
 @dataclass(frozen=True)
-class AttemptEnded(Event, event="attempt_ended"):
+class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
     """An attempt has ended and was judged, or none could be made."""
 
     patch: str
@@ -108,11 +110,6 @@ class AttemptEnded(Event, event="attempt_ended"):
     """trained, made (no splat), failed, stopped."""
     exit: Exit | None = field(default=None, metadata=reads(_exit))
     """None: no process was started."""
-    seconds: float | None = None
-    step: int | None = None
-    phase: str | None = None
-    gpu_peak_mib: float | None = None
-    own_gpu_peak_mib: float | None = None
     num_gaussians: int | None = None
     warnings: tuple[str, ...] | None = None
     diagnosis: Diagnosis | None = None
@@ -156,7 +153,7 @@ class AttemptEnded(Event, event="attempt_ended"):
         """Why it was not trained: the cause of a failure, or why it was stopped."""
         return (self.diagnosis.cause if self.diagnosis else "") or self.reason or ""
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> Record:
         """Return it as a line of the ledger."""
         record = super().to_record()
         if self.exit is not None:
@@ -164,7 +161,7 @@ class AttemptEnded(Event, event="attempt_ended"):
         return record
 
     def _says(self, name: str) -> bool:
-        return super()._says(name) or (name in FACTS and self.exit is not None)
+        return super()._says(name) or (self.exit is not None and name in AttemptFacts.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -244,38 +241,6 @@ class BatchEnded(Event, event="batch_ended"):
 
 
 @dataclass(frozen=True)
-class RunForecast(Event, event="forecast"):
-    """How long a run is expected to take."""
-
-    seconds: float | None
-    basis: str
-    patches: str
-    text: str
-
-
-@dataclass(frozen=True)
-class PreflightWarning(Event, event="unwell"):
-    """The preflight found something odd about the machine."""
-
-    check: str
-    message: str
-
-
-@dataclass(frozen=True)
-class PatchEstimate(Event, event="expected"):
-    """What a patch is expected to need."""
-
-    patch: str
-    gpu_mib: int
-    host_mib: int
-    num_gaussians: int
-    photos: str
-    photos_mib: int
-    num_points: int
-    mean_px: int
-
-
-@dataclass(frozen=True)
 class OrphansStopped(Event, event="twins_stopped"):
     """Attempts of an earlier run still ran."""
 
@@ -311,13 +276,6 @@ class Packing(Event, event="packing"):
 
 
 @dataclass(frozen=True)
-class MpsOff(Event, event="mps_off"):
-    """CUDA MPS serves nobody."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class Resumed(Event, event="resumed"):
     """There is room again."""
 
@@ -342,52 +300,61 @@ class CancelRequested(Event, event="cancel_requested"):
 
 
 NoticeKind = Literal[
-    "deadline", "tight", "slot_given_up", "paused", "notify_failed", "still_given_up", "awaited", "workers_seen"
-]
+    "awaited", "deadline", "expected", "forecast", "mps_off", "notify_failed", "paused", "slot_given_up",
+    "still_given_up", "tight", "unwell", "workers_seen",
+]  # fmt: skip
 NOTICES: dict[NoticeKind, tuple[str, str]] = {
-    "deadline": ("text", "{words}"),
-    "tight": ("reason", "{patch}: {words}"),
-    "slot_given_up": ("reason", "{slot}: taken out of service: {words}"),
-    "paused": ("reason", "paused, nothing new is started: {words}"),
-    "notify_failed": ("reason", "notification failed: {words}"),
-    "still_given_up": ("reason", f"{{patch}}: {UNTIL}: {{words}}"),
     "awaited": ("words", "{words}"),
+    "deadline": ("text", "{words}"),
+    "expected": ("words", ""),
+    "forecast": ("text", "{words}"),
+    "mps_off": ("reason", "going on without CUDA MPS: {words}"),
+    "notify_failed": ("reason", "notification failed: {words}"),
+    "paused": ("reason", "paused, nothing new is started: {words}"),
+    "slot_given_up": ("reason", "{slot}: taken out of service: {words}"),
+    "still_given_up": ("reason", f"{{patch}}: {UNTIL}: {{words}}"),
+    "tight": ("reason", "{patch}: {words}"),
+    "unwell": ("message", "{check}: {words}"),
     "workers_seen": ("words", "{words}"),
 }
-"""By the name in the ledger: the key that words have there, and the sentence that is shown."""
+"""By the name in the ledger: the key that words have there, and the sentence that is shown; empty: none is."""
 
 
 @dataclass(frozen=True)
 class Notice(Event):
-    """What is shown and kept in words; nothing is decided by it.
+    """What is shown and kept, by which nothing is decided.
 
-    What is given up for a deadline; that a patch may not fit; that a slot is taken out of service; that nothing new is
-    started; that a message could not be sent; that a patch is left alone, as nothing has changed; that a task waits for
-    a silent worker or a claim that cannot be read; that the workers of an engine are otherwise than before.
+    That a task waits for a silent worker or a claim that cannot be read; what is given up for a deadline; what a patch
+    is expected to need, and the run to take; that CUDA MPS serves nobody; that a message could not be sent; that
+    nothing new is started; that a slot is taken out of service; that a patch is left alone, as nothing has changed;
+    that a patch may not fit; what the preflight found odd; that the workers of an engine are otherwise than before.
     """
 
     kind: NoticeKind
-    words: str
+    words: str = ""
     patch: str = ""
     slot: str = ""
+    facts: Record = field(default_factory=dict)
+    """What else stands in the ledger, by its keys there."""
 
     @classmethod
     def from_record(cls, record: object) -> Notice:
         """Return what a line of the ledger says; it is of one of these kinds."""
         found = mapping(record)
         kind = found["event"]
-        return super().from_record({**found, "kind": kind, "words": found.get(NOTICES[kind][0])})
+        known = {"t", "event", "generation", "patch", "slot", NOTICES[kind][0]}
+        facts = {key: value for key, value in found.items() if key not in known}
+        return super().from_record({**found, "kind": kind, "words": found.get(NOTICES[kind][0]), "facts": facts})
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> Record:
         """Return it as a line of the ledger."""
-        record = super().to_record() | {"event": self.kind}
-        del record["kind"]
-        record[NOTICES[self.kind][0]] = record.pop("words")
-        return record
+        told = {"generation": self.generation, "patch": self.patch, "slot": self.slot}
+        said = {key: value for key, value in told.items() if value} | self.facts
+        return {"t": self.t, "event": self.kind} | said | ({NOTICES[self.kind][0]: self.words} if self.words else {})
 
     def in_words(self) -> str:
-        """Return it as a sentence."""
-        return NOTICES[self.kind][1].format_map(vars(self))
+        """Return it as a sentence; empty if it is only kept."""
+        return NOTICES[self.kind][1].format_map(defaultdict(str, vars(self) | self.facts))
 
 
 KINDS.update(dict.fromkeys(NOTICES, Notice))

@@ -12,10 +12,11 @@ from dataclasses import replace
 from splatbatch.errors import BusyError
 from splatbatch.files import aside
 from splatbatch.output import workers as limits
-from splatbatch.output.claims import EXCLUSIVE, Claim, Claims, highest_claim
+from splatbatch.output.claims import EXCLUSIVE, Claims, highest_claim
 from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.attempt import Claim
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.workers import LOCAL, Watcher, WorkerFile, is_alive_here, is_elsewhere
+from splatbatch.output.workers import LOCAL, Watcher, WorkerFile
 from splatbatch.processes import pid_space
 
 LOOK_S = 0.2
@@ -34,7 +35,7 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
     with WorkerFile(output, LOCAL, terms) as mine:
         claims, say_at = Claims(output, mine, watcher.is_over), 0.0
         while other := _holder_beside(output, watcher, claims):
-            if is_alive_here(other) or watcher.lives(other):
+            if other.is_alive_here or watcher.lives(other):
                 raise _busy(output, other)
             if time.monotonic() >= say_at:
                 left_s = max(0.0, limits.SILENCE_S - watcher.silent_s(other))
@@ -55,7 +56,7 @@ def holder(output: OutputFolder) -> WorkerRecord | None:
     highest, is_open = highest_claim(output, EXCLUSIVE)
     claimed = WorkerRecord.read(output.claim(EXCLUSIVE, highest)) if is_open else None
     found = (one for one in (claimed, *_unclaimed(output)) if one and one.host and not one.has_ended)
-    return next((one for one in found if is_elsewhere(one) or is_alive_here(one)), None)
+    return next((one for one in found if one.is_elsewhere or one.is_alive_here), None)
 
 
 def _holder_beside(output: OutputFolder, watcher: Watcher, claims: Claims) -> WorkerRecord | None:

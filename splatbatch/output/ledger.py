@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -13,7 +14,16 @@ from typing import TypeVar
 
 from splatbatch.errors import OutputError
 from splatbatch.fields import number
-from splatbatch.files import Record, append_line, is_out_of_space, object_in, open_regular, read_lines
+from splatbatch.files import (
+    LONGEST_LINE_BYTES,
+    Record,
+    append_line,
+    is_out_of_space,
+    names_in,
+    object_in,
+    open_regular,
+    read_lines,
+)
 from splatbatch.output.events import KINDS, AttemptEnded, Event, Notice, event_of
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.workers import LOCAL
@@ -108,11 +118,11 @@ def events(output: OutputFolder, *kinds: type[EventKind]) -> Iterator[EventKind]
     return merge(*(events_in(path, kinds) for path in output.ledgers()), key=lambda event: event.t or 0.0)
 
 
-def events_in(path: Path, kinds: Iterable[type[EventKind]], start: int = 0) -> Iterator[EventKind]:
-    """Yield the events of some kinds that stand in a ledger from some byte on."""
+def events_in(path: Path, kinds: Iterable[type[EventKind]]) -> Iterator[EventKind]:
+    """Yield the events of some kinds that stand in a ledger."""
     wanted = tuple(kinds)
     names = [name for name, kind in KINDS.items() if issubclass(kind, wanted)]
-    found = (event_of(record) for record in read_lines(path, names, start=start))
+    found = (event_of(record) for record in read_lines(path, names))
     return (event for event in found if isinstance(event, wanted))
 
 
@@ -129,36 +139,43 @@ class Tail:
         """
         self._output, self._kinds, self._but = output, kinds or (Event,), but
         self._words = [f'"{name}"'.encode() for name, kind in KINDS.items() if issubclass(kind, self._kinds)]
-        self._read_bytes: dict[Path, int] = {}
+        self._names: list[str] = []
+        self.read_bytes: dict[Path, int] = {}
+        """How far each ledger was read, to the end of a line."""
 
     def skip(self) -> None:
         """Leave out what stands there now."""
-        self._read_bytes = {path: _size(path) for path in self._output.ledgers()}
+        self.read_bytes = {path: _size(path) for path in self._output.ledgers()}
 
     def read(self) -> Iterator[tuple[Path, Event]]:
         """Yield what was written since the last look, with where it stands; a line that is not whole yet is left."""
-        for path in self._output.ledgers():
-            if path != self._but and _size(path) > self._read_bytes.get(path, 0):
+        if (names := names_in(str(self._output.ledger.parent))) != self._names:
+            self._names = names
+            self.read_bytes = {path: self.read_bytes.get(path, 0) for path in self._output.ledgers()}
+        for path, read_bytes in self.read_bytes.items():
+            if path != self._but and _size(path) > read_bytes:
                 for line in self._new_lines(path):
                     is_wanted = any(word in line for word in self._words)
                     if isinstance(event := event_of(object_in(line) or {}) if is_wanted else None, self._kinds):
                         yield path, event
 
-    def _new_lines(self, path: Path) -> list[bytes]:
-        before = self._read_bytes.get(path, 0)
-        try:
-            with open_regular(path) as file:
-                file.seek(before)
-                whole, end, _ = file.read().rpartition(b"\n")
-        except OSError:
-            return []
-        self._read_bytes[path] = before + len(whole) + len(end)
-        return whole.splitlines()
+    def has_another_ledger(self) -> bool:
+        """Return whether a ledger is shorter than what was read of it: it is another file by now."""
+        return any(_size(path) < read_bytes for path, read_bytes in self.read_bytes.items())
+
+    def _new_lines(self, path: Path) -> Iterator[bytes]:
+        with contextlib.suppress(OSError), open_regular(path) as file:
+            file.seek(self.read_bytes[path])
+            for line in iter(lambda: file.readline(LONGEST_LINE_BYTES), b""):
+                if not line.endswith(b"\n") and len(line) < LONGEST_LINE_BYTES:
+                    return
+                self.read_bytes[path] += len(line)
+                yield line
 
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size  # noqa: PTH116 - asked for each of thousands of patches
     except OSError:
         return 0
 

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import json
 import os
-import socket
 import time
 import uuid
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from splatbatch.errors import OutputError
 from splatbatch.files import is_on_local_disk, open_regular, path_beside, sweep, write_text
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.processes import boot_id, pid_space, start_ticks
 
 BEAT_S = 5.0
 SILENCE_S = 180.0
@@ -110,15 +108,11 @@ class WorkerFile:
 
 
 def _new_record(name: str, terms: str) -> WorkerRecord:
-    pid, host, token = os.getpid(), socket.gethostname(), uuid.uuid4().hex
-    return WorkerRecord(
-        worker=name or f"{host}-{pid}-{token[:6]}",
+    me, token = WorkerRecord.of_self(), uuid.uuid4().hex
+    return replace(
+        me,
+        worker=name or f"{me.host}-{me.pid}-{token[:6]}",
         token=token,
-        host=host,
-        space=pid_space(),
-        pid=pid,
-        boot_id=boot_id(),
-        ticks=start_ticks(pid),
         beaten_at=time.monotonic(),
         since=time.strftime("%Y-%m-%d %H:%M:%S"),
         terms=terms,
@@ -151,12 +145,12 @@ class Watcher:
         now = self.read(owner.worker)
         if now is not None and (now.token != owner.token or now.has_ended):
             return True  # another has its name by now, as each `train` has
-        return is_alive_here(owner) is False
+        return owner.is_alive_here is False
 
     def is_over(self, run: WorkerRecord) -> bool:
         """Return whether a `train` holds its folder no more: one that is frozen on this host may thaw."""
-        alive = is_alive_here(run)
-        if run.has_ended or alive is not None or not is_elsewhere(run):
+        alive = run.is_alive_here
+        if run.has_ended or alive is not None or not run.is_elsewhere:
             return run.has_ended or not alive
         return self.silent_s(run) >= SILENCE_S
 
@@ -170,7 +164,7 @@ class Watcher:
         if now != before:
             since = time_s
         self._seen[owner.token] = (now, since)
-        is_our_clock = now.beaten_at is not None and is_alive_here(owner)
+        is_our_clock = now.beaten_at is not None and owner.is_alive_here
         return max(time_s - since, time_s - now.beaten_at if is_our_clock and now.beaten_at is not None else 0.0)
 
     def living(self, but: str = "") -> list[WorkerRecord]:
@@ -184,11 +178,11 @@ class Watcher:
 
     def may_still_write(self, worker: WorkerRecord) -> bool:
         """Return whether a worker may still do something: one that is frozen on this host may thaw."""
-        return not self.has_exited(worker) and (is_alive_here(worker) is True or self.silent_s(worker) < SILENCE_S)
+        return not self.has_exited(worker) and (worker.is_alive_here is True or self.silent_s(worker) < SILENCE_S)
 
     def lives(self, worker: WorkerRecord) -> bool:
         """Return whether a worker, seen just now not to be gone, is known to live: it moves."""
-        if is_alive_here(worker):
+        if worker.is_alive_here:
             return self.silent_s(worker) < QUIET_S
         return worker.token in self._moved
 
@@ -212,16 +206,3 @@ def title(worker: WorkerRecord) -> str:
     """Return how people are told of a worker: "worker a-17-3f2 on a", "train on a"."""
     name = "train" if worker.worker == LOCAL else f"worker {worker.worker}"
     return f"{name} on {worker.host}"
-
-
-def is_elsewhere(worker: WorkerRecord) -> bool:
-    """Return whether a worker is one of another host, or of a container whose processes have numbers of their own."""
-    return worker.host != socket.gethostname() or (worker.boot_id == boot_id() and worker.space != pid_space())
-
-
-def is_alive_here(worker: WorkerRecord) -> bool | None:
-    """Return whether a process of this host and boot runs; None of one that cannot be asked about from here."""
-    here = (socket.gethostname(), boot_id(), pid_space())
-    if (worker.host, worker.boot_id, worker.space) != here or worker.pid is None:
-        return None
-    return start_ticks(worker.pid) == worker.ticks != 0

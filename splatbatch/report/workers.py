@@ -20,7 +20,7 @@ def workers_of(output: OutputFolder, patches: Sequence[ReportedPatch]) -> tuple[
     for patch in patches:
         for attempt in patch.attempts:
             made.setdefault(attempt.worker or LOCAL, []).append((patch.patch, attempt))
-    found = [_worker(watcher.read(name) or WorkerRecord(name), made[name], name in living) for name in sorted(made)]
+    found = [_worker(watcher.read(name) or WorkerRecord(worker=name), made[name], name in living) for name in made]
     return tuple(sorted(found, key=lambda one: (one.node, one.worker)))
 
 

@@ -18,7 +18,7 @@ from splatbatch.output.exclusive import holder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import events
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.workers import LOCAL, Watcher, is_elsewhere
+from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.scheduler import cancel as cancelling
 from splatbatch.tasks.batch import named_batch, open_batch
 from splatbatch.tasks.freshness import FreshnessChecker
@@ -151,7 +151,7 @@ def _wait(asked: WorkerEnd, limit_s: float) -> None:
     name = f"process {worker.pid}" if worker.worker == LOCAL else f"worker {worker.worker}"
     who = f"{name} on {worker.host}"
     while not asked.has_obeyed():
-        if is_elsewhere(worker) and asked.watcher.silent_s(worker) > CANCEL_SILENCE_S:
+        if worker.is_elsewhere and asked.watcher.silent_s(worker) > CANCEL_SILENCE_S:
             print_err(f"{who} does not respond: the process has died or its host is unreachable")
             return
         if time.monotonic() - began > limit_s:

@@ -6,7 +6,6 @@ which died before it could. Whatever a store or a worker does, a splat is accept
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import time
@@ -18,7 +17,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from splatbatch import __version__, isolated, processes
+from splatbatch import __version__, isolated
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import OutputError, StoreError
 from splatbatch.files import PRIVATE, fault_of_name, write_json
@@ -30,9 +29,8 @@ from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded, AttemptStarted, CancelRequested, Notice
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.attempt import Claimed, ExitFacts, JobSpec
+from splatbatch.output.records.attempt import Claim, ExitFacts, JobSpec
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.output.records.run import RunIdentity
 from splatbatch.scheduler.work.adopt import adopt_task
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import PLACES
@@ -277,8 +275,8 @@ class HomeSide:
     def _cancel(self) -> None:
         """Close what `cancel` asks to be left."""
         for request in self.batch.output.cancels():
-            asked, me = self.batch.output.read_cancel(request), os.getpid()
-            if asked.run == RunIdentity(me, processes.boot_id(), processes.start_ticks(me)):
+            asked = self.batch.output.read_cancel(request)
+            if asked.run.is_self:
                 self.ledger.write(CancelRequested(asked.by, asked.patches))
                 names = set(asked.patches) or set(self.waiting)
                 self._close([name for name, one in self.bundles.items() if one.task in names], "cancelled")
@@ -447,7 +445,7 @@ def _make_ours(folder: AttemptFolder, bundle: Bundle, returned: TransferResult, 
     )
     if not is_same or any(then.files.get(key, (0, 0, ""))[2] != asked.files[key].sha256 for key in models):
         raise StoreError("the splat was trained from other inputs than its bundle")
-    claim = Claimed(returned.worker, 0, bundle.follows)
+    claim = Claim(returned.worker, 0, bundle.follows)
     depends_on, changes = replace(asked, effective=then.effective), {**_since(bundle, task), **job.changes}
     job = replace(job, depends_on=depends_on, claim=claim, env={}, is_retry=bundle.is_retry, changes=changes)
     write_json(folder.job, job.to_record(), PRIVATE)

@@ -20,9 +20,10 @@ from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.monitor.sinks import BatchOutcome
-from splatbatch.output.claims import PREPARING, Claim, Claims
+from splatbatch.output.claims import PREPARING, Claims
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.attempt import Claim
 from splatbatch.output.submissions import open_submissions
 from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.run.cluster_workers import AGAIN

@@ -18,7 +18,7 @@ from splatbatch.outcome import Stopped
 from splatbatch.output.events import AttemptEnded, CancelRequested, PatchRejected
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.run import CancelRequest, RunIdentity, WorkerRecord
+from splatbatch.output.records.run import CancelRequest, WorkerRecord
 from splatbatch.output.workers import LOCAL
 from splatbatch.scheduler.retry_handling import RetryHandling
 from splatbatch.scheduler.run_hooks import RunHooks
@@ -41,8 +41,7 @@ def ask(output: OutputFolder, run: WorkerRecord, patches: Sequence[str]) -> Path
     by = f"{_user()} on {socket.gethostname()}"
     request.parent.mkdir(parents=True, exist_ok=True)
     write_json(request, CancelRequest(run.identity(), tuple(patches), by).to_record())
-    is_here = run.host == socket.gethostname() and run.identity().boot_id == processes.boot_id()
-    if not patches and is_here and run.pid is not None and processes.start_ticks(run.pid) == run.ticks:
+    if not patches and run.pid is not None and run.is_alive_here:
         processes.send(signal.SIGTERM, [run.pid])
         processes.send(signal.SIGCONT, [run.pid])  # one that was stopped (Ctrl-Z) hears nothing else
     return request
@@ -95,8 +94,8 @@ class Cancellations:
 
     def _hear(self, request: Path) -> None:
         """Take in a request; one that was meant for an earlier run is left over, and only removed."""
-        asked, me = self.output.read_cancel(request), os.getpid()
-        if asked.run != RunIdentity(me, processes.boot_id(), processes.start_ticks(me)):
+        asked = self.output.read_cancel(request)
+        if not asked.run.is_self:
             return
         self.ledger.write(CancelRequested(asked.by, asked.patches))
         if not asked.patches:

@@ -20,7 +20,7 @@ from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptStarted, PatchRejected
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.attempt import Claimed
+from splatbatch.output.records.attempt import Claim
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.run_hooks import RunHooks
@@ -84,7 +84,7 @@ class Launcher:
             if is_out_of_space(error):  # then it was never there
                 shutil.rmtree(folder.path, ignore_errors=True)
             raise
-        claim = task.claim or Claimed(follows=home.newest_accepted())
+        claim = task.claim or Claim(follows=home.newest_accepted())
         attempt = Attempt(name, folder, dict(task.next_settings.all_changes), is_retry=self._is_retry, claim=claim)
         # the number of a discarded standby is used again, its key never
         again = f"s{self._discarded[name]}" if self._discarded[name] else ""

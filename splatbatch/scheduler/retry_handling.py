@@ -14,7 +14,7 @@ from splatbatch.failures.causes import title
 from splatbatch.machine.slots import Slots
 from splatbatch.outcome import COLLECT, INTERNAL_FAULT, Diagnosis, Failed, Made, Outcome, Trained
 from splatbatch.output.attempt_folder import Attempt
-from splatbatch.output.events import AttemptEnded, GaveUp, MpsOff, Notice, RetryScheduled
+from splatbatch.output.events import AttemptEnded, GaveUp, Notice, RetryScheduled
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.scheduler.queue import Claimer, Queue
@@ -97,7 +97,7 @@ class RetryHandling:
             return not past.has_moved
         if cause in OF_ENGINE and slot.environment:
             self._slots.share_nothing()
-            self._ledger.write(MpsOff(evidence))
+            self._ledger.write(Notice("mps_off", evidence))
             return True
         if cause in OF_COMPANY and running.num_company and not past.is_alone:
             self._learn(task, is_alone=True)

@@ -18,7 +18,7 @@ from splatbatch.isolated import Returned, StopRequested, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
 from splatbatch.outcome import Made, Outcome, Trained
-from splatbatch.output.events import BatchEnded, BatchStarted, Notice, PreflightWarning, RunForecast
+from splatbatch.output.events import BatchEnded, BatchStarted, Notice
 from splatbatch.output.ledger import Ledger
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate, PatchSize
@@ -56,9 +56,9 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
         choice = batch.shared.deadline
         for line in decision_in_words(choice, batch.tasks) if choice else ():
             ledger.write(Notice("deadline", line))
-        ledger.write(RunForecast(outlook.seconds, outlook.basis, outlook.patches, outlook.in_words()))
+        ledger.write(Notice("forecast", outlook.in_words(), facts=vars(outlook)))
         for finding in unwell:
-            ledger.write(PreflightWarning(finding.check, finding.message))
+            ledger.write(Notice("unwell", finding.message, facts={"check": finding.check}))
         estimates.record(expected, batch.config, ledger)
         if rounds.is_alone:
             grace_s, orphans = batch.config.limits.grace_s, Orphans(batch.output)

@@ -9,12 +9,11 @@ import fcntl
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from splatbatch import processes
@@ -77,11 +76,9 @@ def _claim(folder: AttemptFolder) -> bool:
 
 def _introduce(folder: AttemptFolder, group: Path | None) -> None:
     """Fill start.json: the empty file is the fence, its contents are for `status` and for who looks for leftovers."""
-    me, now = os.getpid(), time.time()
-    ticks, name = processes.start_ticks(me), str(group) if group else None
+    start = replace(Start.of_self(), started_at=time.time(), group=str(group) if group else None)
     with suppress(OSError):
-        place = (socket.gethostname(), me, processes.boot_id(), now, ticks, name, processes.pid_space())
-        write_json(folder.start, Start(*place).to_record())
+        write_json(folder.start, start.to_record())
 
 
 def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopCause) -> None:

@@ -16,7 +16,7 @@ from splatbatch.config import Config, Recipe
 from splatbatch.errors import SceneError, TrainerError
 from splatbatch.machine.gpu import Gpu, gpus
 from splatbatch.machine.slots import chosen_cards, is_on_cpu
-from splatbatch.output.events import Notice, PatchEstimate
+from splatbatch.output.events import Notice
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.result import Result
@@ -118,7 +118,7 @@ def record(found: Mapping[str, MemoryEstimate], config: Config, ledger: Ledger) 
     """Write the footprints down, and which of them are tight."""
     reasons = tight(found, config)
     for name, footprint in found.items():
-        ledger.write(PatchEstimate(name, **vars(footprint)))
+        ledger.write(Notice("expected", patch=name, facts=vars(footprint)))
         if name in reasons:
             ledger.write(Notice("tight", reasons[name], name))
 

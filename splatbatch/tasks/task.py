@@ -25,7 +25,7 @@ from splatbatch.tasks.patch_state import Missing, PatchState, UpToDate
 from splatbatch.tasks.step_budget import changes_of
 
 if TYPE_CHECKING:
-    from splatbatch.output.records.attempt import Claimed
+    from splatbatch.output.records.attempt import Claim
     from splatbatch.scene.memory_estimate import MemoryEstimate
     from splatbatch.trainers import Trainer
 
@@ -277,7 +277,7 @@ class Task:
     """What the next attempt trains by: what was asked for, and the rungs that were taken."""
     memory_estimate: MemoryEstimate | None = None
     """What it is expected to take, as far as its model can be read."""
-    claim: Claimed | None = None
+    claim: Claim | None = None
     """Under which claim it is ours; None as long as it is not."""
     kind: TaskKind = TRAINING
 

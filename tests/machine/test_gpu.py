@@ -33,7 +33,7 @@ def test_every_gpu_has_a_uuid_memory_and_a_temperature() -> None:
 
 
 def test_a_sample_is_written_with_all_its_figures() -> None:
-    assert GpuSample(used_mib=3).to_record().keys() == GpuSample().to_record().keys() >= {"used_mib", "throttled"}
+    assert GpuSample(used_mib=3).to_record().keys() == GpuSample().to_record().keys() >= {"used_mib", "own_mib"}
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ import pytest
 from splatbatch import files
 from splatbatch.files import write_json
 from splatbatch.output import generations, results
-from splatbatch.output.claims import Claim, ClaimedByOther, Claims, open_claims
+from splatbatch.output.claims import ClaimedByOther, Claims, open_claims
 from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.attempt import Claim
 from splatbatch.output.records.result import Result
 from splatbatch.output.records.run import WorkerRecord
-from splatbatch.output.workers import SILENCE_S, Watcher, WorkerFile, is_alive_here
+from splatbatch.output.workers import SILENCE_S, Watcher, WorkerFile
 
 ELSEWHERE = {"host": "far-away", "boot_id": "another"}
 
@@ -45,20 +46,20 @@ def elsewhere(output: OutputFolder, name: str = "far") -> WorkerFile:
 
 def test_of_two_workers_one_has_the_task_until_it_is_done_or_gone(output: OutputFolder) -> None:
     one, other = claims_of(output, "one"), claims_of(output, "other")
-    assert one.take("p0") == Claim("p0", 1) == one.take("p0")
+    assert one.take("p0") == Claim("one", 1, 0) == one.take("p0")
     held = other.take("p0")
     assert isinstance(held, ClaimedByOther)
     assert (held.owner.worker, held.generation) == ("one", 1)
     assert open_claims(output) == {"p0": "one"}
     one.close("p0")
     assert open_claims(output) == {}
-    assert other.take("p0") == Claim("p0", 2)
+    assert other.take("p0") == Claim("other", 2, 0)
 
 
 def test_what_a_worker_that_is_gone_had_is_taken_over_once_and_it_learns_of_that(output: OutputFolder) -> None:
     one, second, third = claims_of(output, "one"), claims_of(output, "b", gone=True), claims_of(output, "c")
     one.take("p0")
-    assert second.take("p0") == Claim("p0", 2)
+    assert second.take("p0") == Claim("b", 2, 0)
     assert isinstance(third.take("p0"), ClaimedByOther)
     assert (one.lost(), one.lost(), second.lost()) == ({"p0": "b"}, {}, {})
     one.close("p0")  # which is not its own any more
@@ -67,7 +68,7 @@ def test_what_a_worker_that_is_gone_had_is_taken_over_once_and_it_learns_of_that
 
 def test_a_claim_that_was_taken_over_is_given_out_no_more(output: OutputFolder) -> None:
     one, second = claims_of(output, "one"), claims_of(output, "b", gone=True)
-    assert (one.take("p0"), second.take("p0")) == (Claim("p0", 1), Claim("p0", 2))
+    assert (one.take("p0"), second.take("p0")) == (Claim("one", 1, 0), Claim("b", 2, 0))
     held = one.take("p0")
     assert isinstance(held, ClaimedByOther)
     assert (held.owner.worker, held.generation) == ("b", 2)
@@ -75,7 +76,7 @@ def test_a_claim_that_was_taken_over_is_given_out_no_more(output: OutputFolder) 
 
 def test_a_claim_is_never_changed_or_removed(output: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 4):
-        assert claims_of(output, f"w{number}", gone=True).take("p0") == Claim("p0", number)
+        assert claims_of(output, f"w{number}", gone=True).take("p0") == Claim(f"w{number}", number, 0)
     late = claims_of(output, "late", gone=True)
     monkeypatch.setattr(late, "_highest", lambda _: 2)  # its listing lags behind
     assert isinstance(late.take("p0"), ClaimedByOther)
@@ -89,10 +90,10 @@ def test_a_claim_follows_what_was_accepted_when_it_was_made(output: OutputFolder
     record.parent.mkdir(parents=True)
     record.write_text("{}")
     claims = claims_of(output, "one")
-    assert claims.take("p0") == Claim("p0", 1, after_record=1)
+    assert claims.take("p0") == Claim("one", 1, 1)
     record.with_name("2.json").write_text("{}")
-    assert claims.take("p0").after_record == 1
-    assert claims.renew("p0").after_record == 2
+    assert claims.take("p0").follows == 1
+    assert claims.renew("p0").follows == 2
 
 
 @pytest.mark.parametrize("lost_answer", [True, False])
@@ -108,9 +109,9 @@ def test_an_answer_that_is_lost_and_a_file_system_without_links_change_nothing(
 
     one, other = claims_of(output, "one"), claims_of(output, "other")
     monkeypatch.setattr(generations.os, "link", link)
-    assert one.take("p0") == Claim("p0", 1)
+    assert one.take("p0") == Claim("one", 1, 0)
     assert isinstance(other.take("p0"), ClaimedByOther)
-    assert one.take("p0") == Claim("p0", 1)
+    assert one.take("p0") == Claim("one", 1, 0)
 
 
 def test_a_listing_that_lags_behind_gives_nobody_what_another_has(
@@ -157,7 +158,7 @@ def test_on_one_host_and_boot_the_process_decides(
     with WorkerFile(output) as mine:
         assert Watcher(output).is_dead(change(mine.record)) is gone
     assert Watcher(output).is_dead(mine.record)  # it has ended
-    assert is_alive_here(mine.record)
+    assert mine.record.is_alive_here
 
 
 def test_a_frozen_process_of_this_host_and_boot_is_silent_like_any_other(output: OutputFolder) -> None:
@@ -209,7 +210,7 @@ def waits_for_silence(output: OutputFolder) -> bool:
     claims = Claims(output, WorkerFile(output, "one").__enter__(), watcher.is_dead)
     before = claims.take("p0")
     now[0] = SILENCE_S
-    return isinstance(before, ClaimedByOther) and not before.is_legible and claims.take("p0") == Claim("p0", 2)
+    return isinstance(before, ClaimedByOther) and not before.is_legible and claims.take("p0") == Claim("one", 2, 0)
 
 
 @pytest.mark.parametrize("content", TORN)
@@ -219,7 +220,7 @@ def test_a_torn_claim_whose_owner_is_gone_is_taken_over_at_once_on_a_local_disk(
     torn(output, content).__exit__(None, None, None)
     output.worker("owner").write_bytes(content)
     claims = Claims(output, WorkerFile(output, "one").__enter__(), lambda _: False)
-    assert claims.take("p0") == Claim("p0", 2)
+    assert claims.take("p0") == Claim("one", 2, 0)
 
 
 @pytest.mark.parametrize("content", TORN)
@@ -249,7 +250,7 @@ def test_the_protocol_costs_less_than_five_milliseconds_per_task(
         manifest, started = attempt.read_result() or Result(), time.process_time()
         claim = claims.take(f"p{number}")
         assert isinstance(claim, Claim)
-        assert results.accept(folder, attempt, manifest, claim.after_record)
+        assert results.accept(folder, attempt, manifest, claim.follows)
         claims.close(f"p{number}")
         cost_s += time.process_time() - started
     record_property("figure", f"{1e3 * cost_s / num:.2f} ms of CPU per task: claimed, accepted, put up and closed")

@@ -22,9 +22,10 @@ from turns import CLOCK, Program
 
 from splatbatch.errors import BusyError, OutputError
 from splatbatch.output import exclusive, generations, workers
-from splatbatch.output.claims import EXCLUSIVE, Claim, Claims
+from splatbatch.output.claims import EXCLUSIVE, Claims
 from splatbatch.output.exclusive import hold, holder
 from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.attempt import Claim
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, WorkerFile
 from splatbatch.processes import boot_id

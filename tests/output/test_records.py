@@ -53,9 +53,10 @@ from splatbatch.output.records.metrics import (
     QualityFigures,
     TrainingSettings,
 )
+from splatbatch.output.records.process import ProcessIdentity
 from splatbatch.output.records.record import TypedRecord, object_of, read_as
 from splatbatch.output.records.result import Result, SplatFacts
-from splatbatch.output.records.run import CancelRequest, RunIdentity
+from splatbatch.output.records.run import CancelRequest
 from splatbatch.scheduler.finalize import CollectResult
 
 EXITS: list[Exit] = [Exited(3), Killed(9), TimedOut("stall", 5.0), Cancelled("x"), NotStarted("y"), Lost("z")]
@@ -73,10 +74,10 @@ WHOLE: list[TypedRecord] = [
     JobSpec("k", ("a", "b"), {"X": "1"}, "GPU-1", "gpu0", True, LIMITS, {"training.seed": 2}, FINGERPRINT, True),
     JobSpec(),
     Go("GPU-1", "gpu0", {"X": "1"}, 5.0),
-    Start("host", 7, "boot", 5.0, 99, "/sys/fs/cgroup/x"),
+    Start("host", "pid:[1]", 7, "boot", 99, 5.0, "/sys/fs/cgroup/x"),
     Heartbeat(3, 8, ("8:1", "9:2")),
     *(ExitFacts(end, 1.5, 9.0, True, ("Xid",), 5, 6.0, 7, "host", 7, "boot", True) for end in EXITS),
-    AttemptFacts(1.0, 20, "done", 900.0, 800.0),
+    AttemptFacts(seconds=1.0, step=20, phase="done", gpu_peak_mib=900.0, own_gpu_peak_mib=800.0),
     ProgressLine(
         1.0,
         2.0,
@@ -102,13 +103,13 @@ WHOLE: list[TypedRecord] = [
         True,
         30,
     ),
-    GpuSample(1.0, 900, 2000, 9, 50, 70.5, True, (7, 8), (5, None), 5),
+    GpuSample(1.0, 900, 2000, 9, 50, (7, 8), (5, None), 5),
     WatchSettings("/cwd", {"X": "1"}, {"step": "s"}, 30, "start", FINISH, 2.0, Then(("a",), FINISH), ("m",)),
     WatchSettings(),
     FINGERPRINT,
-    CancelRequest(RunIdentity(7, "boot", 9), ("p0",), "me"),
+    CancelRequest(ProcessIdentity("host", "", 7, "boot", 9), ("p0",), "me"),
     QualityFigures(21.0, 0.5, 0.1, 25.0, 20.5, 0.4, 23.0, 0.6, 0.9),
-    EarlyStoppingRecord(30, 16, 18, 12, 1.5, 0.1, "all", HalfOfHoldout(("a.jpg",), 20.0, 0.1), HalfOfHoldout(), "n"),
+    EarlyStoppingRecord(30, 16, 18, 1.5, "all", HalfOfHoldout(("a.jpg",), 20.0, 0.1), HalfOfHoldout(), "n"),
     TrainingSettings("p0", {"a": 1}, ("b",), tones={"a.jpg": [0.8, 1.0, 1.2, -0.1]}),
     SplatFacts("s", 5, 6, 7),
     Metrics.from_record(METRICS),

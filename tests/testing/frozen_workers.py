@@ -19,9 +19,9 @@ from splatbatch.files import write_json
 from splatbatch.outcome import Splat, Trained
 from splatbatch.output import results
 from splatbatch.output.attempt_folder import Attempt
-from splatbatch.output.claims import Claim, Claims
+from splatbatch.output.claims import Claims
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.attempt import AttemptFacts, Claimed, JobSpec, TimeLimits
+from splatbatch.output.records.attempt import AttemptFacts, Claim, JobSpec, TimeLimits
 from splatbatch.output.workers import WorkerFile
 from splatbatch.splats import check_splat, write_splat
 
@@ -108,17 +108,16 @@ class Worker:
 
     def _train(self, claim: Claim) -> bool | None:
         folder = self.output.patch(TASK)
-        if claim.after_record:  # it is trained already: what was decided when the claim was made
+        if claim.follows:  # it is trained already: what was decided when the claim was made
             return None
         attempt = folder.new_attempt()
-        claimed = Claimed(self.name, claim.generation, claim.after_record)
-        write_json(attempt.job, JobSpec(limits=TimeLimits(wall_s=60), claim=claimed).to_record())
+        write_json(attempt.job, JobSpec(limits=TimeLimits(wall_s=60), claim=claim).to_record())
         write_splat(attempt.splat, splat_of(self.num_gaussians), 20)
         splat = check_splat(attempt.splat)
         assert isinstance(splat, Splat)
-        tried = Attempt(TASK, attempt, claim=claimed)
+        tried = Attempt(TASK, attempt, claim=claim)
         result = results.keep(tried, Trained(splat), AttemptFacts())
-        is_ours = results.accept(folder, attempt, result, claim.after_record)
+        is_ours = results.accept(folder, attempt, result, claim.follows)
         results.forget_superseded(folder, attempt.path.name)
         return is_ours
 

@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -155,8 +155,7 @@ class MachineHere(LocalExecutor):
             return super().submit(key, folder)
         if folder.start.exists():  # another supervisor has it
             return key
-        place = ("here", os.getpid(), processes.boot_id(), time.time(), processes.start_ticks(os.getpid()), None)
-        write_json(folder.start, Start(*place, processes.pid_space()).to_record())
+        write_json(folder.start, replace(Start.of_self(), host="here", started_at=time.time()).to_record())
         write_json(folder.heartbeat, Heartbeat(1, os.getpid(), ()).to_record())
         verb, words = line
         is_unready = verb == "unready"

@@ -16,7 +16,7 @@ from splatbatch.isolated import ENDLESS
 from splatbatch.outcome import Exited
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.attempt import Claimed, JobSpec, TimeLimits
+from splatbatch.output.records.attempt import Claim, JobSpec, TimeLimits
 from splatbatch.scheduler.finalize import FinishedAttempt, collect, write_down
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
@@ -110,7 +110,7 @@ class MovedBatch:
         home = self.batch.output.patch("p0")
         before, best = home.read_result(), home.splat.read_bytes()
         attempt = Attempt("p0", home.new_attempt(), {}, fingerprint(task.patch, task.recipe), is_retry=True)
-        attempt = Attempt(**{**vars(attempt), "claim": Claimed(follows=home.newest_accepted())})
+        attempt = Attempt(**{**vars(attempt), "claim": Claim(follows=home.newest_accepted())})
         write_json(
             attempt.folder.job,
             JobSpec(depends_on=attempt.depends_on, is_retry=True, limits=TimeLimits(9, 9, 9)).to_record(),

@@ -108,7 +108,9 @@ def test_a_gain_is_that_on_photographs_which_both_have_measured() -> None:
     assert measured([]).psnr is None
 
 
-@pytest.mark.parametrize("written", [{}, {"seams": 3, "photos": [], "total": "?"}, {"seams": [{"color_offsets": [1]}]}])
+@pytest.mark.parametrize(
+    "written", [{}, {"seams": 3, "photos": []}, {"total": "?"}, {"seams": [{"color_offsets": "red"}]}]
+)
 def test_what_a_stranger_has_left_of_an_evaluation_is_read_all_the_same(written: dict[str, object]) -> None:
     found = SceneEvaluation.from_record(written)
     assert found.total.psnr is None and all(seam.color_offsets == () for seam in found.seams)

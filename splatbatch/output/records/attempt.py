@@ -8,6 +8,7 @@ from typing import Any
 from splatbatch.fields import mapping, number, text
 from splatbatch.outcome import Exit, Lost, exit_from_record, exit_to_record
 from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.output.records.process import ProcessIdentity
 from splatbatch.output.records.record import ABSENT, TypedRecord, environment, reads
 
 
@@ -28,13 +29,16 @@ class TimeLimits(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Claimed(TypedRecord):
-    """Under which claim an attempt was made."""
+class Claim(TypedRecord):
+    """A task that a worker may train, as long as no higher generation is claimed; what it makes is made under it."""
 
     worker: str = ""
     generation: int = 0
     follows: int | None = None
-    """The accepted record that its splat may follow, and no other; None: an earlier version made it."""
+    """The newest accepted record when it was made: a splat made under it can only become the next.
+
+    None: an earlier version wrote it.
+    """
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class JobSpec(TypedRecord):
     """Settings in which it differs from the YAML of then."""
     depends_on: Fingerprint = field(default=Fingerprint())
     is_retry: bool = False
-    claim: Claimed = Claimed()
+    claim: Claim = Claim()
 
 
 @dataclass(frozen=True)
@@ -70,18 +74,11 @@ class Go(TypedRecord):
 
 
 @dataclass(frozen=True)
-class Start(TypedRecord):
+class Start(ProcessIdentity):
     """start.json: the supervisor, and the control group of all that it started."""
 
-    host: str = ""
-    pid: int | None = None
-    boot_id: str = ""
     started_at: float | None = None
-    ticks: int | None = None
-    """When the process began, in the kernel's count: tells it from another of the same number."""
     group: str | None = None
-    space: str = ""
-    """Of its process number: see `processes.pid_space`; empty: an earlier version wrote it."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ class ExitFacts(TypedRecord):
         return {**exit_to_record(self.end), **facts}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AttemptFacts(TypedRecord):
     """What is worth keeping of an attempt that has ended, in the ledger and beside its splat."""
 
@@ -198,11 +195,6 @@ class WatchSettings(TypedRecord):
         return (*self.final().products, *self.final().files, *self.metrics)
 
 
-def _step(value: object) -> int | None:
-    known = number(value)
-    return None if known is None else int(known)
-
-
 RECORDS_PER_RUN = 60
 """Lines with a loss, at least: the rules of health go by the curve, however fast a program is."""
 
@@ -220,8 +212,8 @@ class ProgressLine(TypedRecord):
     """Since the attempt began."""
     phase: str = ""
     """start, load, standby, init, train, eval, export, done."""
-    step: int | None = field(default=None, metadata=reads(_step))
-    max_steps: int | None = field(default=None, metadata=reads(_step))
+    step: int | None = None
+    max_steps: int | None = None
     """After which it ends, as far as is known now."""
     loss: float | None = None
     grad_norm: float | None = None
@@ -243,13 +235,13 @@ class ProgressLine(TypedRecord):
     health: str = ""
     """The health rule that ended the run."""
     warning: str = ""
-    highest_step: int | None = field(default=None, metadata=reads(_step))
+    highest_step: int | None = None
     """An external trainer's: the last that its log has named."""
-    step_gap: int | None = field(default=None, metadata=reads(_step))
+    step_gap: int | None = None
     """The most between a step named and the next."""
     steps_unheard: bool = False
     """Not all of its log was read."""
-    planned_steps: int | None = field(default=None, metadata=reads(_step))
+    planned_steps: int | None = None
     """In the tail of a training that ends early: those that it was to make."""
 
     def to_record(self) -> dict[str, Any]:
@@ -272,8 +264,6 @@ class GpuSample(TypedRecord):
     total_mib: int | None = None
     utilisation_percent: int | None = None
     temperature_c: int | None = None
-    power_w: float | None = None
-    throttled: bool | None = None
     processes: tuple[int, ...] = ()
     process_mib: tuple[int | None, ...] = ()
     """What each of them holds."""

@@ -6,33 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from splatbatch.fields import mapping, number
-from splatbatch.output.records.fingerprint import Fingerprint
+from splatbatch.output.records.fingerprint import Fingerprint, tones_in
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.output.records.record import TypedRecord, reads
 from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection, ToneOf
 from splatbatch.scene.patches import Patch
 
-MOST_GAIN = 100.0
-"""No photograph that shows anything is as much brighter than the others."""
-MOST_COEFFICIENT = 10.0
-"""No lens fades that much."""
-
 
 def tone_to_record(tone: ColorCorrection) -> list[float]:
     """Return the JSON form of a tone: gain R, G, B, then vignetting, tilt and field, where there are any."""
     return [round(one, 6) for one in tone.values()]
-
-
-def tone_from_record(value: object) -> ColorCorrection | None:
-    """Return the tone that `tone_to_record` wrote; None for anything else."""
-    found = [number(one) for one in value] if isinstance(value, list | tuple) else []
-    known = [float(one) for one in found if one is not None]
-    if len(known) < max(3, len(found)) or not all(1 / MOST_GAIN <= one <= MOST_GAIN for one in known[:3]):
-        return None
-    if not all(abs(one) <= MOST_COEFFICIENT for one in known[3:]):
-        return None
-    return ColorCorrection.of(known)
 
 
 def tones_to_record(tones: Mapping[str, ColorCorrection]) -> dict[str, Any]:
@@ -67,14 +50,7 @@ def with_colors(known: Fingerprint, patch: Patch) -> Fingerprint:
 
 def tones_from_record(value: object) -> dict[str, ColorCorrection]:
     """Return the tones that `tones_to_record` wrote; what is no tone is left out."""
-    found = {name: tone_from_record(one) for name, one in mapping(value).items()}
-    return {name: tone for name, tone in found.items() if tone}
-
-
-def _coefficients(value: object, most: float = MOST_COEFFICIENT) -> dict[str, list[float]]:
-    lists = {name: one for name, one in mapping(value).items() if isinstance(one, list)}
-    known = {name: [number(part) for part in one] for name, one in lists.items()}
-    return {name: [float(v) for v in one if v is not None and abs(v) <= most] for name, one in known.items()}
+    return {name: ColorCorrection.of(one) for name, one in tones_in(value).items()}
 
 
 @dataclass(frozen=True)
@@ -84,9 +60,7 @@ class Outlier(TypedRecord):
     name: str = ""
     times: float | None = None
     """So much brighter, in the mean of the channels."""
-    gain: list[float] = field(
-        default_factory=list, metadata=reads(lambda value: _coefficients({"": value}, MOST_GAIN).get("", []))
-    )
+    gain: list[float] = field(default_factory=list)
     """Per channel, R, G, B."""
 
     def in_words(self) -> str:
@@ -105,7 +79,7 @@ class SceneColors(TypedRecord):
 
     tones: dict[str, ColorCorrection] = field(default_factory=dict, metadata=reads(tones_from_record))
     """By image name; photographs that are not named are as they should be, as far as anybody knows."""
-    vignetting: dict[str, list[float]] = field(default_factory=dict, metadata=reads(_coefficients))
+    vignetting: dict[str, list[float]] = field(default_factory=dict)
     """By camera, where it is worth anything."""
     residual_before: float | None = None
     """How far the colours of a track are apart, in percent: standard deviation, outliers weighing less."""

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from splatbatch.fields import number
 from splatbatch.output.records.metrics import CoveredSet, QualityFigures, TrainingSettings
-from splatbatch.output.records.record import TypedRecord, reads
-
-
-def _channels(value: object) -> tuple[float, ...]:
-    found = [number(one) for one in value] if isinstance(value, list | tuple) else []
-    return tuple(float(one) for one in found if one is not None) if len(found) == 3 and None not in found else ()
+from splatbatch.output.records.record import TypedRecord
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ class SeamMeasurement(TypedRecord):
     """Of the rendering of one patch against that of the other, in dB."""
     color_offset: float | None = None
     """In 1/255: of the channel that differs most, how much brighter the one is, in the median."""
-    color_offsets: tuple[float, ...] = field(default=(), metadata=reads(_channels))
+    color_offsets: tuple[float, ...] = ()
     """R, G, B, with their signs: one less other."""
     depth_step: float | None = None
     """How much farther away the one is, in the median, as a share of the depth."""

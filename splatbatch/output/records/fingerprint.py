@@ -43,11 +43,23 @@ FilePlace = tuple[float, float, float]
 ORIGIN: FilePlace = (0.0, 0.0, 0.0)
 
 
+MOST_GAIN = 100.0
+"""No photograph that shows anything is as much brighter than the others."""
+MOST_COEFFICIENT = 10.0
+"""No lens fades that much."""
+
+
 def tones_in(value: object) -> dict[str, list[float]]:
-    """Return tones by image name, three gains above 0 and coefficients; what is none is left out."""
+    """Return tones by image name, three gains and coefficients, as `tones_to_record` wrote them; what is none goes."""
     found = {name: [number(part) for part in one] for name, one in mapping(value).items() if isinstance(one, list)}
     known = {name: [float(part) for part in one if part is not None] for name, one in found.items() if None not in one}
-    return {name: one for name, one in known.items() if len(one) >= 3 and min(one[:3]) > 0}
+    return {
+        name: one
+        for name, one in known.items()
+        if len(one) >= 3
+        and all(1 / MOST_GAIN <= gain <= MOST_GAIN for gain in one[:3])
+        and all(abs(part) <= MOST_COEFFICIENT for part in one[3:])
+    }
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from splatbatch.files import FORMAT
 from splatbatch.output.records.fingerprint import ORIGIN, FilePlace
-from splatbatch.output.records.record import TypedRecord, reads
+from splatbatch.output.records.record import TypedRecord
 
 VERSION = 1
 """Of how parts are joined: another one makes another splat of them."""
@@ -85,10 +85,7 @@ class Merge(TypedRecord):
     parts: tuple[MergedPart, ...] = ()
     """In their order in the splat."""
     holes: tuple[Hole, ...] = ()
-    cleaned: CleaningRecord | None = field(
-        default=None,
-        metadata=reads(lambda value: CleaningRecord.from_record(value) if isinstance(value, dict) else None),
-    )
+    cleaned: CleaningRecord | None = None
     """None: nothing was cleaned."""
     warnings: tuple[str, ...] = ()
     """Of the scene as a whole."""

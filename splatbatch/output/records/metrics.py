@@ -142,11 +142,8 @@ class EarlyStoppingRecord(TypedRecord):
     tail_from: int | None = None
     """The step after which the plateau was found; None: it was not, and the run made all its steps."""
     ended_at: int | None = None
-    saved_steps: int = 0
     saved_s: float | None = None
     """At the pace of the tail."""
-    expected_loss_db: float | None = None
-    """What all steps would have gained over those made, as it was expected when the tail began."""
     pixels: str = ""
     """Which of the held-out photographs count: covered, all."""
     chosen_by: HalfOfHoldout | None = None

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from splatbatch.output.records.process import ProcessIdentity
 from splatbatch.output.records.record import TypedRecord
 
 
 @dataclass(frozen=True)
-class RunIdentity(TypedRecord):
-    """Which process: a number alone may be another's by now."""
-
-    pid: int | None = None
-    boot_id: str = ""
-    ticks: int | None = None
-
-
-@dataclass(frozen=True)
-class WorkerRecord(TypedRecord):
+class WorkerRecord(ProcessIdentity):
     """workers/<name>.json, and each claim that it has made: a worker, and that it lives."""
 
     worker: str = ""
     """Its name: that of its ledger, too."""
     token: str = ""
     """Tells it from every other, also of the same name."""
-    host: str = ""
-    space: str = ""
-    """Of its process number."""
-    pid: int | None = None
-    boot_id: str = ""
-    ticks: int | None = None
     sequence: int = 0
     """Moves while it lives."""
     beaten_at: float | None = None
@@ -42,10 +28,6 @@ class WorkerRecord(TypedRecord):
     """Of the engine that runs it."""
     has_ended: bool = False
     """It has let go of all that it had claimed."""
-
-    def identity(self) -> RunIdentity:
-        """Return which process it is."""
-        return RunIdentity(self.pid, self.boot_id, self.ticks)
 
 
 @dataclass(frozen=True)
@@ -68,7 +50,7 @@ class SubmissionRecord(TypedRecord):
 class CancelRequest(TypedRecord):
     """cancel-*.json: a run is to end, or to leave some patches."""
 
-    run: RunIdentity = RunIdentity()
+    run: ProcessIdentity = field(default_factory=ProcessIdentity)
     """Nobody else obeys."""
     patches: tuple[str, ...] = ()
     """None: all."""

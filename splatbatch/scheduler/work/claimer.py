@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import Failure, RetryHistory
 from splatbatch.hashing import Stamp, stamp_of
-from splatbatch.output.claims import Claim, ClaimedByOther, Claims
+from splatbatch.output.claims import ClaimedByOther, Claims
 from splatbatch.output.folders import BACKDROP
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.attempt import Claimed
+from splatbatch.output.records.attempt import Claim
 from splatbatch.scheduler.queue import Claimer, TakenByOther
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 from splatbatch.tasks.freshness import FreshnessChecker
@@ -134,13 +134,12 @@ class TaskClaimer(Claimer):
         if claim.generation > 1:
             self.settle(task)
             claim = self.claims.renew(task.name)
-        has_moved = claim.after_record != self.before.accepted.get(task.name, 0)
+        has_moved = claim.follows != self.before.accepted.get(task.name, 0)
         if has_moved and not self.standing.is_due(task.name):
             self.close(task.name)
             return self._closed(task)
-        claimed = Claimed(self.worker, claim.generation, claim.after_record)
         changes = self.past.changes(task.name)
-        return replace(task.kind.changed(task, changes), claim=claimed)
+        return replace(task.kind.changed(task, changes), claim=claim)
 
     def _left(self, task: Task) -> Task | TakenByOther | None:
         """Leave a task that our time does not hold; behind a scene that another worker trains there may be time."""

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from splatbatch.errors import BusyError
-from splatbatch.output.claims import PREPARING, Claim, Claims
+from splatbatch.output.claims import PREPARING, Claims
 from splatbatch.output.exclusive import hold
 from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.attempt import Claim
 from splatbatch.output.workers import Watcher
 from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, check_no_workers
 
