@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from splatbatch.failures.words import LinePatterns
+from splatbatch.failures.words import Patterns, places
 
 _POWERS = {"bytes": -3, "kib": -2, "mib": -1, "gib": 0, "tib": 1, "pib": 2, "eib": 3}  # of 1024, in GiB
 _SIZE = r"(\d[\d.]*) ?(bytes|[KMGTPE]iB)"
-_REQUEST = LinePatterns(rf"Tried to allocate {_SIZE}")
-_CARD = LinePatterns(rf"{_SIZE} total capacity", rf"total capac\w+ of {_SIZE}")
-_FREE = LinePatterns(rf"{_SIZE}(?: is)? free")
-_USED = LinePatterns(
+_REQUEST = (rf"Tried to allocate {_SIZE}",)
+_CARD = (rf"{_SIZE} total capacity", rf"total capac\w+ of {_SIZE}")
+_FREE = (rf"{_SIZE}(?: is)? free",)
+_USED = (
     rf"{_SIZE} already allocated",
     rf"{_SIZE} (?:reserved|cached)",
     rf"this process has {_SIZE}",
@@ -20,9 +20,9 @@ _USED = LinePatterns(
 _ABSURD_GIB = 1000.0
 
 
-def _largest_gib(pattern: LinePatterns, line: str) -> float:
-    """Return the largest size that a pattern finds in a line, in GiB; 0 if it finds none."""
-    pairs = ([group for group in match.groups() if group] for match in pattern.finditer(line))
+def _largest_gib(patterns: Patterns, line: str) -> float:
+    """Return the largest size that patterns find in a line, in GiB; 0 if they find none."""
+    pairs = ([group for group in match.groups() if group] for match in places(patterns, line))
     return max((float(number.rstrip(".")) * 1024.0 ** _POWERS[unit.lower()] for number, unit in pairs), default=0.0)
 
 

@@ -7,263 +7,241 @@ ended; then what is true wherever it stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from splatbatch.failures.advice import LOG, TRY, advised
-from splatbatch.failures.evidence import CERTAIN, LIKELY, TELLING, WARNED, Evidence, LogCase, SignatureMatch
+from splatbatch.failures.evidence import CERTAIN, LIKELY, TELLING, WARNED, Evidence, SignatureMatch
 from splatbatch.failures.exits import (
     DIVERGED,
     SIGABRT,
     SIGNALS,
-    Explanation,
     in_words,
     meaning_of_code,
     meaning_of_health,
     signal_of,
 )
-from splatbatch.failures.log import NO_GAP, Gap
-from splatbatch.failures.signatures import Signature
-from splatbatch.outcome import Cancelled, Diagnosis, Exited, Killed, Lost, NotStarted, TimedOut
+from splatbatch.outcome import Cancelled, Diagnosis, Exited, Lost, NotStarted, TimedOut
 
 
-def diagnosis(case: LogCase, meaning: Explanation, evidence: Iterable[str] = ()) -> Diagnosis:
-    """Return what something means for a case, with the lines that show it."""
-    phase = case.seen.phase or ("train" if case.is_midrun else "")
-    return Diagnosis(meaning.cause, meaning.action, meaning.advice, tuple(evidence), phase)
+def diagnose(seen: Evidence) -> Diagnosis:
+    """Say why an attempt failed, what may help and what to type, and which lines and settings show it."""
+    verdict = next((found for judge in JUDGES if (found := judge(seen))), None) or plain_end(seen)
+    slow = (f"left out: {one.cause} of {one.origin} took too long over this log" for one in seen.too_slow)
+    phase = seen.phase or ("train" if seen.is_midrun else "")
+    verdict = replace(verdict, evidence=(*verdict.evidence, *slow), phase=phase)
+    return verdict if verdict.action == "ok" else advised(verdict, seen.background)
 
 
-def whole_splat(case: LogCase) -> Diagnosis | None:
+def _fine(advice: str, *evidence: str) -> Diagnosis:
+    return Diagnosis("none", "ok", advice, evidence)
+
+
+def whole_splat(seen: Evidence) -> Diagnosis | None:
     """A whole splat is a success, whatever the process did afterwards, unless it learned nothing."""
-    if case.seen.artifact != "" or case.seen.health:
+    if seen.artifact != "" or seen.health:
         return None
-    if case.ended_well:
-        return diagnosis(case, Explanation("none", "ok", "The splat is whole."))
-    odd = f"The splat is whole; only after it the process ended badly: {in_words(case.seen.end)}."
-    return diagnosis(case, Explanation("none", "ok", odd))
+    if seen.ended_well:
+        return _fine("The splat is whole.")
+    return _fine(f"The splat is whole; only after it the process ended badly: {in_words(seen.end)}.")
 
 
-def health(case: LogCase) -> Diagnosis | None:
+def health(seen: Evidence) -> Diagnosis | None:
     """What the training process found about itself."""
-    found = case.seen.health
+    found = seen.health
     if meaning := meaning_of_health(found):
-        return diagnosis(case, meaning, (f"health: {found}",))
-    if found and case.seen.artifact == "":
-        return diagnosis(case, Explanation("none", "ok", f"The splat is whole, but its training looks odd: {found}."))
+        return replace(meaning, evidence=(f"health: {found}",))
+    if found and seen.artifact == "":
+        return _fine(f"The splat is whole, but its training looks odd: {found}.")
     return None
 
 
-def memory_killer(case: LogCase) -> Diagnosis | None:
+def memory_killer(seen: Evidence) -> Diagnosis | None:
     """The kernel's count of processes killed for memory settles it; where others share it, unless the log does."""
-    if not case.seen.oom_killed:
+    if not seen.oom_killed:
         return None
-    told = _told(case) if case.is_explained and not (case.seen.end is None or signal_of(case.seen.end)) else None
+    told = told_outright(seen) if seen.is_explained and not (seen.end is None or signal_of(seen.end)) else None
     if told and told.cause not in OF_A_KILLED_PROCESS:
         return told
     advice = "Host memory ran out (the kernel killed a process): fewer loader workers, fewer images in memory."
-    return diagnosis(
-        case, Explanation("host_oom", "degrade", advice), ("outside the log: the kernel's OOM killer struck",)
-    )
+    return Diagnosis("host_oom", "degrade", advice, ("outside the log: the kernel's OOM killer struck",))
 
 
-def done(case: LogCase) -> Diagnosis | None:
-    """A program that said it was done, and was ended only then."""
-    is_ended = signal_of(case.seen.end) is not None or isinstance(case.seen.end, TimedOut)
-    if not (case.has_finished and is_ended) or case.log.is_writing or isinstance(case.seen.end, Cancelled):
+def told_outright(seen: Evidence) -> Diagnosis | None:
+    """What the end of the log says outright; a signal, or a limit of ours, asks for more than a plain line."""
+    best = _best(seen.at_end)
+    if best is None or isinstance(seen.end, Cancelled) or _was_overcome(seen, best):
         return None
-    meaning = Explanation("none", "ok", "Training had finished; only after it the program was ended.")
-    return diagnosis(case, meaning, [case.log.quote_line(case.log.finished)])
+    return _meant(seen, best) if best.weight >= _least_beside(seen, best) else None
 
 
-def our_doing(case: LogCase) -> Diagnosis | None:
+def done(seen: Evidence) -> Diagnosis | None:
+    """A program that said it was done, and was ended only then."""
+    is_ended = signal_of(seen.end) is not None or isinstance(seen.end, TimedOut)
+    if not (seen.has_finished and is_ended) or seen.log.is_writing:
+        return None
+    return _fine("Training had finished; only after it the program was ended.", seen.log.quote_line(seen.log.finished))
+
+
+def our_doing(seen: Evidence) -> Diagnosis | None:
     """Ends that we brought about."""
-    match case.seen.end:
+    last_words = tuple(seen.log.last_words())
+    match seen.end:
         case Cancelled(by=by):
-            return diagnosis(case, Explanation("interrupted", "retry", f"The run was ended by {by}: run again."))
+            return Diagnosis("interrupted", "retry", f"The run was ended by {by}: run again.")
         case NotStarted(reason=reason):
-            return diagnosis(case, Explanation("not_started", "fail", f"The command could not be started: {reason}."))
-        case TimedOut() if not case.is_watched and case.log.made_all_steps:
-            return diagnosis(case, Explanation("none", "ok", "Training had finished; only the program did not end."))
+            return Diagnosis("not_started", "fail", f"The command could not be started: {reason}.")
+        case TimedOut() if not seen.is_watched and seen.log.made_all_steps:
+            return _fine("Training had finished; only the program did not end.")
         case TimedOut(limit="wall", limit_s=limit_s):
             advice = f"The limit of {limit_s:g} s was hit: give more time, or fewer steps."
-            return diagnosis(case, Explanation("time_limit", "degrade", advice), case.log.last_words())
+            return Diagnosis("time_limit", "degrade", advice, last_words)
         case TimedOut(limit="finished", limit_s=limit_s):
             advice = f"The program did not end within {limit_s:g} s (artifact.finished_after_s) after it had left its"
             advice += f" splat, which does not count: ended, and tried once more.{TRY}{LOG}"
-            return diagnosis(case, Explanation("hang", "retry", advice), case.log.last_words())
+            return Diagnosis("hang", "retry", advice, last_words)
         case TimedOut(limit_s=limit_s):
-            advice = f"Nothing moved for {limit_s:g} s: ended, and tried once more."
-            return diagnosis(case, Explanation("hang", "retry", advice), case.log.last_words())
-        case _:
-            return None
+            return Diagnosis(
+                "hang", "retry", f"Nothing moved for {limit_s:g} s: ended, and tried once more.", last_words
+            )
+    return None
 
 
-def signal(case: LogCase) -> Diagnosis | None:
+def signal(seen: Evidence) -> Diagnosis | None:
     """A signal outweighs weak text, except an abort, whose reason stands in the lines before."""
-    number = signal_of(case.seen.end)
+    number = signal_of(seen.end)
     if number is None or number not in SIGNALS or number == SIGABRT:
         return None
-    return diagnosis(case, SIGNALS[number], (in_words(case.seen.end), *case.log.last_words()))
+    return replace(SIGNALS[number], evidence=(in_words(seen.end), *seen.log.last_words()))
 
 
-def spoilt_splat(case: LogCase) -> Diagnosis | None:
-    """A process that ended well without a splat that counts did not do its work."""
-    why = case.seen.artifact
-    if not why or not case.ended_well:
-        return None
-    advice = f"The program ended well, but its splat does not count ({why}): tried once more; then check the disk."
-    if not why.startswith(OF_THE_DISK):
-        advice = (
-            f"The program ended well, but its splat does not count ({why}): see what it reads and writes.{TRY}{LOG}"
-        )
-    meaning = meaning_of_health(why.partition(":")[0]) or Explanation("incomplete_artifact", "retry", advice)
-    return diagnosis(case, meaning, (f"splat: {why}", *case.log.last_words()))
-
-
-def without_an_end(case: LogCase) -> Diagnosis | None:
-    """What a log says of which nobody knows how its program ended."""
-    if case.seen.end is not None:
-        return None
-    if case.log.sounds_bad and not case.can_do_without:
-        return _unknown(case)
-    if case.seen.log.strip() and not case.log.made_all_steps:
-        advice = "The log stops without an end: if nothing moves, end it and try once more."
-        return diagnosis(case, Explanation("hang", "retry", advice), case.log.last_words())
-    return diagnosis(case, Explanation("none", "ok", "Nothing is wrong in this log."))
-
-
-def plain_end(case: LogCase) -> Diagnosis:
-    """What is left: the code, or that nobody knows."""
-    evidence = (in_words(case.seen.end), *case.log.worst_words())
-    match case.seen.end:
-        case Lost(reason=reason):
-            return diagnosis(case, Explanation("lost", "retry", f"No word came back ({reason}): run again."), evidence)
-        case Exited(code=0) if place := case.log.broke_off:
-            advice = f"The program ended well, but the last that it told is {place}: see whether its splat is whole."
-            return diagnosis(case, Explanation("incomplete_artifact", "retry", advice), case.log.last_words())
-        case Exited(code=0):
-            return diagnosis(case, Explanation("none", "ok", "The run ended normally."))
-        case end if meaning := meaning_of_code(end):
-            return diagnosis(case, meaning, evidence)
-    return _unknown(case)
-
-
-def _unknown(case: LogCase) -> Diagnosis:
-    meaning = Explanation("unknown", "fail", "No known failure: read the end of the log.")
-    if case.is_watched:
-        meaning = Explanation("unknown", "retry", "No known failure: tried once more; keep the log.")
-    worst = case.final.says if case.final and case.final.has_frames else None
-    return diagnosis(case, meaning, (in_words(case.seen.end), *case.log.end_in_full(worst)))
-
-
-OF_THE_DISK = ("missing", "cut", "unreadable", "not found")
-"""Why a splat does not count, if a disk may be to blame."""
-OF_A_KILLED_PROCESS = frozenset({"host_oom", "dataloader_worker_killed", "shm_bus_error", "nccl", "jit_build_failed"})
-"""What a program may say whose loader, compiler or other rank was killed."""
-FROM_OUTSIDE = frozenset({1, 2, 3, 9, 15})
-"""Signals that a process gets from others: nothing that it said itself on a plain line led to them."""
-
-
-def diagnose(evidence: Evidence) -> Diagnosis:
-    """Say why an attempt failed, what may help and what to type, and which lines and settings show it."""
-    case = LogCase(evidence)
-    verdict = next((found for judge in JUDGES if (found := judge(case))), None) or plain_end(case)
-    slow = (f"left out: {one.cause} of {one.origin} took too long over this log" for one in case.too_slow)
-    verdict = replace(verdict, evidence=(*verdict.evidence, *slow))
-    if verdict.action == "ok":
-        return verdict
-    return advised(verdict, evidence.background)
-
-
-def diagnose_log(
-    text: str,
-    exit_code: int | None = None,
-    signal: int | None = None,
-    gap: Gap = NO_GAP,
-    own: Sequence[Signature] = (),
-) -> Diagnosis:
-    """Explain any log, also of another trainer; a retry on mere suspicion is for watched attempts only."""
-    end = Exited(exit_code) if exit_code is not None else None
-    return diagnose(Evidence(Killed(signal) if signal else end, text, gap=gap, own=own))
-
-
-def _told(case: LogCase) -> Diagnosis | None:
-    """What the end of the log says outright; a signal, or a limit of ours, asks for more than a plain line."""
-    best = _best(case.at_end)
-    if best is None or isinstance(case.seen.end, Cancelled) or _was_overcome(case, best):
-        return None
-    return _meant(case, best) if best.weight >= _least_beside(case, best) else None
-
-
-def _was_overcome(case: LogCase, found: SignatureMatch) -> bool:
-    """Tell whether a program exited 0 and says that it was done, or did without, or was only ended when it was done."""
-    if case.has_finished and found.signature.cause in {"interrupted", "time_limit"}:
-        return signal_of(case.seen.end) is not None
-    did_without = not case.is_watched and found.signature.scope == "optional"
-    return case.seen.end == Exited(0) and (case.has_finished or did_without)
-
-
-def _least_beside(case: LogCase, found: SignatureMatch) -> int:
-    signal = signal_of(case.seen.end)
-    is_spoken_for = signal not in {None, SIGABRT} or isinstance(case.seen.end, TimedOut)
-    crashed_by_gpu = signal not in FROM_OUTSIDE and found.signature.cause.startswith(("cuda_", "cublas_"))
-    return CERTAIN if is_spoken_for and not crashed_by_gpu else TELLING
-
-
-def _lasting(case: LogCase) -> Diagnosis | None:
+def lasting(seen: Evidence) -> Diagnosis | None:
     """What stays true though the program went on: a full disk, a patch without cameras, a loss that is no number."""
-    if isinstance(case.seen.end, Cancelled):
+    if isinstance(seen.end, Cancelled):
         return None
-    best = _best(case.found([one for one in case.known if one.lasting], 0))
+    best = _best(seen.found([one for one in seen.known if one.lasting], 0))
     if best and best.weight >= TELLING:
-        return _meant(case, best)
-    return diagnosis(case, DIVERGED, [case.log.quote(case.log.diverged)]) if case.log.diverged else None
+        return _meant(seen, best)
+    return replace(DIVERGED, evidence=(seen.log.quote(seen.log.diverged),)) if seen.log.diverged else None
 
 
-def _hinted(case: LogCase) -> Diagnosis | None:
-    """What the end of the log hints at, unless an exception that nobody knows says that it was something else."""
-    end, best = case.seen.end, _best(case.at_end)
-    if best is None or end == Exited(0) or isinstance(end, Cancelled) or case.has_finished:
+def hinted(seen: Evidence) -> Diagnosis | None:
+    """What the end of the log hints at, unless an exception that is in no list says that it was something else."""
+    end, best = seen.end, _best(seen.at_end)
+    if best is None or end == Exited(0) or isinstance(end, Cancelled) or seen.has_finished:
         return None
-    is_said_otherwise = case.is_explained or (signal_of(end) is None and meaning_of_code(end))
+    is_said_otherwise = seen.is_explained or (signal_of(end) is None and meaning_of_code(end))
     least = TELLING if end is None else LIKELY + 1 if is_said_otherwise else 1
     is_hope = best.weight <= WARNED and best.signature.action == "retry"  # no further attempt for a mere warning
-    return None if best.weight < least or is_hope else _meant(case, best)
+    return None if best.weight < least or is_hope else _meant(seen, best)
 
 
-def _anywhere(case: LogCase) -> Diagnosis | None:
+def anywhere(seen: Evidence) -> Diagnosis | None:
     """What stood before the last progress and says why processes end, if nothing else does; no reason to try again."""
-    if case.ended_well or case.is_explained or isinstance(case.seen.end, Cancelled) or case.has_finished:
+    if seen.ended_well or seen.is_explained or isinstance(seen.end, Cancelled) or seen.has_finished:
         return None
-    best = _best(case.found([one for one in case.known if one.scope == "end" and one.action != "retry"], 0))
-    return _meant(case, best) if best and best.weight >= TELLING and not meaning_of_code(case.seen.end) else None
+    best = _best(seen.found([one for one in seen.known if one.scope == "end" and one.action != "retry"], 0))
+    return _meant(seen, best) if best and best.weight >= TELLING and not meaning_of_code(seen.end) else None
+
+
+def spoilt_splat(seen: Evidence) -> Diagnosis | None:
+    """A process that ended well without a splat that counts did not do its work."""
+    why = seen.artifact
+    if not why or not seen.ended_well:
+        return None
+    advice = f"The program ended well, but its splat does not count ({why}): "
+    is_of_disk = why.startswith(OF_THE_DISK)
+    advice += "tried once more; then check the disk." if is_of_disk else f"see what it reads and writes.{TRY}{LOG}"
+    meaning = meaning_of_health(why) or Diagnosis("incomplete_artifact", "retry", advice)
+    return replace(meaning, evidence=(f"splat: {why}", *seen.log.last_words()))
+
+
+def without_an_end(seen: Evidence) -> Diagnosis | None:
+    """What a log says if it is unknown how its program ended."""
+    if seen.end is not None:
+        return None
+    hints = [one.signature for one in seen.at_end if one.weight > WARNED]
+    can_do_without = hints and all(one.scope == "optional" or one.strength == "hint" for one in hints)
+    if seen.log.sounds_bad and not can_do_without:
+        return _unknown(seen)
+    if seen.text.strip() and not seen.log.made_all_steps:
+        advice = "The log stops without an end: if nothing moves, end it and try once more."
+        return Diagnosis("hang", "retry", advice, tuple(seen.log.last_words()))
+    return _fine("Nothing is wrong in this log.")
+
+
+def plain_end(seen: Evidence) -> Diagnosis:
+    """What is left: the code, or that nothing is known."""
+    evidence = (in_words(seen.end), *seen.log.worst_words())
+    match seen.end:
+        case Lost(reason=reason):
+            return Diagnosis("lost", "retry", f"No word came back ({reason}): run again.", evidence)
+        case Exited(code=0) if place := seen.log.broke_off:
+            advice = f"The program ended well, but the last that it told is {place}: see whether its splat is whole."
+            return Diagnosis("incomplete_artifact", "retry", advice, tuple(seen.log.last_words()))
+        case Exited(code=0):
+            return _fine("The run ended normally.")
+    meaning = meaning_of_code(seen.end)
+    return replace(meaning, evidence=evidence) if meaning else _unknown(seen)
+
+
+def _unknown(seen: Evidence) -> Diagnosis:
+    """Return that nothing is known, with the last lines, and below them the worst, or what sounds like it."""
+    final, log = seen.final, seen.log
+    worst = [log.quote_line(final.says)] if final and final.has_frames else log.worst_words()
+    evidence = (in_words(seen.end), *(line for line in log.last_words(MOST_QUOTED) if line not in worst), *worst)
+    if seen.is_watched:
+        return Diagnosis("unknown", "retry", "No known failure: tried once more; keep the log.", evidence)
+    return Diagnosis("unknown", "fail", "No known failure: read the end of the log.", evidence)
+
+
+def _was_overcome(seen: Evidence, found: SignatureMatch) -> bool:
+    """Tell whether a program exited 0 and says that it was done, or did without, or was only ended when it was done."""
+    if seen.has_finished and found.signature.cause in {"interrupted", "time_limit"}:
+        return signal_of(seen.end) is not None
+    did_without = not seen.is_watched and found.signature.scope == "optional"
+    return seen.end == Exited(0) and (seen.has_finished or did_without)
+
+
+def _least_beside(seen: Evidence, found: SignatureMatch) -> int:
+    number = signal_of(seen.end)
+    is_spoken_for = number not in {None, SIGABRT} or isinstance(seen.end, TimedOut)
+    crashed_by_gpu = number not in FROM_OUTSIDE and found.signature.cause.startswith(("cuda_", "cublas_"))
+    return CERTAIN if is_spoken_for and not crashed_by_gpu else TELLING
 
 
 def _best(found: Iterable[SignatureMatch]) -> SignatureMatch | None:
     return max(found, key=lambda one: one.weight, default=None)
 
 
-def _meant(case: LogCase, found: SignatureMatch) -> Diagnosis:
+def _meant(seen: Evidence, found: SignatureMatch) -> Diagnosis:
     """Return what a signature means here: in mid-run, or for a watched attempt, it asks for other actions."""
     told = found.signature
-    action = told.midrun if told.midrun and case.is_midrun else told.action
-    action = told.watched if told.watched and case.is_watched else action
-    beside = case.place_of(told.also, case.log.start_of(case.end_begins)) if told.also else None
-    quotes = [case.log.quote(place) for place in (found.match, beside) if place]
-    return diagnosis(case, Explanation(told.cause, action, told.advice), quotes)
+    action = (seen.is_watched and told.watched) or (seen.is_midrun and told.midrun) or told.action
+    beside = seen.place_of(told.also, seen.log.start_of(seen.end_begins)) if told.also else None
+    quotes = (seen.log.quote(place) for place in (found.match, beside) if place)
+    return Diagnosis(told.cause, action, told.advice, tuple(quotes))
 
 
-JUDGES: tuple[Callable[[LogCase], Diagnosis | None], ...] = (
+MOST_QUOTED = 6
+"""Lines of the end of a log that are quoted where its failure is unknown."""
+OF_THE_DISK = ("missing", "cut", "unreadable", "not found")
+"""Why a splat does not count, if a disk may be to blame."""
+OF_A_KILLED_PROCESS = frozenset({"host_oom", "dataloader_worker_killed", "shm_bus_error", "nccl", "jit_build_failed"})
+"""What a program may say whose loader, compiler or other rank was killed."""
+FROM_OUTSIDE = frozenset({1, 2, 3, 9, 15})
+"""Signals that a process gets from others: nothing that it said itself on a plain line led to them."""
+JUDGES: tuple[Callable[[Evidence], Diagnosis | None], ...] = (
     whole_splat,
     health,
     memory_killer,
-    _told,
+    told_outright,
     done,
     our_doing,
     signal,
-    _lasting,
-    _hinted,
-    _anywhere,
+    lasting,
+    hinted,
+    anywhere,
     spoilt_splat,
     without_an_end,
 )

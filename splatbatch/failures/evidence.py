@@ -11,11 +11,12 @@ from typing import Literal, NamedTuple
 
 from splatbatch.failures import signs
 from splatbatch.failures.advice import PatchContext
+from splatbatch.failures.allocations import JUDGES
 from splatbatch.failures.exits import SIGABRT, SIGKILL, signal_of
-from splatbatch.failures.log import NO_GAP, Gap, Log
+from splatbatch.failures.log import Log, LogLine, lines_of
 from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
 from splatbatch.failures.tracebacks import ExceptionTrace
-from splatbatch.failures.words import LinePatterns, lower
+from splatbatch.failures.words import Patterns, lower, places, search
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
 from splatbatch.supervisor.external import TooSlow, time_limit
 
@@ -31,23 +32,18 @@ ECHOED = 8
 one that may be ours."""
 MOST_SLOW = 3
 """Once so many signatures of a site took too long, no further one is looked for."""
+_BESIDE_EXCEPTIONS: Mapping[LinePlace, int] = {
+    **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception"), CERTAIN),
+    **{"error": 44, "plain": TELLING, "warning": WARNED},
+}
 WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[LinePlace, int]] = {
-    ("strong", "end"): {
-        **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception", "error", "plain"), CERTAIN),
-        "warning": WARNED,
-    },
-    ("strong", "exception"): {
-        **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception"), CERTAIN),
-        **{"error": 44, "plain": TELLING, "warning": WARNED},
-    },
+    ("strong", "end"): {**dict.fromkeys(_BESIDE_EXCEPTIONS, CERTAIN), "warning": WARNED},
+    ("strong", "exception"): _BESIDE_EXCEPTIONS,
     ("strong", "optional"): {
         **{"final": 50, "bare": 30, "caught": 24, "either": 24},
         **dict.fromkeys(("rival", "exception", "error", "plain"), LIKELY),
     },
-    ("strong", "echo"): {
-        **dict.fromkeys(("final", "bare", "caught", "either", "rival", "exception"), CERTAIN),
-        **{"error": 44, "plain": TELLING, "warning": WARNED},
-    },
+    ("strong", "echo"): _BESIDE_EXCEPTIONS,
     ("weak", "exception"): {
         **{"final": 42, "bare": 28, "caught": 23, "either": 42, "rival": 41},
         **{"error": 19, "plain": 18, "exception": 15},
@@ -63,31 +59,6 @@ WEIGHTS: Mapping[tuple[Strength, Scope], Mapping[LinePlace, int]] = {
 }
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What was seen of an attempt."""
-
-    end: Exit | None
-    """How the process ended; None: unknown, or it still runs."""
-    log: str
-    """What it printed; of a long log the beginning and the end."""
-    phase: str = ""
-    """start, load, init, train, eval, export; empty: unknown."""
-    step: int | None = None
-    artifact: str | None = None
-    """Why the splat does not count; empty: it is whole; None: nobody looked, there is only a log."""
-    oom_killed: bool = False
-    kernel_lines: tuple[str, ...] = ()
-    health: str = ""
-    """What the training process found about itself, as `zero_gradients: 50 steps`."""
-    gap: Gap = NO_GAP
-    """Where lines are left out of the log."""
-    own: Sequence[Signature] = ()
-    """Signatures that a site has added."""
-    background: PatchContext = field(default_factory=PatchContext)
-    """What is known of its patch; blank of a log alone."""
-
-
 class SignatureMatch(NamedTuple):
     """A signature that matches, where, and how much that counts."""
 
@@ -97,36 +68,57 @@ class SignatureMatch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LogCase:
-    """An attempt, and how its log is read."""
+class Evidence:
+    """What was seen of an attempt, and how its log is read."""
 
-    seen: Evidence
+    end: Exit | None
+    """How the process ended; None: unknown, or it still runs."""
+    text: str
+    """What it printed; of a long log the beginning and the end."""
+    after: int = 0
+    """The number of the line after which lines are left out."""
+    left_out: int = 0
+    """How many are left out there."""
+    phase: str = ""
+    """start, load, init, train, eval, export; empty: unknown."""
+    step: int | None = None
+    artifact: str | None = None
+    """Why the splat does not count; empty: it is whole; None: nobody looked, there is only a log."""
+    oom_killed: bool = False
+    kernel_lines: tuple[str, ...] = ()
+    health: str = ""
+    """What the training process found about itself, as `zero_gradients: 50 steps`."""
+    own: Sequence[Signature] = ()
+    """Signatures that a site has added."""
+    background: PatchContext = field(default_factory=PatchContext)
+    """What is known of its patch; blank of a log alone."""
 
     @cached_property
     def log(self) -> Log:
         """What it printed, with the lines from beside it."""
-        reason = (self.seen.end.reason,) if isinstance(self.seen.end, NotStarted | Lost) else ()
-        return Log(self.seen.log, (*self.seen.kernel_lines, *reason), self.seen.gap)
+        reason = (self.end.reason,) if isinstance(self.end, NotStarted | Lost) else ()
+        beside = (LogLine(0, words) for words in (*self.kernel_lines, *reason))
+        return Log((*lines_of(self.text, self.after, self.left_out), *beside))
 
-    @cached_property
+    @property
     def is_watched(self) -> bool:
         """Whether it is an attempt of ours, of whose splat is known whether it counts."""
-        return self.seen.artifact is not None
+        return self.artifact is not None
 
-    @cached_property
+    @property
     def is_midrun(self) -> bool:
         """Whether steps had been made."""
-        return (self.log.last_step if self.seen.step is None else self.seen.step) > 0
+        return (self.log.last_step if self.step is None else self.step) > 0
 
-    @cached_property
+    @property
     def ended_well(self) -> bool:
         """Whether nothing is known of a bad end."""
-        return self.seen.end in {None, Exited(0)}
+        return self.end in {None, Exited(0)}
 
-    @cached_property
+    @property
     def has_finished(self) -> bool:
-        """Whether the program says that it was done, and nobody knows that its splat does not count."""
-        return not self.is_watched and self.log.finished >= self.log.last_progress and self.log.finished >= 0
+        """Whether the program says that it was done, and its splat is not known to be no good."""
+        return not self.is_watched and self.log.finished >= self.log.last_progress
 
     @cached_property
     def end_begins(self) -> int:
@@ -144,39 +136,29 @@ class LogCase:
         own = [one for one in ends if self._tells_of_itself(one)] or ends
         return max(own, key=lambda one: (one.has_frames, not self._went_on_after(one), one.end), default=None)
 
-    @cached_property
-    def is_told_by_another(self) -> bool:
-        """Whether an exception says what happened, and what other processes say of that is but an echo."""
-        return self.final is not None and self._tells_of_itself(self.final)
-
     def _tells_of_itself(self, one: ExceptionTrace) -> bool:
-        is_whole = one.has_frames and not self._is_cut(one)
-        return is_whole and not self._echoes(one) and not self._went_on_after(one)
-
-    def _echoes(self, one: ExceptionTrace) -> bool:
-        words = self._words(one)
-        return any(True for echo in (signs.ECHOES, signs.SYMPTOMS) for _ in echo.places(words))
+        """Return whether an exception says what happened, of which what other processes say is but an echo."""
+        if not one.has_frames or self._is_cut(one) or self._went_on_after(one):
+            return False
+        return search((*signs.ECHOES, *signs.SYMPTOMS), self._words(one)) is None
 
     def _words(self, one: ExceptionTrace) -> str:
         """Return an exception's own lines."""
-        log = self.log
-        return "".join(log.searched[log.start_of(at) : log.start_of(at + 1)] for at in sorted(one.lines))
+        return "".join(map(self.log.words_of, one.lines))
 
     def _is_cut(self, one: ExceptionTrace) -> bool:
         """Return whether a traceback has lost its message."""
-        end = self._words(one).rstrip("\n").rpartition("\n")[2]
-        return one.has_frames and (end[:1].isspace() or signs.TRACEBACK.search(end) is not None)
+        end = self.log.words_of(one.end)
+        return one.has_frames and (end[:1].isspace() or search(signs.TRACEBACK, end) is not None)
 
     @cached_property
     def is_explained(self) -> bool:
         """Whether the final exception is one by itself, and not the echo of another failure."""
         last = self.final
-        if last is None or self._is_cut(last):
-            return False
-        return not any(True for _ in signs.SYMPTOMS.places(self._words(last)))
+        return last is not None and not self._is_cut(last) and search(signs.SYMPTOMS, self._words(last)) is None
 
     @cached_property
-    def went_on(self) -> bool:
+    def _goes_on(self) -> bool:
         """Whether the program had something else to say after the final exception: it may have been caught."""
         return self.final is not None and self._went_on_after(self.final)
 
@@ -194,21 +176,11 @@ class LogCase:
         return {one.end: other.begin for one, other in pairwise(self.log.raised)}
 
     def _went_on_after(self, one: ExceptionTrace) -> bool:
-        log = self.log
-        stop = self._next_raised.get(one.end, len(log.lines))
-        lines = ((at, log.searched[log.start_of(at) : log.start_of(at + 1)]) for at in range(one.end + 1, stop))
-        return any(
-            at not in log.warnings and log.lines[at].number and not line.isspace() and not _is_of_an_end(line)
-            for at, line in lines
-        )
-
-    @cached_property
-    def can_do_without(self) -> bool:
-        """Whether all that is known at the end may concern what one can do without."""
-        known = [one for one in self.at_end if one.weight > WARNED]
-        return bool(known) and all(
-            one.signature.scope == "optional" or one.signature.strength == "hint" for one in known
-        )
+        """Return whether a line follows that neither warns nor sounds like an end."""
+        log, quiet = self.log, (*signs.SOUNDS_BAD, *signs.ECHOES)
+        told = (at for at in range(one.end + 1, self._next_raised.get(one.end, len(log.lines))) if log.lines[at].number)
+        lines = (log.words_of(at) for at in told if at not in log.warnings)
+        return any(not line.isspace() and search(quiet, line) is None for line in lines)
 
     @cached_property
     def at_end(self) -> tuple[SignatureMatch, ...]:
@@ -218,7 +190,7 @@ class LogCase:
     @cached_property
     def known(self) -> tuple[Signature, ...]:
         """Every known failure; those of a site win over those that count alike."""
-        return (*self.seen.own, *shipped())
+        return (*self.own, *shipped())
 
     @cached_property
     def too_slow(self) -> list[Signature]:
@@ -244,12 +216,10 @@ class LogCase:
             return None
 
     def _found(self, signature: Signature, start: int) -> SignatureMatch | None:
-        if signature.unless and self.place_of(signature.unless, start):
+        is_look_alike = signature.unless and self.place_of(signature.unless, start)
+        if is_look_alike or (signature.also and not self.place_of(signature.also, start)):
             return None
-        if signature.also and not self.place_of(signature.also, start):
-            return None
-        places = signature.pattern.places(self.log.searched, start)
-        matches = (one for one in places if self._holds(signature, one))
+        matches = (one for one in places(signature.pattern, self.log.searched, start) if self._holds(signature, one))
         weighed = [SignatureMatch(signature, one, self._weight(signature, self.log.line_of(one))) for one in matches]
         return max(weighed, key=self._order, default=None)
 
@@ -257,28 +227,27 @@ class LogCase:
         """Return what the best of several places has most of; a line that passes an exception on names nothing."""
         return one.weight, self.log.line_of(one.match) not in self.log.wrappers, -one.match.start()
 
-    def place_of(self, words: LinePatterns, start: int) -> re.Match[str] | None:
-        """Return where words stand from a place on, outside of exceptions that ended nothing."""
-        places = words.places(self.log.searched, start)
-        return next((one for one in places if self.log.line_of(one) not in self.log.aside), None)
+    def place_of(self, patterns: Patterns, start: int) -> re.Match[str] | None:
+        """Return where patterns stand from a place on, outside of exceptions that ended nothing."""
+        found = places(patterns, self.log.searched, start)
+        return next((one for one in found if self.log.line_of(one) not in self.log.aside), None)
 
     def _holds(self, signature: Signature, match: re.Match[str]) -> bool:
         line = self.log.line_of(match)
         if self._whose(line) == "another's":
             return False
-        return signature.judge is None or signature.judge(lower(self.log.lines[line].words))
+        return signature.judge is None or JUDGES[signature.judge](lower(self.log.lines[line].words))
 
     def _whose(self, line: int) -> Literal["ours", "maybe ours", "another's"]:
         """Return whose process a line is about: of the machine's lines, which name any, few are ours."""
-        words, end = lower(self.log.lines[line].words), self.seen.end
-        signal = signal_of(end)
-        if not self.log.lines[line].number or end is None or isinstance(end, Lost) or signal == SIGKILL:
+        words, signal = lower(self.log.lines[line].words), signal_of(self.end)
+        if not self.log.lines[line].number or self.end is None or isinstance(self.end, Lost) or signal == SIGKILL:
             return "ours"  # the supervisor passes on lines about its own processes alone
         has_ended_itself = signal in {None, SIGABRT}  # a crash may be what the driver tells of
-        named = (signs.OF_A_PROCESS if has_ended_itself else signs.KILLED_FOR_MEMORY).search(words)
+        named = search(signs.OF_A_PROCESS if has_ended_itself else signs.KILLED_FOR_MEMORY, words)
         if named is None or self._has_told(next(filter(None, reversed(named.groups())))):
             return "ours"
-        if not signs.OUR_NAMES.search(words):
+        if search(signs.OUR_NAMES, words) is None:
             return "another's"
         return "maybe ours" if has_ended_itself else "ours"
 
@@ -286,30 +255,27 @@ class LogCase:
         """Return whether the program itself speaks of a process by this number."""
         told = re.finditer(rf"\bpid\b[^\n]{{0,40}}\b{re.escape(process)}\b", self.log.searched)
         lines = (lower(self.log.lines[self.log.line_of(one)].words) for one in told)
-        return any(not signs.OF_A_PROCESS.search(words) for words in lines)
+        return any(search(signs.OF_A_PROCESS, words) is None for words in lines)
 
     def _weight(self, signature: Signature, line: int) -> int:
         scope: Scope = "exception" if signature.strength != "strong" else signature.scope
-        is_told_elsewhere = self.is_told_by_another if scope == "echo" else self.is_explained
-        is_of_final = self.final is not None and line in self.final.lines
-        if is_told_elsewhere and not is_of_final and (scope == "echo" or self._whose(line) == "maybe ours"):
-            return ECHOED
-        return WEIGHTS[signature.strength, scope].get(self._standing(line), 0)
+        last = self.final
+        if last and line not in last.lines and (scope == "echo" or self._whose(line) == "maybe ours"):
+            is_told_there = self._tells_of_itself(last) if scope == "echo" else self.is_explained
+            if is_told_there:
+                return ECHOED
+        return WEIGHTS[signature.strength, scope].get(self._place(line), 0)
 
-    def _standing(self, line: int) -> LinePlace:
+    def _place(self, line: int) -> LinePlace:
         if self.log.lines[line].number == 0:
             return "final"
         last = self.final
         if self._rival and line in {last.says if last else line, *self._rival.lines}:
             return "rival" if line in self._rival.lines else "either"
         if last and line in last.lines:
-            return "caught" if self.went_on else "final" if last.has_frames else "bare"
+            return "caught" if self._goes_on else "final" if last.has_frames else "bare"
         if line in self.log.warnings:
             return "warning"
         if line in self.log.in_exceptions:
             return "exception"
         return "error" if line in self.log.errors else "plain"
-
-
-def _is_of_an_end(line: str) -> bool:
-    return signs.SOUNDS_BAD.search(line) is not None or signs.ECHOES.search(line) is not None

@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 import signal as signals
-from dataclasses import dataclass
 
-from splatbatch.outcome import Action, Exit, Exited, Killed, TimedOut
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What an end means when the log says nothing better."""
-
-    cause: str
-    action: Action
-    advice: str
-
+from splatbatch.outcome import Diagnosis, Exit, Exited, Killed, TimedOut
 
 SIGABRT, SIGKILL = 6, 9
-SIGNALS: dict[int, Explanation] = {
-    1: Explanation(
+SIGNALS: dict[int, Diagnosis] = {
+    1: Diagnosis(
         "interrupted", "retry", "The terminal of the run was closed (SIGHUP): run again, with nohup or in tmux."
     ),
-    2: Explanation("interrupted", "retry", "A person interrupted the run (SIGINT): run again."),
-    3: Explanation("interrupted", "retry", "A person interrupted the run (SIGQUIT): run again."),
-    4: Explanation(
+    2: Diagnosis("interrupted", "retry", "A person interrupted the run (SIGINT): run again."),
+    3: Diagnosis("interrupted", "retry", "A person interrupted the run (SIGQUIT): run again."),
+    4: Diagnosis(
         "illegal_instruction", "fail", "The binaries need a CPU feature this machine lacks: install other builds."
     ),
-    SIGABRT: Explanation("native_abort", "fail", "The program aborted itself: read the lines before the end."),
-    10: Explanation("interrupted", "retry", "The scheduler warned the run that its time ends (SIGUSR1): run again."),
-    12: Explanation("interrupted", "retry", "The scheduler warned the run that its time ends (SIGUSR2): run again."),
-    5: Explanation("native_abort", "fail", "The program stopped itself (SIGTRAP): read the lines before the end."),
-    7: Explanation(
+    SIGABRT: Diagnosis("native_abort", "fail", "The program aborted itself: read the lines before the end."),
+    10: Diagnosis("interrupted", "retry", "The scheduler warned the run that its time ends (SIGUSR1): run again."),
+    12: Diagnosis("interrupted", "retry", "The scheduler warned the run that its time ends (SIGUSR2): run again."),
+    5: Diagnosis("native_abort", "fail", "The program stopped itself (SIGTRAP): read the lines before the end."),
+    7: Diagnosis(
         "shm_bus_error", "degrade", "Bus error (SIGBUS), most likely /dev/shm is full: use fewer loader workers."
     ),
-    8: Explanation(
+    8: Diagnosis(
         "native_abort", "fail", "Compiled code divided by zero (SIGFPE): a fault of the program or its input."
     ),
-    SIGKILL: Explanation(
+    SIGKILL: Diagnosis(
         "host_oom", "degrade", "Killed without a word, most likely for host memory: fewer workers, fewer images."
     ),
-    11: Explanation(
+    11: Diagnosis(
         "segfault", "retry", "The program crashed (SIGSEGV): tried once more; again in this phase: a broken build."
     ),
-    15: Explanation("interrupted", "retry", "Something asked the process to end (SIGTERM): run again."),
-    24: Explanation("time_limit", "degrade", "The limit of CPU time was hit (SIGXCPU): raise it."),
-    25: Explanation("disk_full", "fail", "The limit of file sizes was hit (SIGXFSZ): raise it."),
-    31: Explanation("native_abort", "fail", "The sandbox forbade a system call (SIGSYS): see the container's profile."),
+    15: Diagnosis("interrupted", "retry", "Something asked the process to end (SIGTERM): run again."),
+    24: Diagnosis("time_limit", "degrade", "The limit of CPU time was hit (SIGXCPU): raise it."),
+    25: Diagnosis("disk_full", "fail", "The limit of file sizes was hit (SIGXFSZ): raise it."),
+    31: Diagnosis("native_abort", "fail", "The sandbox forbade a system call (SIGSYS): see the container's profile."),
 }
 
 # Windows ends a process with an NTSTATUS code.
@@ -63,34 +52,34 @@ _NTSTATUS: dict[int, int] = {
 # -n of a wrapper, cut to 8 bits: 245 is -11. Only for signals of crashes, since small programs exit with 255.
 _CUT_TO_8_BITS: dict[int, int] = {256 - signal: signal for signal in (4, SIGABRT, 9, 11, 15)}
 
-CODES: dict[int, Explanation] = {
-    2: Explanation("bad_config", "fail", "Exit code 2, as of a wrong command line: correct the arguments."),
-    125: Explanation("missing_dependency", "fail", "Docker could not start the container: read its message above."),
-    126: Explanation("missing_dependency", "fail", "The program may not be executed: check its permissions."),
-    127: Explanation("missing_dependency", "fail", "A program was not found: install it, or correct PATH."),
-    124: Explanation("time_limit", "degrade", "`timeout` ended the program: give more time."),
-    0xC0000135: Explanation("missing_dependency", "fail", "A DLL is missing."),
-    0xC0000139: Explanation("missing_dependency", "fail", "A DLL is of another version."),
-    0xC0000142: Explanation("missing_dependency", "fail", "A DLL could not start."),
+CODES: dict[int, Diagnosis] = {
+    2: Diagnosis("bad_config", "fail", "Exit code 2, as of a wrong command line: correct the arguments."),
+    125: Diagnosis("missing_dependency", "fail", "Docker could not start the container: read its message above."),
+    126: Diagnosis("missing_dependency", "fail", "The program may not be executed: check its permissions."),
+    127: Diagnosis("missing_dependency", "fail", "A program was not found: install it, or correct PATH."),
+    124: Diagnosis("time_limit", "degrade", "`timeout` ended the program: give more time."),
+    0xC0000135: Diagnosis("missing_dependency", "fail", "A DLL is missing."),
+    0xC0000139: Diagnosis("missing_dependency", "fail", "A DLL is of another version."),
+    0xC0000142: Diagnosis("missing_dependency", "fail", "A DLL could not start."),
 }
 
-DIVERGED = Explanation("nan_loss", "degrade", "Training diverged (NaN): lower learning rate, another random start.")
+DIVERGED = Diagnosis("nan_loss", "degrade", "Training diverged (NaN): lower learning rate, another random start.")
 
 # What the training process found about itself.
-HEALTH: dict[str, Explanation] = {
-    "zero_gradients": Explanation(
+HEALTH: dict[str, Diagnosis] = {
+    "zero_gradients": Diagnosis(
         "zero_gradients", "degrade", "No gradient reaches the Gaussians, nothing is learned: check poses and scale."
     ),
-    "no_densification": Explanation(
+    "no_densification": Diagnosis(
         "no_densification",
         "degrade",
         "Nothing was densified: lower the threshold of densification, or begin with larger Gaussians.",
     ),
     "nan_loss": DIVERGED,
-    "repeated_image": Explanation(
+    "repeated_image": Diagnosis(
         "repeated_image", "fail", "All photographs are the same picture: give those the model was made from."
     ),
-    "zero_gaussians": Explanation(
+    "zero_gaussians": Diagnosis(
         "zero_gaussians", "degrade", "The Gaussians were pruned away: weaker pruning, another random start."
     ),
 }
@@ -121,14 +110,14 @@ def signal_of(end: Exit | None) -> int | None:
             return None
 
 
-def meaning_of_code(end: Exit | None) -> Explanation | None:
+def meaning_of_code(end: Exit | None) -> Diagnosis | None:
     """Return what an exit code or an abort means by itself."""
     if signal_of(end) == SIGABRT:
         return SIGNALS[SIGABRT]
     return CODES.get(end.code % (1 << 32)) if isinstance(end, Exited) else None
 
 
-def meaning_of_health(finding: str) -> Explanation | None:
+def meaning_of_health(finding: str) -> Diagnosis | None:
     """Return what a finding like `zero_gradients: 50 steps` means; None if nothing is to be done about it."""
     name = finding.partition(":")[0].strip()
     return HEALTH.get(_HEALTH_ALIASES.get(name, name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from splatbatch.failures import signs
-from splatbatch.failures.tracebacks import MARKS, ExceptionMarks, ExceptionTrace, find_raised
-from splatbatch.failures.words import LinePatterns, lower
+from splatbatch.failures.tracebacks import ExceptionReader, ExceptionTrace
+from splatbatch.failures.words import Patterns, lower, places
 
 LINE_CHARS = 1000
 """Longer lines are searched in pieces: the search time of a pattern may grow with the square of a line."""
@@ -20,19 +21,12 @@ FULL_CHARS = 1 << 16
 """Of longer logs, lines that differ in numbers and bars alone are read where they first and where they last stand."""
 HEAD_CHARS, MIDDLE_CHARS, TAIL_CHARS = 16 << 10, 16 << 10, 40 << 10
 """If that is still much, as much of it is read: of the middle only lines that sound bad, first ones and last ones."""
+QUOTE_CHARS = 240
+MOST_BETWEEN = 0.1
+"""Programs tell at least so often, as a share of all steps, which one they are at; some leave out the last."""
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FIGURES = dict.fromkeys(map(ord, "0123456789.,:|#%█▏▎▍▌▋▊▉ "))
-
-
-class Gap(NamedTuple):
-    """Lines of a file that were not read: how many, and after which."""
-
-    after: int
-    lines: int
-
-
-NO_GAP = Gap(0, 0)
 
 
 class LogLine(NamedTuple):
@@ -42,39 +36,35 @@ class LogLine(NamedTuple):
     words: str
 
 
-def lines_of(text: str, gap: Gap) -> tuple[LogLine, ...]:
-    """Return every line of a log that says something, long ones in pieces; in a long log those that tell most."""
-    pieces = _pieces(text, gap, len(text) > FULL_CHARS)
-    return tuple(_within_limits(_without_repetitions(pieces) if "\r" in text else pieces))
+def lines_of(text: str, after: int = 0, left_out: int = 0) -> tuple[LogLine, ...]:
+    """Return every line of a log that says something, long ones in pieces; in a long log those that tell most.
+
+    Args:
+        text: of the log.
+        after: the number of the line after which lines are left out.
+        left_out: how many are left out there.
+    """
+    clean = ANSI.sub("", text).replace("\0", "")  # PowerShell's >> appends UTF-16 to whatever is there
+    lines = [(number, part) for number, line in enumerate(clean.split("\n"), 1) for part in line.split("\r")]
+    if len(text) > FULL_CHARS:
+        lines = [lines[at] for at in _first_and_last(re.split("[\n\r]", clean.translate(_FIGURES)))]
+    return tuple(
+        _within_limits(
+            [
+                LogLine(number + left_out if number > after else number, piece)
+                for number, line in lines
+                for piece in _pieces(line)
+                if not piece.isspace()
+            ]
+        )
+    )
 
 
-def _pieces(text: str, gap: Gap, is_long: bool) -> tuple[LogLine, ...]:
-    clean = ANSI.sub("", text) if "\x1b" in text else text
-    clean = clean.replace("\0", "") if "\0" in clean else clean  # PowerShell's >> appends UTF-16 to whatever is there
-    lines = clean.split("\n")
-    chosen = _first_and_last(clean.translate(_FIGURES).split("\n")) if is_long else range(len(lines))
-    found = []
-    for index in chosen:
-        line, number = lines[index], index + 1 + (gap.lines if index >= gap.after else 0)
-        if len(line) <= LINE_CHARS and "\r" not in line:  # nearly all; there may be half a million
-            found.append(LogLine(number, line))
-        else:
-            found += [LogLine(number, piece) for part in line.split("\r") for piece in _cut(part)]
-    return tuple(line for line in found if line.words and not line.words.isspace())
-
-
-def _cut(line: str) -> Sequence[str]:
-    """Return a line in pieces; an endless one has lost its middle."""
-    if len(line) <= LINE_CHARS:
-        return (line,)
-    whole = line if len(line) <= 4 * LINE_CHARS else f"{line[: 2 * LINE_CHARS - 2]}… {line[-2 * LINE_CHARS :]}"
-    return [whole[at : at + LINE_CHARS] for at in range(0, len(whole), LINE_CHARS)]
-
-
-def _without_repetitions(lines: Sequence[LogLine]) -> Sequence[LogLine]:
-    if sum(len(line.words) for line in lines) <= FULL_CHARS:
-        return lines
-    return [lines[index] for index in _first_and_last([line.words.translate(_FIGURES) for line in lines])]
+def _pieces(line: str) -> Sequence[str]:
+    """Return a line in pieces; an endless one has lost its middle, an empty one has none."""
+    if len(line) > 4 * LINE_CHARS:
+        line = f"{line[: 2 * LINE_CHARS - 2]}… {line[-2 * LINE_CHARS :]}"
+    return [line[at : at + LINE_CHARS] for at in range(0, len(line), LINE_CHARS)]
 
 
 def _first_and_last(forms: Sequence[str]) -> list[int]:
@@ -84,97 +74,62 @@ def _first_and_last(forms: Sequence[str]) -> list[int]:
     return sorted({*first.values(), *last.values()})
 
 
-def _bad(lines: Sequence[LogLine], begin: int, limit: int) -> list[int]:
-    """Return which lines from `begin` on sound bad, until those are as long as the limit."""
-    found, at = [], 0
-    told = lines[begin:]
-    text, starts = lower("\n".join(line.words for line in told)), list(accumulate(len(one.words) + 1 for one in told))
-    while limit > 0 and (match := signs.BAD_WORDS.search(text, at)):
-        index = bisect_right(starts, match.start())
-        found.append(begin + index)
-        at = starts[index]
-        limit -= len(told[index].words)
-    return found
-
-
 def _within_limits(lines: Sequence[LogLine]) -> Sequence[LogLine]:
+    """Return the beginning and the end of a long log, and between them the lines that sound bad, within limits."""
     ends = list(accumulate(len(line.words) + 1 for line in lines))
     if not ends or ends[-1] <= HEAD_CHARS + MIDDLE_CHARS + TAIL_CHARS:
         return lines
     head, tail = bisect_right(ends, HEAD_CHARS), bisect_right(ends, ends[-1] - TAIL_CHARS)
-    middle = lines[head:tail]
-    early = _bad(middle, 0, MIDDLE_CHARS // 2)
-    near = bisect_right(ends, ends[tail] - MIDDLE_CHARS // 2) - head
-    late = _bad(middle, max(near, early[-1] + 1 if early else 0), MIDDLE_CHARS)
-    return [*lines[:head], *(middle[index] for index in (*early, *late)), *lines[tail:]]
-
-
-def _number(figures: str) -> int:
-    return int(figures.replace(",", ""))
-
-
-QUOTE_CHARS = 240
-
-
-MOST_BETWEEN = 0.1
-"""Programs tell at least so often, as a share of all steps, which one they are at; some leave out the last."""
-MOST_QUOTED = 6
-"""Lines of the end of a log that are quoted where nobody knows what they mean."""
-PLACE = "panicked at"
+    near = bisect_right(ends, ends[tail] - MIDDLE_CHARS // 2)
+    middle, room = list[LogLine](), MIDDLE_CHARS // 2
+    for index, line in enumerate(lines[head:tail], head):
+        if (room > 0 or index >= near) and signs.BAD_WORDS.search(line.words.lower()):
+            middle.append(line)
+            room -= len(line.words)
+    return [*lines[:head], *middle, *lines[tail:]]
 
 
 @dataclass(frozen=True)
 class Log:
     """What was printed, and lines from beside it (the kernel's, the engine's)."""
 
-    tail: str
-    beside: tuple[str, ...] = ()
-    gap: Gap = NO_GAP
-
-    @cached_property
-    def lines(self) -> tuple[LogLine, ...]:
-        """Every line that says something, long ones in pieces; in a long log only some of those that are alike."""
-        return (*lines_of(self.tail, self.gap), *(LogLine(0, words) for words in self.beside))
+    lines: tuple[LogLine, ...]
 
     @cached_property
     def _starts(self) -> list[int]:
-        starts = [0]
-        for line in self.lines:
-            starts.append(starts[-1] + len(line.words) + 1)
-        return starts
-
-    @cached_property
-    def _read(self) -> str:
-        return lower("\n".join(line.words for line in self.lines))
+        return [0, *accumulate(len(line.words) + 1 for line in self.lines)]
 
     @cached_property
     def searched(self) -> str:
         """All lines in small letters, harmless ones blanked."""
-        lines = self._read.split("\n")
-        for match in signs.HARMLESS.places(self._read):
+        text = lower("\n".join(line.words for line in self.lines))
+        lines = text.split("\n")
+        for match in places(signs.HARMLESS, text):
             lines[self.line_of(match)] = " " * len(lines[self.line_of(match)])
         return "\n".join(lines)
 
     def line_of(self, match: re.Match[str]) -> int:
         """Return which line a match stands in."""
-        return self.line_of_place(match.start())
-
-    def line_of_place(self, at: int) -> int:
-        """Return which line a place of what is searched stands in."""
-        return bisect_right(self._starts, at) - 1
+        return bisect_right(self._starts, match.start()) - 1
 
     def start_of(self, line: int) -> int:
         """Return where a line begins in what is searched."""
         return self._starts[line]
 
-    def _marked(self, words: LinePatterns) -> set[int]:
-        return {self.line_of(match) for match in words.places(self.searched)}
+    def words_of(self, line: int) -> str:
+        """Return a line as it is searched, with its end."""
+        return self.searched[self._starts[line] : self._starts[line + 1]]
+
+    def _marked(self, patterns: Patterns) -> set[int]:
+        return {self.line_of(match) for match in places(patterns, self.searched)}
+
+    def _last(self, patterns: Patterns) -> int:
+        return max(self._marked(patterns), default=-1)
 
     @cached_property
     def aside(self) -> set[int]:
         """The lines of exceptions that ended nothing."""
-        lines = {line for one in self.raised if not one.counts for line in one.lines}
-        return lines | self._marked(signs.ASIDE)
+        return self._marked(signs.ASIDE).union(*(one.lines for one in self.raised if not one.counts))
 
     @cached_property
     def warnings(self) -> set[int]:
@@ -185,11 +140,10 @@ class Log:
     def steps(self) -> dict[int, int]:
         """The training step that each line of progress tells, by line."""
         found: dict[int, int] = {}
-        for match in signs.TRAINING_STEP.places(self.searched):
-            number = next(filter(None, match.groups()), "0")
-            if step := int(number.replace(",", "")):  # a bar at 0 shows that nothing has been done yet
+        for match in places(signs.TRAINING_STEP, self.searched):
+            if step := _number(next(filter(None, match.groups()), "0")):  # a bar at 0: nothing has been done yet
                 found.setdefault(self.line_of(match), step)
-        return dict(sorted(found.items()))
+        return found
 
     @cached_property
     def last_step(self) -> int:
@@ -199,13 +153,12 @@ class Log:
     @cached_property
     def finished(self) -> int:
         """The line that says for the last time that all is done; -1 if none does."""
-        return max(self._marked(signs.FINISHED), default=-1)
+        return self._last(signs.FINISHED)
 
     @cached_property
     def is_writing(self) -> bool:
         """Whether after it was done it began to write something, and has not said that this is there."""
-        begun, written = (max(self._marked(one), default=-1) for one in (signs.STILL_WRITES, signs.HAS_WRITTEN))
-        return begun > self.finished and begun > written
+        return self._last(signs.STILL_WRITES) > max(self.finished, self._last(signs.HAS_WRITTEN))
 
     @cached_property
     def made_all_steps(self) -> bool:
@@ -218,19 +171,18 @@ class Log:
         if not self.steps or self.made_all_steps:
             return ""
         last = max(self.steps)
-        counts = (one for one in signs.OF_STEPS.finditer(self._words(last)) if _number(one[1]) == self.steps[last])
+        counts = (one for one in signs.OF_STEPS.finditer(self.words_of(last)) if _number(one[1]) == self.steps[last])
         if (told := next(counts, None)) is None:
             return ""
         step, total = _number(told[1]), _number(told[2])
         between = step - max((one for one in self.steps.values() if one < step), default=0)
-        after = self.searched[self._starts[last + 1] :]
         is_near = step + 2 * min(between, MOST_BETWEEN * total) >= total
-        return "" if is_near or any(True for _ in signs.WRAPS_UP.places(after)) else f"step {told[1]} of {told[2]}"
+        return "" if is_near or self._last(signs.WRAPS_UP) > last else f"step {told[1]} of {told[2]}"
 
     @cached_property
     def diverged(self) -> re.Match[str] | None:
         """Where the last loss that is told is no number."""
-        told = max(signs.LOSS.places(self.searched), key=lambda match: match.start(), default=None)
+        told = max(places(signs.LOSS, self.searched), key=re.Match.start, default=None)
         return told if told and told[1].lstrip("-")[:1] in {"n", "i"} else None
 
     @cached_property
@@ -240,20 +192,15 @@ class Log:
         A bar that prints itself once more when an exception closes it, or into its traceback, is no progress.
         """
         counting = [one for one in self.raised if one.counts]
-        within = {
-            line for one in counting if len(one.lines) <= one.end - one.begin for line in range(one.begin, one.end)
-        }
-        lines, ends = [*(set(self.steps) - within)], {self._next_that_says_something(one.end) for one in counting}
-        lines.sort()
+        has_others = [one for one in counting if len(one.lines) <= one.end - one.begin]
+        within = {line for one in has_others for line in range(one.begin, one.end)}
+        lines, ends = sorted(set(self.steps) - within), {self._next_that_says_something(one.end) for one in counting}
         while lines and (lines[-1] in ends or (lines[-2:-1] and self.steps[lines[-1]] == self.steps[lines[-2]])):
             lines.pop()
         return lines[-1] if lines else 0
 
-    def _next_that_says_something(self, line: int) -> int:
-        text, at = self.searched, self._starts[line + 1]
-        while at < len(text) and text[at].isspace():
-            at += 1
-        return self.line_of_place(at)
+    def _next_that_says_something(self, line: int) -> int | None:
+        return next((at for at in range(line + 1, len(self.lines)) if not self.words_of(at).isspace()), None)
 
     @cached_property
     def in_exceptions(self) -> set[int]:
@@ -274,18 +221,13 @@ class Log:
     def sounds_bad(self) -> bool:
         """Whether the last thing that was said after the last progress is an error, known or not."""
         told = (line for line in range(len(self.lines) - 1, self.last_progress - 1, -1) if line not in self.warnings)
-        last = next((line for line in told if not self._words(line).isspace()), None)
-        raised = {line for one in self.raised if one.is_main for line in one.lines}
-        return last is not None and last in raised | self.errors
-
-    def _words(self, line: int) -> str:
-        return self.searched[self._starts[line] : self._starts[line + 1]]
+        last = next((line for line in told if not self.words_of(line).isspace()), None)
+        return last in self.errors.union(*(one.lines for one in self.raised if one.is_main))
 
     @cached_property
     def raised(self) -> tuple[ExceptionTrace, ...]:
         """Every exception and panic, first to last; one that was raised from another is told with it."""
-        marks = {name: frozenset(self._marked(sign)) for name, sign in MARKS.items()}
-        return find_raised(self.searched.split("\n"), ExceptionMarks(**marks))
+        return ExceptionReader(self.searched.split("\n"), self._marked).find()
 
     def quote(self, match: re.Match[str]) -> str:
         """Return the line of a match with its number; a long line is cut around the match.
@@ -293,19 +235,17 @@ class Log:
         Of a panic's first line, which tells a place in its source, the message is quoted instead.
         """
         index = self.line_of(match)
-        panics = (one for one in self.raised if one.begin == index and PLACE in self._words(index))
+        panics = (one for one in self.raised if one.begin == index and "panicked at" in self.words_of(index))
         if (panic := next(panics, None)) and panic.says != index:
             return self.quote_line(panic.says)
-        number, line = self.lines[index]
-        column = match.start() - self._starts[index]
-        begin = max(0, min(column - QUOTE_CHARS // 4, len(line) - QUOTE_CHARS))
-        words = line[begin : begin + QUOTE_CHARS].strip()
-        return f"line {number}: {words}" if number else f"outside the log: {words}"
+        return self.quote_line(index, match.start() - self._starts[index] - QUOTE_CHARS // 4)
 
-    def quote_line(self, index: int) -> str:
-        """Return a line with its number; of a long one the end."""
+    def quote_line(self, index: int, begin: int = sys.maxsize) -> str:
+        """Return a line with its number; a long one is cut before `begin`, so that it ends in full or at its limit."""
         number, words = self.lines[index]
-        return f"line {number}: {words.strip()[-QUOTE_CHARS:]}" if number else f"outside the log: {words}"
+        words = words.rstrip()
+        begin = max(0, min(begin, len(words) - QUOTE_CHARS))
+        return f"{f'line {number}' if number else 'outside the log'}: {words[begin : begin + QUOTE_CHARS].strip()}"
 
     def last_words(self, most: int = 1) -> list[str]:
         """Return the last lines of the log with their numbers, of those that differ in figures alone the last."""
@@ -316,11 +256,8 @@ class Log:
         """Return the last exception or panic, else the last line that speaks of an error, else the last of all."""
         counting = [one.says for one in self.raised if one.counts and one.end >= self.last_progress]
         bad = [line for line in self._marked(signs.SOUNDS_BAD) - self.warnings if line >= self.last_progress]
-        worst = max(counting, default=-1)
-        worst = max(bad, default=-1) if worst < 0 else worst
-        return [self.quote_line(worst)] if worst >= 0 else self.last_words()
+        return [self.quote_line(max(counting or bad))] if counting or bad else self.last_words()
 
-    def end_in_full(self, worst: int | None) -> list[str]:
-        """Return the last lines, and below them the worst, or what sounds like it: for what nobody knows."""
-        words = self.worst_words() if worst is None else [self.quote_line(worst)]
-        return [*(line for line in self.last_words(MOST_QUOTED) if line not in words), *words]
+
+def _number(figures: str) -> int:
+    return int(figures.replace(",", ""))

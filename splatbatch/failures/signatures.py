@@ -1,49 +1,99 @@
-"""Known failures as data: what each leaves in a log, what may help and what to tell the user, from signatures.toml."""
+"""Known failures as data: what each leaves in a log, what may help and what to tell the user.
+
+Those that came with the program stand in signatures.toml. `failures:` in the YAML names a file like it with those of a
+site. Whatever is wrong with it is said at once, and each pattern must find its lines within a time limit.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, Field, model_validator
+
+from splatbatch.config.section import Section
+from splatbatch.config.yaml.mistakes import InvalidSettings, validated
+from splatbatch.config.yaml.source import YamlSource, nearest
+from splatbatch.errors import ConfigError
 from splatbatch.failures.allocations import JUDGES
-from splatbatch.failures.words import LinePatterns
-from splatbatch.outcome import Action
+from splatbatch.failures.causes import CAUSES, in_words
+from splatbatch.failures.words import Patterns, compiled, lower, search
+from splatbatch.files import read_regular
+from splatbatch.supervisor.external import TooSlow, time_limit
 
 SHIPPED = Path(__file__).with_name("signatures.toml")
+MOST_BYTES, MOST_CHARS = 1 << 18, 1000
+HINT = "Each [[signature]] there has cause, action, patterns with the lines they are meant for, and advice."
+BEGINNING = r"^(?:\[rank\d+\]:)?\s*"
+"""Of a line: torchrun writes the rank before it."""
+_GROUP = re.compile(r"\{([a-z_]{2,})\}")
+_ERRNO = re.compile(r"\{errno (\d+)\}")
+_NUMBER = r"(?:\\[Errno \1\\]|\\(os error \1\\)|\\berrno ?[=:] ?\1\\b|\\bcode: \1\\b)"
+"""How Python, Rust and C++ write the number of an error; its message has the language of the machine."""
+
+Action = Literal["retry", "degrade", "fail"]
 Strength = Literal["strong", "weak", "hint", "last"]
 """weak: often a consequence of what stands before it; hint: words of a family of failures; last: if all else fails."""
-
 Scope = Literal["end", "exception", "optional", "echo"]
 """end: says why a process ended, wherever it stands (schedulers, kernels, shells, full disks); exception: beside an
 exception its words on a plain line count less; optional: it may concern what one can do without, unless it is an
 exception that nothing came after; echo: it may tell of the failure of another process, which knows better."""
-GROUP = re.compile(r"\{([a-z_]{2,})\}")
-BEGINNING = r"^(?:\[rank\d+\]:)?\s*"
-"""Of a line: torchrun writes the rank before it."""
-_ERRNO = re.compile(r"\{errno (\d+)\}")
 
 
-@dataclass(frozen=True)
-class Signature:
+def _pattern(given: str) -> str:
+    """Return a regular expression as it is looked for in a line; a group stays as it is."""
+    if _GROUP.fullmatch(given):
+        return given
+    pattern = _ERRNO.sub(_NUMBER, given).replace(r"^\s*", BEGINNING)
+    try:
+        compiled(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"is no regular expression: {error}") from error
+    return pattern
+
+
+def _with_lines(given: tuple[str, ...]) -> tuple[str, ...]:
+    if len(given) < 2:
+        raise ValueError("should be a regular expression, and lines from logs that it is meant for")
+    return (_pattern(given[0]), *given[1:])
+
+
+def _some(given: Sequence[Any]) -> Sequence[Any]:
+    if not given:
+        raise ValueError("should not be empty")
+    return given
+
+
+def _cause(given: str) -> str:
+    if not re.fullmatch("[a-z][a-z0-9_]*", given):
+        raise ValueError("should be a name in small letters, as licence_refused")
+    return given
+
+
+Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARS)]
+Pattern = Annotated[Text, AfterValidator(_pattern)]
+Lines = Annotated[tuple[Text, ...], AfterValidator(_with_lines)]
+
+
+class Signature(Section):
     """One known failure: what it is called, what may help, what to tell the user, and the text it leaves."""
 
-    cause: str
+    cause: Annotated[str, AfterValidator(_cause)]
     action: Action
-    advice: str
-    pattern: LinePatterns
-    examples: tuple[tuple[str, ...], ...]
-    """For each regular expression, or group of them, lines that it is meant for."""
-    also: LinePatterns | None = None
-    """This must stand somewhere in what is read too."""
-    unless: LinePatterns | None = None
-    """This must stand nowhere in what is read: it is a look-alike."""
-    judge: Callable[[str], bool] | None = None
-    """This must be true of the matched line: numbers that a pattern cannot weigh."""
+    advice: Text = ""
+    """Empty, in a file: that of the first signature of the same cause."""
+    patterns: Annotated[tuple[Lines, ...], AfterValidator(_some)]
+    """Regular expressions, each with lines that it is meant for."""
+    also: tuple[Pattern, ...] = ()
+    """One of these must stand somewhere in what is read too."""
+    unless: tuple[Pattern, ...] = ()
+    """None of these may stand in what is read: it is a look-alike."""
+    judge: Literal[tuple(JUDGES)] | None = None  # type: ignore[valid-type]
+    """What must be true of the matched line: numbers that a pattern cannot weigh."""
     midrun: Action | None = None
     """The action once steps were made, where the same message is another story."""
     watched: Action | None = None
@@ -55,54 +105,108 @@ class Signature:
     origin: str = ""
     """The file of a site that has it; empty: it came with the program."""
 
+    @model_validator(mode="after")
+    def _says_what_to_do(self) -> Signature:
+        if not self.advice and self.cause not in CAUSES:
+            raise ValueError(f"{self.cause} is a cause of your own: say in `advice` what to do")
+        return self
+
+    @property
+    def pattern(self) -> Patterns:
+        """What is looked for."""
+        return tuple(pattern for pattern, *_ in self.patterns)
+
+
+class SignatureFile(Section):
+    """A file of signatures as it is written."""
+
+    words: dict[str, Annotated[tuple[Pattern, ...], AfterValidator(_some)]] = {}
+    """Groups of regular expressions, of which each may stand where `{name}` does."""
+    signature: Annotated[tuple[Signature, ...], AfterValidator(_some)]
+
+    @model_validator(mode="after")
+    def _knows_its_groups(self) -> SignatureFile:
+        named = (one for entry in self.signature for one in (*entry.pattern, *entry.also, *entry.unless))
+        for one in named:
+            if (group := _GROUP.fullmatch(one)) and group[1] not in self.words:
+                raise ValueError(f"{one}: no such group under [words]. {nearest(group[1], self.words)}")
+        return self
+
+    def members(self, patterns: Iterable[str]) -> Patterns:
+        """Return regular expressions, with those of a group in its place."""
+        return tuple(one for each in patterns for one in self.words.get(each.strip("{}"), (each,)))
+
+    def signatures(self, advice: Mapping[str, str], origin: str = "") -> Iterator[Signature]:
+        """Yield what the file has, groups written out.
+
+        Args:
+            advice: for causes of which the file says nothing.
+            origin: the file, of a site.
+        """
+        said = {one.cause: one.advice for one in reversed(self.signature) if one.advice} | dict(advice)
+        for one in self.signature:
+            changes = {
+                "advice": one.advice or said.get(one.cause) or f"{in_words(one.cause)}.",
+                "patterns": tuple(
+                    (each, *lines) for pattern, *lines in one.patterns for each in self.members([pattern])
+                ),
+                "also": self.members(one.also),
+                "unless": self.members(one.unless),
+                "origin": origin,
+            }
+            yield one.model_copy(update=changes)
+
 
 @cache
 def shipped() -> tuple[Signature, ...]:
     """Return all known failures; of those that count alike the first wins."""
-    return signatures_of(tomllib.loads(SHIPPED.read_text(encoding="utf-8")), {})
+    return tuple(_read(SHIPPED).signatures({}))
 
 
-def advice_of_causes() -> dict[str, str]:
-    """Return what to tell the user for each cause where its signature says nothing of its own."""
-    return {one.cause: one.advice for one in reversed(shipped())}
+@cache
+def own(path: Path | None) -> tuple[Signature, ...]:
+    """Return the signatures of a site, as they were when they were first asked for; none without a file.
 
-
-def signatures_of(tree: Mapping[str, Any], advice: dict[str, str]) -> tuple[Signature, ...]:
-    """Return the signatures of a file that has been read.
-
-    Args:
-        tree: of the file.
-        advice: for causes of which the file says nothing.
+    Raises:
+        ConfigError: the file cannot be read, or is none of signatures: its mistakes, each with key, value and remedy.
     """
-    groups, found = tree.get("words", {}), list[Signature]()
-    for entry in tree["signature"]:
-        told = entry.get("advice") or advice[entry["cause"]]
-        advice.setdefault(entry["cause"], told)
-        patterns = entry["patterns"]
-        given: dict[str, Any] = {
-            "advice": told,
-            **{key: entry[key] for key in entry if key not in {"patterns", "also", "unless", "judge"}},
-            **{key: words_of(entry[key], groups) for key in ("also", "unless") if key in entry},
-            "pattern": words_of([pattern for pattern, *_ in patterns], groups),
-            "examples": tuple(tuple(lines) for _, *lines in patterns),
-            "judge": JUDGES[entry["judge"]] if "judge" in entry else None,
-        }
-        found.append(Signature(**given))
-    return tuple(found)
+    if path is None:
+        return ()
+    try:
+        file = _read(path)
+    except OSError as error:
+        message = f"failures: {path}: cannot be read ({error.strerror})"
+        raise ConfigError(message, "Name a TOML of signatures.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"failures: {path}: is no TOML: {error}", HINT) from error
+    except InvalidSettings as error:
+        raise ConfigError(f"failures: {error.message}", HINT) from error
+    if vain := list(_vain(file)):
+        raise ConfigError("\n  ".join([f"failures: {path}: {len(vain)} of its patterns find nothing", *vain]), HINT)
+    known = {one.cause: one.advice for one in reversed(shipped())}
+    return tuple(file.signatures(known, str(path)))
 
 
-def words_of(patterns: Sequence[str], groups: Mapping[str, Sequence[str]]) -> LinePatterns:
-    """Return patterns; "{name}" stands for those of a group, "{errno 28}" for an error that a system call returned."""
-    every = (one for each in patterns for one in _members(each, groups))
-    return LinePatterns(*(_ERRNO.sub(_of_errno, one).replace(r"^\s*", BEGINNING) for one in every))
+def _read(path: Path) -> SignatureFile:
+    tree = tomllib.loads(read_regular(path, MOST_BYTES).decode())
+    return validated(SignatureFile, YamlSource(str(path), tree))
 
 
-def _of_errno(asked: re.Match[str]) -> str:
-    """Return how Python, Rust and C++ write the number of an error; its message has the language of the machine."""
-    number = asked[1]
-    return rf"(?:\[Errno {number}\]|\(os error {number}\)|\berrno ?[=:] ?{number}\b|\bcode: {number}\b)"
+def _vain(file: SignatureFile) -> Iterator[str]:
+    """Say which patterns do not find a line that they are meant for, or not in time."""
+    for number, entry in enumerate(file.signature):
+        for at, (pattern, *lines) in enumerate(entry.patterns):
+            for line in lines:
+                if why := _why_not_found(file.members([pattern]), line):
+                    yield f"signature.{number}.patterns.{at}: {pattern!r:.80}: {why}"
 
 
-def _members(pattern: str, groups: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    group = GROUP.fullmatch(pattern)
-    return groups[group[1]] if group else (pattern,)
+def _why_not_found(patterns: Patterns, line: str) -> str:
+    if any(r"\n" in pattern or "\n" in pattern for pattern in patterns):
+        return "is looked for in one line, which has no end in it: leave the line break out"
+    try:
+        with time_limit():
+            is_there = any(search(patterns, lower(one)) for one in line.split("\n"))
+            return "" if is_there else f"is not in {line!r:.80}"
+    except TooSlow:
+        return f"takes too long over {line!r:.80}: avoid repetitions of repetitions, as (a+)+"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-from splatbatch.failures.words import LinePatterns
-
 # Lines of runs that work: blanked before the search, so that nothing in them is taken for a failure.
-HARMLESS = LinePatterns(
+HARMLESS = (
     r"Unable to register cu\w+ factory|computation placer already registered|TF-TRT Warning",
     r"(?<!Error: )Unable to initialize backend '\w+'",  # JAX asks for every kind of device and says which it has not
     r"TORCH_CUDA_ARCH_LIST is not set|Tensorboard not available|A matching Triton is not available",
@@ -38,7 +36,7 @@ _POD_ENDS = r" {2,}(DeadlineExceeded|Evicted|OOMKilling|Preempt\w*|NodeNotReady|
 """How Kubernetes tells of what ends a pod: its events are `Normal` or `Warning`."""
 
 # What only warns: it explains a failure if nothing else does.
-WARNINGS = LinePatterns(
+WARNINGS = (
     r"\b\w*Warning: (?!CUDA initialization)",
     rf"^\s*warn(ing)?\b(?!{_POD_ENDS})",
     r"\[ ?warn(ing)?\b(?![^\n]*failed to (save|write))|\bwarning ?:|\bwarning\b[^\n]{0,3}\[",
@@ -59,18 +57,18 @@ WARNINGS = LinePatterns(
     r"^OSError: \[(Errno 98|WinError 10048)\]",
 )
 
-TRACEBACK = LinePatterns(r"Traceback \(most recent call last\)")
-CHAINED = LinePatterns(
+TRACEBACK = (r"Traceback \(most recent call last\)",)
+CHAINED = (
     r"The above exception was the direct cause of the following exception",
     r"During handling of the above exception, another exception occurred",
 )
-ASIDE = LinePatterns(r"^Exception ignored in", r"\bIgnored exception\b")
+ASIDE = (r"^Exception ignored in", r"\bIgnored exception\b")
 """Above a traceback that ended nothing."""
 
-IN_THREAD = LinePatterns(r"^Exception in thread", r"^Error in atexit", r"^Exception in (callback|default exception)")
+IN_THREAD = (r"^Exception in thread", r"^Error in atexit", r"^Exception in (callback|default exception)")
 """Above a traceback that ended a thread alone, or came only after the end."""
 
-ERROR_LEVEL = LinePatterns(
+ERROR_LEVEL = (
     r"\[(error|critical|fatal)\]",
     r"^(fatal |runtime )?(error|fatal)\b ?:",
     r"^E\d{4,8} |^\[rank\d+\]:\[E|❌|^E: |\bERROR   ",
@@ -78,7 +76,7 @@ ERROR_LEVEL = LinePatterns(
 )
 """What a program itself calls an error."""
 
-PANIC = LinePatterns(
+PANIC = (
     r"\bpanicked at\b",
     r"^\s*terminate called\b",
     r"^\s*what\(\):",
@@ -88,12 +86,12 @@ PANIC = LinePatterns(
     r"^\s*(uncaught|unhandled) exception|^Caused by:",
     r"^thread '[^']*' has overflowed its stack",
 )
-PANIC_ENDS = LinePatterns(r"^note: run with|^\s*stack backtrace:")
+PANIC_ENDS = (r"^note: run with|^\s*stack backtrace:",)
 """Below the message of a panic."""
 PANIC_LINES = 8
 """Lines of a panic's message at most."""
 
-RAISED = LinePatterns(
+RAISED = (
     r"^[\s│]*(\[[^\]\n]{1,40}\]:? ?)*(\w+\.)*\w*[a-z](Error|Exception|Interrupt|Refused|Timeout)\b(:|$)",
     r"^(\[[^\]\n]{1,40}\]:? ?)*(Exception|(\w+\.)+(error|timeout)): ",
 )
@@ -102,23 +100,23 @@ RAISED = LinePatterns(
 MESSAGE_LINES = 3
 """Lines of a message that begins below its exception."""
 
-SYMPTOMS = LinePatterns(
+SYMPTOMS = (
     r"CalledProcessError|ChildFailedError|SystemExit|ExecuteUserScriptError|\bRuntimeError: Command\b",
     r"returned non-zero exit status|^(\w+\.)*Exit: ",
 )
 """Exceptions that only say that something else failed."""
 
-WRAPS = LinePatterns(r"^\s+raise \w|\bcaught \w+ in (dataloader|replica|worker|pin memory|process)")
+WRAPS = (r"^\s+raise \w|\bcaught \w+ in (dataloader|replica|worker|pin memory|process)",)
 """The code of an exception, and what torch writes above that of a worker: they name it less well than its message."""
 
-ECHOES = LinePatterns(
+ECHOES = (
     r"\bNCCL|Dist(Backend|Network|Store)Error|\bgloo\b|\bTCPStore\b|store based barrier|collective operation",
     r"Rendezvous\w*Error|SignalException|KeyboardInterrupt|RuntimeError: Socket Timeout|closed by peer",
     r"recvValue|sendBytes|recv, got",
 )
 """Exceptions of a process that others have left."""
 
-TRAINING_STEP = LinePatterns(
+TRAINING_STEP = (
     r"Training(?: progress)?:\s+\d+%[^\n]{0,400}?\b(\d+)/\d+ \[",  # 3DGS and its relatives
     r"\[ITER (\d+)\]",
     r"\bloss=[^\n]{0,160}\b(\d+)/\d+ \[\d",  # gsplat's simple_trainer
@@ -133,43 +131,39 @@ TRAINING_STEP = LinePatterns(
 OF_STEPS = re.compile(r"(\d[\d,]*)/(\d[\d,]*)")
 """How many steps of how many."""
 
-LOSS = LinePatterns(r"\bloss['\"]?(?:\s*[:=]\s*|\s+)['\"]?(-?(?:nan|inf|\d[\d.e+-]*))\b")
+LOSS = (r"\bloss['\"]?(?:\s*[:=]\s*|\s+)['\"]?(-?(?:nan|inf|\d[\d.e+-]*))\b",)
 
-FINISHED = LinePatterns(
+FINISHED = (
     r"Training (is |has )?(been )?(complete|completed|finished|done)\b",
     r"successfully (trained|finished)|\bfinished training\b|\bdone training\b|^Training took\b",
     r"\bJob Done in\b",  # gsplat
     r"^Wrote \S+\.(splat|ply|spz|sog)\b",  # OpenSplat
 )
-ALL_STEPS_MADE = LinePatterns(r"Training progress: 100%", r"\b100%\|[^\n]*\b(\d+)/\1 \[")
+ALL_STEPS_MADE = (r"Training progress: 100%", r"\b100%\|[^\n]*\b(\d+)/\1 \[")
 """The last step, after which a program still has to write what it made."""
 
-STILL_WRITES = LinePatterns(r"\b(export|sav|writ|convert|compress|bak)ing\b")
-HAS_WRITTEN = LinePatterns(r"\b(wrote|written|exported|saved|converted|compressed|baked)\b")
+STILL_WRITES = (r"\b(export|sav|writ|convert|compress|bak)ing\b",)
+HAS_WRITTEN = (r"\b(wrote|written|exported|saved|converted|compressed|baked)\b",)
 """What a program writes after its last step, and that it has."""
 
-WRAPS_UP = LinePatterns(r"\b(sav(ed|ing)|wr(ote|iting|itten)|export|early|stop|converged|done|finish|complete|evaluat)")
+WRAPS_UP = (r"\b(sav(ed|ing)|wr(ote|iting|itten)|export|early|stop|converged|done|finish|complete|evaluat)",)
 """What a program says that ends its steps on purpose."""
 
-KILLED_FOR_MEMORY = LinePatterns(
+KILLED_FOR_MEMORY = (
     r"\bkill(?:ed|ing)? process (\d+)|\boom-kill:[^\n]*\bpid=(\d+)|\boom_reaper: reaped process (\d+)",
     r"\bearlyoom\S* [^\n]*\bprocess (\d+)|\boomd\S* [^\n]*\bkill(?:ed|ing) (\S+)|invoked (oom)-killer",
     r"\boom[_ -]kill[^\n]*\bstepid=(\d+\.extern)",
 )
-OF_A_PROCESS = LinePatterns(
-    *KILLED_FOR_MEMORY.patterns,
+OF_A_PROCESS = (
+    *KILLED_FOR_MEMORY,
     r"\bxid( \([^)]*\))?[ :=]+(?:8|1[123]|3[12]|4[3567]|69|94|109)\b[^\n]*\bpid='?(\d+)",
     r"\bmps server[^\n]*\bclient (\d+)",
 )
 """Lines of the machine about one process, with its number; it may be any."""
-OUR_NAMES = LinePatterns(
-    r"python|\bpt_|\bray\b|train|colmap|glomap|brush|splat|lichtfeld|\bns-\w|cc1plus|nvcc|ptxas|cicc|ninja"
-)
+OUR_NAMES = (r"python|\bpt_|\bray\b|train|colmap|glomap|brush|splat|lichtfeld|\bns-\w|cc1plus|nvcc|ptxas|cicc|ninja",)
 """Of processes that may be an attempt's."""
 
-SOUNDS_BAD = LinePatterns(
-    r"error|exception|traceback|\bfatal\b|\bfail(ed|ure)?\b|\babort(ed)?\b|\bcritical\b|\bpanick?(ed)?\b"
-)
+SOUNDS_BAD = (r"error|exception|traceback|\bfatal\b|\bfail(ed|ure)?\b|\babort(ed)?\b|\bcritical\b|\bpanick?(ed)?\b",)
 BAD_WORDS = re.compile(
     r"error|fail|fatal|exception|panic|abort|traceback|killed|oom|out of memory|no space|quota|denied|lost|cancelled"
     r"|terminate|nan|corrupt|xid|not found|no such"

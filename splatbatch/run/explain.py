@@ -14,12 +14,12 @@ from splatbatch.config import find_config, load
 from splatbatch.config.load import has_config
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.failures.causes import title
-from splatbatch.failures.diagnose import diagnose_log
-from splatbatch.failures.log import Gap
-from splatbatch.failures.own_signatures import own
+from splatbatch.failures.diagnose import diagnose
+from splatbatch.failures.evidence import Evidence
+from splatbatch.failures.signatures import own
 from splatbatch.files import MIB, open_regular, read_regular
 from splatbatch.machine.orphans import has_died
-from splatbatch.outcome import Diagnosis
+from splatbatch.outcome import Diagnosis, Exited
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import events
 from splatbatch.output.log_ends import read_ends
@@ -78,8 +78,8 @@ def diagnosed(log: Path, exit_code: int | None, config: Path | None) -> Diagnosi
         open_regular(log).close()
     except OSError as error:
         raise ConfigError(f"{log}: cannot be read ({error.strerror})", "Name the log file of a training.") from error
-    ends = read_ends(log)
-    return diagnose_log(ends.text, exit_code, gap=Gap(ends.after, ends.left_out), own=signatures)
+    end = None if exit_code is None else Exited(exit_code)
+    return diagnose(Evidence(end, *read_ends(log), own=signatures))
 
 
 def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:

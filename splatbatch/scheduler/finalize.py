@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from splatbatch.failures.advice import EarlierFailure, PatchContext
-from splatbatch.failures.own_signatures import own
+from splatbatch.failures.signatures import own
 from splatbatch.files import Record
 from splatbatch.hashing import FileFacts
 from splatbatch.outcome import Exit, Made, Outcome, Trained

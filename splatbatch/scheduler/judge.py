@@ -13,7 +13,6 @@ from splatbatch.failures.advice import PatchContext
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
 from splatbatch.failures.exits import in_words
-from splatbatch.failures.log import Gap
 from splatbatch.failures.signatures import Signature
 from splatbatch.files import PRIVATE, SHARED_MEMORY, sweep, write_json
 from splatbatch.machine.protocol import Slot
@@ -169,11 +168,9 @@ def most(figures: Iterable[float | None]) -> float | None:
 
 def _evidence(folder: AttemptFolder, end: Exit, artifact: str | None) -> Evidence:
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
-    log = read_ends(folder.log)
     return Evidence(
-        end=end,
-        log=log.text,
-        gap=Gap(log.after, log.left_out),
+        end,
+        *read_ends(folder.log),
         phase=last.phase,
         step=last.step,
         artifact=artifact,

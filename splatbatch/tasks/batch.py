@@ -241,7 +241,7 @@ def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, Any],
     batch.recipes()  # for its errors
     _see_read(batch)
     if config.failures:
-        from splatbatch.failures.own_signatures import own  # few have any: no other command waits for it
+        from splatbatch.failures.signatures import own  # few have any: no other command waits for it
 
         own(config.failures)  # for its errors
     return batch

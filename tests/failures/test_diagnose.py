@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from logs import diagnose_log
 
-from splatbatch.failures.diagnose import diagnose, diagnose_log
+from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
 from splatbatch.outcome import Cancelled, Exited, Killed, Lost, NotStarted, TimedOut
 

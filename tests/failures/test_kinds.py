@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from logs import diagnose_log
 
-from splatbatch.failures.diagnose import diagnose, diagnose_log
+from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
 from splatbatch.outcome import Exited, Killed
 

@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 from harmless import Ending, endings, noise
-
-from splatbatch.failures.diagnose import diagnose_log
+from logs import diagnose_log
 
 PLACES = ("above", "between", "below")
 LINES = [

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from logs import diagnose_log
 
 from splatbatch.errors import ConfigError
-from splatbatch.failures.diagnose import diagnose_log
-from splatbatch.failures.own_signatures import own
+from splatbatch.failures.signatures import own
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

@@ -1,17 +1,15 @@
 """Signatures: every regular expression has lines that it is meant for, and each is diagnosed wherever it stands."""
 
-import tomllib
 from itertools import cycle, islice
 
 import pytest
 from harmless import noise
+from logs import diagnose_log
 
-from splatbatch.failures.diagnose import diagnose_log
-from splatbatch.failures.signatures import SHIPPED, shipped, words_of
-from splatbatch.failures.words import lower
+from splatbatch.failures.signatures import shipped
+from splatbatch.failures.words import lower, search
 
-TREE = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
-EXAMPLES = [(signature, line) for signature in shipped() for lines in signature.examples for line in lines]
+EXAMPLES = [(signature, line) for signature in shipped() for _, *lines in signature.patterns for line in lines]
 HARMLESS = "\n".join(islice(cycle([line for line in noise() if "\n" not in line]), 150))
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 130, in training\n    loss.backward()\n'
 SURROUNDINGS = {
@@ -22,15 +20,11 @@ SURROUNDINGS = {
 
 
 def test_every_regular_expression_has_a_line_that_it_is_meant_for():
-    groups = {f"{{{name}}}": patterns for name, patterns in TREE["words"].items()}
     meant = {}
-    for signature in TREE["signature"]:
-        for pattern, *lines in signature["patterns"]:
-            for one in groups.get(pattern, [pattern]):
-                meant.setdefault(one, []).extend(lines)
-    assert [
-        one for one, lines in meant.items() if not any(words_of([one], {}).search(lower(line)) for line in lines)
-    ] == []
+    for signature in shipped():
+        for pattern, *lines in signature.patterns:
+            meant.setdefault(pattern, []).extend(lines)
+    assert [one for one, lines in meant.items() if not any(search((one,), lower(line)) for line in lines)] == []
 
 
 @pytest.mark.all(but="alone")

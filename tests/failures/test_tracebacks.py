@@ -1,8 +1,7 @@
 """A traceback is read whole, whatever other threads, bars and ranks write in between."""
 
 import pytest
-
-from splatbatch.failures.diagnose import diagnose_log
+from logs import diagnose_log
 
 HEAD = 'Traceback (most recent call last):\n  File "train.py", line 42, in loadCam\n'
 CODE = "    image = image.cuda()\n"

@@ -1,27 +1,9 @@
 """What is looked for in a whole log is found in its lines alone, and lines are cut and chosen without loss."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from splatbatch.failures import signs
-from splatbatch.failures.log import NO_GAP, lines_of
-from splatbatch.failures.signatures import shipped
-from splatbatch.failures.words import LinePatterns, lower
-
-FRESH = Path(__file__).with_name("fresh.jsonl")
-ALL = [
-    *(words for one in shipped() for words in (one.pattern, one.also, one.unless) if words),
-    *(words for words in vars(signs).values() if isinstance(words, LinePatterns)),
-]
-
-
-def test_words_are_found_wherever_their_patterns_match():
-    cases = [json.loads(line)["text"] for line in FRESH.read_text(encoding="utf-8").splitlines()]
-    lines = {lower(line) for case in cases for line in case.split("\n")}
-    for words in ALL:
-        assert [line for line in lines if words.search(line) and not any(words.places(line))] == []
+from splatbatch.failures.log import lines_of
+from splatbatch.failures.words import lower, search
 
 
 @pytest.mark.parametrize(
@@ -43,7 +25,7 @@ def test_words_are_found_wherever_their_patterns_match():
     ],
 )
 def test_a_pattern_is_found_in_any_case(pattern, line, stands):
-    assert bool(list(LinePatterns(pattern).places(lower(f"first\n{line}\nlast")))) is stands
+    assert (search((pattern,), lower(f"first\n{line}\nlast")) is not None) is stands
 
 
 def test_of_a_long_log_the_lines_that_tell_something_are_read():
@@ -51,7 +33,7 @@ def test_of_a_long_log_the_lines_that_tell_something_are_read():
         f"{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}{chr(97 + n // 676)} words of no weight" for n in range(17_000)
     ]
     filling[8_000] = "OSError: disk quota exceeded"
-    lines = lines_of("\n".join(filling), NO_GAP)
+    lines = lines_of("\n".join(filling))
     assert sum(len(line.words) for line in lines) < 100_000
     assert lines[0] == (1, filling[0])
     assert lines[-1] == (17_000, filling[-1])

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from logs import diagnose_log
 
-from splatbatch.failures.diagnose import diagnose_log
-from splatbatch.failures.log import Gap
 from splatbatch.output.log_ends import read_ends
 
 
@@ -45,10 +44,9 @@ def test_a_cause_before_a_gap_is_quoted_with_its_line_and_so_is_one_behind_it(tm
     path.write_text(f"step 3\nOSError: [Errno 28] No space left on device\n{filling}RuntimeError: writer gave up\n")
     text, after, left_out = read_ends(path)
     assert left_out > 10_000
-    gap = Gap(after, left_out)
-    assert diagnose_log(text, 1, gap=gap).evidence[0].startswith("line 2: OSError")
+    assert diagnose_log(text, 1, after=after, left_out=left_out).evidence[0].startswith("line 2: OSError")
     behind = text.replace("[Errno 28] No space left on device", "odd").replace("writer gave up", "CUDA out of memory")
-    assert diagnose_log(behind, 1, gap=gap).evidence[0].startswith("line 60003: RuntimeError")
+    assert diagnose_log(behind, 1, after=after, left_out=left_out).evidence[0].startswith("line 60003: RuntimeError")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-8"])
@@ -58,7 +56,7 @@ def test_a_log_that_powershell_wrote_is_read_as_any_other(tmp_path: Path, encodi
     told = "".join(f"Schritt {number} für p3\n" for number in range(90)) + "OSError: [Errno 28] 磁盘空间不足\n"
     path.write_bytes(f"\ufeff{told}".encode(encoding))
     text, after, left_out = read_ends(path, head, head)
-    found = diagnose_log(text, 1, gap=Gap(after, left_out))
+    found = diagnose_log(text, 1, after=after, left_out=left_out)
     assert (found.cause, found.evidence) == ("disk_full", ("line 91: OSError: [Errno 28] 磁盘空间不足",))
     assert text.startswith("Schritt 0 für p3\n")
 
