@@ -183,8 +183,12 @@ def output_folder(job: MachineNeeds) -> CheckResult:
     """Judge whether the output can be written."""
     if job.can_write:
         return ok("output folder", f"{job.folder} can be written")
-    remedy = "Choose another output.folder, or mend its permissions."
-    return problem("output folder", f"{job.folder} cannot be written", remedy, OF_MACHINE)
+    return problem(
+        "output folder",
+        f"{job.folder} cannot be written",
+        "Choose another output.folder, or mend its permissions.",
+        OF_MACHINE,
+    )
 
 
 def disk(job: MachineNeeds) -> CheckResult:
@@ -192,25 +196,21 @@ def disk(job: MachineNeeds) -> CheckResult:
     if job.free_mib is None:
         return ok("disk", f"it is not known how much room {job.folder} has")
     room, remedy = f"{job.free_mib:,} MiB free for {job.folder}", "Free space, or choose another output.folder."
+    wanted, written = f"{job.wanted_mib:,} MiB", f"the batch will write about {job.need_mib:,} MiB"
     if job.free_mib < job.wanted_mib:
-        said = f"{room}, wanted {job.wanted_mib:,} MiB (limits.free_disk_mib): nothing is started before"
+        said = f"{room}, wanted {wanted} (limits.free_disk_mib): nothing is started before"
         return problem("disk", said, remedy, OF_MACHINE)
     if job.free_mib < job.need_mib + job.wanted_mib:
-        said = f"{room}; the batch will write about {job.need_mib:,} MiB and pauses below {job.wanted_mib:,} MiB"
-        return warning("disk", said, remedy)
-    return ok("disk", f"{room}, the batch will write about {job.need_mib:,} MiB")
+        return warning("disk", f"{room}; {written} and pauses below {wanted}", remedy)
+    return ok("disk", f"{room}, {written}")
 
 
 def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
     """Judge whether the programs that train are here."""
     for name, missing in lacking.items():
-        if missing:
-            remedy = (
-                f"Mend trainers.{name} in the YAML, or install it: `splatbatch doctor --trainers` says what is found."
-            )
-            yield problem(f"trainer {name}", "; ".join(missing), remedy, OF_TRAINER)
-        else:
-            yield ok(f"trainer {name}", "found")
+        remedy = f"Mend trainers.{name} in the YAML, or install it: `splatbatch doctor --trainers` says what is found."
+        check = f"trainer {name}"
+        yield problem(check, "; ".join(missing), remedy, OF_TRAINER) if missing else ok(check, "found")
 
 
 def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: bool) -> Iterator[CheckResult]:
@@ -240,20 +240,17 @@ def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstim
 
 def of_machine(machine: Machine, *, on_cpu: bool = False) -> Iterator[CheckResult]:
     """Yield what there is to say of a machine; `on_cpu`: whoever trains has asked for the CPU."""
-    yield versions(machine)
+    yield ok("versions", ", ".join(f"{name} {number}" for name, number in machine.versions.items()))
     if on_cpu:
         yield ok("device", "trains on the CPU, as the YAML says")
     else:
         yield driver(machine)
-        yield from cards(machine)
+        for card in machine.presence.cards:
+            capability = f", compute capability {spell(card.capability)}" if card.capability else ""
+            yield ok(f"gpu {card.index}", f"{card.name}, {card.total_mib:,} MiB{capability}")
         yield torch_build(machine)
     yield shared_memory(machine.shm_mib)
     yield open_files(machine.open_files)
-
-
-def versions(machine: Machine) -> CheckResult:
-    """Say what is installed in which version."""
-    return ok("versions", ", ".join(f"{name} {number}" for name, number in machine.versions.items()))
 
 
 def driver(machine: Machine) -> CheckResult:
@@ -263,15 +260,8 @@ def driver(machine: Machine) -> CheckResult:
         return problem("driver", why, remedy, OF_MACHINE)
     if not machine.presence.cards:
         return ok("driver", "no NVIDIA GPU here: trains on the CPU; more than an hour of it needs training.device: cpu")
-    cuda = f", CUDA {_spell(machine.driver_cuda)}" if machine.driver_cuda else ""
+    cuda = f", CUDA {spell(machine.driver_cuda)}" if machine.driver_cuda else ""
     return ok("driver", f"NVIDIA driver {machine.driver or 'of unknown version'}{cuda}; NVML answers")
-
-
-def cards(machine: Machine) -> Iterator[CheckResult]:
-    """Say which GPUs there are."""
-    for card in machine.presence.cards:
-        capability = f", compute capability {_spell(card.capability)}" if card.capability else ""
-        yield ok(f"gpu {card.index}", f"{card.name}, {card.total_mib:,} MiB{capability}")
 
 
 def torch_build(machine: Machine) -> CheckResult:
@@ -283,10 +273,12 @@ def torch_build(machine: Machine) -> CheckResult:
         return ok("torch", f"torch {build.version}")
     if build.cuda is None:
         return problem("torch", f"torch {build.version} is built without CUDA, and a GPU is here", INSTALL, OF_TRAINER)
-    if machine.driver_cuda and not _runs(machine.driver_cuda, build.cuda):
-        said = f"torch {build.version} needs CUDA {_spell(build.cuda)}, the driver is too old: it runs CUDA up to"
-        return problem("torch", f"{said} {_spell(machine.driver_cuda)}", f"Update the driver; or {INSTALL}", OF_MACHINE)
-    return ok("torch", f"torch {build.version} for CUDA {_spell(build.cuda)}, which the driver runs")
+    driver_cuda = machine.driver_cuda or build.cuda
+    is_minor = driver_cuda[0] == build.cuda[0] >= MINOR_COMPATIBLE
+    if driver_cuda < build.cuda and not is_minor:
+        said = f"torch {build.version} needs CUDA {spell(build.cuda)}, the driver is too old: it runs CUDA up to"
+        return problem("torch", f"{said} {spell(driver_cuda)}", f"Update the driver; or {INSTALL}", OF_MACHINE)
+    return ok("torch", f"torch {build.version} for CUDA {spell(build.cuda)}, which the driver runs")
 
 
 def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
@@ -311,35 +303,25 @@ def open_files(most: int) -> CheckResult:
     return ok("open files", f"up to {most:,} per process")
 
 
-def _runs(driver_cuda: Version, built_for: Version) -> bool:
-    same_major = driver_cuda[0] == built_for[0] >= MINOR_COMPATIBLE
-    return same_major or driver_cuda >= built_for
-
-
-def _spell(version: Version | None) -> str:
-    return f"{version[0]}.{version[1]}" if version else "?"
+def spell(version: Version) -> str:
+    """Return "9.0"."""
+    return f"{version[0]}.{version[1]}"
 
 
 def parse_build(text: str) -> TorchBuild:
     """Return what torch/version.py says.
 
     Raises:
-        ValueError: it says nothing of a version.
+        KeyError: it says nothing of a version.
     """
-    values = {}
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if equals and (line[:1].isalpha() or line.startswith("__version__")):
-            values[name.partition(":")[0].strip()] = value.strip().strip("'\"")
-    if "__version__" not in values:
-        raise ValueError("no __version__")
+    values = dict(re.findall(r"^(__version__|cuda)\b[^=\n]*= *['\"]?([^'\"\n]+)", text, re.MULTILINE))
     return TorchBuild(values["__version__"], parse_version(values.get("cuda", "")))
 
 
 def parse_version(text: str) -> Version | None:
     """Return the first two numbers of "13.0.88"; None of anything else."""
-    numbers = text.split(".")[:2]
-    return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 and all(map(str.isdecimal, numbers)) else None
+    found = re.match(r"(\d+)\.(\d+)(\.|$)", text)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def of_kernels(
@@ -370,7 +352,7 @@ def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckRe
     for capability in capabilities:
         if probe.architectures and not can_run(capability, probe.architectures):
             have = f"torch has kernels for {', '.join(probe.architectures)}"
-            said = f"no kernel image for compute capability {capability[0]}.{capability[1]}: {have}"
+            said = f"no kernel image for compute capability {spell(capability)}: {have}"
             return problem("cuda", said, "Install a torch that was built for this GPU: see pytorch.org.", OF_TRAINER)
     if probe.launch_error:
         return problem("cuda", f"torch computes nothing: {probe.launch_error}", "See nvidia-smi and dmesg.", OF_MACHINE)
@@ -383,28 +365,19 @@ def can_run(capability: Version, architectures: Iterable[str]) -> bool:
     Binary code (sm) runs on the same major version and no lower minor one, with an a on that very GPU alone; PTX
     (compute) is compiled on the spot for every later one.
     """
-    for name in architectures:
-        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", name)
-        if not found:
-            continue
-        built = (int(found[2]), int(found[3]))
-        if found[4] == "a":
-            runs = capability == built
-        else:
-            runs = capability >= built and (capability[0] == built[0] or (found[1] == "compute" and not found[4]))
-        if runs:
+    for kind, major, minor, suffix in re.findall(r"\b(sm|compute)_(\d+)(\d)([af]?)\b", " ".join(architectures)):
+        built = (int(major), int(minor))
+        is_later = capability >= built and suffix != "a"
+        if capability == built or (is_later and (capability[0] == built[0] or (kind == "compute" and not suffix))):
             return True
     return False
 
 
 def own_kernels(probe: TorchProbe) -> CheckResult:
     """Judge whether our kernels work, or will once they are compiled; gsplat's may stand in for them."""
-    if probe.lacking:
-        return ok(
-            "kernels", "our kernels are compiled at first use, in seconds; `splatbatch doctor --warm` does it now"
-        )
-    if not probe.kernels_error:
-        return ok("kernels", "our kernels are compiled and work")
+    if probe.lacking or not probe.kernels_error:
+        at_first_use = "are compiled at first use, in seconds; `splatbatch doctor --warm` does it now"
+        return ok("kernels", f"our kernels {at_first_use if probe.lacking else 'are compiled and work'}")
     said = f"our kernels do not work here: {probe.kernels_error}"
     if probe.has_gsplat:
         return warning("kernels", said, "gsplat's are used: a step takes almost twice as long.")
@@ -418,7 +391,7 @@ def gsplat(machine: Machine, tools: Toolchain, probe: TorchProbe, capabilities: 
     remedy = "Install the CUDA toolkit of torch's version and a C++ compiler (build-essential), or gsplat's own wheel."
     if lacking := _lacking(machine, tools, capabilities):
         return problem("gsplat", f"its kernels are not built, and cannot be: {lacking}", remedy, OF_TRAINER)
-    nvcc = f"nvcc {tools.nvcc_version[0]}.{tools.nvcc_version[1]}" if tools.nvcc_version else "nvcc"
+    nvcc = f"nvcc {spell(tools.nvcc_version)}" if tools.nvcc_version else "nvcc"
     return warning("gsplat", f"its kernels are not built yet: some minutes with {nvcc} at {tools.nvcc}", WARM)
 
 
@@ -427,16 +400,15 @@ def _lacking(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]
         return "there is no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda"
     if not tools.compiler or not tools.has_ninja:
         return "there is no C++ compiler" if tools.has_ninja else "there is no ninja"
-    built_for, version = machine.torch.cuda if machine.torch else None, tools.nvcc_version
-    if version is None:
+    if (version := tools.nvcc_version) is None:
         return ""
-    number = f"nvcc is of CUDA {version[0]}.{version[1]}"
+    number, built_for = f"nvcc is of CUDA {spell(version)}", machine.torch.cuda if machine.torch else None
     if built_for and version[0] != built_for[0]:
-        return f"{number}, torch is built for CUDA {built_for[0]}.{built_for[1]}"
+        return f"{number}, torch is built for CUDA {spell(built_for)}"
     for capability in capabilities:
         first = max((cuda for least, cuda in FIRST_CUDA.items() if least <= capability), default=(0, 0))
         if version < first or (version[0] >= 13 and capability < DROPPED_BY_13):
-            return f"{number}, which does not compile for compute capability {capability[0]}.{capability[1]}"
+            return f"{number}, which does not compile for compute capability {spell(capability)}"
     return ""
 
 

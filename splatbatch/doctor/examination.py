@@ -19,9 +19,10 @@ from splatbatch.doctor.checks import (
     problem,
 )
 from splatbatch.errors import ExecutorError, TrainerError
-from splatbatch.fields import texts
+from splatbatch.fields import number
+from splatbatch.output.records.record import read_as
 from splatbatch.scene.memory_estimate import MemoryEstimate
-from splatbatch.supervisor.ask import Answer, ask
+from splatbatch.supervisor.ask import ask
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.estimates import check_place, footprints_of, forecast
 
@@ -38,29 +39,19 @@ def probe(machine: Machine) -> TorchProbe:
     (answer,) = ask([[PROBE]], PROBE_S, _visible(machine))
     if answer.record is None:
         return TorchProbe(error=f"torch does not start: {answer.error}")
-    record = answer.record
-    return TorchProbe(
-        error=str(record.get("error") or ""),
-        launch_error=str(record.get("launch_error") or ""),
-        kernels_error=str(record.get("kernels_error") or ""),
-        has_gsplat=record.get("has_gsplat") is True,
-        **{name: texts(record.get(name)) for name in ("architectures", "lacking")},
-    )
+    return read_as(TorchProbe, answer.record)
 
 
-def warm(machine: Machine, wanted: Sequence[str]) -> list[CheckResult]:
-    """Build `kernels`, which are ours, or those of `gsplat`, side by side; return what came of each."""
+def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
+    """Build `kernels`, which are ours, or those of `gsplat`, side by side; yield how each build ended."""
     answers = ask([[WARM, name] for name in wanted], WARM_S, _visible(machine))
-    return [_built(name, answer) for name, answer in zip(wanted, answers, strict=True)]
-
-
-def _built(wanted: str, answer: Answer) -> CheckResult:
-    error = answer.error if answer.record is None else str(answer.record.get("error") or "")
-    name = f"build {wanted}"
-    if error:
-        return problem(name, error, "`splatbatch doctor` without --warm says what it lacks.", OF_TRAINER)
-    seconds = (answer.record or {}).get("seconds")
-    return ok(name, f"done in {seconds:.1f} s" if isinstance(seconds, int | float) else "done")
+    for name, answer in zip(wanted, answers, strict=True):
+        record = answer.record or {"error": answer.error}
+        if error := str(record.get("error") or ""):
+            remedy = "`splatbatch doctor` without --warm says what it lacks."
+            yield problem(f"build {name}", error, remedy, OF_TRAINER)
+        else:
+            yield ok(f"build {name}", f"done in {number(record.get('seconds')) or 0:.1f} s")
 
 
 def _visible(machine: Machine) -> dict[str, str]:

@@ -59,7 +59,7 @@ def torch_build() -> checks.TorchBuild | None:
         return None
     try:
         return checks.parse_build(Path(spec.origin).with_name("version.py").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError):
         return None
 
 
