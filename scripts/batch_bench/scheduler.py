@@ -28,9 +28,8 @@ from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.report import write_report
 from splatbatch.scene.patches import Patch
 from splatbatch.scheduler import session
-from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
-from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
+from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.splats import Gaussians, check_splat, write_splat
 from splatbatch.tasks.audits import audits_of, refusals
 from splatbatch.tasks.batch import open_batch
@@ -140,11 +139,19 @@ def report(num: int, folder: str) -> None:
     laps["plan"] = watch.lap()
     with hold(opened.output, "", print) as presence:
         claims = Claims(opened.output, presence, Watcher(opened.output).is_dead)
-        before = ProgressBefore.of(claims, opened.output, opened.names)
-        past = OtherWorkersHistory(opened.output, opened.output.ledger, is_alone=True)
-        claiming = TaskClaimer(LOCAL, claims, before, opened.standing("content"), past, lambda _: None)
         ledger = Ledger(opened.output.ledger, generation_of=claims.generation)
-        session.run(opened, ledger, RunHooks(stop=lambda: "", tick=presence.heartbeat, claimer=claiming))
+        claimer = TaskClaimer(
+            str,
+            presence.heartbeat,
+            worker=LOCAL,
+            batch=opened,
+            claims=claims,
+            ledger=ledger,
+            before=ProgressBefore.of(opened),
+            standing=opened.standing("content"),
+            waits=WaitReporter(Watcher(opened.output), ledger.tell_wait),
+        )
+        session.run(opened, ledger, claimer)
     wall_s, cpu_s = watch.lap()
     laps["run"] = wall_s - executor.own_s, cpu_s - executor.own_cpu_s
     run_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -26,8 +26,8 @@ from splatbatch.run.detach import work_command
 from splatbatch.run.follow_ups import After, Show
 from splatbatch.run.inspection import not_inspected
 from splatbatch.run.interruption import Interruption
+from splatbatch.scheduler.work.claimer import done_before, left_over
 from splatbatch.scheduler.work.exclusive_output import lock_output_alone
-from splatbatch.scheduler.work.remaining_tasks import RemainingTasks
 from splatbatch.tasks.batch import Batch
 from splatbatch.text import one_line, plural
 
@@ -90,7 +90,7 @@ class ClusterTraining:
         self.batch, self.verify = batch, verify
         self.workers = RequestedWorkers(batch.output)
         self.watcher = Watcher(batch.output)
-        self.left = RemainingTasks.of(batch)
+        self.before = done_before(batch)
 
     def start(self) -> str:
         """Ask for workers unless some are at work or wait; return what was done, in words; empty: nothing is left.
@@ -107,7 +107,7 @@ class ClusterTraining:
             self._check_same_terms()
             if workers.lives() or self._living():
                 return f"workers are already running or queued; nothing was started. {'; '.join(workers.in_words())}"
-            left = self.left.names(batch.standing("content"))
+            left = left_over(batch, self.before, batch.standing("content"))
             if not left:
                 return ""
             asked = workers.start(batch, work_command(batch, verify=self.verify), len(left))
@@ -168,7 +168,7 @@ class ClusterTraining:
         return [one for one in self.watcher.living(but=LOCAL) if not self.workers.is_dead(one.job)]
 
     def _left(self) -> list[str]:
-        return self.left.names(self.batch.standing())
+        return left_over(self.batch, self.before, self.batch.standing())
 
     def _check_same_terms(self) -> None:
         """See that nobody is at work, or waits to be, by another YAML or with another version.

@@ -28,7 +28,7 @@ from splatbatch.output.events import Event, Notice
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.record import in_json
 from splatbatch.output.records.run import FollowUpResult, TodoItem
-from splatbatch.run.decide import settle_standing
+from splatbatch.output.workers import LOCAL
 from splatbatch.run.follow_ups import After, Alone, FinishedBatch, Show, follow
 from splatbatch.run.interruption import Interruption, ShutdownBudget
 from splatbatch.scheduler.disk_guard import when_there_is_room
@@ -109,46 +109,62 @@ class RunContext:
     batch: Batch
     interruption: Interruption
     show: Show
-    keep: Callable[[], None]
-    """Shows that we live; all that is called while earlier attempts are settled, when nothing is shown yet."""
     shown: FreshnessChecker
     """What console and sinks go by."""
     console: ConsoleListener
     sinks: Sinks
     contents: ContentHasher
-    ledger: Ledger | None = None
-    """None: others write."""
+    claims: Claims | None
+    """Ours, and by them the folder; None: others train."""
+    ledger: Ledger = UNWRITTEN
+    """What we do is written there; others have their own."""
     made: list[Any] = field(default_factory=list)
     """What followed, to be shown once the console is given back."""
 
     @classmethod
     @contextmanager
-    def open(
+    def open(  # noqa: PLR0913 - who trains, what may end it, and all who hear of it
         cls,
         batch: Batch,
         interruption: Interruption,
         show: Show,
         told: Sequence[Callable[[Batch, FreshnessChecker], Sink]],
-        keep: Callable[[], None] = lambda: None,
+        claims: Claims | None = None,
+        *,
+        worker: str = LOCAL,
     ) -> Iterator[RunContext]:
-        """Show a batch to its end; all of it, whatever of it is trained."""
+        """Show a batch to its end; all of it, whatever of it is trained.
+
+        Args:
+            batch: that is trained.
+            interruption: what may end it.
+            show: hears of what is made.
+            told: make what else hears of it.
+            claims: ours; None: others train it.
+            worker: our name.
+        """
         whole = batch.whole()
         shown = whole.standing()
-        sinks = Sinks([make(batch, shown) for make in told])
+        sinks, contents = Sinks([make(batch, shown) for make in told]), ContentHasher(batch)
         with ConsoleListener(batch.output, whole.names, shown) as console:
-            yield (night := cls(batch, interruption, show, keep, shown, console, sinks, ContentHasher(batch)))
-            night.finish_ledger()
-
-    def open_ledger(self, path: Path, claims: Claims) -> Ledger:
-        """Write down what happens from now on; all who listen hear it."""
-        listeners = (self.console.tell, self.contents.tell, self.sinks.tell)
-        self.ledger = Ledger(path, *listeners, generation_of=claims.generation)
-        return self.ledger
+            night = cls(batch, interruption, show, shown, console, sinks, contents, claims)
+            if claims:
+                listeners = (console.tell, contents.tell, sinks.tell)
+                night.ledger = Ledger(batch.output.ledger_of(worker), *listeners, generation_of=claims.generation)
+            yield night
+            with contextlib.suppress(StopRequested, OSError):  # what a full disk did not take
+                patience = WaitHooks(night.keep, interruption.reason, print_err)
+                when_there_is_room(night.ledger.finish, batch.output.path, patience)
 
     def hear(self, event: Event) -> None:
         """Hear what others have written down."""
         self.console.tell(event)
         self.sinks.tell(event)
+
+    def keep(self) -> None:
+        """Show that we live; all that is called while earlier attempts are settled, when nothing is shown yet."""
+        if self.claims:
+            self.claims.heartbeat()
 
     def tick(self) -> None:
         """Show that we live, and how far it is; called many times a second."""
@@ -156,22 +172,12 @@ class RunContext:
         self.console.tick()
         self.contents.tick()
         for reason in self.sinks.tick():
-            (self.ledger.write if self.ledger else self.console.tell)(Notice("notify_failed", reason))
-
-    def show_anew(self, patience: WaitHooks) -> None:
-        """Let what is shown go by what is found of the scene now."""
-        settle_standing(self.batch.whole(), self.shown, patience)
+            (self.ledger.write if self.claims else self.console.tell)(Notice("notify_failed", reason))
 
     def finish_contents(self, patience: WaitHooks) -> None:
         """Hash what is left to be hashed; where somebody wants us to stop, the next run reads on."""
         with contextlib.suppress(StopRequested):
             self.contents.finish(patience)
-
-    def finish_ledger(self) -> None:
-        """Write down what a full disk did not take; where somebody wants us to stop, it is not waited for."""
-        with contextlib.suppress(StopRequested, OSError):
-            patience = WaitHooks(self.keep, self.interruption.reason, print_err)
-            when_there_is_room((self.ledger or UNWRITTEN).finish, self.batch.output.path, patience)
 
     def follow(self, run: RunResult, inspected: FollowUpResult | None, after: After, alone: Alone) -> RunSummary:
         """Do what follows; return how all stands, and what came of that.
@@ -182,16 +188,9 @@ class RunContext:
             after: does what follows.
             alone: keeps workers from training meanwhile.
         """
-        ended = RunSummary.of(self.batch, run, self.shown)
+        ended, say = RunSummary.of(self.batch, run, self.shown), self.console.say
         trained = FinishedBatch(
-            self.batch,
-            ended.code,
-            self.interruption,
-            self.made.append,
-            alone,
-            self.console.say,
-            self.tick,
-            self.ledger or UNWRITTEN,
+            self.batch, ended.code, self.interruption, self.made.append, alone, say, self.tick, self.ledger
         )
         return replace(ended, afterwards=follow(trained, inspected, after))
 
@@ -252,33 +251,33 @@ def write_the_report(
         stop: says why not to wait any longer for room on a full disk.
     """
     names, settings = batch.names, batch.config
-    variants = settings.variants.values()
 
     def write(_: str) -> Any:
         from splatbatch.report import write_report
 
+        variants = settings.variants.values()
         return in_json(write_report(batch.output, names, variants, settings.output.previews_mib, standing).todo)
 
-    match _in_time(partial(answer, write, ""), batch.output.path, WaitHooks(stop=stop, tell=print_err)):
+    match _answer_in_time(write, batch.output.path, WaitHooks(stop=stop, tell=print_err)):
         case ExpectedError(error=error):
             words = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        case Crashed(words=words, traceback=found):
+        case Crashed(words=words, traceback=traceback):
             with contextlib.suppress(OSError):
-                write_text(batch.output.fault, found)
+                write_text(batch.output.fault, traceback)
             words = f"internal fault: {words}; please report this with {batch.output.fault}"
-        case Hung() as hang:
-            words = f"{hang.path or 'a file'} does not answer"
+        case Hung(path=path):
+            words = f"{path or 'a file'} does not answer"
         case Returned(value=items):
             return tuple(map(TodoItem.from_record, items))
     print_err(f"the report could not be written ({words})")
     return ()
 
 
-def _in_time(write: Callable[[], Answer], folder: Path, patience: WaitHooks) -> Answer:
-    """Return what came of a call in a reader that writes; a full disk is waited for."""
+def _answer_in_time(write: Callable[[str], object], folder: Path, patience: WaitHooks) -> Answer:
+    """Return the answer of a reader that writes; a full disk is waited for."""
 
     def written() -> Answer:
-        if isinstance(found := write(), ExpectedError) and is_out_of_space(found.error):
+        if isinstance(found := answer(write, ""), ExpectedError) and is_out_of_space(found.error):
             raise found.error
         return found
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from splatbatch import isolated
 from splatbatch.errors import SceneError
@@ -14,7 +14,6 @@ from splatbatch.files import Record
 from splatbatch.hashing import FileFacts
 from splatbatch.isolated import (
     ENDLESS,
-    Answer,
     Crashed,
     Hung,
     Returned,
@@ -106,79 +105,78 @@ class Decisions:
         return replace(self, faults={**self.faults, **faults}) if faults else self
 
 
-@dataclass(frozen=True)
-class DecisionMaker:
-    """Looks at the files of patches, each step in a reader: whatever fails or hangs there costs one patch."""
+def look(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
+    """Decide on the patches, and audit those that are to be trained."""
+    looked = decide(batch, options, patience)
+    return audit(looked, patience) if options.verify and looked.todo.tasks else looked
 
-    options: TrainOptions
-    patience: WaitHooks = ENDLESS
 
-    def look(self, batch: Batch) -> Decisions:
-        """Decide on the patches, and audit those that are to be trained."""
-        looked = self.decide(batch)
-        return self.audit(looked) if self.options.verify and looked.todo.tasks else looked
+def decide(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
+    """Decide on the patches; files whose size or time have moved are read."""
+    call = partial(_observed_state, batch.standing("content"))
+    states, faults = dict[str, PatchState](), dict[str, TaskFault]()
+    for name, found in answers(isolated.start(call, batch.names), patience):
+        try:
+            told = found.result("plan")
+            states[name] = STATES[told["state"]](**told["fields"])
+        except OSError:  # the audit says what cannot be read, or its attempt
+            states[name] = Stale("its files cannot be read")
+        except TaskFault as fault:
+            faults[name] = fault
+    return Decisions(batch, options, states, faults=faults)
 
-    def decide(self, batch: Batch) -> Decisions:
-        """Decide on the patches; files whose size or time have moved are read."""
-        call = partial(_observed_state, batch.standing("content"))
-        states, faults = dict[str, PatchState](), dict[str, TaskFault]()
-        for name, found in answers(isolated.start(call, batch.names), self.patience):
+
+def audit(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
+    """Audit what is to be trained, by the rules of each trainer; patch by patch where that fails or hangs."""
+    call = partial(_audit, looked.todo)
+    audits, states, faults = list[tuple[Audit, tuple[Task, ...]]](), dict[str, str](), dict[str, TaskFault]()
+    for group in groups_of(looked.todo):
+        found = [(group, answer(call, group, patience))]
+        if not isinstance(found[0][1], Returned):
+            found = [*answers(isolated.start(call, group.each(), AGAIN_S), patience)]
+        merged = Audit((), (), (), group.rules.name)
+        for one, its in found:
             try:
-                told = found.result("plan")
-                states[name] = STATES[told["state"]](**told["fields"])
-            except OSError:  # the audit says what cannot be read, or its attempt
-                states[name] = Stale("its files cannot be read")
-            except TaskFault as fault:
-                faults[name] = fault
-        return Decisions(batch, self.options, states, faults=faults)
-
-    def audit(self, looked: Decisions) -> Decisions:
-        """Audit what is to be trained, by the rules of each trainer; patch by patch where that fails or hangs."""
-        groups = groups_of(looked.todo)
-        found = [self._audited(looked.todo, group) for group in groups]
-        audits = tuple((audit, group.tasks) for (audit, _, _), group in zip(found, groups, strict=True))
-        states = {name: state for _, its, _ in found for name, state in its.items()}
-        faults = {name: fault for _, _, its in found for name, fault in its.items()}
-        for audit, tasks in audits:
-            of_patch = {one.patch: one for one in audit.errors() if one.kind == INTERNAL_FAULT}
-            told = {task.name: of_patch[task.patch.name] for task in tasks if task.patch.name in of_patch}
-            faults |= {name: Crashed(one.message, one.traceback).fault("audit") for name, one in told.items()}
-        return replace(looked, audits=audits, audited=states).with_faults(faults)
-
-    def _audited(self, batch: Batch, group: TaskGroup) -> tuple[Audit, dict[str, str], dict[str, TaskFault]]:
-        """Return the audit of some tasks, the states of their files, and those that could not be audited."""
-        whole = answer(partial(_audit, batch), group, self.patience)
-        if isinstance(whole, Returned):
-            return read_as(Audit, whole.value["audit"]), whole.value["states"], {}
-        merged, states, faults = Audit((), (), (), group.rules.name), dict[str, str](), dict[str, TaskFault]()
-        for one, found in answers(isolated.start(partial(_audit, batch), group.each(), AGAIN_S), self.patience):
-            try:
-                told = found.result("audit")
+                told = its.result("audit")
                 merged, states = merged.joined(read_as(Audit, told["audit"])), states | told["states"]
             except (OSError, TaskFault) as error:
                 faults |= {task.name: as_fault(error, "audit") for task in one.tasks}
-        return merged, states, faults
+        of_patch = {one.patch: one for one in merged.errors() if one.kind == INTERNAL_FAULT}
+        for task in group.tasks:
+            if finding := of_patch.get(task.patch.name):
+                faults[task.name] = Crashed(finding.message, finding.traceback).fault("audit")
+        audits.append((merged, group.tasks))
+    return replace(looked, audits=tuple(audits), audited=states).with_faults(faults)
 
-    def settle(self, looked: Decisions) -> Decisions:
-        """Decide what the batch shares, one thing after the other; where that changes, look anew: results are stale."""
-        for what, step in STEPS.items():
-            if any(task.kind is TRAINING for task in looked.todo.tasks):
-                looked = self._settle(what, step, looked)
-        return looked
 
-    def _settle(self, what: str, step: Step, looked: Decisions) -> Decisions:
-        batch = looked.batch
-        for line in _scene_value(answer(partial(_decided, self.options, looked), step, self.patience), what):
+def settle(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
+    """Decide what the batch shares, one thing after the other; where that changes, look anew: results are stale.
+
+    Raises:
+        SceneError: it cannot be decided.
+    """
+    for what, step in STEPS.items():
+        if not any(task.kind is TRAINING for task in looked.todo.tasks):
+            break
+        try:
+            said = answer(partial(_decided, looked), step, patience).result("settle")
+        except (OSError, TaskFault) as error:
+            words = error.diagnosis.evidence[0] if isinstance(error, TaskFault) else str(error)
+            hint = "Check each patch with `splatbatch verify-dims`, and leave out those with errors."
+            raise SceneError(f"{what} could not be determined: {words}", hint) from error
+        for line in said:
             log_line(line)
-        now = batch.with_shared(SharedDecisions.known(batch.config, batch.output))
-        return self._look_again(looked, now) if now.shared.is_other(batch.shared) else replace(looked, batch=now)
-
-    def _look_again(self, looked: Decisions, batch: Batch) -> Decisions:
-        """Decide anew; what has been audited is not audited again unless there is more to train."""
-        again = self.decide(batch).with_faults(looked.faults)
-        if again.todo.names == looked.todo.names:
-            return replace(again, audits=looked.audits, audited=looked.audited)
-        return self.look(batch).with_faults(looked.faults)
+        before = looked.batch
+        now = before.with_shared(SharedDecisions.known(before.config, before.output))
+        if not now.shared.is_other(before.shared):
+            looked = replace(looked, batch=now)
+            continue
+        again = decide(now, looked.options, patience).with_faults(looked.faults)
+        if again.todo.names == looked.todo.names:  # what has been audited is not audited again
+            looked = replace(again, audits=looked.audits, audited=looked.audited)
+        else:
+            looked = look(now, looked.options, patience).with_faults(looked.faults)
+    return looked
 
 
 AGAIN_S = 20.0
@@ -198,34 +196,20 @@ def _audit(batch: Batch, group: TaskGroup) -> Record:
     return {"audit": object_of(replace(audit_of(batch, group), rows=())), "states": states}
 
 
-def _decided(options: TrainOptions, looked: Decisions, step: Step) -> list[str]:
+def _decided(looked: Decisions, step: Step) -> list[str]:
     """Decide something for what is to be trained, and write it down; return what there is to say."""
     batch, todo, said = looked.batch, looked.todo, list[str]()
 
     def spans() -> Mapping[str, ModelExtent]:
-        if options.verify and looked.audits:
+        if looked.options.verify and looked.audits:
             return spans_of(audit for audit, _ in looked.audits)
         return read_spans(patches_of(todo.tasks))
 
     def names_in(other: Batch) -> list[str]:
-        return todo.names if other is batch else DecisionMaker(options).decide(other).todo.names
+        return todo.names if other is batch else decide(other, looked.options).todo.names
 
     step(batch, PendingTasks(todo.tasks, spans, names_in, said.append)).write(batch.output)
     return said
-
-
-def _scene_value(found: Answer, what: str) -> Any:
-    """Return what was settled for all patches together.
-
-    Raises:
-        SplatbatchError: it could not be.
-    """
-    try:
-        return found.result("settle")
-    except (OSError, TaskFault) as error:
-        words = error.diagnosis.evidence[0] if isinstance(error, TaskFault) else str(error)
-        hint = "Check each patch with `splatbatch verify-dims`, and leave out those with errors."
-        raise SceneError(f"{what} could not be determined: {words}", hint) from error
 
 
 def record_rejections(looked: Decisions, ledger: Ledger, *, verify: bool) -> Mapping[str, str]:

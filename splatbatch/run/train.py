@@ -17,18 +17,18 @@ from splatbatch.monitor.sinks import BatchOutcome
 from splatbatch.outcome import Failed, Outcome
 from splatbatch.output.claims import Claims
 from splatbatch.output.events import Notice
-from splatbatch.output.ledger import Ledger
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people, tracking
 from splatbatch.run.decide import (
-    DecisionMaker,
     Decisions,
     TrainOptions,
+    look,
     look_anew,
     record_rejections,
     record_unreadable_tasks,
     refresh_file_facts,
     restore_missing_products,
+    settle,
     settle_standing,
 )
 from splatbatch.run.decode_ahead import DecodeAhead
@@ -38,13 +38,13 @@ from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler import session
 from splatbatch.scheduler.disk_guard import Written, when_there_is_room
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.work.adopt import adopt, adopt_task
+from splatbatch.scheduler.work.adopt import adopt
 from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
 from splatbatch.scheduler.work.exclusive_output import lock_output, pause_workers
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
+from splatbatch.scheduler.work.time_left import TimeLeft
 from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.task import Task
 
 USUAL = TrainOptions()
 
@@ -78,19 +78,18 @@ def train(
 
 def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -> RunSummary:
     with Interruption() as interruption:
+        hold = partial(lock_output, batch.output, batch.plan_hash, print_err)
         with (
-            begun(batch, interruption, partial(lock_output, batch.output, batch.plan_hash, print_err)) as ours,
-            RunContext.open(batch, interruption, show, (metrics, tracking, people), ours.heartbeat) as night,
+            begun(batch, interruption, hold) as ours,
+            RunContext.open(batch, interruption, show, (metrics, tracking, people), ours) as night,
         ):
-            ledger = night.open_ledger(batch.output.ledger, ours)
-            store = batch.config.executor.store
-            worker = BatchWorker(night, options, ours, ledger, Watcher(batch.output), store=store)
+            worker = BatchWorker(night, options, ours, Watcher(batch.output))
             try:
                 run = worker.train()
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
                 night.tell_the_end(BatchOutcome(f"ended with an error: {error.message}"))
                 raise
-            inspected = inspect_wanted(batch, RunHooks(worker.stop, night.tick), ledger)
+            inspected = inspect_wanted(batch, RunHooks(worker.stop, night.tick), night.ledger)
             if not run.stopped:
                 night.finish_contents(WaitHooks(night.tick, worker.stop, print_err))
             look_anew(batch.whole(), night.shown)
@@ -124,13 +123,12 @@ class BatchWorker:
     night: RunContext
     options: TrainOptions
     claims: Claims
-    ledger: Ledger
     watcher: Watcher
     name: str = LOCAL
+    time_left: TimeLeft | None = None
+    """None: as long as it takes."""
     is_over: bool = False
     """Our time did not hold another task."""
-    store: str = ""
-    """By which tasks travel to whoever trains them; empty: they are trained here."""
     requests: Callable[[], list[Path]] | None = None
     """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: ClassVar[bool] = True
@@ -139,10 +137,10 @@ class BatchWorker:
 
     def train(self) -> RunResult:
         """Settle what an earlier run has left, and train; what could not be collected trains nothing anew."""
-        batch = self.night.batch
+        batch, ledger = self.night.batch, self.night.ledger
         try:
-            faults = self._when_there_is_room(partial(adopt, batch, self.ledger, self.patience))
-            restore_missing_products(batch, self.ledger, self.patience)
+            faults = self._when_there_is_room(partial(adopt, batch, ledger, self.patience))
+            restore_missing_products(batch, ledger, self.patience)
         except StopRequested as told:
             return RunResult(stopped=str(told))
         kept = {name: Failed(fault) for name, fault in faults.items() if not self.options.is_retry}
@@ -159,86 +157,88 @@ class BatchWorker:
 
     def stop(self) -> str:
         """Return why to stop; empty to go on."""
-        return self.night.interruption.reason()
+        is_up = self.time_left is not None and self.time_left.is_up()
+        return self.night.interruption.reason() or ("the time of this worker is up" if is_up else "")
 
     @property
     def patience(self) -> WaitHooks:
         """Return what readers are awaited with before anything is shown."""
         return WaitHooks(self.night.keep, self.stop, self.say)
 
+    def _when_there_is_room(self, write: Callable[[], Written]) -> Written:
+        return when_there_is_room(write, self.night.batch.output.path, self.patience)
+
+    @contextmanager
+    def prepared(self, batch: Batch) -> Iterator[Batch]:
+        """Give what is decided on."""
+        yield batch
+
     def _round(self, batch: Batch) -> RunResult:
         """Decide, and train what is to be trained."""
+        night, ledger = self.night, self.night.ledger
         try:
             looked, before, outdated = self._when_there_is_room(partial(self._decide, batch))
         except StopRequested as told:
             return RunResult(stopped=str(told))
         if self.is_alone:  # of several workers each would
             for name in outdated:
-                self.night.contents.want(name)
+                night.contents.want(name)
             for name, reason in looked.given_up.items():
-                self.ledger.write(Notice("still_given_up", reason, patch=name))
-        outcomes, todo = dict(record_unreadable_tasks(looked, self.ledger)), looked.todo
+                ledger.write(Notice("still_given_up", reason, patch=name))
+        outcomes, todo = dict(record_unreadable_tasks(looked, ledger)), looked.todo
         if todo.tasks:
-            refused = record_rejections(looked, self.ledger, verify=self.options.verify)
+            refused = record_rejections(looked, ledger, verify=self.options.verify)
             todo = todo.only(name for name in todo.names if name not in refused)
-        claiming = self.claiming(looked, before)
+        claimer = self._claimer(looked, before)
         for name in set(self.claims.mine()) - set(todo.names):  # what the dead had left of it was all it needed
-            claiming.close(name)
+            claimer.close(name)
         if todo.tasks:
-            decoded_ahead = todo.tasks if self.options.verify and self.is_alone else ()
-            with closing(DecodeAhead(decoded_ahead)) as decoding:
-                rounds = RunHooks(
-                    self.stop,
-                    self.night.tick,
-                    decoding.refused,
-                    claiming,
-                    requests=self.requests,
-                    is_alone=self.is_alone,
-                    audited=looked.audited,
-                )
-                outcomes |= self.run_tasks(todo, rounds, claiming)
-        self.is_over |= claiming.is_over
+            with closing(DecodeAhead(todo.tasks if self.options.verify and self.is_alone else ())) as decoding:
+                claimer.refused = decoding.refused
+                outcomes |= self._run_tasks(todo, claimer)
+        self.is_over |= claimer.is_over
         fresh = tuple(looked.up_to_date)
-        return RunResult((*fresh, *claiming.trained_elsewhere), outcomes, self.stop(), claiming.outdated(fresh))
+        return RunResult((*fresh, *claimer.trained_elsewhere), outcomes, self.stop(), claimer.outdated(fresh))
 
     def _decide(self, batch: Batch) -> tuple[Decisions, ProgressBefore, list[str]]:
         """Decide what is to be trained; return also how far it was before, and what was fresh and is stale now."""
-        with self.prepared(batch) as (opened, before):
-            looking = DecisionMaker(self.options, self.patience)
-            looked = looking.settle(looking.look(opened))
-            outdated = refresh_file_facts(looked, self.patience)
-            self.night.show_anew(self.patience)
-            settle_standing(looked.batch, looked.standing, self.patience)
+        night, patience = self.night, self.patience
+        with self.prepared(batch) as opened:
+            before = ProgressBefore.of(opened)
+            looked = settle(look(opened, self.options, patience), patience)
+            outdated = refresh_file_facts(looked, patience)
+            settle_standing(night.batch.whole(), night.shown, patience)  # what is shown goes by what is found now
+            settle_standing(looked.batch, looked.standing, patience)
         return looked, before, outdated
 
-    def _when_there_is_room(self, write: Callable[[], Written]) -> Written:
-        return when_there_is_room(write, self.night.batch.output.path, self.patience)
-
-    def run_tasks(self, todo: Batch, rounds: RunHooks, claiming: TaskClaimer) -> Mapping[str, Outcome]:
+    def _run_tasks(self, todo: Batch, claimer: TaskClaimer) -> Mapping[str, Outcome]:
         """Train what was decided on, or have it travel; return what came of each that was tried here."""
-        if not self.store:
-            return session.run(todo, self.ledger, rounds, is_retry=self.options.is_retry)
+        ledger, is_retry, store = self.night.ledger, self.options.is_retry, todo.config.executor.store
+        if not (store and self.is_alone):
+            return session.run(todo, ledger, claimer, is_retry=is_retry)
         from splatbatch.run.store_home import HomeSide
         from splatbatch.transfer.schemes import anchored
 
-        url, hooks = anchored(self.store, todo.path.resolve().parent), WaitHooks(rounds.tick, rounds.stop, log_line)
-        home = HomeSide(todo, url, self.ledger, hooks, is_retry=self.options.is_retry)
-        claiming.trained_elsewhere += home.follow(packs=True)
+        url, hooks = anchored(store, todo.path.resolve().parent), WaitHooks(claimer.tick, claimer.stop, log_line)
+        claimer.trained_elsewhere += HomeSide(todo, url, ledger, hooks, is_retry=is_retry).follow(packs=True)
         return {}
 
-    @contextmanager
-    def prepared(self, batch: Batch) -> Iterator[tuple[Batch, ProgressBefore]]:
-        """Give what is decided on, and how far it is before."""
-        yield batch, ProgressBefore.of(self.claims, batch.output, batch.names)
-
-    def claiming(self, looked: Decisions, before: ProgressBefore) -> TaskClaimer:
+    def _claimer(self, looked: Decisions, before: ProgressBefore) -> TaskClaimer:
         """Return what claims tasks in their turn, and settles what those that are gone have left of them."""
-        ledger, output = self.ledger, looked.batch.output
-
-        def settle(task: Task) -> None:
-            adopt_task(looked.batch, task, ledger, looked.standing.endings, self.night.tick)
-
-        past = OtherWorkersHistory(output, output.ledger_of(self.name), is_alone=self.is_alone)
-        claiming = TaskClaimer(self.name, self.claims, before, looked.standing, past, settle)
-        claiming.waits = WaitReporter(self.watcher, ledger.tell_wait).on
-        return claiming
+        batch, ledger = looked.batch, self.night.ledger
+        return TaskClaimer(
+            self.stop,
+            self.night.tick,
+            requests=self.requests,
+            is_alone=self.is_alone,
+            audited=looked.audited,
+            past=None if self.is_alone else OtherWorkersHistory(batch.output, batch.output.ledger_of(self.name)),
+            worker=self.name,
+            batch=batch,
+            claims=self.claims,
+            ledger=ledger,
+            before=before,
+            standing=looked.standing,
+            waits=WaitReporter(self.watcher, ledger.tell_wait),
+            time_left=self.time_left,
+        )

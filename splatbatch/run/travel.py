@@ -12,7 +12,7 @@ from splatbatch.isolated import WaitHooks
 from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.output.ledger import Ledger
 from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people
-from splatbatch.run.decide import DecisionMaker, TrainOptions, record_rejections, restore_missing_products
+from splatbatch.run.decide import TrainOptions, look, record_rejections, restore_missing_products, settle
 from splatbatch.run.follow_ups import Show
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.store_home import HomeSide
@@ -55,8 +55,7 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
         ledger = Ledger(batch.output.ledger, generation_of=ours.generation)
         adopt_left(batch, ledger, patience)
         restore_missing_products(batch, ledger, patience)
-        looking = DecisionMaker(TrainOptions(verify=verify), patience)
-        looked = looking.settle(looking.look(batch))
+        looked = settle(look(batch, TrainOptions(verify=verify), patience), patience)
         refused = record_rejections(looked, ledger, verify=verify) if looked.todo.tasks else {}
         todo = [task for task in looked.todo.tasks if task.name not in refused and task.kind is TRAINING]
         names = {task.name for task in todo}
@@ -83,11 +82,10 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
     with Interruption() as interruption:
         with (
             lock_output(batch.output, batch.plan_hash, print_err) as ours,
-            RunContext.open(batch, interruption, show, (metrics, people), ours.heartbeat) as night,
+            RunContext.open(batch, interruption, show, (metrics, people), ours) as night,
         ):
-            ledger = night.open_ledger(batch.output.ledger, ours)
             hooks = WaitHooks(night.tick, interruption.reason, log_line)
-            HomeSide(batch, url, ledger, hooks).follow(packs=False, watch=watch)
+            HomeSide(batch, url, night.ledger, hooks).follow(packs=False, watch=watch)
             night.finish_contents(WaitHooks(night.tick, interruption.reason, print_err))
             night.shown.forget()
             ended = RunSummary.of(batch, RunResult(tuple(batch.names)), night.shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,33 +19,27 @@ from splatbatch.isolated import StopRequested, WaitHooks
 from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.monitor.sinks import BatchOutcome
-from splatbatch.output.claims import PREPARING, Claims
-from splatbatch.output.endings import TaskHistory
+from splatbatch.output.claims import Claims
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claim
 from splatbatch.output.submissions import open_submissions
 from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.context import RunContext, RunSummary, metrics, write_the_report
-from splatbatch.run.decide import Decisions, TrainOptions, look_anew, restore_missing_products
+from splatbatch.run.decide import TrainOptions, look_anew, restore_missing_products
 from splatbatch.run.follow_ups import FinishedBatch, Show, follow, publish_as_asked
 from splatbatch.run.inspection import not_inspected, wanted_by
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.train import BatchWorker, begun
 from splatbatch.scheduler.work.adopt import adopt_task
-from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
-from splatbatch.scheduler.work.exclusive_output import lock_output_alone
-from splatbatch.scheduler.work.remaining_tasks import RemainingTasks
+from splatbatch.scheduler.work.claimer import done_before, left_over
+from splatbatch.scheduler.work.exclusive_output import lock_output_alone, preparation
 from splatbatch.scheduler.work.time_left import TimeLeft
-from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, check_no_workers, require_same_plan
+from splatbatch.scheduler.work.wait_reporter import WaitReporter, check_no_workers, require_same_plan
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.task import Task
 
 CANCELLED = 143
 """Exit code of one that `cancel` has ended: nobody should start it again."""
-WAIT_S = 0.2
-PATIENCE_S = 5.0
-"""So long the preparation by another worker is waited for without a word."""
 
 
 def work(
@@ -64,21 +57,20 @@ def work(
     Raises:
         ExecutorError: others train into the folder by another YAML or version.
     """
-    watcher = Watcher(batch.output)
-    _see_terms_asked(os.environ.get(TERMS, ""), batch.plan_hash, batch.path)
+    watcher, asked = Watcher(batch.output), os.environ.get(TERMS, "")
+    if asked not in ("", batch.plan_hash):
+        raise ExecutorError(
+            f"{batch.path}: this worker was requested with another YAML or version of splatbatch ({__version__} here)",
+            "Restore the YAML; or end the other workers with `splatbatch cancel`, then run `splatbatch train`.",
+        )
     with Interruption() as interruption:
         with begun(batch, interruption, partial(WorkerFile, batch.output, terms=batch.plan_hash)) as presence:
             require_same_plan(watcher, presence.record, presence.heartbeat, log_line)
-            claims, left = Claims(batch.output, presence, watcher.is_dead), RemainingTasks.of(batch)
-            told = (partial(metrics, worker=presence.name),)
-            with RunContext.open(batch, interruption, show, told, presence.heartbeat) as night:
-                ledger, times = (
-                    night.open_ledger(batch.output.ledger_of(presence.name), claims),
-                    TimeLeft.of(batch, for_s),
-                )
-                worker = JoinedWorker(
-                    night, options, claims, ledger, watcher, presence.name, time_left=times, reopen=reopen
-                )
+            claims, before, name = Claims(batch.output, presence, watcher.is_dead), done_before(batch), presence.name
+            told = (partial(metrics, worker=name),)
+            with RunContext.open(batch, interruption, show, told, claims, worker=name) as night:
+                times = TimeLeft.of(batch, for_s)
+                worker = JoinedWorker(night, options, claims, watcher, name, times, reopen=reopen)
                 run = worker.rounds(batch)
                 if not (is_stopped := bool(worker.stop())):
                     night.finish_contents(WaitHooks(night.tick, worker.stop, log_line))
@@ -88,13 +80,13 @@ def work(
                 return CANCELLED if worker.is_cancelled() else AGAIN
             whoever = replace(run, fresh=tuple(batch.names))  # has trained them
             code = night.end(RunSummary.of(batch, whoever, night.shown)).code
-            if not left.names(night.shown):
+            if not left_over(batch, before, night.shown):
                 _take_back(batch, os.environ.get(JOB, ""))
         if code and worker.is_over:
             return AGAIN
         if code in (0, SplatbatchError.exit_code):
             alone = partial(lock_output_alone, batch.output, batch.plan_hash, print_err)
-            ledger = Ledger(batch.output.ledger_of(presence.name))
+            ledger = Ledger(batch.output.ledger_of(name))
             _follow(FinishedBatch(batch, code, interruption, show, alone, log_line, ledger=ledger))
     return code
 
@@ -116,11 +108,10 @@ def _follow(trained: FinishedBatch) -> None:
         trained.show(one)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class JoinedWorker(BatchWorker):
     """One of many workers: what it trains it has claimed, and what it decides on it has prepared in its turn."""
 
-    time_left: TimeLeft
     reopen: Callable[[], Batch] | None = None
     """Returns the batch as others have left it; None: as its YAML has it."""
     was_cancelled: bool = False
@@ -131,24 +122,32 @@ class JoinedWorker(BatchWorker):
     def __post_init__(self) -> None:
         self.requests = self._requests
 
-    def stop(self) -> str:
-        """Return why to stop; empty to go on."""
-        return super().stop() or ("the time of this worker is up" if self.time_left.is_up() else "")
-
     @contextmanager
-    def prepared(self, batch: Batch) -> Iterator[tuple[Batch, ProgressBefore]]:
+    def prepared(self, batch: Batch) -> Iterator[Batch]:
         """Give a batch with what others have settled by now; one worker after the other prepares."""
-        with self._turn():
+        night, waits = self.night, WaitReporter(self.watcher, self.night.ledger.tell_wait)
+        with preparation(self.claims, waits, self._meanwhile):
             batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
-            self._settle_left(batch)
-            restore_missing_products(batch, self.ledger, self.patience)
-            yield batch, ProgressBefore.of(self.claims, batch.output, batch.names)
+            endings = batch.standing().endings
+            for task in batch.tasks:  # what workers that are gone have left
+                home = batch.output.patch(task.name)
+                sweep(home.path, spares_living=True)
+                left = (one for one in home.attempts() if not endings.is_judged(task.name, one.number))
+                has_left = not all(one.cancelled_before_start() for one in left)
+                if has_left and isinstance(self.claims.take(task.name), Claim):
+                    adopt_task(batch, task, night.ledger, endings, night.keep)
+            restore_missing_products(batch, night.ledger, self.patience)
+            yield batch
 
-    def claiming(self, looked: Decisions, before: ProgressBefore) -> TaskClaimer:
-        """Return what claims tasks in their turn, as long as our time holds them."""
-        claiming = super().claiming(looked, before)
-        claiming.will_hold = self.time_left.holds
-        return claiming
+    def _meanwhile(self) -> None:
+        """Show that we live while another worker prepares.
+
+        Raises:
+            StopRequested: we are told to stop before our turn.
+        """
+        if why := self.stop():
+            raise StopRequested(why)
+        self.night.tick()
 
     def is_cancelled(self) -> bool:
         """Return whether `cancel` is what ended us, also if its signal came before we read its file."""
@@ -160,41 +159,6 @@ class JoinedWorker(BatchWorker):
         requests = output.cancels(self.name)
         self.was_cancelled |= any(not output.read_cancel(one).patches for one in requests)
         return requests
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Let one worker after the other prepare.
-
-        Raises:
-            StopRequested: it was told to stop before its turn.
-        """
-        waits, began = (
-            WaitReporter(self.watcher, self.ledger.tell_wait),
-            time.monotonic(),
-        )
-        while not isinstance(held := self.claims.take(PREPARING), Claim):
-            if why := self.stop():
-                raise StopRequested(why)
-            waits.on(held, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
-            self.night.tick()
-            time.sleep(WAIT_S)
-        try:
-            yield
-        finally:
-            self.claims.close(PREPARING)
-
-    def _settle_left(self, batch: Batch) -> None:
-        """Settle what workers that are gone have left."""
-        endings = batch.standing().endings
-        for task in batch.tasks:
-            sweep(batch.output.patch(task.name).path, spares_living=True)
-            if _has_leftovers(batch, task, endings) and isinstance(self.claims.take(task.name), Claim):
-                adopt_task(batch, task, self.ledger, endings, self.night.keep)
-
-
-def _has_leftovers(batch: Batch, task: Task, endings: TaskHistory) -> bool:
-    attempts = batch.output.patch(task.name).attempts()
-    return any(not endings.is_judged(task.name, one.number) and not one.cancelled_before_start() for one in attempts)
 
 
 def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
@@ -217,16 +181,3 @@ def _take_back(batch: Batch, handle: str) -> None:
         has_more = handle in one.record.handles and len(one.record.handles) > one.record.num_workers
         if has_more and one.is_first_to_drop():  # sites forbid to ask often
             slurm.cancel([one], only_pending=True)
-
-
-def _see_terms_asked(asked: str, terms: str, path: Path) -> None:
-    """See that we train by what stood in the YAML, and with the version, when an engine was asked for us.
-
-    Raises:
-        ExecutorError: we would not.
-    """
-    if asked not in ("", terms):
-        raise ExecutorError(
-            f"{path}: this worker was requested with another YAML or version of splatbatch ({__version__} here)",
-            "Restore the YAML; or end the other workers with `splatbatch cancel`, then run `splatbatch train`.",
-        )

@@ -7,23 +7,22 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.files import write_json
-from splatbatch.machine.protocol import AttemptExecutor, Key
+from splatbatch.machine.protocol import Key
 from splatbatch.outcome import Stopped
 from splatbatch.output.events import AttemptEnded, CancelRequested, PatchRejected
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.run import CancelRequest, WorkerRecord
 from splatbatch.output.workers import LOCAL
-from splatbatch.scheduler.retry_handling import RetryHandling
-from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.scheduler.running_attempt import RunningAttempt, ask_to_end
-from splatbatch.scheduler.standby import Standbys
+from splatbatch.scheduler import standby
+from splatbatch.scheduler.loop_state import LoopState
+from splatbatch.scheduler.retry_handling import RetryHandling, newest_attempt
+from splatbatch.scheduler.running_attempt import ask_to_end
 from splatbatch.tasks.task import Task
 
 LOOK_S = 0.3
@@ -51,65 +50,56 @@ def ask(output: OutputFolder, run: WorkerRecord, patches: Sequence[str]) -> Path
 class Cancellations:
     """What of a batch is not wanted any more, and its end."""
 
-    output: OutputFolder
-    executor: AttemptExecutor
-    ledger: Ledger
-    hooks: RunHooks
-    standbys: Standbys
+    loop: LoopState
     retries: RetryHandling
     _next_look: float = 0.0
     _unwanted: dict[str, str] = field(default_factory=dict)
     """Patch, and who does not want it."""
     _asked: set[Key] = field(default_factory=set)
 
-    def look(self, running: Iterable[RunningAttempt]) -> None:
+    def look(self) -> None:
         """Take out what was cancelled, what another worker has taken over, and what was found unfit: in every round.
 
         Patches that wait are not started; attempts that run are stopped, but for what was found unfit: those say so
         themselves.
         """
-        requests = self._requests()
+        loop, hooks, requests = self.loop, self.loop.hooks, list[Path]()
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_S
+            requests = (hooks.requests or loop.output.cancels)()
         for request in requests:
             self._hear(request)
-        for task in self.standbys.withdraw(self._unwanted):
+        for task in standby.withdraw(loop, self._unwanted):
             self._record(task)
-        lost, refused = self.hooks.claimer.lost(), self.hooks.refused()
-        self.retries.leave(self.standbys.withdraw(lost))
-        for task in self.standbys.withdraw(refused):
-            self.ledger.write(PatchRejected(task.name, refused[task.name], self.hooks.audited.get(task.name)))
+        lost, refused = hooks.lost(), hooks.refused()
+        self.retries.leave(standby.withdraw(loop, lost))
+        for task in standby.withdraw(loop, refused):
+            loop.ledger.write(PatchRejected(task.name, refused[task.name], hooks.audited.get(task.name)))
             self.retries.leave([task])
         self._unwanted |= lost
-        unwanted = {one.key: one for one in running if one.task.name in self._unwanted and one.key not in self._asked}
-        if unwanted:
-            self._asked |= unwanted.keys()
-            ask_to_end(self.executor, unwanted)
+        if self._unwanted:
+            running = loop.running().items()
+            asked = {key: one for key, one in running if one.task.name in self._unwanted and key not in self._asked}
+            self._asked |= asked.keys()
+            ask_to_end(loop.executor, asked)
         for request in requests:  # only now: who asked waits for that
             request.unlink(missing_ok=True)
 
-    def _requests(self) -> list[Path]:
-        if time.monotonic() < self._next_look:
-            return []
-        self._next_look = time.monotonic() + LOOK_S
-        return (self.hooks.requests or self.output.cancels)()
-
     def _hear(self, request: Path) -> None:
         """Take in a request; one that was meant for an earlier run is left over, and only removed."""
-        asked = self.output.read_cancel(request)
+        asked = self.loop.output.read_cancel(request)
         if not asked.run.is_self:
             return
-        self.ledger.write(CancelRequested(asked.by, asked.patches))
+        self.loop.ledger.write(CancelRequested(asked.by, asked.patches))
         if not asked.patches:
             signal.raise_signal(signal.SIGTERM)  # from here on as if somebody here had sent it
         self._unwanted |= dict.fromkeys(asked.patches, asked.by)
 
     def _record(self, task: Task) -> None:
-        name = task.name
-        reason = f"cancelled by {self._unwanted[name]}"
-        self.retries.note(task, Stopped(reason))
-        if not self.hooks.is_alone and task.claim is None:
-            return  # its attempts are another worker's to tell of
-        number = max((folder.number for folder in task.home(self.output).attempts()), default=0)
-        self.ledger.write(AttemptEnded.of(name, number, Stopped(reason)))
+        loop, stopped = self.loop, Stopped(f"cancelled by {self._unwanted[task.name]}")
+        self.retries.note(task, stopped)
+        if loop.hooks.is_alone or task.claim is not None:  # else its attempts are another worker's to tell of
+            loop.ledger.write(AttemptEnded.of(task.name, newest_attempt(loop, task), stopped))
 
 
 def _user() -> str:

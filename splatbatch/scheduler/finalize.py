@@ -21,24 +21,8 @@ from splatbatch.output.ledger import Ledger, events
 from splatbatch.output.records.attempt import AttemptFacts
 from splatbatch.output.records.record import object_of, read_as
 from splatbatch.scheduler import judge
+from splatbatch.tasks.fingerprint import places
 from splatbatch.tasks.task import TRAINING, Task
-
-
-@dataclass(frozen=True)
-class FinishedAttempt:
-    """An attempt that has ended, and what decides whether its splat becomes the product."""
-
-    attempt: Attempt
-    end: Exit
-    task: Task
-    home: PatchFolder
-    """Of its task."""
-    keeps_better: bool = True
-    """`retry.keep: better`."""
-    place: Callable[[str], str] | None = None
-    """Where the files of the patch lie; None: what the manifests say of them is all."""
-    counts: Callable[[], bool] | None = None
-    """False for what was trained under settings or from inputs that are no longer those of the batch; None: it does."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +34,24 @@ class CollectResult:
     """What the ledger says of it besides."""
 
 
-def collect(ending: FinishedAttempt) -> Record:
+def collect(attempt: Attempt, end: Exit, task: Task, counts: Callable[[], bool] = lambda: True) -> Record:
     """Judge an attempt, and accept what it trained; return its outcome, and what the ledger says besides, as JSON.
 
     A reader does this. Until the ledger has the end on disk, a run that comes after a kill finds the attempt as it was,
     and collects it again.
+
+    Args:
+        attempt: that has ended.
+        end: how.
+        task: that it was at.
+        counts: False for what was trained under settings or from inputs that are no longer those of the batch.
     """
-    folder, task = ending.attempt.folder, ending.task
-    outcome = judge.judge(
-        folder, task.maker, ending.end, partial(_background, ending), own(task.next_settings.config.failures)
-    )
+    folder = attempt.folder
+    own_signatures = own(task.next_settings.config.failures)
+    outcome = judge.judge(folder, task.maker, end, partial(_background, attempt, task), own_signatures)
     facts = judge.facts(folder)
     judge.tidy(folder)
-    said = _take_in(ending, outcome, facts) if isinstance(outcome, Trained) else {}
+    said = _take_in(attempt, task, outcome, facts, counts) if isinstance(outcome, Trained) else {}
     if isinstance(outcome, Made):
         task.kind.keep(task, folder)
     elif isinstance(outcome, Trained):
@@ -70,18 +59,19 @@ def collect(ending: FinishedAttempt) -> Record:
     return object_of(CollectResult(outcome, said | facts.to_record()))
 
 
-def _background(ending: FinishedAttempt) -> PatchContext:
+def _background(attempt: Attempt, task: Task) -> PatchContext:
     """Return what is known of a patch whose attempt has failed: what its program reads, and how it failed before."""
-    task, name = ending.task, ending.attempt.folder.task
+    name = attempt.folder.task
     if task.kind is not TRAINING:
         return PatchContext(name)
-    recipe, past = task.next_settings.recipe, tuple(_failures_before(ending.attempt, ending.home))
+    recipe, past = task.next_settings.recipe, tuple(_failures_before(attempt))
     differences = task.next_settings.differences
     return PatchContext(name, recipe.training.trainer, recipe.reads(), task.kind.settings(task), differences, past)
 
 
-def _failures_before(attempt: Attempt, home: PatchFolder) -> Iterator[EarlierFailure]:
+def _failures_before(attempt: Attempt) -> Iterator[EarlierFailure]:
     """Yield the earlier attempts at a patch that failed, with the settings that were in force."""
+    home = PatchFolder(attempt.folder.path.parent)
     folders = {one.number: one for one in home.attempts()}
     for event in events(OutputFolder(home.path.parent.parent), AttemptEnded):
         if event.patch == attempt.patch and event.attempt in folders and event.diagnosis and event.outcome == "failed":
@@ -100,11 +90,13 @@ def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *
     return outcome
 
 
-def _take_in(ending: FinishedAttempt, trained: Trained, facts: AttemptFacts) -> dict[str, Any]:
+def _take_in(
+    attempt: Attempt, task: Task, trained: Trained, facts: AttemptFacts, counts: Callable[[], bool]
+) -> dict[str, Any]:
     """Keep a new splat, and make it or the better one the product; return what the ledger is to say of that."""
-    attempt, folder = ending.attempt, ending.home
+    folder = PatchFolder(attempt.folder.path.parent)
     new = results.keep(attempt, trained, facts)
-    if ending.counts and not ending.counts():
+    if not counts():
         return {"accepted": False}
     accepted, files, follows = folder.read_result(), FileFacts(), attempt.claim.follows
     whole, _ = results.splats_in(folder, accepted, files, new.attempt)
@@ -113,8 +105,8 @@ def _take_in(ending: FinishedAttempt, trained: Trained, facts: AttemptFacts) -> 
         accepted,
         new,
         is_retry=attempt.is_retry,
-        keeps_better=ending.keeps_better,
-        differ=partial(retention.other_files, place=ending.place, facts=files if ending.place else None),
+        keeps_better=task.next_settings.config.retry.keep == "better",
+        differ=partial(retention.other_files, place=places(task.patch, task.recipe), facts=files),
     )
     takes_new = choice.product is new
     if takes_new:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from splatbatch import isolated
-from splatbatch.config import Config, Limits
+from splatbatch.config import Limits
 from splatbatch.files import Record, is_out_of_space
 from splatbatch.isolated import CallQueue
-from splatbatch.machine.protocol import AttemptExecutor, Slot
+from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import Stopped
-from splatbatch.output import results
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptStarted, PatchRejected
-from splatbatch.output.layout import OutputFolder
-from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claim
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge
-from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.running_attempt import Dismissal, Execution, RunningAttempt, Standby
 from splatbatch.tasks.fingerprint import state_of
 from splatbatch.tasks.task import Task
@@ -49,93 +45,87 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
     return {"depends_on": depends_on.to_record()}
 
 
-class Launcher:
-    """Starts attempts, at once or ahead of their turn."""
+def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -> RunningAttempt:
+    """Make the folder of an attempt, and let a reader prepare it.
 
-    def __init__(
-        self, config: Config, executor: AttemptExecutor, ledger: Ledger, hooks: RunHooks, *, is_retry: bool
-    ) -> None:
-        self._config, self._executor, self._ledger = config, executor, ledger
-        self._hooks, self._is_retry = hooks, is_retry
-        self._output = OutputFolder(config.output.folder)
-        self._batch = results.batch_name(self._output)
-        self._discarded: Counter[str] = Counter()
+    Args:
+        loop: that looks after it.
+        task: that it is at.
+        slot: where it begins once it is prepared, or is meant to begin.
+        stands_by: once it is prepared it waits until it is told to go.
 
-    def start(self, task: Task, slot: Slot, *, stands_by: bool = False) -> RunningAttempt:
-        """Make the folder of an attempt, and let a reader prepare it.
+    Raises:
+        SplatbatchError, OSError: its folder cannot be made, or something else stands where its splat belongs.
+    """
+    pacer = loop.hooks.pacer
+    task = pacer.budgeted(task) if pacer else task
+    home, name = task.home(loop.output), task.name
+    for path in (home.splat, home.result):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+    folder = home.new_attempt()
+    try:
+        folder.ballast.write_bytes(bytes(BALLAST_BYTES))
+    except OSError as error:
+        if is_out_of_space(error):  # then it was never there
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    claim = task.claim or Claim(follows=home.newest_accepted())
+    attempt = Attempt(name, folder, dict(task.next_settings.all_changes), is_retry=loop.is_retry, claim=claim)
+    again = f"s{loop.discarded[name]}" if loop.discarded[name] else ""
+    key = f"{loop.batch_name}.{name}.a{folder.number}{again}"
+    slot = replace(slot, environment=()) if stands_by else slot  # which slot it will be, go.json says
+    running = RunningAttempt(task, attempt, key, slot, Standby() if stands_by else Execution())
+    limits = loop.config.limits.model_copy(update=dict(task.kind.limits))
+    running.reading = isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running])
+    if pacer:
+        pacer.newest.append(running)
+    return running
 
-        Args:
-            task: that it is at.
-            slot: where it begins once it is prepared, or is meant to begin.
-            stands_by: once it is prepared it waits until it is told to go.
 
-        Raises:
-            SplatbatchError, OSError: its folder cannot be made, or something else stands where its splat belongs.
-        """
-        task = self._hooks.pacer.budgeted(task) if self._hooks.pacer else task
-        home, name = task.home(self._output), task.name
-        for path in (home.splat, home.result):
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
-        folder = home.new_attempt()
-        try:
-            folder.ballast.write_bytes(bytes(BALLAST_BYTES))
-        except OSError as error:
-            if is_out_of_space(error):  # then it was never there
-                shutil.rmtree(folder.path, ignore_errors=True)
-            raise
-        claim = task.claim or Claim(follows=home.newest_accepted())
-        attempt = Attempt(name, folder, dict(task.next_settings.all_changes), is_retry=self._is_retry, claim=claim)
-        # the number of a discarded standby is used again, its key never
-        again = f"s{self._discarded[name]}" if self._discarded[name] else ""
-        key = f"{self._batch}.{name}.a{folder.number}{again}"
-        slot = replace(slot, environment=()) if stands_by else slot  # which slot it will be, go.json says
-        bare = RunningAttempt(task, attempt, key, slot, Standby() if stands_by else Execution())
-        limits = self._config.limits.model_copy(update=dict(task.kind.limits))
-        preparing = partial(prepare, limits, self._hooks.audited.get(name, ""))
-        running = replace(bare, reading=isolated.start(preparing, [bare]))
-        if self._hooks.pacer:
-            self._hooks.pacer.newest.append(running)
-        return running
+def begin(
+    loop: LoopState, running: RunningAttempt, reading: CallQueue[Any]
+) -> Stopped | PatchRejected | Exception | None:
+    """Start the process of an attempt once a reader has prepared it; return why it will not begin, if that is so.
 
-    def begin(self, running: RunningAttempt, reading: CallQueue[Any]) -> Stopped | PatchRejected | Exception | None:
-        """Start the process of an attempt once a reader has prepared it; return why it will not begin, if that is so.
+    Returned are also errors that nobody expected: it could not be prepared, or its process cannot be started.
+    """
+    if isinstance(running.stage, Dismissal) or running.attempt.folder.is_cancelled():
+        reading.end()
+        return Stopped("cancelled before the attempt began")
+    try:
+        if not (found := reading.look()):
+            return None
+        record = found[0][1].result("prepare")
+        if "refused" in record:  # its files are no good any more
+            return PatchRejected(running.task.name, record["refused"], record["inputs"])
+        running.note_inputs(Fingerprint.from_record(record["depends_on"]))
+        running.reading = None
+        if isinstance(running.stage, Execution):
+            _tell(loop, running)
+        running.handle = loop.executor.submit(running.key, running.attempt.folder)
+    except Exception as error:  # noqa: BLE001 - one task's: the others go on
+        return error
+    return None
 
-        Returned are also errors that nobody expected: it could not be prepared, or its process cannot be started.
-        """
-        if isinstance(running.stage, Dismissal) or running.attempt.folder.is_cancelled():
-            reading.end()
-            return Stopped("cancelled before the attempt began")
-        try:
-            if not (found := reading.look()):
-                return None
-            record = found[0][1].result("prepare")
-            if "refused" in record:  # its files are no good any more
-                return PatchRejected(running.task.name, record["refused"], record["inputs"])
-            running.note_inputs(Fingerprint.from_record(record["depends_on"]))
-            running.read_by(None)
-            if isinstance(running.stage, Execution):
-                self._tell(running)
-            running.handle = self._executor.submit(running.key, running.attempt.folder)
-        except Exception as error:  # noqa: BLE001 - one task's: the others go on
-            return error
-        return None
 
-    def go(self, running: RunningAttempt, slot: Slot) -> None:
-        """Let an attempt that stands by begin, on a slot that is free now.
+def go(loop: LoopState, running: RunningAttempt, slot: Slot) -> None:
+    """Let an attempt that stands by begin, on a slot that is free now.
 
-        Raises:
-            OSError: it cannot be told; it still stands by.
-        """
-        judge.write_go(running.attempt.folder, slot)
-        running.go(slot)
-        self._tell(running)
+    Raises:
+        OSError: it cannot be told; it still stands by.
+    """
+    judge.write_go(running.attempt.folder, slot)
+    running.slot, running.context, running.stage = slot, None, Execution()
+    _tell(loop, running)
 
-    def discard(self, running: RunningAttempt) -> None:
-        """Remove what is left of a standby that has ended: it never was an attempt."""
-        self._discarded[running.task.name] += 1
-        shutil.rmtree(running.attempt.folder.path, ignore_errors=True)
 
-    def _tell(self, running: RunningAttempt) -> None:
-        task, number, changes = running.task, running.attempt.folder.number, dict(running.attempt.changes)
-        self._ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, changes))
+def discard(loop: LoopState, running: RunningAttempt) -> None:
+    """Remove what is left of a standby that has ended: it never was an attempt."""
+    loop.discarded[running.task.name] += 1
+    shutil.rmtree(running.attempt.folder.path, ignore_errors=True)
+
+
+def _tell(loop: LoopState, running: RunningAttempt) -> None:
+    task, number, changes = running.task, running.attempt.folder.number, dict(running.attempt.changes)
+    loop.ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, changes))

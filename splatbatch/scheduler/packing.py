@@ -34,8 +34,11 @@ MOST_LOOKS = 30
 
 
 @dataclass
-class SeatTuner:
-    """Sets the seats of all slots alike: the GPUs of a batch train patches of one kind."""
+class GpuSharing:
+    """How many attempts share a GPU, and what each takes of its memory.
+
+    The seats of all slots are set alike: the GPUs of a batch train patches of one kind.
+    """
 
     slots: Slots
     config: ExecutorConfig
@@ -45,6 +48,8 @@ class SeatTuner:
     """What each attempt that trained had told last when it was looked at."""
     _look_at: float = float("-inf")
     _most: int = MOST_AT_ONCE
+    _shares: list[float] = field(default_factory=list)
+    """What attempts took of their estimates; these are from above, so the largest share of one counts."""
 
     def __post_init__(self) -> None:
         wanted = self.config.patches_per_gpu
@@ -68,30 +73,6 @@ class SeatTuner:
         """Never have so many at once again: together they did not fit."""
         self._most = max(1, min(self._most, at_once - 1))
         self._set(min(self.slots.seats, self._most))
-
-    def _set(self, seats: int) -> None:
-        if seats != self.slots.seats:
-            self.ledger.write(Packing(seats, tuple(vars(look) for look in self._looks[-4:])))
-        self.slots.set_seats(seats)
-
-
-def _look(
-    keys: Sequence[Key], before: Mapping[Key, ProgressLine], now: Mapping[Key, ProgressLine]
-) -> SeatThroughput | None:
-    """Return the throughput of all that train on a GPU; None unless all of them did so since the last look."""
-    steps_per_s = 0.0
-    for first, last in ((before.get(key), now.get(key)) for key in keys):
-        if first is None or last is None or first.t is None or last.t is None or last.t <= first.t:
-            return None
-        steps_per_s += ((last.step or 0) - (first.step or 0)) / (last.t - first.t)
-    return SeatThroughput(len(keys), steps_per_s)
-
-
-class MemoryModel:
-    """Knows what the attempts of one batch take; estimates are from above, so the largest share of one counts."""
-
-    def __init__(self) -> None:
-        self._shares: list[float] = []
 
     def note(self, running: RunningAttempt) -> None:
         """Learn from an attempt that has ended well."""
@@ -123,6 +104,23 @@ class MemoryModel:
         taken = (expected.gpu_mib if expected else None) if peak is None else SLACK * peak + GPU_CONTEXT_MIB
         return taken if reserved is None else max(taken or 0.0, reserved + CONTEXT_MIB)
 
+    def _set(self, seats: int) -> None:
+        if seats != self.slots.seats:
+            self.ledger.write(Packing(seats, tuple(vars(look) for look in self._looks[-4:])))
+        self.slots.set_seats(seats)
+
+
+def _look(
+    keys: Sequence[Key], before: Mapping[Key, ProgressLine], now: Mapping[Key, ProgressLine]
+) -> SeatThroughput | None:
+    """Return the throughput of all that train on a GPU; None unless all of them did so since the last look."""
+    steps_per_s = 0.0
+    for first, last in ((before.get(key), now.get(key)) for key in keys):
+        if first is None or last is None or first.t is None or last.t is None or last.t <= first.t:
+            return None
+        steps_per_s += ((last.step or 0) - (first.step or 0)) / (last.t - first.t)
+    return SeatThroughput(len(keys), steps_per_s)
+
 
 @dataclass(frozen=True)
 class SeatThroughput:
@@ -140,7 +138,11 @@ def how_many(now: int, looks: Sequence[SeatThroughput], most: int, *, is_tight: 
     """
     if is_tight or now > most:
         return max(1, min(most, now - 1))
-    paces = _paces(looks)
+    by_number: dict[int, list[float]] = {}
+    for look in looks:
+        by_number.setdefault(look.at_once, []).append(look.steps_per_s)
+    enough = {number: found for number, found in by_number.items() if len(found) >= FEWEST_LOOKS}
+    paces = {number: statistics.median(found[-MOST_LOOKS:]) for number, found in enough.items()}
     here, fewer, more = paces.get(now), paces.get(now - 1), paces.get(now + 1)
     if here is None:
         return now
@@ -149,15 +151,3 @@ def how_many(now: int, looks: Sequence[SeatThroughput], most: int, *, is_tight: 
     if now < most and (more is None or more > GAIN * here):
         return now + 1
     return now
-
-
-def _paces(looks: Iterable[SeatThroughput]) -> Mapping[int, float]:
-    """Return the median throughput by number at once, where enough was measured."""
-    by_number: dict[int, list[float]] = {}
-    for look in looks:
-        by_number.setdefault(look.at_once, []).append(look.steps_per_s)
-    return {
-        number: statistics.median(paces[-MOST_LOOKS:])
-        for number, paces in by_number.items()
-        if len(paces) >= FEWEST_LOOKS
-    }

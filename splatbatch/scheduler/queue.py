@@ -4,77 +4,33 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from splatbatch.config import TaskId
-from splatbatch.failures.retry import NEW, Failure, RetryHistory
 from splatbatch.machine.protocol import Key
+from splatbatch.machine.slots import Slots
+from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks.task import Task
-
-
-@dataclass(frozen=True)
-class TakenByOther:
-    """Another worker has it; it is worth another look after so long."""
-
-    look_s: float
-
-
-class Claimer:
-    """Says which tasks are ours, and what they have been through with other workers. Without other workers all are."""
-
-    def look(self, task: Task) -> Task | TakenByOther | None:
-        """Return a task whose turn it is if it is ours, with what it has been through elsewhere; claim it if it can be.
-
-        None: another worker is done with it, or our time will not hold it.
-        """
-        return task
-
-    def is_elsewhere(self, name: str) -> bool:
-        """Return whether another worker has a task at the moment, also one that is none of ours."""
-        return False
-
-    def close(self, name: str) -> None:
-        """Say that a task is done with, if it was ours."""
-
-    def lost(self) -> Mapping[str, str]:
-        """Return what others have taken over from us since we were asked last, each with who has."""
-        return {}
-
-    def history(self, name: str) -> RetryHistory:
-        """Return what a task has been through with other workers."""
-        return NEW
-
-    def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
-        """Return the failures of all tasks with other workers."""
-        return {}
 
 
 class Queue:
     """First come, first served; with several slots the longest come first, so that none is left to the end."""
 
     def __init__(
-        self,
-        tasks: Sequence[Task],
-        attempts: Mapping[Key, RunningAttempt],
-        claimer: Claimer,
-        *,
-        longest_first: bool = False,
-        has_cores: bool = False,
+        self, tasks: Sequence[Task], attempts: Mapping[Key, RunningAttempt], hooks: RunHooks, slots: Slots
     ) -> None:
         """Take in tasks.
 
         Args:
             tasks: that are to be trained.
             attempts: those that have begun, or stand by, and whose outcome is not recorded.
-            claimer: says which tasks are ours.
-            longest_first: or as they come.
-            has_cores: what takes no GPU has a slot of its own.
+            hooks: say which tasks are ours.
+            slots: that they wait for.
         """
-        ordered = sorted(tasks, key=lambda task: -task.length) if longest_first else tasks
+        ordered = sorted(tasks, key=lambda task: -task.length) if len(slots) > 1 else tasks
         self._tasks = OrderedDict((task.id, task) for task in ordered)
         self._not_before: dict[TaskId, float] = {}
-        self._attempts, self._claimer, self._has_cores = attempts, claimer, has_cores
+        self._attempts, self._hooks, self._has_cores = attempts, hooks, slots.has_cores
         self._needed = {name for task in tasks for name in task.kind.needs(task)}
 
     def __len__(self) -> int:
@@ -95,17 +51,17 @@ class Queue:
             beside: only what starts beside the slots of GPUs, instead of only what does not.
         """
         needed = {
-            name for name in self._needed if self.is_open(TaskId.of_folder(name)) or self._claimer.is_elsewhere(name)
+            name for name in self._needed if self.is_open(TaskId.of_folder(name)) or self._hooks.is_elsewhere(name)
         }
         for task in tuple(self._tasks.values()):
             waits = self.starts_beside(task) != beside or self._not_before.get(task.id, 0.0) > now
             if waits or (needed and needed.intersection(task.kind.needs(task))):
                 continue
-            match self._claimer.look(task):
+            match self._hooks.claim(task):
                 case Task() as ours:
                     self._tasks[task.id] = ours
                     yield ours
-                case TakenByOther(look_s=look_s):
+                case float() as look_s:
                     self._not_before[task.id] = now + look_s
                 case None:
                     self.take(task)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from splatbatch.config import Config, TaskId
+from splatbatch.config import TaskId
 from splatbatch.errors import ConfigError
 from splatbatch.failures import retry
 from splatbatch.failures.causes import title
-from splatbatch.machine.slots import Slots
 from splatbatch.outcome import COLLECT, INTERNAL_FAULT, Diagnosis, Failed, Made, Outcome, Trained
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptEnded, GaveUp, Notice, RetryScheduled
-from splatbatch.output.layout import OutputFolder
-from splatbatch.output.ledger import Ledger
-from splatbatch.scheduler.queue import Claimer, Queue
+from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks import given_up
 from splatbatch.tasks.task import TRAINING, Task
@@ -38,19 +35,20 @@ OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_in
 """Causes that an MPS daemon may have which runs, but serves nobody: in some containers it does."""
 
 
+@dataclass
 class RetryHandling:
     """Keeps the outcomes of a batch, and decides after each what is next."""
 
-    def __init__(self, config: Config, ledger: Ledger, slots: Slots, queue: Queue, claimer: Claimer) -> None:
-        self._config, self._ledger, self._slots, self._queue, self._claimer = config, ledger, slots, queue, claimer
-        self._output = OutputFolder(config.output.folder)
-        self._histories: dict[TaskId, retry.RetryHistory] = {}
-        self._noted: list[Task] = []
-        self._trained: list[str] = []
-        self._random = random.Random(str(config.output.folder))  # noqa: S311 - jitter, the same in every run
-        self.outcomes: dict[str, Outcome] = {}
-        self.hopeless = ""
-        """Why nothing more is to be started; empty as long as it is."""
+    loop: LoopState
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    hopeless: str = ""
+    """Why nothing more is to be started; empty as long as it is."""
+    _histories: dict[TaskId, retry.RetryHistory] = field(default_factory=dict)
+    _noted: list[Task] = field(default_factory=list)
+    _trained: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(str(self.loop.output.path))  # noqa: S311 - jitter, the same in every run
 
     def note(self, task: Task, outcome: Outcome) -> None:
         """Keep the last outcome of a task; whoever was trained is a witness for the GPU to those that failed before."""
@@ -66,8 +64,8 @@ class RetryHandling:
     def let_go(self) -> None:
         """Tell other workers which tasks we are done with: they neither wait nor run any more."""
         for task in self._noted:
-            if not self._queue.is_open(task.id):
-                self._claimer.close(task.name)
+            if not self.loop.queue.is_open(task.id):
+                self.loop.hooks.close(task.name)
         self._noted.clear()
 
     def is_alone(self, task: Task) -> bool:
@@ -75,34 +73,30 @@ class RetryHandling:
         return self._history(task).is_alone
 
     def failed(self, running: RunningAttempt, diagnosis: Diagnosis, now: float) -> None:
-        """Decide on a task whose attempt has failed."""
-        task = running.task
-        if not self._excuse(running, diagnosis):
-            self._count(task, diagnosis, now, running.attempt)
-            return
-        self._queue.put_back(task)
-        self._ledger.write(RetryScheduled(task.name, 0.0, "", {}, ()))
+        """Decide on a task whose attempt has failed.
 
-    def _excuse(self, running: RunningAttempt, diagnosis: Diagnosis) -> bool:
-        """Change what has brought a failure about beside its task; return whether that excuses the task.
-
-        A GPU that faulted goes out of service, and its task elsewhere, once.
+        What has brought that about beside the task is changed, which excuses it: a GPU that faulted goes out of
+        service, and the task elsewhere, once.
         """
-        task, slot, cause = running.task, running.slot, diagnosis.cause
-        past, evidence = self._history(task), "; ".join(diagnosis.evidence)
-        if cause == GPU_FAULT and slot.gpu and self._slots.has_other(slot):
-            self._slots.give_up(slot)
-            self._ledger.write(Notice("slot_given_up", f"{title(GPU_FAULT)}: {evidence}", slot=slot.name))
+        loop, task, slot, cause = self.loop, running.task, running.slot, diagnosis.cause
+        past, evidence, is_excused = self._history(task), "; ".join(diagnosis.evidence), True
+        if cause == GPU_FAULT and slot.gpu and loop.slots.has_other(slot):
+            loop.slots.give_up(slot)
+            loop.ledger.write(Notice("slot_given_up", f"{title(GPU_FAULT)}: {evidence}", slot=slot.name))
             self._learn(task, has_moved=True)
-            return not past.has_moved
-        if cause in OF_ENGINE and slot.environment:
-            self._slots.share_nothing()
-            self._ledger.write(Notice("mps_off", evidence))
-            return True
-        if cause in OF_COMPANY and running.num_company and not past.is_alone:
+            is_excused = not past.has_moved
+        elif cause in OF_ENGINE and slot.environment:
+            loop.slots.share_nothing()
+            loop.ledger.write(Notice("mps_off", evidence))
+        elif cause in OF_COMPANY and running.num_company and not past.is_alone:
             self._learn(task, is_alone=True)
-            return True
-        return False
+        else:
+            is_excused = False
+        if is_excused:
+            loop.queue.put_back(task)
+            loop.ledger.write(RetryScheduled(task.name, 0.0, "", {}, ()))
+        else:
+            self._count(task, diagnosis, now, running.attempt)
 
     def could_not(self, task: Task, diagnosis: Diagnosis, now: float, traceback: str = "") -> None:
         """Decide on a task that could not be started, or whose result could not be kept; the others go on.
@@ -120,68 +114,61 @@ class RetryHandling:
         """Give up tasks that waited for what is not to be had."""
         for task in tasks:
             self._not_started(task, diagnosis)
-            self._ledger.write(GaveUp(task.name, "; ".join(diagnosis.evidence)))
+            self.loop.ledger.write(GaveUp(task.name, "; ".join(diagnosis.evidence)))
 
     def _not_started(self, task: Task, diagnosis: Diagnosis, traceback: str = "") -> None:
         """Record the failure of a task that no attempt could be made at."""
         self.note(task, Failed(diagnosis))
-        number = max((folder.number for folder in task.home(self._output).attempts()), default=0)
         said = {"phase": diagnosis.phase or "start", "traceback": traceback}
-        self._ledger.write(AttemptEnded.of(task.name, number, Failed(diagnosis), **said))
+        self.loop.ledger.write(AttemptEnded.of(task.name, newest_attempt(self.loop, task), Failed(diagnosis), **said))
 
     def _history(self, task: Task) -> retry.RetryHistory:
-        return self._histories.get(task.id) or self._claimer.history(task.name)
+        past = self.loop.hooks.past
+        return self._histories.get(task.id) or (past.history(task.name) if past else retry.NEW)
 
     def _learn(self, task: Task, **facts: Any) -> None:
         self._histories[task.id] = replace(self._history(task), **facts)
 
+    def _why_stop(self) -> str:
+        past, own = self.loop.hooks.past, {key: one.failures for key, one in self._histories.items()}
+        return retry.why_stop_batch({**past.failures(), **own} if past else own)
+
     def _count(self, task: Task, diagnosis: Diagnosis, now: float, attempt: Attempt | None = None) -> None:
         """Hold a failure against its task: it is tried again, given up, or the last that is tried at all."""
-        name, past = task.name, self._history(task)
+        loop, name, past = self.loop, task.name, self._history(task)
         failures = (*past.failures, retry.Failure(diagnosis, past.rungs))
         witnesses = tuple(self._trained[past.num_trained_before :]) if past.failures else ()
         self._learn(task, failures=failures, num_trained_before=len(self._trained))
-        current = {**task.kind.settings(task), "slots": len(self._slots)}
-        decision = retry.decide(failures, task.kind.retry(task, self._config), self._random.random(), current)
+        current = {**task.kind.settings(task), "slots": len(loop.slots)}
+        decision = retry.decide(failures, task.kind.retry(task, loop.config), self._random.random(), current)
         if reason := self._why_stop():
-            self._ledger.write(GaveUp(name, reason))
+            loop.ledger.write(GaveUp(name, reason))
             self.hopeless = reason
             return
         match decision:
-            case retry.RetryAfter(wait_s=wait_s, ladder=ladder) as again:
+            case retry.RetryAfter(wait_s=wait_s, ladder=ladder, rung=rung, taken=taken):
                 try:
-                    task, changes = self._take_rung(task, again, current)
+                    changes = retry.resolve(rung, current) if ladder else {}
+                    task = task.kind.changed(task, {key: value for key, value in changes.items() if key != "slots"})
+                    _ = task.next_settings.recipe  # for its errors
                 except ConfigError as error:  # of a patch with settings of its own: those of the YAML were checked
-                    self._ledger.write(GaveUp(name, error.message, witnesses))
+                    loop.ledger.write(GaveUp(name, error.message, witnesses))
                     return
-                self._queue.put_last(task, now + wait_s)
-                self._ledger.write(RetryScheduled(name, round(wait_s, 1), ladder, changes, witnesses))
+                if ladder:
+                    self._learn(task, rungs={**self._history(task).rungs, ladder: taken})
+                if "slots" in changes:
+                    loop.slots.keep(max(1, int(changes["slots"])))
+                loop.queue.put_last(task, now + wait_s)
+                loop.ledger.write(RetryScheduled(name, round(wait_s, 1), ladder, changes, witnesses))
             case retry.GiveUp(reason=reason) if (
                 attempt and task.kind is TRAINING and diagnosis.cause not in given_up.OF_MACHINE
             ):
                 key = given_up.key_of(task.requested_settings, attempt.depends_on.files)
-                self._ledger.write(GaveUp(name, reason, witnesses, key, diagnosis.cause))
+                loop.ledger.write(GaveUp(name, reason, witnesses, key, diagnosis.cause))
             case retry.GiveUp(reason=reason):  # another night may do
-                self._ledger.write(GaveUp(name, reason, witnesses))
+                loop.ledger.write(GaveUp(name, reason, witnesses))
 
-    def _why_stop(self) -> str:
-        own = {key: one.failures for key, one in self._histories.items()}
-        return retry.why_stop_batch({**self._claimer.failures(), **own})
 
-    def _take_rung(
-        self, task: Task, again: retry.RetryAfter, current: Mapping[str, Any]
-    ) -> tuple[Task, dict[str, Any]]:
-        """Change a task's settings, or the number of slots, as a rung says; return the task and what was changed.
-
-        Raises:
-            ConfigError: the task's settings cannot be changed so.
-        """
-        if not again.ladder:
-            return task, {}
-        changes = retry.resolve(again.rung, current)
-        task = task.kind.changed(task, {key: value for key, value in changes.items() if key != "slots"})
-        _ = task.next_settings.recipe  # for its errors
-        self._learn(task, rungs={**self._history(task).rungs, again.ladder: again.taken})
-        if "slots" in changes:
-            self._slots.keep(max(1, int(changes["slots"])))
-        return task, changes
+def newest_attempt(loop: LoopState, task: Task) -> int:
+    """Return the number of the latest attempt at a task; 0 if there is none."""
+    return max((folder.number for folder in task.home(loop.output).attempts()), default=0)

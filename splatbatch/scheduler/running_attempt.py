@@ -72,31 +72,12 @@ class RunningAttempt:
     """Where it has opened its CUDA context while it stands by: it can begin nowhere else."""
     num_company: int = 0
     """Most attempts that were on its GPU beside it."""
+    said_s: float = 0.0
+    """For how long it was said last that a reader waits."""
 
     def note_inputs(self, depends_on: Fingerprint) -> None:
         """Keep what it depends on, once that is read."""
         self.attempt = replace(self.attempt, depends_on=depends_on)
-
-    def read_by(self, reading: CallQueue[Any] | None) -> None:
-        """Have a reader prepare or collect it; None: that reader is done."""
-        self.reading = reading
-
-    def open_context(self, slot: Slot) -> None:
-        """Bind it to the slot on which it opens its CUDA context while it stands by."""
-        self.context = slot
-
-    def go(self, slot: Slot) -> None:
-        """Let it take a slot, after it stood by."""
-        self.slot, self.context, self.stage = slot, None, Execution()
-
-    def dismiss(self, *, task_waits: bool) -> None:
-        """Stand by no longer: it was asked to end."""
-        self.stage = Dismissal(task_waits)
-
-    def end(self, end: Exit, now: float) -> Collection:
-        """Leave it to a reader, now that it has ended."""
-        self.stage = Collection(end, now)
-        return self.stage
 
     def how_it_ended(self, seen: ProcessState) -> Exit | None:
         """Return how it ended, or None while it may still run.

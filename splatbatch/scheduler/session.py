@@ -66,7 +66,7 @@ def run(batch: Batch, ledger: Ledger, rounds: RunHooks, *, is_retry: bool = Fals
         tasks = [replace(task, memory_estimate=expected.get(task.name)) for task in batch.tasks]
         left_s = (choice.ends_at or 0.0) - time.time() if choice else 0.0
         if choice and left_s > 0 and rounds.is_alone:  # of several workers none knows what the others will have done
-            rounds = replace(rounds, pacer=DeadlineBudget(batch, choice, ledger, time.monotonic() + left_s))
+            rounds.pacer = DeadlineBudget(batch, choice, ledger, time.monotonic() + left_s)
         outcomes = Loop(batch.config, executor, ledger, tasks, rounds, is_retry=is_retry).run()
     trained = sum(isinstance(outcome, Trained | Made) for outcome in outcomes.values())
     ledger.write(BatchEnded(trained, len(batch.tasks), rounds.stop()))

@@ -98,22 +98,16 @@ def make_all(
             when_there_is_room(make_left, output.path, rounds.patience(ledger))
     found = dict[str, AttemptFolder | SplatbatchError]()
     for task in tasks:
-        made, begins = task.home(output).attempts(), f"{verb}: " if (verb := verbs[task.name]) else ""
-        outcome = outcomes.get(task.name, Stopped(rounds.stop()))
-        found[task.name] = _came_of(outcome, made, begins, before[task.name])
+        name, made, begins = task.name, task.home(output).attempts(), f"{verb}: " if (verb := verbs[task.name]) else ""
+        match outcomes.get(name, Stopped(rounds.stop())):
+            case Failed(diagnosis=why):
+                found[name] = _failure(begins, made[before[name] :], why)
+            case Stopped(reason=by):
+                error = SplatbatchError(f"{begins}stopped ({by})", "Run the command again; finished parts are kept.")
+                found[name] = error
+            case _:
+                found[name] = made[-1]
     return found
-
-
-def _came_of(
-    outcome: Outcome, attempts: list[AttemptFolder], begins: str, before: int
-) -> AttemptFolder | SplatbatchError:
-    match outcome:
-        case Failed(diagnosis=why):
-            return _failure(begins, attempts[before:], why)
-        case Stopped(reason=by):
-            return SplatbatchError(f"{begins}stopped ({by})", "Run the command again; finished parts are kept.")
-        case _:
-            return attempts[-1]
 
 
 def _executor(config: Config, kind: TaskKind) -> LocalExecutor:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from fake_trainer import splat_of
 
-from splatbatch.config import Recipe, Training
+from splatbatch.config import Recipe, Retry, Training
 from splatbatch.errors import ConfigError
 from splatbatch.files import write_json
 from splatbatch.hashing import FileFact, sha256_of
@@ -27,7 +27,8 @@ from splatbatch.output.records.attempt import Claim
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.run.accept import _manifest
-from splatbatch.scheduler.finalize import FinishedAttempt, collect
+from splatbatch.scene.patches import Patch
+from splatbatch.scheduler.finalize import collect
 from splatbatch.splats import write_splat
 from splatbatch.tasks.task import TRAINING
 from splatbatch.trainers.builtin import BuiltinTrainer
@@ -91,10 +92,12 @@ class History:
         recipe = Recipe(training=Training(max_steps=20))
         task: Any = SimpleNamespace(
             maker=BuiltinTrainer(recipe),
-            next_settings=SimpleNamespace(config=SimpleNamespace(failures=None)),
+            next_settings=SimpleNamespace(config=SimpleNamespace(failures=None, retry=Retry(keep="better"))),
             kind=TRAINING,
+            patch=Patch("p0", self.folder.path / "sparse", self.folder.path / "images"),
+            recipe=recipe,
         )
-        collect(FinishedAttempt(attempt, Exited(0), task, self.folder))
+        collect(attempt, Exited(0), task)
         believed = None if figure is None or not 0 <= figure <= 100 or not held_out else figure
         name = attempt.folder.path.name
         sha256 = sha256_of(attempt.folder.splat)

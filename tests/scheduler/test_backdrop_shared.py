@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +11,18 @@ from fake_batch import FakeBatch
 from process_family import wait_until
 from turns import CLOCK
 
+from splatbatch.config import Cooldown
+from splatbatch.machine.protocol import Slot
+from splatbatch.machine.slots import Slots
 from splatbatch.output.claims import Claims
 from splatbatch.output.folders import PatchFolder
-from splatbatch.output.workers import WorkerFile
-from splatbatch.scheduler.queue import Claimer, Queue, TakenByOther
-from splatbatch.scheduler.work.claimer import ProgressBefore, TaskClaimer
-from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
+from splatbatch.output.ledger import Ledger
+from splatbatch.output.workers import Watcher, WorkerFile
+from splatbatch.scheduler.queue import Queue
+from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.scheduler.work.claimer import LOOK_S, ProgressBefore, TaskClaimer
+from splatbatch.scheduler.work.time_left import TimeLeft
+from splatbatch.scheduler.work.wait_reporter import WaitReporter
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.tasks.task import Task
@@ -53,11 +58,24 @@ def new_backdrop(batch: FakeBatch, hash_: str = "another") -> None:
 
 
 def claiming(batch: Batch, presence: WorkerFile) -> TaskClaimer:
-    claims = Claims(batch.output, presence, lambda _: False)
-    before, standing = ProgressBefore.of(claims, batch.output, batch.names), batch.standing("content")
     return TaskClaimer(
-        presence.name, claims, before, standing, OtherWorkersHistory(batch.output, Path("own")), lambda _: None
+        str,
+        lambda: None,
+        worker=presence.name,
+        batch=batch,
+        claims=Claims(batch.output, presence, lambda _: False),
+        ledger=Ledger(None),
+        before=ProgressBefore.of(batch),
+        standing=batch.standing("content"),
+        waits=WaitReporter(Watcher(batch.output), lambda _: None),
     )
+
+
+class TimeForPatches(TimeLeft):
+    """Holds a patch, and no scene behind it."""
+
+    def holds(self, task: Task) -> bool:
+        return not task.patch.is_whole
 
 
 def test_patches_wait_for_the_backdrop_that_another_worker_trains(batch: FakeBatch) -> None:
@@ -152,27 +170,28 @@ def test_patches_are_not_trained_where_time_does_not_hold_their_backdrop_unless_
     backdrop, p0, _ = opened.tasks
     with WorkerFile(opened.output) as presence, WorkerFile(opened.output) as other:
         ours, theirs = claiming(opened, presence), claiming(opened, other)
-        ours.will_hold = lambda task: not task.patch.is_whole
-        assert theirs.look(backdrop).claim
-        assert isinstance(ours.look(backdrop), TakenByOther)
-        assert (ours.is_over, isinstance(ours.look(p0), Task)) == (False, True)
+        ours.time_left = TimeForPatches(opened, None)
+        assert isinstance(theirs.claim(backdrop), Task)
+        assert ours.claim(backdrop) == LOOK_S
+        assert (ours.is_over, isinstance(ours.claim(p0), Task)) == (False, True)
         late = claiming(opened, other)  # of whoever comes once that is done with
-        late.will_hold = ours.will_hold
+        late.time_left = ours.time_left
         theirs.close("backdrop")
-        late.before = ProgressBefore.of(late.claims, opened.output, opened.names)
-        assert late.look(backdrop) is None
-        assert late.look(p0) is None
+        late.before = ProgressBefore.of(opened)
+        assert late.claim(backdrop) is None
+        assert late.claim(p0) is None
         assert late.is_over
 
 
-class Others(Claimer):
+class Others(RunHooks):
     """Another worker has the backdrop until it is told otherwise."""
 
     def __init__(self) -> None:
+        super().__init__(str, lambda: None)
         self.asked: list[str] = []
         self.has_it = True
 
-    def look(self, task: Any) -> Any:
+    def claim(self, task: Any) -> Any:
         self.asked.append(task.name)
         return task
 
@@ -182,7 +201,7 @@ class Others(Claimer):
 
 def test_no_patch_is_claimed_before_its_backdrop_is_done_with(batch: FakeBatch) -> None:
     tasks, others = open_batch(cut(batch, **QUICK).config).tasks, Others()
-    queue = Queue([task for task in tasks if not task.patch.is_whole], {}, others)
+    queue = Queue([task for task in tasks if not task.patch.is_whole], {}, others, Slots([Slot("cpu0")], Cooldown()))
     assert (list(queue.due(0.0)), others.asked) == ([], [])
     others.has_it = False
     assert [task.name for task in queue.due(0.0)] == ["p0", "p1"]

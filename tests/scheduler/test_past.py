@@ -78,7 +78,6 @@ def test_what_was_lost_with_a_worker_is_not_held_against_its_task(output: Output
 def test_what_we_have_told_ourselves_is_not_counted_twice_and_one_alone_follows_nobody(output: OutputFolder) -> None:
     tell(output, "me", failed("nan_loss"))
     assert causes(OtherWorkersHistory(output, output.ledger_of("me"))) == []
-    assert causes(OtherWorkersHistory(output, output.ledger, is_alone=True)) == []
 
 
 @pytest.mark.parametrize(

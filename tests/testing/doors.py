@@ -22,7 +22,7 @@ from splatbatch.machine.protocol import Key, ProcessState, Slot
 from splatbatch.outcome import Failed
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.run.decide import DecisionMaker, TrainOptions
+from splatbatch.run.decide import TrainOptions, look
 from splatbatch.run.decode_ahead import DecodeAhead
 from splatbatch.scheduler import session
 from splatbatch.scheduler.loop import Loop
@@ -173,8 +173,8 @@ def failures(batch: FakeBatch, entry: str) -> dict[str, str]:
     opened.output.create()
     match entry:
         case "decide" | "audit":
-            looked = DecisionMaker(TrainOptions()).look(opened)
-            return {name: fault.diagnosis.cause for name, fault in looked.faults.items()}
+            faults = look(opened, TrainOptions()).faults
+            return {name: fault.diagnosis.cause for name, fault in faults.items()}
         case "prepare" | "collect":
             rounds = RunHooks(stop=lambda: "", tick=lambda: None)
             outcomes = Loop(opened.config, AtOnce(), Ledger(opened.output.ledger), opened.tasks, rounds).run()

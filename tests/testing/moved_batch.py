@@ -16,11 +16,11 @@ from splatbatch.isolated import ENDLESS
 from splatbatch.outcome import Exited
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.attempt import Claim, JobSpec, TimeLimits
-from splatbatch.scheduler.finalize import FinishedAttempt, collect, write_down
+from splatbatch.output.records.attempt import JobSpec, TimeLimits
+from splatbatch.scheduler.finalize import collect, write_down
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.fingerprint import fingerprint, places
+from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.tasks.patch_state import UpToDate, is_due
 from splatbatch.tasks.scene.merge import gather, merge
 from splatbatch.tasks.status import read_status
@@ -117,7 +117,7 @@ class MovedBatch:
         )
         fake_attempt.leave_splat(attempt.folder, 11, task.recipe.training.max_steps)
         leave_figures(attempt.folder, psnr=20.0)
-        said = collect(FinishedAttempt(attempt, Exited(0), task, home, place=places(task.patch, task.recipe)))
+        said = collect(attempt, Exited(0), task)
         filled = ContentHasher(self.batch)
         write_down(attempt, Exited(0), said, Ledger(self.batch.output.ledger, filled.tell))
         filled.finish(ENDLESS)

@@ -20,13 +20,13 @@ from splatbatch.outcome import COLLECT, Diagnosis, Exit, Failed
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder, CachedAttemptDir
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded
-from splatbatch.output.folders import PatchFolder, was_only_standby
+from splatbatch.output.folders import was_only_standby
 from splatbatch.output.ledger import Ledger, judged_attempts
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result
 from splatbatch.scheduler import judge
-from splatbatch.scheduler.finalize import FinishedAttempt, collect, write_down
+from splatbatch.scheduler.finalize import collect, write_down
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import differences, fingerprint, hashes_of, places
 from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
@@ -135,24 +135,18 @@ def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
     product = task.home(batch.output)
 
     def counts() -> bool:
-        """Return whether what it trained is what would be trained today."""
-        return _is_of_today(then, task) and not _is_superseded(folder, product)
+        """Return whether what it trained is what would be trained today, and no later attempt is accepted.
 
-    place, keeps_better = places(task.patch, task.recipe), batch.config.retry.keep == "better"
-    return collect(FinishedAttempt(attempt, end, tried, product, keeps_better, place, counts))
+        Of an attempt before the accepted one the ledger has lost the end; that brings its splat not back.
+        """
+        now, accepted = fingerprint(task.patch, task.recipe), product.read_result() or Result()
+        is_same = then.recipe in hashes_of(task.yaml_settings.acceptable_recipes) and (
+            (then.inputs, then.surroundings) == (now.inputs, now.surroundings)
+        )
+        if not is_same or is_trained_otherwise(then, now):
+            return False
+        later = (one.path.name for one in product.attempts() if one.number > folder.number)
+        moved = differences(then.files, now.files, places(task.patch, task.recipe), FileFacts())
+        return moved.is_none and accepted.attempt not in later
 
-
-def _is_superseded(folder: AttemptFolder, product: PatchFolder) -> bool:
-    """Return whether a later attempt is accepted: the ledger has lost this one's end, which brings no splat back."""
-    accepted = product.read_result() or Result()
-    return any(one.path.name == accepted.attempt and one.number > folder.number for one in product.attempts())
-
-
-def _is_of_today(then: Fingerprint, task: Task) -> bool:
-    now = fingerprint(task.patch, task.recipe)
-    is_same = then.recipe in hashes_of(task.yaml_settings.acceptable_recipes) and (
-        (then.inputs, then.surroundings) == (now.inputs, now.surroundings)
-    )
-    if not is_same or is_trained_otherwise(then, now):
-        return False
-    return differences(then.files, now.files, places(task.patch, task.recipe), FileFacts()).is_none
+    return collect(attempt, end, tried, counts)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from splatbatch.config import TaskId
-from splatbatch.failures.retry import Failure, RetryHistory
 from splatbatch.hashing import Stamp, stamp_of
-from splatbatch.output.claims import ClaimedByOther, Claims
+from splatbatch.output.claims import Claims, done_with
 from splatbatch.output.folders import BACKDROP
 from splatbatch.output.layout import OutputFolder
+from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claim
-from splatbatch.scheduler.queue import Claimer, TakenByOther
-from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
+from splatbatch.scheduler.run_hooks import RunHooks
+from splatbatch.scheduler.work.adopt import adopt_task
+from splatbatch.scheduler.work.time_left import TimeLeft
+from splatbatch.scheduler.work.wait_reporter import WaitReporter
+from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.task import Task
 
@@ -37,13 +39,12 @@ class ProgressBefore:
     output: OutputFolder
 
     @classmethod
-    def of(cls, claims: Claims, output: OutputFolder, names: Iterable[str]) -> ProgressBefore:
+    def of(cls, batch: Batch) -> ProgressBefore:
         """Take it."""
-        known = list(names)
-        done = {name: number for name in known if (number := claims.done(name))}
+        output, known = batch.output, batch.names
         accepted = {name: number for name in known if (number := output.patch(name).newest_accepted())}
         products = {name: stamp_of(str(output.patch(name).result)) for name in {*known, BACKDROP}}
-        return cls(done, accepted, products, output)
+        return cls(done_before(batch), accepted, products, output)
 
     def has_moved(self, name: str) -> bool:
         """Return whether a product is another by now."""
@@ -52,22 +53,22 @@ class ProgressBefore:
         return is_accepted or stamp_of(str(folder.result)) != self.products.get(name)
 
 
-@dataclass
-class TaskClaimer(Claimer):
-    """Claims tasks for the loop of a worker."""
+@dataclass(kw_only=True)
+class TaskClaimer(RunHooks):
+    """Claims tasks for the loop of a worker, in one round of its batch."""
 
     worker: str
+    batch: Batch
+    """As it was decided on."""
     claims: Claims
+    ledger: Ledger
     before: ProgressBefore
     standing: FreshnessChecker
     """What the tasks were decided on by; it looks again where that may have changed."""
-    past: OtherWorkersHistory
-    settle: Callable[[Task], None]
-    """Settles what a worker that is gone has left of a task that is ours now."""
-    will_hold: Callable[[Task], bool] = lambda _: True
-    """Says whether our time will hold another task."""
-    waits: Callable[[ClaimedByOther, str], None] = lambda held, name: None
+    waits: WaitReporter
     """Hears of a task that another worker has."""
+    time_left: TimeLeft | None = None
+    """None: as long as it takes."""
     is_over: bool = False
     """Our time did not hold another one."""
     trained_elsewhere: list[str] = field(default_factory=list)
@@ -77,22 +78,28 @@ class TaskClaimer(Claimer):
     _unheld: set[str] = field(default_factory=set)
     """Tasks that our time does not hold: what needs their products waits."""
 
-    def look(self, task: Task) -> Task | TakenByOther | None:
+    def claim(self, task: Task) -> Task | float | None:
         """Say whether a task whose turn it is is ours, and claim it if it can be."""
+        name = task.name
         if task.claim is not None and task.claim.worker == self.worker:
             return task
-        if self.claims.done(task.name) > self.before.done.get(task.name, 0):
-            return self._closed(task)
-        if self._unheld.intersection(task.kind.needs(task)) or not self.will_hold(task):
-            return self._left(task)
+        if self.claims.done(name) > self.before.done.get(name, 0):
+            self._closed(task)
+            return None
+        if self._unheld.intersection(task.kind.needs(task)) or (self.time_left and not self.time_left.holds(task)):
+            if task.patch.is_whole and self.is_elsewhere(name):
+                return LOOK_S  # behind a scene that another worker trains there may be time
+            self.is_over = True
+            self._unheld.add(name)
+            return None
         try:
-            found = self.claims.take(task.name)
+            found = self.claims.take(name)
         except OSError:  # a full disk, say: its attempt tells, and what two make of one task is accepted once
             return task
         if isinstance(found, Claim):
             return self._begun(task, found)
-        self.waits(found, task.name)
-        return TakenByOther(LOOK_S)
+        self.waits.on(found, name)
+        return LOOK_S
 
     def is_elsewhere(self, name: str) -> bool:
         """Return whether another worker has a task at the moment, also one that is none of ours."""
@@ -114,14 +121,6 @@ class TaskClaimer(Claimer):
         """Say that a task is done with, if it was ours."""
         self.claims.close(name)
 
-    def history(self, name: str) -> RetryHistory:
-        """Return what a task has been through with other workers."""
-        return self.past.history(name)
-
-    def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
-        """Return the failures of all tasks with other workers."""
-        return self.past.failures()
-
     def lost(self) -> Mapping[str, str]:
         """Return what others have taken over from us since we were asked last, each with who has: we seemed gone."""
         if time.monotonic() < self._next_look:
@@ -129,27 +128,31 @@ class TaskClaimer(Claimer):
         self._next_look = time.monotonic() + LOST_S
         return {name: f"{worker}, which took the task over" for name, worker in self.claims.lost().items()}
 
-    def _begun(self, task: Task, claim: Claim) -> Task | TakenByOther | None:
+    def _begun(self, task: Task, claim: Claim) -> Task | None:
         """See that what was decided on a task still holds now that it is ours."""
-        if claim.generation > 1:
-            self.settle(task)
+        if claim.generation > 1:  # what a worker that is gone has left of it
+            adopt_task(self.batch, task, self.ledger, self.standing.endings, self.tick)
             claim = self.claims.renew(task.name)
         has_moved = claim.follows != self.before.accepted.get(task.name, 0)
         if has_moved and not self.standing.is_due(task.name):
             self.close(task.name)
-            return self._closed(task)
-        changes = self.past.changes(task.name)
+            self._closed(task)
+            return None
+        changes = self.past.changes(task.name) if self.past else {}
         return replace(task.kind.changed(task, changes), claim=claim)
 
-    def _left(self, task: Task) -> Task | TakenByOther | None:
-        """Leave a task that our time does not hold; behind a scene that another worker trains there may be time."""
-        if task.patch.is_whole and self.is_elsewhere(task.name):
-            return TakenByOther(LOOK_S)
-        self.is_over = True
-        self._unheld.add(task.name)
-        return None
-
-    def _closed(self, task: Task) -> Task | TakenByOther | None:
+    def _closed(self, task: Task) -> None:
+        """Leave a task that somebody else is done with."""
         if self.standing.is_up_to_date(task.name):
             self.trained_elsewhere.append(task.name)
-        return None
+
+
+def done_before(batch: Batch) -> Mapping[str, int]:
+    """Return the highest generation of each task that somebody was done with; of others nothing."""
+    return {name: number for name in batch.names if (number := done_with(batch.output, name))}
+
+
+def left_over(batch: Batch, before: Mapping[str, int], standing: FreshnessChecker) -> list[str]:
+    """Return what has to be trained, and that nobody was done with since: not what was given up, or tried in vain."""
+    due = (name for name in batch.names if standing.is_due(name))
+    return [name for name in due if done_with(batch.output, name) <= before.get(name, 0)]

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from splatbatch.errors import BusyError
@@ -17,6 +18,8 @@ from splatbatch.output.workers import Watcher
 from splatbatch.scheduler.work.wait_reporter import PREPARATION, WaitReporter, check_no_workers
 
 LOOK_S, AGAIN_S = 0.2, 0.5
+PATIENCE_S = 5.0
+"""So long the preparation by another worker is waited for without a word."""
 TURN_S = 1800.0
 """So long somebody else may take who is merging or publishing the same just now."""
 T = TypeVar("T")
@@ -54,15 +57,28 @@ def pause_workers(output: OutputFolder, claims: Claims, say: Callable[[str], Non
         OutputError: one does.
     """
     watcher = Watcher(output)
-    with contextlib.suppress(OSError):  # no claim can be made: what is read is held against its hash all the same
-        waits = WaitReporter(watcher, say)
-        while not isinstance(found := claims.take(PREPARING), Claim):
-            waits.on(found, PREPARATION)
-            check_no_workers(watcher, claims.heartbeat, say)
-            time.sleep(LOOK_S)
-    try:
-        check_no_workers(watcher, claims.heartbeat, say)  # one that had prepared before that
+    check = partial(check_no_workers, watcher, claims.heartbeat, say)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # no claim can be made: what is read is held against its hash all the same
+            stack.enter_context(preparation(claims, WaitReporter(watcher, say), check))
+        check()  # one that had prepared before that
         yield claims.heartbeat
+
+
+@contextmanager
+def preparation(claims: Claims, waits: WaitReporter, meanwhile: Callable[[], None]) -> Iterator[None]:
+    """Prepare the batch while the block runs, which one worker does after the other.
+
+    Raises:
+        OSError: no claim can be made.
+    """
+    began = time.monotonic()
+    try:
+        while not isinstance(found := claims.take(PREPARING), Claim):
+            waits.on(found, PREPARATION, though_well=time.monotonic() - began > PATIENCE_S)
+            meanwhile()
+            time.sleep(LOOK_S)
+        yield
     finally:
         claims.close(PREPARING)
 

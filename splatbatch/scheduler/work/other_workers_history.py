@@ -22,11 +22,10 @@ OF_ALL_MACHINES = frozenset({"disk_full", "output_unwritable", "bad_config"})
 
 
 class OtherWorkersHistory:
-    """Follows the ledgers of the other workers; one that trains alone follows none."""
+    """Follows the ledgers of the other workers."""
 
-    def __init__(self, output: OutputFolder, own: Path, *, is_alone: bool = False) -> None:
-        self._output = output
-        self._tail = None if is_alone else Tail(output, AttemptEnded, RetryScheduled, GaveUp, but=own)
+    def __init__(self, output: OutputFolder, own: Path) -> None:
+        self._output, self._tail = output, Tail(output, AttemptEnded, RetryScheduled, GaveUp, but=own)
         self._events: dict[str, list[tuple[EventOrder, PastReport]]] = {}
         self._hosts: dict[str, str] = {}
 
@@ -62,7 +61,7 @@ class OtherWorkersHistory:
         return sorted(self._events.get(name, ()), key=lambda one: one[0].generation)  # a ledger stands in its order
 
     def _follow(self) -> None:
-        for path, event in self._tail.read() if self._tail else ():
+        for path, event in self._tail.read():
             if isinstance(event, PastReport):
                 self._events.setdefault(event.patch, []).append((EventOrder.of(event, path), event))
 
