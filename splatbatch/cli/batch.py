@@ -30,12 +30,10 @@ def init(
     from splatbatch.cli.commands.output import print_line
     from splatbatch.run.prepare import begin
 
-    begun = begin(folder, out)
-    if isinstance(begun, str):
-        return print_line(begun)
-    for told in begun.found.notes:
-        print_line(told)
-    print_line(f"{begun.in_words()}. Next: splatbatch verify-dims --config {shlex.quote(str(begun.config))}")
+    written, (*notes, told) = begin(folder, out)
+    for note in notes:
+        print_line(note)
+    print_line(f"{told}. Next: splatbatch verify-dims --config {shlex.quote(str(written))}" if written else told)
     return None
 
 

@@ -62,6 +62,7 @@ __all__ = [
     "write_report",
 ]
 
+
 AS_USUAL = InspectOptions()
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from splatbatch import config as configuration
 from splatbatch.cluster.workers import RequestedWorkers
-from splatbatch.config import Config
 from splatbatch.errors import SplatbatchError
 from splatbatch.monitor.messages import print_err
 from splatbatch.output.events import BatchStarted
@@ -53,7 +53,9 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
         SplatbatchError: it does not end.
     """
     config, named = named_batch(config, wanted)
-    settings, patches = _opened(config, named)
+    batch = open_batch(config, named) if named else None  # a whole batch ends also if its scene is gone by now
+    settings = batch.config if batch else configuration.load(configuration.find_config(config))
+    patches = batch.names if batch else []
     output = OutputFolder(settings.output.folder)
     watcher, crew = Watcher(output), RequestedWorkers(output)
     crew.look()
@@ -67,7 +69,8 @@ def cancel(config: Path | str | None, wanted: Names = ()) -> CancelledAttempt:
     requests = [cancelling.ask(output, each, patches) for each in asked]
     try:
         for each, request in zip(asked, requests, strict=True):
-            _wait(WorkerEnd(watcher, each, patches, request), settings.limits.grace_s + PATIENCE_S)
+            obeys = partial(_has_obeyed, watcher, each, patches, request)
+            _wait(watcher, each, obeys, settings.limits.grace_s + PATIENCE_S)
     finally:
         for request in requests:
             request.unlink(missing_ok=True)
@@ -92,38 +95,17 @@ def _end(crew: RequestedWorkers) -> None:
         print_err(f"workers have not ended yet: {words}")
 
 
-@dataclass(frozen=True)
-class WorkerEnd:
-    """A `train` or a worker that was asked to end, or to leave some patches."""
-
-    watcher: Watcher
-    worker: WorkerRecord
-    patches: Sequence[str]
-    request: Path
-
-    def is_over(self) -> bool:
-        """Return whether it has ended."""
-        return not self.watcher.may_still_write(self.worker)
-
-    def has_obeyed(self) -> bool:
-        """Return whether it has ended, or has settled every patch that it was asked to leave."""
-        if self.is_over():
-            return True
-        if not self.patches or self.request.exists():
-            return False
-        awaited = set(self.patches) & set(_patches_of(self.watcher.output))
-        statuses = read_status(self.watcher.output, sorted(awaited), 0)
-        # of a patch that no worker has begun none tells
-        open_states = ("running", "waiting") if self.worker.worker == LOCAL else ("running",)
-        return all(one.state not in open_states for one in statuses if one.patch in awaited)
-
-
-def _opened(config: Path | str | None, names: Sequence[str]) -> tuple[Config, list[str]]:
-    """Return the config, and the patches that are named; a whole batch ends also if its scene is gone by now."""
-    if not names:
-        return configuration.load(configuration.find_config(config)), []
-    batch = open_batch(config, names)
-    return batch.config, batch.names
+def _has_obeyed(watcher: Watcher, worker: WorkerRecord, patches: Sequence[str], request: Path) -> bool:
+    """Return whether a `train` or a worker has ended, or has settled every patch that it was asked to leave."""
+    if not watcher.may_still_write(worker):
+        return True
+    if not patches or request.exists():
+        return False
+    awaited = set(patches) & set(_patches_of(watcher.output))
+    statuses = read_status(watcher.output, sorted(awaited), 0)
+    # of a patch that no worker has begun none tells
+    open_states = ("running", "waiting") if worker.worker == LOCAL else ("running",)
+    return all(one.state not in open_states for one in statuses if one.patch in awaited)
 
 
 def _standing(config: Path | str | None) -> FreshnessChecker | None:
@@ -141,17 +123,17 @@ def _patches_of(output: OutputFolder) -> list[str]:
     return [name for event in latest for name in event.patches]
 
 
-def _wait(asked: WorkerEnd, limit_s: float) -> None:
+def _wait(watcher: Watcher, worker: WorkerRecord, has_obeyed: Callable[[], bool], limit_s: float) -> None:
     """Wait until it has obeyed; on another host one that does not beat any more is dead.
 
     Raises:
         SplatbatchError: it has not, after so long.
     """
-    began, worker = time.monotonic(), asked.worker
+    began = time.monotonic()
     name = f"process {worker.pid}" if worker.worker == LOCAL else f"worker {worker.worker}"
     who = f"{name} on {worker.host}"
-    while not asked.has_obeyed():
-        if worker.is_elsewhere and asked.watcher.silent_s(worker) > CANCEL_SILENCE_S:
+    while not has_obeyed():
+        if worker.is_elsewhere and watcher.silent_s(worker) > CANCEL_SILENCE_S:
             print_err(f"{who} does not respond: the process has died or its host is unreachable")
             return
         if time.monotonic() - began > limit_s:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ from splatbatch.output.records.record import in_json
 from splatbatch.output.records.run import FollowUpResult, TodoItem
 from splatbatch.output.workers import LOCAL
 from splatbatch.run.follow_ups import After, Alone, FinishedBatch, Show, follow
-from splatbatch.run.interruption import Interruption, ShutdownBudget
+from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.single import UNWRITTEN
 from splatbatch.tasks.batch import Batch
@@ -208,8 +209,8 @@ class RunContext:
 
     def tell_the_end(self, end: BatchOutcome) -> None:
         """Have all sinks write what is left, and tell people; what fails is told in a line each, and harms nothing."""
-        budget = ShutdownBudget(BUDGET_S, self.interruption, self.batch.config.limits.grace_s)
-        for reason in self.sinks.finish(end, budget.left_s):
+        grace_s = self.batch.config.limits.grace_s
+        for reason in self.sinks.finish(end, partial(self.interruption.left_s, time.monotonic(), BUDGET_S, grace_s)):
             print_err(f"notification failed: {reason}")
 
 

@@ -245,7 +245,7 @@ def follow(trained: FinishedBatch, inspected: FollowUpResult | None, after: Afte
 
 
 def publish_as_asked(
-    trained: FinishedBatch, *, merges: bool = True, allow_missing: bool = False
+    trained: FinishedBatch, *, merges: bool = True, allow_missing: bool = False, why_not: str = ""
 ) -> Sequence[FollowUpResult]:
     """Publish if the YAML asks for it; the result is written down, also that nothing was published, and why.
 
@@ -253,11 +253,14 @@ def publish_as_asked(
         trained: what was trained.
         merges: a scene that was cut into patches is merged first.
         allow_missing: publish the scene with holes, also if the YAML does not say so.
+        why_not: what keeps it from being published; empty: nothing.
     """
-    if not trained.batch.config.publish.formats:
-        trained.batch.output.note_afterwards("publish", None)
-        return ()
-    return (trained.follow("publish", partial(_publish, trained, merges=merges, allow_missing=allow_missing)),)
+    output, is_wanted = trained.batch.output, bool(trained.batch.config.publish.formats)
+    if is_wanted and not why_not:
+        return (trained.follow("publish", partial(_publish, trained, merges=merges, allow_missing=allow_missing)),)
+    said = follow_up_result("publish", LEFT_OUT, f"not published: {why_not}", TRAIN) if is_wanted else None
+    output.note_afterwards("publish", said)
+    return (said,) if said else ()
 
 
 def publishable_names(batch: Batch) -> tuple[list[str], dict[str, str]]:

@@ -51,23 +51,18 @@ class Interruption:
         """Return 130 after Ctrl-C, 143 after SIGTERM (128 + the signal)."""
         return 128 + self.signal
 
-    def left_s(self, grace_s: float) -> float:
-        """Return what is left of the time to end in; infinite while nobody wants us to."""
-        return self._at + grace_s - time.monotonic() if self.signal else math.inf
+    def left_s(self, began: float, budget_s: float, grace_s: float) -> float:
+        """Return the time that is left for those who are told of an end: a fixed one, or what is left of the grace.
+
+        Args:
+            began: when the first was told, by time.monotonic().
+            budget_s: for all of them, where nobody wants us to stop.
+            grace_s: after a signal, for all that it ends; `LEAST_S` of it are theirs.
+        """
+        now = time.monotonic()
+        of_grace_s = self._at + grace_s - now if self.signal else math.inf
+        return min(began + budget_s - now, max(of_grace_s, began + LEAST_S - now))
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._at = self._at or time.monotonic()
         self.signal = self.signal or number
-
-
-class ShutdownBudget:
-    """The time for those who are told that a batch has ended: a fixed one, or what is left of a signal's grace."""
-
-    def __init__(self, seconds: float, interruption: Interruption, grace_s: float) -> None:
-        self._began = time.monotonic()
-        self._seconds, self._interruption, self._grace_s = seconds, interruption, grace_s
-
-    def left_s(self) -> float:
-        """Return how much of it is left."""
-        passed_s = time.monotonic() - self._began
-        return min(self._seconds - passed_s, max(self._interruption.left_s(self._grace_s), LEAST_S - passed_s))

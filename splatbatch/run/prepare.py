@@ -18,7 +18,7 @@ from splatbatch.machine.limited_program import CallBounds, ProgramEnd, run_bound
 from splatbatch.output.records.colors import SceneColors
 from splatbatch.output.records.frame import Frame
 from splatbatch.scene.audit.audit import Audit, AuditResult
-from splatbatch.scene.finder import SceneLayout, find_layout
+from splatbatch.scene.finder import find_layout
 from splatbatch.scene.template import ImportNotes, config_for
 from splatbatch.tasks.audits import audit_for_all
 from splatbatch.tasks.batch import Batch, FolderNamed, open_batch
@@ -95,23 +95,12 @@ def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[Import
     return done, config, audit_for_all(open_batch(config))
 
 
-@dataclass(frozen=True)
-class NewConfig:
-    """A YAML that was written for a scene."""
-
-    config: Path
-    found: SceneLayout
-
-    def in_words(self) -> str:
-        """Return what was written."""
-        return f"{self.config}: {plural(len(self.found.patches), 'patch', 'es')}"
-
-
-def begin(place: Path, out: Path | None) -> NewConfig | str:
+def begin(place: Path, out: Path | None) -> tuple[Path | None, tuple[str, ...]]:
     """Write a commented YAML for the scene in a place, or around it; one that is there stays.
 
     Returns:
-        What was written; or, where what lies there has to be imported first, a line with the command that does.
+        The YAML, and what there is to say of it; no YAML where what lies there has to be imported first, by the command
+        in the line.
 
     Raises:
         SceneError: there is no scene; the hint says what lies there instead.
@@ -122,11 +111,11 @@ def begin(place: Path, out: Path | None) -> NewConfig | str:
         found = find_layout(place)
     except SceneError:
         if told := _next_command(place):
-            return told
+            return None, (told,)
         raise
     # nerfstudio keeps the model that its transforms.json was made of in a folder of that name
     if [patch.name for patch in found.patches] == ["colmap"] and (told := _next_command(place)):
-        return told
+        return None, (told,)
     target = out or found.top / configuration.DEFAULT_CONFIG
     if target.exists():
         raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
@@ -135,7 +124,7 @@ def begin(place: Path, out: Path | None) -> NewConfig | str:
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
     configuration.load(target)  # for its errors
-    return NewConfig(target, found)
+    return target, (*found.notes, f"{target}: {plural(len(found.patches), 'patch', 'es')}")
 
 
 def open_or_begin(
@@ -152,14 +141,14 @@ def open_or_begin(
         if config is not None or Path(names[0]) != named.folder:
             raise
         try:
-            begun = begin(named.folder, None)
+            written, lines = begin(named.folder, None)
         except SceneError as error:
             raise named from error
-        if isinstance(begun, str):
-            raise ConfigError(f"{named.folder}: no COLMAP model", begun) from named
-    for told in (*begun.found.notes, begun.in_words()):
+        if written is None:
+            raise ConfigError(f"{named.folder}: no COLMAP model", lines[0]) from named
+    for told in lines:
         tell(told)
-    return open_batch(begun.config, names[1:], changes, conditions)
+    return open_batch(written, names[1:], changes, conditions)
 
 
 def _next_command(place: Path) -> str:

@@ -107,7 +107,7 @@ class SceneFollowUps:
             done.append(found := trained.follow(what, partial(make, trained)))
             if not found.is_done:
                 self.error = trained.error
-                return [*done, *self._nothing_published(trained, found)]
+                return [*done, *publish_as_asked(trained, why_not=f"the scene is {found.words}")]
         return [*done, *publish_as_asked(trained, merges=False, allow_missing=self.options.allow_missing)]
 
     def _merge(self, trained: FinishedBatch) -> FollowUpResult:
@@ -132,15 +132,6 @@ class SceneFollowUps:
         trained.show(found)
         self.code = NOT_WHOLE if found.lacking else 0
         return follow_up_result("evaluate", DONE, "evaluated: the merged scene")
-
-    def _nothing_published(self, trained: FinishedBatch, found: FollowUpResult) -> Sequence[FollowUpResult]:
-        """Return that nothing was published, if the YAML asks for it."""
-        if not trained.batch.config.publish.formats:
-            trained.batch.output.note_afterwards("publish", None)
-            return []
-        said = follow_up_result("publish", LEFT_OUT, f"not published: the scene is {found.words}", TRAIN)
-        trained.batch.output.note_afterwards("publish", said)
-        return [said]
 
 
 def _reconstruct(options: SceneOptions, show: Show) -> int:

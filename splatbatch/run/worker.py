@@ -31,7 +31,7 @@ from splatbatch.run.follow_ups import FinishedBatch, Show, follow, publish_as_as
 from splatbatch.run.inspection import not_inspected, wanted_by
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.train import BatchWorker, begun
-from splatbatch.scheduler.work.adopt import adopt_task
+from splatbatch.scheduler.work.adopt import adopt_task, left_of
 from splatbatch.scheduler.work.claimer import done_before, left_over
 from splatbatch.scheduler.work.exclusive_output import lock_output_alone, preparation
 from splatbatch.scheduler.work.time_left import TimeLeft
@@ -130,11 +130,8 @@ class JoinedWorker(BatchWorker):
             batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
             endings = batch.standing().endings
             for task in batch.tasks:  # what workers that are gone have left
-                home = batch.output.patch(task.name)
-                sweep(home.path, spares_living=True)
-                left = (one for one in home.attempts() if not endings.is_judged(task.name, one.number))
-                has_left = not all(one.cancelled_before_start() for one in left)
-                if has_left and isinstance(self.claims.take(task.name), Claim):
+                sweep(batch.output.patch(task.name).path, spares_living=True)
+                if left_of(batch, task, endings) and isinstance(self.claims.take(task.name), Claim):
                     adopt_task(batch, task, night.ledger, endings, night.keep)
             restore_missing_products(batch, night.ledger, self.patience)
             yield batch

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 from splatbatch.config import Limits
 from splatbatch.failures.advice import PatchContext
@@ -40,8 +40,6 @@ FULL_MIB = 2
 STANDING_BY, TRAINING = "standby", "train"
 PREPARING = ("", "start", "load", STANDING_BY)
 """Phases before `go`; empty: it has said nothing."""
-FINALIZING = ("eval", "export", "done")
-"""Phases after the last step."""
 NO_RECORD = "the process exited normally but left no valid record"
 # torch asks NVML, not CUDA, whether there is a GPU: CUDA reads only once which one it may see, and a GPU that is there
 # but cannot be used is an error then, not a reason to train on the CPU
@@ -71,18 +69,9 @@ def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) ->
     write_json(attempt.folder.job, job.to_record(), PRIVATE)
 
 
-def write_ahead(folder: AttemptFolder, slot: Slot) -> None:
-    """Let an attempt that stands by open its CUDA context on this slot, beside the one that trains there."""
-    write_json(folder.ahead, _go(slot), PRIVATE)
-
-
-def write_go(folder: AttemptFolder, slot: Slot) -> None:
-    """Let an attempt that stands by begin, on this slot."""
-    write_json(folder.go, _go(slot), PRIVATE)
-
-
-def _go(slot: Slot) -> dict[str, Any]:
-    return Go(slot.gpu, slot.name, _visible(slot), round(time.time(), 3)).to_record()
+def write_go(file: Path, slot: Slot) -> None:
+    """Let an attempt that stands by begin on this slot: `file` is its go.json; by ahead.json it opens its context."""
+    write_json(file, Go(slot.gpu, slot.name, _visible(slot), round(time.time(), 3)).to_record(), PRIVATE)
 
 
 def died_on_standby(folder: AttemptFolder) -> bool:
@@ -154,11 +143,6 @@ def facts(folder: AttemptFolder) -> AttemptFacts:
         gpu_peak_mib=gpu_peak_mib,
         own_gpu_peak_mib=told.own_gpu_peak_mib,
     )
-
-
-def is_finalizing(running: RunningAttempt) -> bool:
-    """Return whether an attempt has made its last step and only evaluates and exports."""
-    return running.attempt.folder.last_progress().phase in FINALIZING
 
 
 def most(figures: Iterable[float | None]) -> float | None:

@@ -115,7 +115,7 @@ def go(loop: LoopState, running: RunningAttempt, slot: Slot) -> None:
     Raises:
         OSError: it cannot be told; it still stands by.
     """
-    judge.write_go(running.attempt.folder, slot)
+    judge.write_go(running.attempt.folder.go, slot)
     running.slot, running.context, running.stage = slot, None, Execution()
     _tell(loop, running)
 

@@ -87,7 +87,7 @@ class Loop(LoopState):
                 self._begin(one, one.reading)
             elif (end := one.how_it_ended(seen[key])) is not None:
                 self._end(one, end)
-            elif is_on_slot and self.slots.is_full(key) and standby.first(self) and judge.is_finalizing(one):
+            elif is_on_slot and self.slots.is_full(key) and standby.first(self) and one.is_finalizing():
                 self.slots.finalizes(key, self._sharing.holds(one))  # the next may start beside it
         for task in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
             self.ledger.write(GaveUp(task.name, self._retries.hopeless))

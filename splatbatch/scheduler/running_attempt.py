@@ -15,6 +15,9 @@ from splatbatch.output.attempt_folder import Attempt, CachedAttemptDir
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.tasks.task import Task
 
+FINALIZING = ("eval", "export", "done")
+"""Phases after the last step."""
+
 
 class Clock:
     """The real time; a test may have another."""
@@ -78,6 +81,10 @@ class RunningAttempt:
     def note_inputs(self, depends_on: Fingerprint) -> None:
         """Keep what it depends on, once that is read."""
         self.attempt = replace(self.attempt, depends_on=depends_on)
+
+    def is_finalizing(self) -> bool:
+        """Return whether it has made its last step, and only evaluates and exports."""
+        return self.attempt.folder.last_progress().phase in FINALIZING
 
     def how_it_ended(self, seen: ProcessState) -> Exit | None:
         """Return how it ended, or None while it may still run.

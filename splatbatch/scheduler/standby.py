@@ -74,7 +74,7 @@ def open_contexts(loop: LoopState) -> None:
                 and loop.slots.has_room_for_context(slot)
             ):
                 with suppress(OSError):  # it opens its context when it is told to go
-                    judge.write_ahead(folder, slot)
+                    judge.write_go(folder.ahead, slot)
                     one.context = slot
     discard_contexts(
         loop, {one.context.name for one in loop.ready() if one.context and not loop.slots.serves(one.context)}

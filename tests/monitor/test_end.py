@@ -18,7 +18,7 @@ from splatbatch.errors import ExecutorError
 from splatbatch.monitor import tracking
 from splatbatch.monitor.sinks import Sinks
 from splatbatch.run import context
-from splatbatch.run.interruption import Interruption, ShutdownBudget
+from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler import session
 from splatbatch.supervisor.hook import Hook
 
@@ -117,7 +117,7 @@ def test_the_budget_is_thirty_seconds_or_what_is_left_of_the_grace(
     interruption.signal, interruption._at = 0, 0.0
     if since_s is not None:
         interruption.signal, interruption._at = signal.SIGTERM, time.monotonic() - since_s
-    assert ShutdownBudget(30.0, interruption, grace_s).left_s() == pytest.approx(left_s, abs=0.2)
+    assert interruption.left_s(time.monotonic(), 30.0, grace_s) == pytest.approx(left_s, abs=0.2)
 
 
 @pytest.mark.all

@@ -170,7 +170,7 @@ def test_patches_are_not_trained_where_time_does_not_hold_their_backdrop_unless_
     backdrop, p0, _ = opened.tasks
     with WorkerFile(opened.output) as presence, WorkerFile(opened.output) as other:
         ours, theirs = claiming(opened, presence), claiming(opened, other)
-        ours.time_left = TimeForPatches(opened, None)
+        ours.time_left = TimeForPatches(opened)
         assert isinstance(theirs.claim(backdrop), Task)
         assert ours.claim(backdrop) == LOOK_S
         assert (ours.is_over, isinstance(ours.claim(p0), Task)) == (False, True)

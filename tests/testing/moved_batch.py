@@ -16,7 +16,7 @@ from splatbatch.isolated import ENDLESS
 from splatbatch.outcome import Exited
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.ledger import Ledger
-from splatbatch.output.records.attempt import JobSpec, TimeLimits
+from splatbatch.output.records.attempt import Claim, JobSpec, TimeLimits
 from splatbatch.scheduler.finalize import collect, write_down
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.batch import Batch, open_batch

@@ -21,7 +21,7 @@ from splatbatch.output.attempt_folder import Attempt, AttemptFolder, CachedAttem
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded
 from splatbatch.output.folders import was_only_standby
-from splatbatch.output.ledger import Ledger, judged_attempts
+from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.result import Result
@@ -45,13 +45,8 @@ def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[s
     """
     for task in batch.tasks:  # also of what was settled: its result is written again when more is known of it
         sweep(task.home(batch.output).path)
-    settled = judged_attempts(batch.output)
-    left = [
-        (task, folder)
-        for task in batch.tasks
-        for folder in task.home(batch.output).attempts()
-        if (task.name, folder.number) not in settled and not folder.cancelled_before_start()
-    ]
+    with (endings := TaskHistory(batch.output)).as_of_now():
+        left = [(task, folder) for task in batch.tasks for folder in left_of(batch, task, endings)]
     if any(not folder.exit.exists() for _, folder in left):
         _stop(batch, Orphans(batch.output), batch.config.training.device, ledger, patience.tick)
     return _adopt_all(batch, left, ledger, patience)
@@ -63,10 +58,8 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, b
     What runs on this machine is ended first. On another it is asked to end by its cancel file, and whatever it still
     makes can follow no record that is accepted by then.
     """
-    place = task.home(batch.output)
-    sweep(place.path, spares_living=True)
-    folders = [one for one in place.attempts() if not endings.is_judged(task.name, one.number)]
-    left = [one for one in folders if not one.cancelled_before_start()]
+    sweep(task.home(batch.output).path, spares_living=True)
+    left = left_of(batch, task, endings)
     if any(one.start.exists() and not one.has_exited() for one in left):
         _stop(batch, Orphans(batch.output, task.name), "cpu", ledger, beat)
     for folder in left:
@@ -75,15 +68,20 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, b
     _adopt_all(batch, [(task, folder) for folder in left], ledger, WaitHooks(beat))
 
 
+def left_of(batch: Batch, task: Task, endings: TaskHistory) -> list[AttemptFolder]:
+    """Return the attempts at a task that may have begun, and whose end nobody has written down."""
+    open_ones = (one for one in task.home(batch.output).attempts() if not endings.is_judged(task.name, one.number))
+    return [one for one in open_ones if not one.cancelled_before_start()]
+
+
 def _stop(batch: Batch, orphans: Orphans, device: str, ledger: Ledger, beat: Callable[[], None]) -> None:
     with contextlib.closing(LocalExecutor(batch.config.executor, device)) as executor:
         stop_orphans(orphans, executor, ledger, batch.config.limits.grace_s, beat)
 
 
-LeftAttempts = tuple[Task, AttemptFolder]
-
-
-def _adopt_all(batch: Batch, left: Sequence[LeftAttempts], ledger: Ledger, patience: WaitHooks) -> dict[str, Diagnosis]:
+def _adopt_all(
+    batch: Batch, left: Sequence[tuple[Task, AttemptFolder]], ledger: Ledger, patience: WaitHooks
+) -> dict[str, Diagnosis]:
     """Collect what attempts have left, each by itself; return what is wrong with those that could not be."""
     ended, faults = [], {}
     for task, folder in left:

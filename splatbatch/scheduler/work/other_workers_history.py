@@ -34,8 +34,14 @@ class OtherWorkersHistory:
         return history_of(event for _, event in self._of(name))
 
     def changes(self, name: str) -> Mapping[str, Any]:
-        """Return the settings that rungs have changed since then."""
-        return changes_of(event for _, event in self._of(name))
+        """Return the settings that its rungs have changed since then, but for the number of slots: a machine's."""
+        changes: dict[str, Any] = {}
+        for _, event in self._of(name):
+            if isinstance(event, GaveUp) or (isinstance(event, AttemptEnded) and event.is_well):
+                changes = {}
+            elif isinstance(event, RetryScheduled):
+                changes |= {key: value for key, value in event.changes.items() if key != "slots"}
+        return changes
 
     def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
         """Return the failures of all tasks with other workers that tell of more than the machine they were on."""
@@ -82,14 +88,3 @@ def history_of(events: Iterable[PastReport]) -> RetryHistory:
                 rungs = {**history.rungs, ladder: history.rungs.get(ladder, 0) + 1}
                 history = replace(history, rungs=rungs)
     return history
-
-
-def changes_of(events: Iterable[PastReport]) -> Mapping[str, Any]:
-    """Return the settings that the rungs of a task have changed, the number of slots left out: that is a machine's."""
-    changes: dict[str, Any] = {}
-    for event in events:
-        if isinstance(event, GaveUp) or (isinstance(event, AttemptEnded) and event.is_well):
-            changes = {}
-        elif isinstance(event, RetryScheduled):
-            changes |= {key: value for key, value in event.changes.items() if key != "slots"}
-    return changes

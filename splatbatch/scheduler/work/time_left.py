@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from dataclasses import dataclass, field
@@ -35,8 +36,8 @@ class TimeLeft:
     """The end of a worker's time, and what still fits before it."""
 
     batch: Batch
-    end: float | None
-    """By time.monotonic(); None: there is none."""
+    end: float = math.inf
+    """By time.monotonic(); infinite: there is none."""
     _known: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Seconds that a task of so many steps is expected to take, and when that was asked."""
 
@@ -45,23 +46,22 @@ class TimeLeft:
         """Return it as it was told, or as the engine says."""
         told = os.environ.get(ENDS_AT, "")
         of_engine = float(told) - time.time() if told.isdecimal() else None
-        known = [one for one in (for_s, of_engine) if one is not None]
-        return cls(batch, time.monotonic() + min(known) if known else None)
+        known = (one for one in (for_s, of_engine) if one is not None)
+        return cls(batch, time.monotonic() + min(known, default=math.inf))
 
     def is_up(self) -> bool:
         """Return whether what runs has to be ended now to be written down in time."""
-        return self.end is not None and self._left_s(self.end) <= 0
+        return self._left_s() <= 0
 
     def holds(self, task: Task) -> bool:
         """Return whether a task that starts now is expected to end in time; one that nobody can tell of is begun."""
-        return self.end is None or self._left_s(self.end) > self._expected_s(task)
-
-    def _left_s(self, end: float) -> float:
-        return end - time.monotonic() - self.batch.config.limits.grace_s - MARGIN_S
-
-    def _expected_s(self, task: Task) -> float:
+        if self.end == math.inf:
+            return True
         steps, now = task.requested_settings.recipe.training.max_steps, time.monotonic()
         if steps not in self._known or now - self._known[steps][1] > ASKED_EVERY_S:
             footprints = {task.name: task.memory_estimate} if task.memory_estimate else {}
             self._known[steps] = (forecast(self.batch, [task.name], footprints).seconds or 0.0, now)
-        return self._known[steps][0]
+        return self._left_s() > self._known[steps][0]
+
+    def _left_s(self) -> float:
+        return self.end - time.monotonic() - self.batch.config.limits.grace_s - MARGIN_S
