@@ -9,7 +9,7 @@ from splatbatch.output.records.record import in_json
 from splatbatch.report.build import BatchSnapshot, build
 from splatbatch.report.facts import Report
 from splatbatch.report.markdown import to_markdown
-from splatbatch.report.page.page import to_html, to_live_html
+from splatbatch.report.page import to_html, to_live_html
 from splatbatch.tasks.freshness import FreshnessChecker
 
 __all__ = ["BatchSnapshot", "build", "to_live_html", "to_markdown", "write_facts", "write_report"]

@@ -4,17 +4,54 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
 from splatbatch.config import Variant
 from splatbatch.report.facts import ReportedPatch, SweepFacts, SweepFigures, VariantPatch, VariantRow
+from splatbatch.report.units import amount
 
+TITLES = {
+    "psnr_covered": "PSNR on covered pixels, dB",
+    "psnr": "hold-out PSNR, dB",
+    "num_gaussians": "Gaussians",
+    "seconds": "time, s",
+}
+"""Of figures that are drawn against settings."""
+HEADINGS = {
+    **{"psnr_covered": "covered dB", "psnr": "PSNR dB", "ssim": "SSIM"},
+    **{"num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "time"},
+}
 FIGURES = ("psnr_covered", "psnr", "ssim", "num_gaussians", "bytes", "seconds")
 HIGHER = ("psnr_covered", "psnr", "ssim")
 """Figures of which more is better; of the others, less."""
+
+
+@dataclass(frozen=True)
+class SettingChart:
+    """A figure drawn against a setting, with a line for each combination of the other settings."""
+
+    title: str
+    values: tuple[str, ...]
+    """Of the setting, in their order."""
+    lines: Mapping[str, Sequence[tuple[int, float, str]]]
+    """By the other settings, in words: place of the value, figure, name of the variant."""
+
+    @property
+    def low(self) -> float:
+        """Return the least figure."""
+        return min(one for points in self.lines.values() for _, one, _ in points)
+
+    @property
+    def high(self) -> float:
+        """Return the greatest figure."""
+        return max(one for points in self.lines.values() for _, one, _ in points)
+
+    def height(self, value: float) -> float:
+        """Return how far up a figure lies between the least and the greatest, of 1."""
+        return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
 
 
 def compare(patches: Sequence[ReportedPatch], variants: Sequence[Variant]) -> SweepFacts | None:
@@ -92,3 +129,58 @@ def _best(values: Mapping[str, float | None], key: str) -> str | None:
         return None
     choose = max if key in HIGHER else min
     return choose(known, key=lambda name: known[name])
+
+
+def setting_charts(sweep: SweepFacts) -> Iterator[tuple[str, list[SettingChart]]]:
+    """Yield every setting with at least two values, with a chart per figure that is known."""
+    rows = [row for row in sweep.variants if row.is_comparable]
+    for key in sweep.settings:
+        known = list(dict.fromkeys(row.settings[key] for row in rows))
+        if all(isinstance(value, int | float) for value in known):
+            known.sort()  # the rest stand as they came
+        values = tuple(map(spelt, known))
+        charts = [SettingChart(title, values, _lines(rows, key, name, values)) for name, title in TITLES.items()]
+        if len(values) > 1 and (drawn := [chart for chart in charts if chart.lines]):
+            yield key, drawn
+
+
+def _lines(
+    rows: Sequence[VariantRow], key: str, name: str, values: Sequence[str]
+) -> Mapping[str, list[tuple[int, float, str]]]:
+    lines: dict[str, list[tuple[int, float, str]]] = {}
+    for row in rows:
+        others = ", ".join(f"{other}={spelt(value)}" for other, value in row.settings.items() if other != key)
+        if (mean := row.mean.of(name)) is not None:
+            lines.setdefault(others, []).append((values.index(spelt(row.settings[key])), mean, row.variant))
+    return {others: sorted(points) for others, points in lines.items()}
+
+
+def headings_of(sweep: SweepFacts) -> dict[str, str]:
+    """Return the figures that are shown of variants, each with its heading; covered ones only where there are such."""
+    has_covered = any(row.mean.psnr_covered is not None for row in sweep.variants)
+    return {key: words for key, words in HEADINGS.items() if has_covered or key != "psnr_covered"}
+
+
+def is_best(sweep: SweepFacts, row: VariantRow, key: str) -> bool:
+    """Return whether a variant's mean is the best one, or reads like it: one of two equals is no better."""
+    best = next((one.mean.of(key) for one in sweep.variants if one.variant == sweep.best[key]), None)
+    return best is not None and row.is_comparable and amount(key, row.mean.of(key)) == amount(key, best)
+
+
+def is_best_of(sweep: SweepFacts, patch: str, row: VariantRow) -> bool:
+    """Return whether a variant is the best of a patch, or reads like it."""
+    best = next((one for one in sweep.variants if one.variant == sweep.best_of_patch[patch]), None)
+    by = deciding_in(sweep, patch)
+    shown, wanted = (amount(by, one.patches[patch].of(by)) if one else None for one in (row, best))
+    return best is not None and shown == wanted
+
+
+def deciding_in(sweep: SweepFacts, patch: str) -> str:
+    """Return by which PSNR the splats of a patch are compared."""
+    return deciding_of([row.patches[patch] for row in sweep.variants])
+
+
+def changed_in(sweep: SweepFacts) -> list[str]:
+    """Return what failures made change settings of a variant: "p0 under b"."""
+    rows = ((patch, row) for row in sweep.variants for patch in row.patches)
+    return [f"{patch} under {row.variant}" for patch, row in rows if row.patches[patch].changes]

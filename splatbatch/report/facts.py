@@ -122,6 +122,11 @@ class SplatQuality:
     certificate: dict[str, Any]
     """As certificate.json has it; empty where there is none of this splat."""
 
+    @property
+    def exceeded(self) -> list[QualityFigure]:
+        """Return the figures that exceed their limits."""
+        return [one for one in self.figures if one.state in ("weak", "bad")]
+
 
 @dataclass(frozen=True)
 class ReportedPatch(PatchStatus):
@@ -303,14 +308,8 @@ class SceneMap:
     cores: tuple[CoreBox, ...] = ()
     cameras: tuple[CameraPosition, ...] = ()
     seams: tuple[ReportedSeam, ...] = ()
-
-
-@dataclass(frozen=True)
-class Overview(SceneMap):
-    """A map where no partition says where patches lie."""
-
     lacking: tuple[str, ...] = ()
-    """Patches whose models cannot be read."""
+    """Patches whose models cannot be read, where no partition says where they lie."""
 
 
 @dataclass(frozen=True)
@@ -359,7 +358,8 @@ class Report:
     frame: ReportedFrame | None = None
     colors: tuple[ReportedColors, ...] = ()
     scene: ReportedPartition | None = None
-    map: Overview | None = None
+    map: SceneMap | None = None
+    """Where no partition says where patches lie."""
     reconstruction: ReconstructionRecord | None = None
     """What came of photographs, in the report of a reconstruction."""
     deadline: ReportedDeadline | None = None

@@ -60,19 +60,6 @@ def drop_in_words(dropped: LeaveOutResult | None) -> str:
     return f"{dropped.gain_db:+.2f} dB without {count}, after {dropped.steps or 0:,} steps"
 
 
-def held_out_in_words(quality: SplatQuality) -> str:
-    """Return how good held-out photographs are, those side by side apart; empty without such."""
-    if quality.psnr_in_one_piece is None:
-        return ""
-    spread = "" if quality.psnr is None else f", {quality.psnr:.2f} dB on the others"
-    return f"Small copies of held-out photographs: {quality.psnr_in_one_piece:.2f} dB on those side by side{spread}."
-
-
-def exceeded(quality: SplatQuality | None) -> list[QualityFigure]:
-    """Return the figures that exceed their limits."""
-    return [one for one in quality.figures if one.state in ("weak", "bad")] if quality else []
-
-
 def figure_row(figure: QualityFigure) -> tuple[str, ...]:
     """Return a figure under `FIGURES`."""
     value, limit = ("" if one is None else f"{one:.3g}" for one in (figure.value, figure.limit))

@@ -17,7 +17,7 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasurement
 from splatbatch.output.records.merge import Merge
 from splatbatch.output.records.result import Result
-from splatbatch.report.facts import CameraPosition, CoreBox, Grade, Overview, ReportedPartition, ReportedSeam
+from splatbatch.report.facts import CameraPosition, CoreBox, Grade, ReportedPartition, ReportedSeam, SceneMap
 from splatbatch.report.quality import quality_of_scene
 from splatbatch.report.viewer.viewer import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
@@ -184,7 +184,7 @@ def seam_figures(seam: ReportedSeam) -> tuple[str, ...]:
     return tuple("" if value is None else f"{value:{form}}" for value, form in (*known, *more))
 
 
-def overview(output: OutputFolder, patches: Sequence[Patch]) -> Overview | None:
+def overview(output: OutputFolder, patches: Sequence[Patch]) -> SceneMap | None:
     """Return boxes of patches and places of cameras from above, None with nothing to draw.
 
     Args:
@@ -203,7 +203,7 @@ def overview(output: OutputFolder, patches: Sequence[Patch]) -> Overview | None:
     cores = tuple(_box(name, found, least) for name, found in places.items())
     lacking = tuple(patch.name for patch in patches if patch.name not in images)
     held_out = {name: _held_out(output, name) for name in images}
-    return Overview(cores, _cameras_of_patches(images, places, held_out), lacking=lacking)
+    return SceneMap(cores, _cameras_of_patches(images, places, held_out), lacking=lacking)
 
 
 def _num_bytes(patches: Sequence[Patch], name: str) -> int:

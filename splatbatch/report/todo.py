@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from splatbatch.failures.advice import IF_NOT, OR_TRY, TRY
 from splatbatch.failures.causes import title
@@ -27,14 +27,6 @@ ONLY_LOOKS = ("splatbatch verify-dims", "splatbatch view scene")
 """Commands about the batch that may be run while it is trained."""
 
 
-class TodoReason(NamedTuple):
-    """What is to be done, or worth a look, of a patch or of the batch; `command` has PATCH where its name belongs."""
-
-    kind: Literal["do", "look"]
-    what: str
-    command: str
-
-
 def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[TodoItem, ...]:
     """Return what is to be done, what is worth a look after it; patches with the same trouble are one item.
 
@@ -44,7 +36,7 @@ def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[
     if again:
         return tuple(_of_stages(report, again))
     is_running = is_at_work or report.counts.get("running", 0) > 0
-    groups: dict[TodoReason, list[str]] = {}
+    groups: dict[TodoItem, list[str]] = {}
     for patch in report.patches:
         for trouble in _of_patch(patch, is_running=is_running):
             groups.setdefault(trouble, []).append(patch.patch)
@@ -72,23 +64,28 @@ def verdict(report: Report) -> str:
     return f"{said}. {plural(num_to_do, 'thing') if num_to_do else 'Nothing'} to do"
 
 
-def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoReason]:
+def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoItem]:
     match patch.state:
         case "refused":
             again = "" if is_running else " && splatbatch train PATCH"
-            yield TodoReason("do", patch.advice, f"splatbatch verify-dims PATCH{again}")
+            yield _reason("do", patch.advice, f"splatbatch verify-dims PATCH{again}")
         case "failed":
-            yield TodoReason("do", _failure(patch), "splatbatch explain PATCH" if is_running else _next_step(patch))
+            yield _reason("do", _failure(patch), "splatbatch explain PATCH" if is_running else _next_step(patch))
         case "trained":
             yield from _of_product(patch, is_running=is_running)
         case _ if is_running:
             return
         case "stopped":
-            yield TodoReason("do", patch.why, "splatbatch train PATCH")
+            yield _reason("do", patch.why, "splatbatch train PATCH")
         case "stale":
-            yield TodoReason("do", f"its splat is out of date: {patch.cause}", "splatbatch train PATCH")
+            yield _reason("do", f"its splat is out of date: {patch.cause}", "splatbatch train PATCH")
         case "waiting":
-            yield TodoReason("do", "not trained yet", "splatbatch train PATCH")
+            yield _reason("do", "not trained yet", "splatbatch train PATCH")
+
+
+def _reason(kind: Literal["do", "look"], what: str, command: str) -> TodoItem:
+    """Return what is to be done, or worth a look, of nobody yet; `command` has PATCH where its name belongs."""
+    return TodoItem(kind, (), what, command)
 
 
 def _failure(patch: ReportedPatch) -> str:
@@ -115,7 +112,7 @@ def _next_step(patch: ReportedPatch) -> str:
     return next((step for step in steps if step.startswith("splatbatch explain ")), "splatbatch explain PATCH")
 
 
-def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoReason]:
+def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoItem]:
     """Yield what is odd about a patch that is trained and fresh."""
     last = patch.attempts[-1] if patch.attempts else None
     said, _, command = last.choice.partition(f": {ACCEPT}") if last else ("", "", "")
@@ -123,38 +120,38 @@ def _of_product(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoReaso
     is_done = any(one.is_kept and number == str(one.number) for one in patch.attempts)
     if last and said and not is_done and not (last.is_kept and (is_running or not command)):
         offered = f"accept PATCH --attempt {number}" if command and not is_running else "compare PATCH"
-        yield TodoReason("look", said if last.is_kept else f"attempt {last.number}: {said}", f"splatbatch {offered}")
+        yield _reason("look", said if last.is_kept else f"attempt {last.number}: {said}", f"splatbatch {offered}")
     if odd := (*patch.outliers, *(one for one in patch.warnings if ACCEPT not in one)):
-        yield TodoReason("look", "; ".join(odd), "splatbatch explain PATCH")
+        yield _reason("look", "; ".join(odd), "splatbatch explain PATCH")
 
 
-def _of_batch(report: Report) -> Iterator[TodoReason]:
+def _of_batch(report: Report) -> Iterator[TodoItem]:
     audit, scene = report.audit, report.scene
     for one in report.afterwards:
         if one.state != DONE:
-            yield TodoReason("do", one.words, one.command)
+            yield _reason("do", one.words, one.command)
     if audit and audit["warnings"]:
-        yield TodoReason("look", f"the audit: {plural(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
+        yield _reason("look", f"the audit: {plural(len(audit['warnings']), 'warning')}", "splatbatch verify-dims")
     if not scene or not scene.cores:
         return
     steps = [f"{seam.name} ({why_it_steps(seam)})" for seam in scene.seams if seam.grade == "step"]
     if scene.is_stale:
-        yield TodoReason("look", "the scene was merged again since it was measured", "splatbatch evaluate")
+        yield _reason("look", "the scene was merged again since it was measured", "splatbatch evaluate")
     lost = -(scene.evaluation.within.gain_db or 0.0) if scene.evaluation else 0.0
     if lost >= DARK_EDGE_DB and not scene.is_stale:
-        yield TodoReason(
+        yield _reason(
             "look",
             f"away from seams the merged scene is {lost:.1f} dB below the patches' own splats: ground at its edge may "
             "be dark, as after short runs (more steps mend that, or training.border: none)",
             "splatbatch view scene",
         )
     if steps:
-        yield TodoReason(
+        yield _reason(
             "look", f"a step is seen at {plural(len(steps), 'seam')}: {', '.join(steps)}", "splatbatch view scene"
         )
 
 
-def _item(trouble: TodoReason, names: list[str], config: str) -> TodoItem:
+def _item(trouble: TodoItem, names: list[str], config: str) -> TodoItem:
     """Return an item for the report; its command can be copied into a shell in any folder."""
     command = _command(trouble.command, names)
     if config:

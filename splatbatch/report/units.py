@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from splatbatch.files import MIB
 from splatbatch.output.records.metrics import Resolution
 
 SIGNS = {
@@ -39,3 +40,20 @@ def photographs(resolution: Resolution | None) -> str:
     pixels = f"{size[0]:g}x{size[1]:g}" if size else ""
     folder = resolution.folder if resolution.folder != "images" else ""
     return ", ".join(filter(None, (resolution.used, pixels, folder)))
+
+
+def amount(key: str, value: float | None) -> str:
+    """Return a figure of a splat as people read it, by the name of its field; empty for None."""
+    if value is None:
+        return ""
+    match key:
+        case "psnr" | "psnr_covered":
+            return f"{value:.2f}"
+        case "ssim":
+            return f"{value:.3f}"
+        case "bytes":
+            return f"{value / MIB:.1f}"
+        case "seconds":
+            return duration(value)
+        case _:
+            return f"{value:,.0f}"

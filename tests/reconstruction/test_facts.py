@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from drawn import drawn
 from made_stages import TOLD
 
 from splatbatch.reconstruction.registration import advice, nearest, why_missing
-from splatbatch.report.page.reconstruction import reconstruction_section
+from splatbatch.report.maps import camera_map
 
 USUAL = {"sharpness": 1.0, "brightness": 120.0, "clipped": 0.01, "features": 3000.0}
 MATCHES = {"x": Counter({"1": 12, "9": 80})}
@@ -46,6 +47,5 @@ def test_what_is_told_names_what_is_missing_and_the_datum() -> None:
 
 
 def test_the_page_maps_the_cameras_and_escapes_their_names() -> None:
-    html = reconstruction_section(TOLD)
+    html = drawn("scene", "reconstruction", TOLD, camera_map(TOLD))
     assert html.count("<circle") == 3 and "0&lt;b&gt;.jpg: 0 m from GPS" in html and "far.jpg" in html
-    assert reconstruction_section(None) == ""

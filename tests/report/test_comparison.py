@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drawn import drawn
 from made_output import MadeOutput
 
 from splatbatch.config import Recipe, Variant
 from splatbatch.files import read_json
 from splatbatch.output.records.result import Result
 from splatbatch.report import to_markdown, write_report
-from splatbatch.report.comparison import FIGURES, compare, spelt
+from splatbatch.report.comparison import FIGURES, compare, is_best, setting_charts, spelt
 from splatbatch.report.facts import ReportedPatch, SweepFacts
 from splatbatch.report.outliers import outliers
-from splatbatch.report.page.comparison_page import is_best, setting_charts
 from splatbatch.report.units import photographs
 from splatbatch.tasks.status import PatchStatus, State
 
@@ -103,14 +103,14 @@ def test_variants_that_were_taken_out_and_units_not_begun_do_no_harm() -> None:
 def test_charts_draw_a_line_per_combination_of_the_other_settings() -> None:
     charts = dict(setting_charts(made((30, 31, 29))))
     assert list(charts) == [CAP, STRATEGY]
-    drawing = charts[CAP][0]
+    drawing = drawn("drawings", "against", charts[CAP][0])
     assert drawing.count("<polyline") == 2
     assert drawing.count("<circle") == 3
     assert f"{STRATEGY}=default" in drawing
 
 
 def test_values_stand_in_order_and_heights_in_proportion() -> None:
-    drawing = dict(setting_charts(made((30, 32, 28))))[CAP][0]
+    drawing = drawn("drawings", "against", dict(setting_charts(made((30, 32, 28))))[CAP][0])
     assert re.findall(r'class="tick x"[^>]*>([^<]*)<', drawing) == ["5", "7"]
     heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', drawing)]
     assert heights[0] - heights[1] == pytest.approx(heights[2] - heights[0], abs=0.2)

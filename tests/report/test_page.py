@@ -14,16 +14,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from drawn import drawn
 from made_output import NASTY, MadeOutput, night, pictures
 from report_kinds import green
 from slowness import slowness
 
 from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
-from splatbatch.report.charts.curves import MOST_POINTS, Chart, Curve, draw, thin
+from splatbatch.report.curves import MOST_POINTS, Chart, thin
 from splatbatch.report.facts import ReportedPatch
-from splatbatch.report.page.html import tag
-from splatbatch.report.page.pictures import (
+from splatbatch.report.pictures import (
     ERROR_STOPS,
     FULL_ERROR,
     PictureBudget,
@@ -253,7 +253,7 @@ def test_pictures_are_left_out_when_the_page_is_full(tmp_path: Path) -> None:
     patch = ReportedPatch("p0", "trained", attempt="attempt-01")
     folder = attempt_folder(output, patch)
     assert len(list(views_of(folder, PictureBudget(1 << 20)))) == 3
-    assert [view.count("<img") for view in views_of(folder, PictureBudget(1000))] == [0]
+    assert [view.photo for view in views_of(folder, PictureBudget(1000))] == [""]
     assert attempt_folder(output, replace(patch, attempt="../x")) is None
 
 
@@ -275,14 +275,13 @@ def test_a_curve_is_thinned_but_keeps_its_peaks() -> None:
 
 
 def test_a_constant_curve_has_a_middle() -> None:
-    drawn = draw(Chart("x", "", "step", (Curve(1, ((0.0, 5.0), (10.0, 5.0))),)))
-    assert 'points="0,50.00 10,50.00"' in drawn
+    page = drawn("drawings", "chart", Chart("x", "", "step", ((1, ((0.0, 5.0), (10.0, 5.0))),)))
+    assert 'points="0,50.00 10,50.00"' in page
 
 
 def test_text_is_escaped_and_tags_are_not() -> None:
-    assert tag("p", "a<b", tag("b", '"&"'), data_x='"<', hidden=True, title=None) == (
-        '<p data-x="&quot;&lt;" hidden>a&lt;b<b>&quot;&amp;&quot;</b></p>'
-    )
+    page = drawn("macros", "picture", '"<', 'a<b"', {"width": None, "height": 3})
+    assert page.strip() == '<img src="&#34;&lt;" alt="a&lt;b&#34;" loading="lazy" height="3">'
 
 
 def test_error_maps_are_explained_in_the_colours_in_which_the_training_draws_them() -> None:

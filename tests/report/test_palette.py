@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-CSS = files("splatbatch.report.page").joinpath("page.css").read_text()
+CSS = files("splatbatch.report").joinpath("templates/page.css").read_text()
 LEAST = 4.5
 """WCAG 2.2, 1.4.3, for text of any size."""
 TEXTS = ("ink", "quiet", "trained", "failed", "stopped", "running", "waiting", "accent")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from cut_quarry import lay_out
+from drawn import drawn
 from made_output import NASTY
 
 from splatbatch.files import read_json, write_json
@@ -21,7 +23,7 @@ from splatbatch.output.records.record import in_json
 from splatbatch.output.records.result import UsedPhotographs
 from splatbatch.report import write_report
 from splatbatch.report.facts import CameraPosition, CoreBox, ReportedPatch, ReportedSeam, SceneMap
-from splatbatch.report.page.scene_section import draw_map
+from splatbatch.report.maps import draw_map
 from splatbatch.report.scene import grade, why_it_steps
 from splatbatch.scene.partition.record import Partition
 from splatbatch.tasks.batch import open_batch
@@ -61,6 +63,10 @@ def patches() -> list[ReportedPatch]:
     ]
 
 
+def map_of(scene: SceneMap, links: Mapping[str, str] = {}) -> str:
+    return drawn("drawings", "map", draw_map(scene, patches(), links))
+
+
 class Drawing(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -75,7 +81,7 @@ class Drawing(HTMLParser):
 
 
 def test_a_patch_is_a_link_with_its_state_in_colour_sign_and_words() -> None:
-    text = draw_map(town(), patches(), {f"p{index}": f"patch-{index}" for index in range(5)})
+    text = map_of(town(), {f"p{index}": f"patch-{index}" for index in range(5)})
     drawing = Drawing(text)
     links = [found for tag, found in drawing.tags if tag == "a"]
     assert [link["href"] for link in links] == [f"#patch-{index}" for index in range(5)]
@@ -89,7 +95,7 @@ def test_a_patch_is_a_link_with_its_state_in_colour_sign_and_words() -> None:
 
 
 def test_a_seam_is_drawn_by_its_step_and_says_it() -> None:
-    drawing = Drawing(text := draw_map(town(), patches(), {}))
+    drawing = Drawing(text := map_of(town()))
     kinds = {kind: len(drawing.of("line", kind)) for kind in ("even", "slight", "step", "unknown")}
     assert kinds == {"even": 3, "slight": 2, "step": 2, "unknown": 2}  # each with a sample in the legend
     for words in ("p0|p1: even, 0.3/255, 0.2 % of depth", "p1|p2: slight, 1.5/255", "no photograph looks across"):
@@ -97,7 +103,7 @@ def test_a_seam_is_drawn_by_its_step_and_says_it() -> None:
 
 
 def test_cameras_are_dots_and_held_out_ones_rings_that_say_what_they_show() -> None:
-    drawing = Drawing(text := draw_map(town(), patches(), {}))
+    drawing = Drawing(text := map_of(town()))
     assert len(drawing.of("circle", "test")) == 5
     assert text.count("h0") == 40 and "left/0.jpg, held out: 22.00 dB" in text
     radii = [float(ring["r"] or 0) for ring in drawing.of("circle", "test")]
@@ -110,9 +116,7 @@ def test_a_scene_of_any_size_fits_its_drawing(scale: float) -> None:
     cores = tuple(CoreBox(one.patch, times(scale, one.lower), times(scale, one.upper)) for one in scene.cores)
     seams = tuple(replace(one, line=tuple(times(scale, end) for end in one.line or ())) for one in scene.seams)
     scene = SceneMap(cores, (CameraPosition((1e30, -1e30), "far.jpg"),), seams)
-    numbers = [
-        float(one) for one in re.findall(r'(?:x|y|cx|cy|width|height)="(-?[\d.e+-]+)"', draw_map(scene, patches(), {}))
-    ]
+    numbers = [float(one) for one in re.findall(r'(?:x|y|cx|cy|width|height)="(-?[\d.e+-]+)"', map_of(scene))]
     assert numbers and all(-5 <= one <= 2000 for one in numbers)
 
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splatbatch.report.charts.curves import MOST_TICKS, log_ticks, round_ticks, time_ticks
+from splatbatch.report.curves import MOST_TICKS, log_ticks, round_ticks, time_ticks
 
 POSITIVE = st.floats(1e-9, 1e12)
 

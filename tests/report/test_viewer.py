@@ -22,7 +22,7 @@ from PIL import Image
 from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
 from splatbatch.report.facts import ReportedPatch
-from splatbatch.report.page.pictures import PictureBudget
+from splatbatch.report.pictures import PictureBudget
 from splatbatch.report.viewer import viewer
 
 pytest.importorskip("gsply", reason="gsply is not installed (extra web)")
@@ -178,10 +178,10 @@ def test_a_preview_that_is_spoilt_is_made_anew(tmp_path: Path, monkeypatch: pyte
     folder = output.patch("p0")
     folder.path.mkdir(parents=True)
     write_scene(folder.splat)
-    shown = viewer.Previews(output, PictureBudget(1 << 24)).of(patch)
+    shown = viewer.stage_of(output, patch, PictureBudget(1 << 24))
     whole = folder.preview.read_bytes()
     folder.preview.write_bytes(spoilt)
-    assert viewer.Previews(output, PictureBudget(1 << 24)).of(patch) == shown
+    assert viewer.stage_of(output, patch, PictureBudget(1 << 24)) == shown
     assert folder.preview.read_bytes() == whole
 
 

@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 from splatbatch.errors import SceneError
 from splatbatch.publish.stage import _top_of
 from splatbatch.reconstruction.features import look
-from splatbatch.report.page.color_strip import _decoded
+from splatbatch.report.strip import decoded_pair
 from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.colors.correction import NEUTRAL
 from splatbatch.scene.colors.normalised_copies import _write
@@ -50,7 +50,7 @@ def evened_copy(path: Path) -> float:
 
 
 def strip(path: Path) -> float:
-    return float(np.asarray(Pillow.open(io.BytesIO(_decoded(path, NEUTRAL)[0][0]))).mean())  # type: ignore[index]
+    return float(np.asarray(Pillow.open(io.BytesIO(decoded_pair(path, NEUTRAL)[0]))).mean())  # type: ignore[index]
 
 
 READERS: dict[str, Callable[[Path], float]] = {

@@ -14,7 +14,7 @@ from slowness import slowness
 from splatbatch.files import write_json
 from splatbatch.output.layout import OutputFolder
 from splatbatch.report.facts import ReportedPatch
-from splatbatch.report.page.page import MOST_PATCHES, most_telling
+from splatbatch.report.page import MOST_PATCHES, most_telling
 from splatbatch.tasks.status import most_interesting, read_status
 
 sys.path.append(str(ROOT / "scripts"))

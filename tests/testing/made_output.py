@@ -16,7 +16,7 @@ from PIL import Image
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.layout import OutputFolder
-from splatbatch.report.page.pictures import KINDS
+from splatbatch.report.pictures import KINDS
 
 RANKS = ("worst", "median", "best")
 

@@ -21,11 +21,11 @@ from splatbatch.files import write_text, write_whole
 from splatbatch.output.folders import BACKDROP
 from splatbatch.publish.convert import ConversionJob, ConvertedFile, convert
 from splatbatch.publish.formats import FORMATS, FormatReader
+from splatbatch.publish.page.html import Html, tag
 from splatbatch.publish.source import SCENE, PublishedSplat, SourcePart
 from splatbatch.publish.stage import Color, UprightScene, box_on, places_of, set_stage, sky_of
 from splatbatch.publish.tiles.geodesy import on_globe
 from splatbatch.publish.tool import SplatTransform
-from splatbatch.report.page.html import Html, tag
 from splatbatch.report.viewer.viewer import HOW, Vector, viewer_gz, viewer_script
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats.preview import rotated

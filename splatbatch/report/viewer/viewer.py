@@ -16,6 +16,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +27,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import PREVIEW
 from splatbatch.output.layout import OutputFolder
 from splatbatch.report.facts import ReportedPatch
-from splatbatch.report.page.html import Html, tag
-from splatbatch.report.page.pictures import PictureBudget, attempt_folder
+from splatbatch.report.pictures import PictureBudget, attempt_folder
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.frame import shifted_image
@@ -140,45 +140,36 @@ def what_is_missing() -> str:
     return HOW["gsply"] if find_spec("gsply") is None else ""
 
 
-@dataclass
-class Previews:
-    """The splats of a page that open in 3D, as far as the budget goes; `splatbatch view` shows the others."""
+class Stage(NamedTuple):
+    """A splat that opens in 3D; without a preview a line that says how to see it."""
 
-    output: OutputFolder
-    budget: PictureBudget
-    num_shown: int = 0
+    words: str
+    size: str = ""
+    camera: str | None = None
+    preview: str = ""
 
-    def __post_init__(self) -> None:
-        self.are_wanted = self.budget.left > 0
 
-    def of(self, patch: ReportedPatch) -> Html:
-        """Return the stage on which a trained patch opens; else a line that says how to see it, or nothing."""
-        if not patch.splat:
-            return Html("")
-        folder = self.output.patch(patch.patch)
-        return self.stage(patch.patch, folder.splat, attempt_folder(self.output, patch))
+def stage_of(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> Stage | None:
+    """Return the stage on which a trained patch opens; None where it has no splat, or no page shows any."""
+    if not patch.splat:
+        return None
+    return stage(patch.patch, output.patch(patch.patch).splat, attempt_folder(output, patch), budget)
 
-    def stage(self, name: str, splat: Path, attempt: AttemptFolder | None) -> Html:
-        """Return the stage on which a splat opens, seen from a camera of an attempt."""
-        if not self.are_wanted or what_is_missing():
-            return Html("")
-        words = f"in full: splatbatch view {shlex.quote(name)}"
-        initial_camera = find_initial_camera(attempt)
-        preview = _read(splat, initial_camera.turn if initial_camera else UNTURNED)
-        if not preview or not self.budget.take(len(preview) * 4 // 3):
-            return tag("p", f"3D, {words}", class_="quiet")
-        self.num_shown += 1
-        camera = initial_camera.looking_at(middle_of(preview)) if initial_camera else None
-        button = tag("button", "Open in 3D", type="button")
-        caption = tag("span", f"a preview of {max(0.1, len(preview) / 1e6):.1f} MB; {words}", class_="quiet")
-        packed = tag("template", Html(base64.b64encode(preview).decode()))
-        return tag("div", button, caption, packed, class_="stage", data_camera=camera)
 
-    def packed_viewer(self) -> Html:
-        """Return the script that shows them, as data that nothing runs before a click; nothing if none is shown."""
-        if not self.num_shown:
-            return Html("")
-        return tag("template", Html(base64.b64encode(viewer_gz()).decode()), id="viewer")
+def stage(name: str, splat: Path, attempt: AttemptFolder | None, budget: PictureBudget) -> Stage | None:
+    """Return the stage on which a splat opens, seen from a camera of an attempt; None where no page shows any.
+
+    Where the budget does not reach, it says what shows the splat: `splatbatch view`.
+    """
+    if not budget.size or what_is_missing():
+        return None
+    words = f"in full: splatbatch view {shlex.quote(name)}"
+    initial_camera = find_initial_camera(attempt)
+    preview = _read(splat, initial_camera.turn if initial_camera else UNTURNED)
+    if not preview or not budget.take(len(preview) * 4 // 3):
+        return Stage(words)
+    camera = initial_camera.looking_at(middle_of(preview)) if initial_camera else None
+    return Stage(words, f"{max(0.1, len(preview) / 1e6):.1f} MB", camera, base64.b64encode(preview).decode())
 
 
 def _read(splat: Path, turn: Floats) -> bytes:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import GpuSample, ProgressLine
 from splatbatch.output.records.metrics import Metrics
-from splatbatch.report.page.html import Html, join, tag
 from splatbatch.report.units import figure
 
 MOST_POINTS = 160
@@ -33,29 +33,80 @@ MOST_LOG_TICKS = 7
 STEPS = (1.0, 2.0, 5.0, 10.0)
 TIMES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Between the ticks of a time; more than a day is counted in days."""
-# px, of the drawing; it scales with the page
-WIDTH, HEIGHT = 360, 156
-LEFT, TOP, RIGHT, BOTTOM = 46, 24, 8, 20
-INNER_WIDTH, INNER_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A figure of one attempt."""
-
-    attempt: int
-    points: Points
+Curve = tuple[int, Points]
+"""A figure of one attempt, by its number."""
+Ticks = list[tuple[float, str]]
+"""Where labels of an axis stand, as shares of it."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure of all attempts over `along`, "step" or "s"."""
+    """One figure of all attempts over `along`, "step" or "s"; what of it is drawn, in shares of the drawing."""
 
     title: str
     unit: str
     along: str
     curves: tuple[Curve, ...]
-    is_log: bool = False
+    wants_log: bool = False
+
+    @cached_property
+    def latest(self) -> Points:
+        """Return the curve of the latest attempt, which is drawn last and strongest."""
+        return self.curves[-1][1]
+
+    @cached_property
+    def end(self) -> float:
+        """Return the end of the x axis, which begins at 0."""
+        return max(*(x for _, points in self.curves for x, _ in points), 1e-9)
+
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """Return both ends of the y axis; shares and memory start at zero, a constant gets room on both sides."""
+        ys = [y for _, points in self.curves for _, y in points]
+        low, high = min(ys), max(ys)
+        if self.unit == "%":
+            return 0.0, 100.0
+        if self.unit == "MiB":
+            return 0.0, max(high, 1.0)
+        if high - low > 1e-9 * max(abs(low), abs(high)):
+            return low, high
+        margin = abs(low) / 10 or 1.0
+        return low - margin, high + margin
+
+    @cached_property
+    def is_log(self) -> bool:
+        """Return whether the y axis is logarithmic: below zero it cannot be."""
+        return self.wants_log and min(y for _, points in self.curves for _, y in points) > 0
+
+    def height(self, value: float) -> float:
+        """Return how far up a value lies, of 1."""
+        low, high = self.range
+        return math.log(value / low) / math.log(high / low) if self.is_log else (value - low) / (high - low)
+
+    @property
+    def heading(self) -> str:
+        """Return what the y axis is of."""
+        return f"{self.title}{f', {self.unit}' if self.unit else ''}{', logarithmic' if self.is_log else ''}"
+
+    def y_ticks(self) -> Ticks:
+        """Return the labels of the y axis, in as many digits as tell them apart."""
+        ticks = log_ticks(*self.range) if self.is_log else round_ticks(*self.range, 4)
+        digits = next((most for most in range(3, 8) if len({figure(one, most) for one in ticks}) == len(ticks)), 8)
+        return [(self.height(one), figure(one, digits)) for one in ticks]
+
+    def x_ticks(self) -> Ticks:
+        """Return the labels of the x axis at round places; the page's script writes others when zoomed."""
+        ticks = round_ticks(0, self.end) if self.along == "step" else time_ticks(0, self.end)
+        return [(one / self.end, axis_label(one, self.end, self.along)) for one in ticks]
+
+    def lines(self) -> list[tuple[int, str, str | None]]:
+        """Return each attempt's line in percent from above, with its values where it is the latest."""
+        drawn = []
+        for attempt, points in self.curves:
+            line = " ".join(f"{x:.6g},{100 * (1 - self.height(y)):.2f}" for x, y in points)
+            values = " ".join(f"{y:.4g}" if abs(y) < 1e4 else f"{y:.0f}" for _, y in points)
+            drawn.append((attempt, line, values if points is self.latest else None))
+        return drawn
 
 
 def charts_of(folders: Sequence[AttemptFolder]) -> tuple[Chart, ...]:
@@ -71,8 +122,8 @@ def charts_of(folders: Sequence[AttemptFolder]) -> tuple[Chart, ...]:
 
 def _chart(empty: Chart, key: str, records: Mapping[int, Lines]) -> Chart:
     along = "step" if empty.along == "step" else "t"
-    curves = [Curve(attempt, _points(found, along, key)) for attempt, found in records.items()]
-    return replace(empty, curves=tuple(curve for curve in curves if len(curve.points) > 1))
+    curves = [(attempt, _points(found, along, key)) for attempt, found in records.items()]
+    return replace(empty, curves=tuple((attempt, points) for attempt, points in curves if len(points) > 1))
 
 
 def _measured(psnr: Chart, folders: Sequence[AttemptFolder], progress: Mapping[int, Sequence[ProgressLine]]) -> Chart:
@@ -86,7 +137,7 @@ def _measured(psnr: Chart, folders: Sequence[AttemptFolder], progress: Mapping[i
         if metrics.final.psnr is not None and (last := max((line.step or 0 for line in lines), default=0)):
             points[last] = metrics.final.psnr
         if len(points) > 1:
-            curves.append(Curve(folder.number, tuple(sorted((float(step), psnr) for step, psnr in points.items()))))
+            curves.append((folder.number, tuple(sorted((float(step), psnr) for step, psnr in points.items()))))
     return replace(psnr, curves=tuple(curves))
 
 
@@ -160,124 +211,11 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
-def draw(chart: Chart) -> Html:
-    """Return a chart; the curve of the latest attempt is drawn last and strongest. Arrow keys move its cursor."""
-    ys = [y for curve in chart.curves for _, y in curve.points]
-    x1 = max(*(x for curve in chart.curves for x, _ in curve.points), 1e-9)
-    is_log = chart.is_log and min(ys) > 0
-    axis = _Axis(*_range(chart.unit, min(ys), max(ys)), is_log)
-    latest = chart.curves[-1]
-    title = f"{chart.title}{f', {chart.unit}' if chart.unit else ''}{', logarithmic' if is_log else ''}"
-    drawing = tag(
-        "svg",
-        tag("text", title, class_="title", x=LEFT, y=14),
-        tag("text", figure(latest.points[-1][1]), class_="now", x=WIDTH - RIGHT, y=14),
-        _frame(axis, x1, chart.along),
-        tag(
-            "svg",
-            *(_line(curve, axis, is_latest=curve is latest) for curve in chart.curves),
-            tag("line", class_="cursor", y1=-3, y2=103),
-            x=LEFT,
-            y=TOP - 0.03 * INNER_HEIGHT,  # room above and below for half their stroke
-            width=INNER_WIDTH,
-            height=1.06 * INNER_HEIGHT,
-            class_="plot",
-            viewBox=f"0 -3 {x1:.6g} 106",
-            preserveAspectRatio="none",
-        ),
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        aria_hidden="true",
-    )
-    words = f"{title} over {'steps' if chart.along == 'step' else 'time'}, {figure(latest.points[0][1])} to "
-    words += f"{figure(latest.points[-1][1])}; arrow keys read it"
-    return tag(
-        "figure",
-        drawing,
-        class_="chart",
-        tabindex=0,
-        role="img",
-        aria_label=words,
-        data_along=chart.along,
-        data_x1=f"{x1:.6g}",
-    )
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """The y axis: from `low` at the bottom to `high` at the top."""
-
-    low: float
-    high: float
-    is_log: bool
-
-    def share(self, value: float) -> float:
-        """Return how far up a value lies, of 1."""
-        if self.is_log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
-
-    def ticks(self) -> list[float]:
-        return log_ticks(self.low, self.high) if self.is_log else round_ticks(self.low, self.high, 4)
-
-
-def _frame(axis: _Axis, x1: float, along: str) -> Html:
-    """Return grid lines and their labels; the script writes others when zoomed."""
-    parts = []
-    ticks = axis.ticks()
-    digits = next((most for most in range(3, 8) if len({figure(one, most) for one in ticks}) == len(ticks)), 8)
-    for value in ticks:
-        y = round(TOP + INNER_HEIGHT * (1 - axis.share(value)), 1)
-        parts.append(tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y))
-        parts.append(tag("text", figure(value, digits), class_="tick y", x=LEFT - 5, y=y + 3.5))
-    parts.append(tag("line", class_="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM))
-    return join(
-        [*parts, x_ticks(x1, along), tag("text", along_in_words(along), class_="axis", x=LEFT - 5, y=HEIGHT - 6)]
-    )
-
-
-def x_ticks(x1: float, along: str) -> Html:
-    """Return the labels of the x axis at round places."""
-    values = round_ticks(0, x1) if along == "step" else time_ticks(0, x1)
-    labels = []
-    for value in values:
-        share = value / x1
-        anchor = "start" if share < 0.02 else "end" if share > 0.94 else "middle"
-        label = axis_label(value, x1, along)
-        x = round(LEFT + share * INNER_WIDTH, 1)
-        labels.append(tag("text", label, class_="tick x", text_anchor=anchor, x=x, y=HEIGHT - 6))
-    return tag("g", *labels, class_="x-ticks", data_left=LEFT, data_width=INNER_WIDTH, data_y=HEIGHT - 6)
-
-
-def along_in_words(along: str) -> str:
-    """Return what the x axis is of."""
-    return "step" if along == "step" else "time"
-
-
 def axis_label(value: float, span: float, along: str) -> str:
     """Return a label of the x axis: steps, or time as fits the span."""
-    # the same in page.js
+    # the same in templates/page.js
     if along == "step":
         return f"{value:.0f}" if value < 1e3 or span < 5e3 else f"{value / 1e3:g}k"
     if span < 120:
         return f"{round(value, 1 if span < 8 else 0):g} s"
     return f"{round(value / 60, 1 if span < 480 else 0):g} min" if span < 7200 else f"{round(value / 3600, 1):g} h"
-
-
-def _line(curve: Curve, axis: _Axis, *, is_latest: bool) -> Html:
-    points = " ".join(f"{x:.6g},{100 * (1 - axis.share(y)):.2f}" for x, y in curve.points)
-    values = " ".join(f"{y:.4g}" if abs(y) < 1e4 else f"{y:.0f}" for _, y in curve.points) if is_latest else None
-    kind = "latest" if is_latest else "earlier"
-    title = tag("title", f"attempt {curve.attempt}")
-    return tag("polyline", title, class_=kind, points=points, data_values=values, vector_effect="non-scaling-stroke")
-
-
-def _range(unit: str, low: float, high: float) -> tuple[float, float]:
-    """Return the range of the y axis; shares and memory start at zero, a constant gets room on both sides."""
-    if unit == "%":
-        return 0.0, 100.0
-    if unit == "MiB":
-        return 0.0, max(high, 1.0)
-    if high - low > 1e-9 * max(abs(low), abs(high)):
-        return low, high
-    margin = abs(low) / 10 or 1.0
-    return low - margin, high + margin

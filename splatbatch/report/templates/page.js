@@ -7,7 +7,7 @@ const label = (value, span, along) =>
     : span < 120 ? `${+value.toFixed(span < 8 ? 1 : 0)} s`
       : span < 7200 ? `${+(value / 60).toFixed(span < 480 ? 1 : 0)} min` : `${+(value / 3600).toFixed(1)} h`;
 
-// round places on the x axis, as charts/ticks.py has them
+// round places on the x axis, as curves.py has them
 const TIMES_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 function roundTicks(from, to, along) {
   const rough = Math.max((to - from) / 6, along === "step" ? 1 : 0), power = 10 ** Math.floor(Math.log10(rough));

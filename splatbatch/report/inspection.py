@@ -1,0 +1,115 @@
+"""What the page draws of an inspection: pictures, the fall of PSNR with distance, and maps from above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from splatbatch.files import fault_of_name
+from splatbatch.output.records.quality import Certificate
+from splatbatch.report.facts import SplatQuality
+from splatbatch.report.maps import MOST_DOTS, Dot, Drawing
+from splatbatch.report.pictures import PictureBudget, data_url, read_picture
+from splatbatch.text import plural
+
+SIZE_PX, MARGIN_PX = 220, 16
+POOREST, BEST = 0.25, 1.0
+"""Opacity of a held-out view's dot, of the poorest and of the best."""
+OF_TRAINING = {"fill": "none", "stroke": "currentColor"}
+CELLS_PX, CELL_PX = 240, 5
+Figures = Mapping[str, Mapping[str, float]]
+"""Of photographs, by name."""
+
+
+def pictures_of(quality: SplatQuality | None, budget: PictureBudget) -> list[tuple[str, str]]:
+    """Return the pictures of an inspection, each with the words below it, as far as the page has room."""
+    if quality is None:
+        return []
+    named = {f"{one.name}: {one.meaning}": one.picture for one in quality.exceeded}
+    return [*_pictures(quality, named, budget), *_pictures(quality, quality.thumbnails, budget)]
+
+
+def _pictures(quality: SplatQuality, named: Mapping[str, str], budget: PictureBudget) -> Iterator[tuple[str, str]]:
+    """Yield pictures by the words below them; anybody may have changed their names."""
+    for words, name in named.items():
+        data = read_picture(Path(quality.pictures) / name, b"RIFF") if not fault_of_name(name) else b""
+        if data[8:12] == b"WEBP" and budget.take(len(data) * 4 // 3):
+            yield data_url(data, "webp"), words
+
+
+def falloff_curve(held_out: Figures) -> Drawing | None:
+    """Return the PSNR of held-out views over their distance in baselines; None for fewer than three."""
+    known = {name: one for name, one in held_out.items() if {"psnr", "distance"} <= one.keys()}
+    if len(known) < 3:
+        return None
+    far, good = ([one[key] for one in known.values()] for key in ("distance", "psnr"))
+    low, high, most = min(good), max(good), max(far) or 1.0
+    dots: list[Dot] = [
+        (
+            MARGIN_PX + SIZE_PX * one["distance"] / most,
+            MARGIN_PX + SIZE_PX / 2 * (high - one["psnr"]) / ((high - low) or 1.0),
+            3,
+            f"{name}: {one['psnr']:.2f} dB, {one['distance']:.2f} baselines away",
+            {"fill": "#c33" if one.get("piece") else "currentColor"},
+        )
+        for name, one in list(known.items())[:MOST_DOTS]
+    ]
+    words = f"PSNR {low:.1f} to {high:.1f} dB of held-out views over their distance, 0 to {most:.1f} baselines"
+    axis = f"M{MARGIN_PX} {MARGIN_PX}V{MARGIN_PX + SIZE_PX // 2}H{MARGIN_PX + SIZE_PX}"
+    return _drawing(dots, (SIZE_PX, SIZE_PX // 2), words, axis)
+
+
+def holdout_map(cameras: Figures, held_out: Figures) -> Drawing | None:
+    """Return from where photographs were taken, seen from above: held-out ones the stronger the better they are."""
+    places = {name: (one["x"], one["y"]) for name, one in {**cameras, **held_out}.items() if {"x", "y"} <= one.keys()}
+    if len(places) < 2:
+        return None
+    left, top = min(x for x, _ in places.values()), max(y for _, y in places.values())
+    right, bottom = max(x for x, _ in places.values()), min(y for _, y in places.values())
+    scale = SIZE_PX / (max(right - left, top - bottom) or 1.0)
+    psnrs = [one["psnr"] for one in held_out.values() if "psnr" in one] or [0.0]
+    low, span = min(psnrs), (max(psnrs) - min(psnrs)) or 1.0
+    dots: list[Dot] = []
+    for name, (x, y) in list(places.items())[:MOST_DOTS]:
+        at, one = (MARGIN_PX + scale * (x - left), MARGIN_PX + scale * (top - y)), held_out.get(name, {})
+        if "psnr" not in one:
+            dots.append((*at, 2, name, OF_TRAINING))
+            continue
+        opacity = POOREST + (BEST - POOREST) * (one["psnr"] - low) / span
+        look = {"fill": "#c33" if one.get("piece") else "#27c", "opacity": f"{opacity:.2f}"}
+        dots.append((*at, 5, f"{name}: {one['psnr']:.2f} dB", look))
+    words = f"{plural(len(places), 'photograph')} from above, {len(held_out)} of them held out"
+    return _drawing(dots, (scale * (right - left), scale * (top - bottom)), words)
+
+
+def _drawing(dots: list[Dot], size: tuple[float, float], words: str, axis: str = "") -> Drawing:
+    width, height = (round(side + 2 * MARGIN_PX) for side in size)
+    return Drawing(width, height, words, tuple(dots), axis)
+
+
+def cell_map(quality: SplatQuality) -> Drawing | None:
+    """Return the cells of the scene from above: dark where many photographs see them, red where too few do."""
+    cells = [cell for cell in quality.cells if {"x", "y", "photos", "weak"} <= cell.keys()]
+    if not cells:
+        return None
+    x, y = [cell["x"] for cell in cells], [cell["y"] for cell in cells]
+    scale = CELLS_PX / (max(max(x) - min(x), max(y) - min(y)) or 1.0)
+    most = max(cell["photos"] for cell in cells) or 1.0
+    dots: list[Dot] = [
+        (
+            scale * (cell["x"] - min(x)),
+            scale * (max(y) - cell["y"]),
+            CELL_PX,
+            plural(int(cell["photos"]), "photograph"),
+            {"fill": "#c33"} if cell["weak"] else {"fill": "currentColor", "opacity": f"{cell['photos'] / most:.2f}"},
+        )
+        for cell in cells
+    ]
+    num_weak = sum(cell["weak"] > 0 for cell in cells)
+    words = f"{plural(len(cells), 'cell')} from above; {num_weak} of them seen by fewer than three"
+    return Drawing(CELLS_PX, CELLS_PX, words, tuple(dots))
+
+
+def certificate_of(quality: SplatQuality) -> Certificate:
+    """Return the certificate of a splat that has one."""
+    return Certificate.from_record(quality.certificate)

@@ -1,0 +1,194 @@
+"""The scene from above, as it is drawn: patches by state and PSNR, seams by their step, cameras by what they show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from splatbatch.output.records.metrics import deciding
+from splatbatch.reconstruction.facts import ReconstructionRecord, RegisteredImage
+from splatbatch.report.facts import CameraPosition, ReportedPatch, ReportedSeam, SceneMap
+from splatbatch.text import plural
+
+WIDTH_PX = 600
+MOST_HEIGHT_PX, LEAST_HEIGHT_PX = 460, 120
+MARGIN_PX = 14
+FAINTEST, STRONGEST = 0.10, 0.42
+"""Opacity of a patch's colour, of the poorest and of the best: writing on it stays legible."""
+LEAST_RANGE_DB = 3.0
+"""What is alike should look so."""
+TINY = 1e-30
+MOST_DOTS = 1500
+"""Held-out cameras that have a dot of their own."""
+MOST_CAMERAS = 4000
+COLORS = ("#2c7bb6", "#5aa3c4", "#c9b25b", "#e0823d", "#d7191c")
+"""From the fifth that fits best to the fifth that fits worst."""
+Point = tuple[float, float]
+Dot = tuple[float, float, float, str, Mapping[str, str]]
+"""Where it is drawn, its radius, what stands under the cursor, and how it looks."""
+
+
+class Area(NamedTuple):
+    """A patch on the map."""
+
+    place: str
+    state: str
+    said: str
+    """On it, below its name."""
+    words: str
+    link: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    opacity: float
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn from above, or of figures, in pixels, with the origin at the top."""
+
+    width: float
+    height: float
+    words: str
+    dots: tuple[Dot, ...] = ()
+    axis: str = ""
+    areas: tuple[Area, ...] = ()
+    cameras: tuple[Point, ...] = ()
+    """That are trained on."""
+    seams: tuple[tuple[ReportedSeam, Point, Point], ...] = ()
+    """With both ends, where they do not lie level."""
+    grades: frozenset[str] = frozenset()
+    """Of all seams."""
+
+
+def draw_map(scene: SceneMap | None, patches: Sequence[ReportedPatch], links: Mapping[str, str]) -> Drawing | None:
+    """Return the map of a scene; None where there is nothing to draw."""
+    if not scene or not scene.cores:
+        return None
+    low, high = _extent(scene)
+    span = [max(end - start, TINY) for start, end in zip(low, high, strict=True)]
+    px = min((WIDTH_PX - 2 * MARGIN_PX) / span[0], (MOST_HEIGHT_PX - 2 * MARGIN_PX) / span[1])
+    height = max(LEAST_HEIGHT_PX, 2 * MARGIN_PX + px * (high[1] - low[1]))
+    left = (WIDTH_PX - px * (high[0] - low[0])) / 2
+
+    def place(at: Sequence[float]) -> Point:
+        x, y = left + px * (at[0] - low[0]), height - MARGIN_PX - px * (at[1] - low[1])
+        return round(min(max(x, 3.0), WIDTH_PX - 3.0), 1), round(min(max(y, 3.0), height - 3.0), 1)
+
+    by_place = _of_places(patches)
+    shades = _shades([deciding(one) for one in by_place.values()])
+    held_out = [one for one in scene.cameras if one.name]
+    chosen = held_out[:: max(1, math.ceil(len(held_out) / MOST_DOTS))]
+    of_dots = _shades([one.psnr for one in chosen])
+    return Drawing(
+        WIDTH_PX,
+        height,
+        f"{plural(len(scene.cores), 'patch', 'es')} from above, {plural(len(scene.seams), 'seam')}",
+        dots=tuple((*place(one.at), _radius(one.psnr, of_dots), _held_out(one), {}) for one in chosen),
+        areas=tuple(
+            _area(one.patch, by_place.get(one.patch), links, (place(one.lower), place(one.upper)), shades)
+            for one in scene.cores
+        ),
+        cameras=tuple(place(one.at) for one in scene.cameras if not one.name),
+        seams=tuple((one, place(one.line[0]), place(one.line[1])) for one in scene.seams if one.line),
+        grades=frozenset(one.grade for one in scene.seams),
+    )
+
+
+def _extent(scene: SceneMap) -> tuple[list[float], list[float]]:
+    """Return what shows all cores, and cameras as far as they stand no farther out than half of that."""
+    lower, upper = [core.lower for core in scene.cores], [core.upper for core in scene.cores]
+    low, high = ([pick(one[axis] for one in ends) for axis in range(2)] for pick, ends in ((min, lower), (max, upper)))
+    for axis in range(2):
+        room = (high[axis] - low[axis]) / 2
+        seen = [one.at[axis] for one in scene.cameras]
+        low[axis] = max(low[axis] - room, min([low[axis], *seen]))
+        high[axis] = min(high[axis] + room, max([high[axis], *seen]))
+    return low, high
+
+
+def _of_places(patches: Sequence[ReportedPatch]) -> dict[str, ReportedPatch]:
+    """Return what stands for each place: its patch; in a sweep its best variant, or the first where none is trained."""
+    found: dict[str, ReportedPatch] = {}
+    for patch in patches:
+        place = patch.of_patch or patch.patch
+        if place not in found or (deciding(patch) or 0.0) > (deciding(found[place]) or 0.0):
+            found[place] = patch
+    return found
+
+
+def _shades(psnrs: Sequence[float | None]) -> tuple[float, float]:
+    known = [psnr for psnr in psnrs if psnr is not None]
+    return (min(*known, max(known) - LEAST_RANGE_DB), max(known)) if known else (0.0, 0.0)
+
+
+def _area(
+    place: str,
+    patch: ReportedPatch | None,
+    links: Mapping[str, str],
+    box: tuple[Point, Point],
+    shades: tuple[float, float],
+) -> Area:
+    name, state = (patch.patch, patch.state) if patch else (place, "waiting")
+    psnr = deciding(patch) if patch else None
+    (x0, y1), (x1, y0) = box
+    said = f"{psnr:.2f} dB" if psnr is not None else state
+    words = f"{name}: {state}{f', {said}' if psnr is not None else ''}"
+    return Area(place, state, said, words, links.get(name, ""), x0, y0, x1, y1, _opacity(psnr, shades))
+
+
+def _opacity(psnr: float | None, shades: tuple[float, float]) -> float:
+    low, high = shades
+    if psnr is None:
+        return FAINTEST
+    share = (psnr - low) / (high - low) if high > low else 1.0
+    return round(FAINTEST + share * (STRONGEST - FAINTEST), 3)
+
+
+def _radius(psnr: float | None, shades: tuple[float, float]) -> float:
+    low, high = shades
+    return 3.5 if psnr is None or high <= low else round(3 + 4 * (high - psnr) / (high - low), 1)
+
+
+def _held_out(camera: CameraPosition) -> str:
+    return f"{camera.name}, held out" + (f": {camera.psnr:.2f} dB" if camera.psnr is not None else "")
+
+
+def camera_map(told: ReconstructionRecord) -> Drawing | None:
+    """Return the cameras, coloured by what speaks against them; None of fewer than two.
+
+    They are seen from above where GPS tells what that is, else in the plane in which they lie.
+    """
+    cameras = told.placed[:: max(1, -(-len(told.placed) // MOST_CAMERAS))]
+    if len(cameras) < 2:
+        return None
+    places = np.array([one.at for one in cameras])
+    if told.gps is None:
+        centered = places - places.mean(axis=0)
+        places = centered @ np.linalg.svd(centered, full_matrices=False)[2].T
+    flat = places[:, :2]
+    low, span = flat.min(axis=0), np.maximum(np.ptp(flat, axis=0), 1e-9)
+    px = min((WIDTH_PX - 2 * MARGIN_PX) / span[0], (MOST_HEIGHT_PX - 2 * MARGIN_PX) / span[1])
+    height = max(LEAST_HEIGHT_PX, 2 * MARGIN_PX + px * span[1])
+    values = [(one.error_px if one.gps_m is None else one.gps_m) or 0.0 for one in cameras]
+    limits = np.quantile(values, [0.2, 0.4, 0.6, 0.8])
+    fifths = np.searchsorted(limits, values, side="right") if limits[-1] > limits[0] else np.zeros(len(values), int)
+    places = np.column_stack([MARGIN_PX + px * (flat[:, 0] - low[0]), height - MARGIN_PX - px * (flat[:, 1] - low[1])])
+    dots: list[Dot] = [
+        (float(x), float(y), 4, f"{one.name}: {_in_words(one)}", {"fill": COLORS[fifth]})
+        for one, (x, y), fifth in zip(cameras, places, fifths, strict=True)
+    ]
+    label = f"{plural(len(told.placed), 'camera')} from above"
+    unit, steps = "m from GPS" if told.gps else "px of reprojection", ", ".join(f"{limit:.2g}" for limit in limits)
+    words = f"{label}; blue to red: {unit}, in fifths at {steps}. The name stands under the cursor."
+    return Drawing(WIDTH_PX, height, words, tuple(dots))
+
+
+def _in_words(one: RegisteredImage) -> str:
+    gps = "" if one.gps_m is None else f"{one.gps_m:g} m from GPS, "
+    return f"{gps}{one.error_px or 0:g} px"

@@ -1,0 +1,216 @@
+"""report.html: one file that needs nothing else, loads nothing and runs nothing but its own few lines."""
+
+from __future__ import annotations
+
+import base64
+import math
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from splatbatch.failures.causes import title
+from splatbatch.files import MIB
+from splatbatch.output.layout import OutputFolder
+from splatbatch.output.records.metrics import deciding, spell_figures
+from splatbatch.output.records.quality import grade_in_words
+from splatbatch.report.curves import Chart, charts_of
+from splatbatch.report.facts import Report, ReportedPatch
+from splatbatch.report.html import GRADES, asset, policy, render
+from splatbatch.report.inspection import pictures_of
+from splatbatch.report.maps import camera_map, draw_map
+from splatbatch.report.pictures import (
+    Beside,
+    PictureBudget,
+    PicturedView,
+    attempt_folder,
+    attempts_side_by_side,
+    small_render,
+    variants_side_by_side,
+    views_of,
+)
+from splatbatch.report.scene import in_words
+from splatbatch.report.strip import MOST_S, Folders, color_strip
+from splatbatch.report.timeline import nights_of
+from splatbatch.report.todo import verdict
+from splatbatch.report.units import duration
+from splatbatch.report.viewer.viewer import Stage, stage, stage_of, viewer_gz, viewer_script, what_is_missing
+from splatbatch.report.workers import nodes_of
+from splatbatch.tasks.counts import counting, how_many
+from splatbatch.tasks.status import MADE, noun_of
+
+PICTURE_BYTES = 16 << 20
+SMALL_BYTES = 3 << 20
+"""Of the contact sheet, and of variants side by side."""
+STRIP_BYTES = 1 << 20
+MOST_PATCHES = 500
+"""No browser and nobody takes in thousands of sections; report.json has them all."""
+URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", *MADE)
+"""States, the most urgent first."""
+
+
+@dataclass(frozen=True)
+class PatchSection:
+    """What the page shows of a patch beside its facts."""
+
+    patch: ReportedPatch
+    link: str
+    stage: Stage | None
+    views: tuple[PicturedView, ...]
+    inspected: list[tuple[str, str]]
+    beside: Beside | None
+    charts: tuple[Chart, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether something is odd about it."""
+        return self.patch.state in ("failed", "refused", "stale") or bool(self.patch.outliers)
+
+    @property
+    def figures(self) -> Iterator[str]:
+        """Yield the key figures, which are read where it is folded in."""
+        patch = self.patch
+        yield patch.state
+        if patch.psnr is not None:
+            share = patch.covered_share if patch.psnr_covered is not None else None
+            covered = "" if share is None else f" ({100 * share:.0f} % covered)"
+            evened = "" if patch.psnr_even is None else f", {patch.psnr_even:.2f} evened"
+            beside = "" if patch.training_psnr is None else f" ({patch.training_psnr:.2f} on training views)"
+            yield f"PSNR {spell_figures(patch)}{covered}{evened}{beside}"
+        if patch.quality:
+            yield grade_in_words(patch.quality.grade)
+        if patch.num_gaussians:
+            yield f"{patch.num_gaussians:,} Gaussians"
+        if patch.seconds is not None:
+            yield duration(patch.seconds)
+        if patch.cause:
+            yield title(patch.cause)
+
+    @property
+    def made_with(self) -> list[str]:
+        """Return what made it, and where its splat lies."""
+        facts = {**self.patch.versions, "splat": self.patch.splat} if self.patch.splat else self.patch.versions
+        return [f"{name} {value}" for name, value in facts.items()]
+
+
+def to_html(report: Report, output: OutputFolder, previews_mib: int, folders: Folders) -> str:
+    """Return the page of a report; curves and pictures come from the output folder, few from the photographs."""
+    return _page(report, output, PictureBudget(previews_mib * MIB), folders)
+
+
+def to_live_html(report: Report, output: OutputFolder, version: str) -> str:
+    """Return the page that `serve` shows: it follows the batch, and leaves out what takes long to make.
+
+    Args:
+        report: its facts.
+        output: where curves and pictures come from.
+        version: by which the page knows that its report is no longer the latest.
+    """
+    return _page(report, output, PictureBudget(0), lambda _: (), version)
+
+
+def _page(
+    report: Report, output: OutputFolder, previews: PictureBudget, folders: Folders, version: str | None = None
+) -> str:
+    patches, scene = most_telling(report.patches), report.scene
+    budget, small, strip = (PictureBudget(size) for size in (PICTURE_BYTES, SMALL_BYTES, STRIP_BYTES))
+    links = {patch.patch: f"patch-{index}" for index, patch in enumerate(patches)}
+    # the poorest patch takes of the budget first
+    shown = {one.patch: _section(output, one, links[one.patch], budget, previews) for one in sorted(patches, key=_psnr)}
+    evaluating = output.scene.evaluating.attempts() if scene and scene.splat and not scene.is_stale else []
+    evaluated = next((one for one in reversed(evaluating) if one.read_views().ranked()), None)
+    worst_first = sorted(alone(patches), key=lambda one: (one.is_made, deciding(one) is not None, deciding(one) or 0.0))
+    ends_at = time.monotonic() + MOST_S
+    style, script = asset("page.css"), asset("page.js") + (asset("live.js") if version is not None else "")
+    facts = {
+        "report": report,
+        "verdict": verdict(report),
+        "fine": _fine(report.patches),
+        "totals": list(_totals(report)),
+        "shown": {name: shown[name] for name in links},
+        "scene_words": in_words(scene) if scene else "",
+        "scene_stage": stage("scene", output.scene.splat, evaluated, previews) if scene and scene.splat else None,
+        "scene_views": list(views_of(evaluated, budget)),
+        "seam_counts": _counts(GRADES[one.grade] or "not measured" for one in scene.seams) if scene else "",
+        "map": draw_map(report.map or scene, report.patches, links),
+        "cameras": camera_map(report.reconstruction) if report.reconstruction else None,
+        "worst_first": worst_first,
+        "thumbnails": {one.patch: small_render(attempt_folder(output, one), small) for one in worst_first},
+        "failures_first": sorted(alone(patches), key=lambda one: URGENT.index(one.state)),
+        "nodes": nodes_of(patches),
+        "lack": what_is_missing() if previews.size and any(one.splat for one in report.patches) else "",
+        "nights": nights_of(report, links),
+        "scene_inspected": pictures_of(scene.quality if scene else None, budget),
+        "variants": list(variants_side_by_side(output, patches, small)) if report.sweep else [],
+        "strips": [(one, color_strip(one, folders(one.scene), strip, ends_at)) for one in report.colors],
+    }
+    scripts = [script, *([viewer_script()] if previews.is_used else [])]
+    rules = policy(style, scripts, follows=version is not None)
+    packed = {
+        "style": style,
+        "script": script,
+        "viewer": base64.b64encode(viewer_gz()).decode() if previews.is_used else "",
+        "policy": rules,
+    }
+    return render("page.html.j2", **facts, **packed, version=version)
+
+
+def _section(
+    output: OutputFolder, patch: ReportedPatch, link: str, budget: PictureBudget, previews: PictureBudget
+) -> PatchSection:
+    return PatchSection(
+        patch,
+        link,
+        views=tuple(views_of(attempt_folder(output, patch), budget)),
+        stage=stage_of(output, patch, previews),
+        inspected=pictures_of(patch.quality, budget),
+        beside=attempts_side_by_side(output, patch, budget),
+        charts=charts_of(output.patch(patch.patch).attempts()),
+    )
+
+
+def most_telling(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
+    """Return the patches that a page has room for, in their order: what went wrong or is odd, then the poorest."""
+    ranked = sorted(patches, key=lambda patch: (patch.is_made and not patch.outliers, _psnr(patch)))
+    chosen = {patch.patch for patch in ranked[:MOST_PATCHES]}
+    return [patch for patch in patches if patch.patch in chosen]
+
+
+def _psnr(patch: ReportedPatch) -> float:
+    psnr = deciding(patch)
+    return math.inf if psnr is None else psnr
+
+
+def alone(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
+    """Return the patches without the backdrop, which counts as none of them."""
+    named = set(counting([patch.patch for patch in patches]))
+    return [patch for patch in patches if patch.patch in named]
+
+
+def _fine(patches: Sequence[ReportedPatch]) -> str:
+    """Say that there is nothing to do."""
+    noun, left = noun_of(patches), [patch.patch for patch in patches if not patch.is_made]
+    whole = f"Every {noun} is as it should be; nothing is odd."
+    return f"Nothing is odd; {how_many(left, noun)} still to be made." if left else whole
+
+
+def _counts(words: Iterable[str]) -> str:
+    return ", ".join(f"{number} {word}" for word, number in Counter(words).items())
+
+
+def _totals(report: Report) -> Iterator[tuple[str, str]]:
+    patches = alone(report.patches)
+    if covered := [patch.psnr_covered for patch in patches if patch.psnr_covered is not None]:
+        yield "dB mean PSNR on covered pixels", f"{statistics.fmean(covered):.2f}"
+        yield "dB in the worst patch", f"{min(covered):.2f}"
+    if known := [patch.psnr for patch in patches if patch.psnr is not None]:
+        yield f"dB mean hold-out PSNR{' on all' if covered else ''}", f"{statistics.fmean(known):.2f}"
+        if not covered:
+            yield "dB in the worst patch", f"{min(known):.2f}"
+    if gaussians := sum(patch.num_gaussians or 0 for patch in patches):
+        yield "Gaussians", f"{gaussians:,}"
+    attempts = [attempt for patch in patches for attempt in patch.attempts]
+    yield "attempt" if len(attempts) == 1 else "attempts", str(len(attempts))
+    spent = sum(attempt.seconds or 0 for attempt in attempts)
+    yield f"in {'processes' if report.reconstruction else 'training processes'}", duration(spent)

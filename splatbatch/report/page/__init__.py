@@ -1,1 +1,0 @@
-"""report.html: one file that loads nothing."""

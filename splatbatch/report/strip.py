@@ -1,0 +1,83 @@
+"""The photographs whose colours differ most, as they are and evened.
+
+Pictures are made while the report is written: few, small, from a JPEG's own eighths, and none after a few seconds.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from splatbatch.files import fault_of_name
+from splatbatch.report.facts import OutlierPhotograph, ReportedColors
+from splatbatch.report.pictures import PictureBudget, data_url
+from splatbatch.scene.colmap.types import Camera
+from splatbatch.scene.colors.correction import ColorCorrection
+from splatbatch.scene.colors.normalised_copies import normalised_copies
+from splatbatch.scene.photos.headers import opened_photograph, pixels_of
+
+LONG_SIDE_PX = 176
+JPEG_QUALITY = 80
+MOST_PIXELS = 16_000_000
+"""Of a photograph that can only be decoded whole: a quarter of a second."""
+MOST_S = 4.0
+"""After which no further photograph is decoded."""
+Folders = Callable[[str], Sequence[Path]]
+"""Where the photographs of a scene may lie."""
+Pair = tuple[bytes, bytes, tuple[int, int]]
+"""A photograph as it is and evened, as JPEGs, and their size."""
+Strip = list[tuple[OutlierPhotograph, list[str], dict[str, int]]]
+"""Photographs, each with the sources of both images, and their size."""
+
+
+def color_strip(scene: ReportedColors, folders: Sequence[Path], budget: PictureBudget, ends_at: float) -> Strip:
+    """Return the photographs that differ most, as far as they can be read until then, by the monotonic clock."""
+    strip: Strip = []
+    for photo in scene.photographs if folders else ():
+        pair = _pair(photo.name, ColorCorrection.of(photo.tone), folders) if time.monotonic() < ends_at else None
+        if pair and budget.take(sum(len(jpeg) * 4 // 3 for jpeg in pair[:2])):
+            strip.append((photo, [*map(data_url, pair[:2])], {"width": pair[2][0], "height": pair[2][1]}))
+    return strip
+
+
+def _pair(name: str, tone: ColorCorrection, folders: Sequence[Path]) -> Pair | None:
+    """Return a photograph as it is and evened, small; None where it cannot be read, whatever is wrong with it."""
+    if fault_of_name(PurePath(name).as_posix()):
+        return None
+    for folder in folders:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's
+            try:
+                if (folder / name).is_file() and (pair := decoded_pair(folder / name, tone)):
+                    return pair
+            except Exception:  # noqa: BLE001, S112 - Pillow's plug-ins raise whatever the bytes lead them to
+                continue
+    return None
+
+
+def decoded_pair(path: Path, tone: ColorCorrection) -> Pair | None:
+    """Return a photograph as it is and evened, small; None where that would take long."""
+    with opened_photograph(path) as file:
+        if file.format != "JPEG" and file.width * file.height > MOST_PIXELS:
+            return None
+        file.draft("RGB", (LONG_SIDE_PX, LONG_SIDE_PX))
+        picture = pixels_of(file)
+    picture.thumbnail((LONG_SIDE_PX, LONG_SIDE_PX))
+    width, height = picture.size
+    middle = Camera(0, "PINHOLE", width, height, (float(width), float(width), width / 2, height / 2))
+    pixels = np.asarray(picture)
+    return _jpeg(pixels), _jpeg(normalised_copies(pixels, tone, middle)), (width, height)
+
+
+def _jpeg(pixels: NDArray[np.uint8]) -> bytes:
+    from PIL import Image
+
+    written = io.BytesIO()
+    Image.fromarray(pixels).save(written, "JPEG", quality=JPEG_QUALITY)
+    return written.getvalue()

@@ -1,0 +1,170 @@
+"""All attempts of a run on all slots: gate, set-up, training, failure with its cause, retries; as they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from splatbatch.failures.causes import in_words, title
+from splatbatch.report.curves import Ticks, axis_label, time_ticks
+from splatbatch.report.facts import Report, ReportedAttempt
+from splatbatch.report.units import SIGNS, duration
+from splatbatch.report.workers import starts_of
+from splatbatch.text import assignments, moment, plural
+
+NIGHTS_SHOWN = 6
+NIGHT_GAP_S = 7200.0
+"""Between two runs of a night: who restarts what has ended early goes on with it."""
+MOST_BARS = 2000
+"""Of a night; more would be narrower than a hair."""
+Seat = tuple[str, str, str]
+"""Where an attempt ran: node, slot, worker."""
+Lane = tuple[str, str, int]
+"""Of the drawing: node, slot, and a number, for several workers may each call a slot of theirs the same."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """An attempt with times that are known; where it is drawn in percent of its night."""
+
+    patch: str
+    link: str
+    attempt: ReportedAttempt
+    start: float
+    end: float
+    lane: int = 0
+    left: float = 0.0
+    width: float = 0.0
+    waited: float = 0.0
+
+    @property
+    def seat(self) -> Seat:
+        """Return where it ran."""
+        return self.attempt.node, self.attempt.slot or "?", self.attempt.worker
+
+    @property
+    def kind(self) -> str:
+        """Return how it ended, as its colour says it."""
+        return self.attempt.outcome if self.attempt.outcome in SIGNS else "running"
+
+    @property
+    def setup(self) -> float:
+        """Return which share of it went by before the first step."""
+        long_s = self.end - self.start
+        return min(1.0, (self.attempt.setup_s or 0.0) / long_s) if long_s else 0.0
+
+    @property
+    def words(self) -> str:
+        """Return what is written on it."""
+        attempt = self.attempt
+        again = f" ↻{attempt.number}" if attempt.number > 1 else ""
+        return f"{self.patch}{again} {SIGNS[self.kind]}{f' {in_words(attempt.cause)}' if attempt.cause else ''}"
+
+    @property
+    def told(self) -> str:
+        """Return what stands under the cursor."""
+        attempt, where = self.attempt, " of ".join(filter(None, self.seat[1::-1]))
+        lines = [f"{self.patch}, attempt {attempt.number} on {where}: {self.kind}"]
+        if attempt.cause:
+            lines[0] += f": {title(attempt.cause)} in phase {attempt.phase or 'start'}, step {attempt.step or 0}"
+        took, setup = duration(self.end - self.start), duration(attempt.setup_s)
+        lines.append(f"{moment(self.start)}, {took}, of it {setup} set-up")
+        if attempt.gate_s:
+            lines.append(f"waited {duration(attempt.gate_s)} at the gate: {attempt.gate}")
+        if attempt.changes:
+            lines.append(f"with {assignments(attempt.changes)}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Night:
+    """One run, or several with little time in between: more would only be empty."""
+
+    words: str
+    span: float
+    is_latest: bool
+    labels: tuple[str, ...]
+    """Of its lanes."""
+    bars: tuple[Bar, ...]
+    gaps: tuple[tuple[int, float, float, str], ...]
+    """Lane, from where to where in percent, and what was waited for."""
+    ticks: Ticks
+
+
+def nights_of(report: Report, links: dict[str, str]) -> list[Night]:
+    """Return the nights in which attempts were started, the latest first.
+
+    Workers that were at work at the same time are one run.
+    """
+    bars = [
+        Bar(patch.patch, links.get(patch.patch, ""), one, one.started_at, max(one.started_at, one.ended_at or 0.0))
+        for patch in report.patches
+        for one in patch.attempts
+        if one.started_at is not None
+    ]
+    runs, starts = starts_of(report.runs), starts_of(report.runs, NIGHT_GAP_S)
+    groups: dict[float, list[Bar]] = {}
+    for bar in bars:
+        # start.json carries the clock of the attempt's machine, the ledger ours: a second apart is the same run
+        groups.setdefault(max((at for at in starts if at <= bar.start + 1), default=0.0), []).append(bar)
+    latest = sorted(groups, reverse=True)[:NIGHTS_SHOWN]
+    return [_night(groups[at], runs, is_latest=at == latest[0]) for at in latest]
+
+
+def _night(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) -> Night:
+    begin, end = min(bar.start for bar in bars), max(bar.end for bar in bars)
+    span = max(end - begin, 1e-3)
+    lane_of = _lanes(bars)
+    lanes, nodes = sorted(set(lane_of.values())), {bar.attempt.node for bar in bars}
+    drawn = [
+        replace(
+            bar,
+            lane=lanes.index(lane_of[bar.seat]),
+            left=100 * (bar.start - begin) / span,
+            width=100 * (bar.end - bar.start) / span,
+            waited=100 * min(bar.attempt.gate_s or 0.0, bar.start - begin) / span,
+        )
+        for bar in sorted(bars, key=lambda bar: bar.start)[-MOST_BARS:]
+    ]
+    words = f"{moment(begin)} to {moment(end)}, {duration(span)}"
+    words += f", {plural(len(bars), 'attempt')} on {plural(len(lanes), 'slot')}"
+    words += f" of {plural(len(nodes), 'node')}" if len(nodes) > 1 else ""
+    words += f", the last {len(drawn)} drawn" if len(drawn) < len(bars) else ""
+    return Night(
+        words,
+        span,
+        is_latest,
+        tuple(f"{node} {slot}" if len(nodes) > 1 else slot for node, slot, _ in lanes),
+        tuple(drawn),
+        tuple(
+            (lane, before.left + before.width, after.left, _gap(before, after, runs))
+            for lane in range(len(lanes))
+            for before, after in pairwise(bar for bar in drawn if bar.lane == lane)
+            if after.start > before.end
+        ),
+        [(at / span, axis_label(at, span, "s")) for at in time_ticks(0, span)],
+    )
+
+
+def _lanes(bars: Sequence[Bar]) -> dict[Seat, Lane]:
+    """Return where to draw what: workers that share a node and the name of a slot share a lane if never at once."""
+    spans: dict[Seat, tuple[float, float]] = {}
+    for bar in bars:
+        start, end = spans.get(bar.seat, (bar.start, bar.end))
+        spans[bar.seat] = (min(start, bar.start), max(end, bar.end))
+    ends: dict[tuple[str, str], list[float]] = {}
+    lanes: dict[Seat, Lane] = {}
+    for seat, (start, end) in sorted(spans.items(), key=lambda one: one[1]):
+        taken = ends.setdefault(seat[:2], [])
+        number = next((number for number, until in enumerate(taken) if until <= start), len(taken))
+        taken[number : number + 1] = [end]
+        lanes[seat] = (seat[0], seat[1], number)
+    return lanes
+
+
+def _gap(before: Bar, after: Bar, runs: Sequence[float]) -> str:
+    """Say what was waited for between two attempts of a lane."""
+    is_between_runs = any(before.end <= start <= after.start + 1 for start in runs)
+    why = "the next run" if is_between_runs else "the GPU was fit, or a patch was due again"
+    return f"{duration(after.start - before.end)} until {why}"
