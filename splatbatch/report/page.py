@@ -35,7 +35,7 @@ from splatbatch.report.strip import MOST_S, Folders, color_strip
 from splatbatch.report.timeline import nights_of
 from splatbatch.report.todo import verdict
 from splatbatch.report.units import duration
-from splatbatch.report.viewer.viewer import Stage, stage, stage_of, viewer_gz, viewer_script, what_is_missing
+from splatbatch.report.viewer.viewer import SplatStage, stage, stage_of, viewer_gz, viewer_script, what_is_missing
 from splatbatch.report.workers import nodes_of
 from splatbatch.tasks.counts import counting, how_many
 from splatbatch.tasks.status import MADE, noun_of
@@ -56,7 +56,7 @@ class PatchSection:
 
     patch: ReportedPatch
     link: str
-    stage: Stage | None
+    stage: SplatStage | None
     views: tuple[PicturedView, ...]
     inspected: list[tuple[str, str]]
     beside: Beside | None

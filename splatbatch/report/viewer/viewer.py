@@ -140,7 +140,7 @@ def what_is_missing() -> str:
     return HOW["gsply"] if find_spec("gsply") is None else ""
 
 
-class Stage(NamedTuple):
+class SplatStage(NamedTuple):
     """A splat that opens in 3D; without a preview a line that says how to see it."""
 
     words: str
@@ -149,14 +149,14 @@ class Stage(NamedTuple):
     preview: str = ""
 
 
-def stage_of(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> Stage | None:
+def stage_of(output: OutputFolder, patch: ReportedPatch, budget: PictureBudget) -> SplatStage | None:
     """Return the stage on which a trained patch opens; None where it has no splat, or no page shows any."""
     if not patch.splat:
         return None
     return stage(patch.patch, output.patch(patch.patch).splat, attempt_folder(output, patch), budget)
 
 
-def stage(name: str, splat: Path, attempt: AttemptFolder | None, budget: PictureBudget) -> Stage | None:
+def stage(name: str, splat: Path, attempt: AttemptFolder | None, budget: PictureBudget) -> SplatStage | None:
     """Return the stage on which a splat opens, seen from a camera of an attempt; None where no page shows any.
 
     Where the budget does not reach, it says what shows the splat: `splatbatch view`.
@@ -167,9 +167,9 @@ def stage(name: str, splat: Path, attempt: AttemptFolder | None, budget: Picture
     initial_camera = find_initial_camera(attempt)
     preview = _read(splat, initial_camera.turn if initial_camera else UNTURNED)
     if not preview or not budget.take(len(preview) * 4 // 3):
-        return Stage(words)
+        return SplatStage(words)
     camera = initial_camera.looking_at(middle_of(preview)) if initial_camera else None
-    return Stage(words, f"{max(0.1, len(preview) / 1e6):.1f} MB", camera, base64.b64encode(preview).decode())
+    return SplatStage(words, f"{max(0.1, len(preview) / 1e6):.1f} MB", camera, base64.b64encode(preview).decode())
 
 
 def _read(splat: Path, turn: Floats) -> bytes:
