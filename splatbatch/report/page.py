@@ -32,7 +32,7 @@ from splatbatch.report.pictures import (
 )
 from splatbatch.report.scene import in_words
 from splatbatch.report.strip import MOST_S, Folders, color_strip
-from splatbatch.report.timeline import nights_of
+from splatbatch.report.timeline import timelines
 from splatbatch.report.todo import verdict
 from splatbatch.report.units import duration
 from splatbatch.report.viewer.viewer import SplatStage, stage, stage_of, viewer_gz, viewer_script, what_is_missing
@@ -140,7 +140,7 @@ def _page(
         "failures_first": sorted(alone(patches), key=lambda one: URGENT.index(one.state)),
         "nodes": nodes_of(patches),
         "lack": what_is_missing() if previews.size and any(one.splat for one in report.patches) else "",
-        "nights": nights_of(report, links),
+        "runs": timelines(report, links),
         "scene_inspected": pictures_of(scene.quality if scene else None, budget),
         "variants": list(variants_side_by_side(output, patches, small)) if report.sweep else [],
         "strips": [(one, color_strip(one, folders(one.scene), strip, ends_at)) for one in report.colors],

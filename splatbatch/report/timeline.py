@@ -13,11 +13,11 @@ from splatbatch.report.units import SIGNS, duration
 from splatbatch.report.workers import starts_of
 from splatbatch.text import assignments, moment, plural
 
-NIGHTS_SHOWN = 6
-NIGHT_GAP_S = 7200.0
-"""Between two runs of a night: who restarts what has ended early goes on with it."""
+MOST_RUNS = 6
+RUN_GAP_S = 7200.0
+"""Between two runs that are shown as one: who restarts what has ended early goes on with it."""
 MOST_BARS = 2000
-"""Of a night; more would be narrower than a hair."""
+"""Of a run; more would be narrower than a hair."""
 Seat = tuple[str, str, str]
 """Where an attempt ran: node, slot, worker."""
 Lane = tuple[str, str, int]
@@ -26,7 +26,7 @@ Lane = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Bar:
-    """An attempt with times that are known; where it is drawn in percent of its night."""
+    """An attempt with times that are known; where it is drawn in percent of its run."""
 
     patch: str
     link: str
@@ -78,7 +78,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Night:
+class RunTimeline:
     """One run, or several with little time in between: more would only be empty."""
 
     words: str
@@ -92,8 +92,8 @@ class Night:
     ticks: Ticks
 
 
-def nights_of(report: Report, links: dict[str, str]) -> list[Night]:
-    """Return the nights in which attempts were started, the latest first.
+def timelines(report: Report, links: dict[str, str]) -> list[RunTimeline]:
+    """Return the runs in which attempts were started, the latest first.
 
     Workers that were at work at the same time are one run.
     """
@@ -103,16 +103,16 @@ def nights_of(report: Report, links: dict[str, str]) -> list[Night]:
         for one in patch.attempts
         if one.started_at is not None
     ]
-    runs, starts = starts_of(report.runs), starts_of(report.runs, NIGHT_GAP_S)
+    runs, starts = starts_of(report.runs), starts_of(report.runs, RUN_GAP_S)
     groups: dict[float, list[Bar]] = {}
     for bar in bars:
         # start.json carries the clock of the attempt's machine, the ledger ours: a second apart is the same run
         groups.setdefault(max((at for at in starts if at <= bar.start + 1), default=0.0), []).append(bar)
-    latest = sorted(groups, reverse=True)[:NIGHTS_SHOWN]
-    return [_night(groups[at], runs, is_latest=at == latest[0]) for at in latest]
+    latest = sorted(groups, reverse=True)[:MOST_RUNS]
+    return [_timeline(groups[at], runs, is_latest=at == latest[0]) for at in latest]
 
 
-def _night(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) -> Night:
+def _timeline(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) -> RunTimeline:
     begin, end = min(bar.start for bar in bars), max(bar.end for bar in bars)
     span = max(end - begin, 1e-3)
     lane_of = _lanes(bars)
@@ -131,7 +131,7 @@ def _night(bars: Sequence[Bar], runs: Sequence[float], *, is_latest: bool) -> Ni
     words += f", {plural(len(bars), 'attempt')} on {plural(len(lanes), 'slot')}"
     words += f" of {plural(len(nodes), 'node')}" if len(nodes) > 1 else ""
     words += f", the last {len(drawn)} drawn" if len(drawn) < len(bars) else ""
-    return Night(
+    return RunTimeline(
         words,
         span,
         is_latest,

@@ -15,7 +15,7 @@ from made_output import EVENING, MadeOutput
 from splatbatch.files import write_json
 from splatbatch.report import write_report
 from splatbatch.report.facts import Report, ReportedRun
-from splatbatch.report.timeline import nights_of
+from splatbatch.report.timeline import timelines
 
 EVIL = "<img src=x onerror=alert(1)>|`"
 
@@ -72,7 +72,7 @@ def test_where_there_is_one_node_nobody_reads_of_it(tmp_path: Path) -> None:
 @pytest.mark.all
 def test_workers_on_slots_of_one_name_have_a_lane_each_and_share_a_run(tmp_path: Path) -> None:
     report = report_of(two_nodes(tmp_path))
-    [night] = timelines(report)
+    [night] = pages_of(report)
     assert "6 attempts on 3 slots of 2 nodes" in night
     assert night.count("<span>node-b cpu0</span>") == 2
     assert night.count("<span>node-a cpu0</span>") == 1
@@ -82,22 +82,22 @@ def test_runs_of_workers_that_overlap_are_one_and_a_later_night_is_another(tmp_p
     report = report_of(two_nodes(tmp_path))
     end = max(attempt.ended_at or 0.0 for patch in report.patches for attempt in patch.attempts)
     at_once = [run(EVENING + late, end) for late in (0, 1, 300)]
-    assert len(timelines(replace(report, runs=at_once))) == 1
-    assert len(timelines(replace(report, runs=[*at_once, run(EVENING + 615, None)]))) == 1
+    assert len(pages_of(replace(report, runs=at_once))) == 1
+    assert len(pages_of(replace(report, runs=[*at_once, run(EVENING + 615, None)]))) == 1
     runs = [run(EVENING, EVENING + 1), run(EVENING + 615, end)]
-    [night] = timelines(replace(report, runs=runs))
+    [night] = pages_of(replace(report, runs=runs))
     assert "until the next run" in night and " open" in night
     day_after = EVENING + 86_400
     *others, last = report.patches
     later = [replace(one, started_at=day_after + 5, ended_at=day_after + 9) for one in last.attempts]
     patches = (*others, replace(last, attempts=tuple(later)))
     runs.append(run(day_after, day_after + 10))
-    latest, earlier = timelines(replace(report, patches=patches, runs=runs))
+    latest, earlier = pages_of(replace(report, patches=patches, runs=runs))
     assert " open>" in latest and " open>" not in earlier
 
 
-def timelines(report: Report) -> list[str]:
-    return [drawn("drawings", "timeline", night) for night in nights_of(report, {})]
+def pages_of(report: Report) -> list[str]:
+    return [drawn("drawings", "timeline", one) for one in timelines(report, {})]
 
 
 def run(started_at: float, ended_at: float | None) -> ReportedRun:
