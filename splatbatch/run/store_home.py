@@ -19,7 +19,7 @@ from typing import Any
 
 from splatbatch import __version__, isolated
 from splatbatch.config.load import RECIPE_SECTIONS
-from splatbatch.errors import OutputError, StoreError
+from splatbatch.errors import StoreError
 from splatbatch.files import PRIVATE, fault_of_name, write_json
 from splatbatch.isolated import StopRequested, WaitHooks, answers
 from splatbatch.monitor.messages import log_line, print_err
@@ -45,7 +45,6 @@ from splatbatch.transfer.exchange import (
     CLOSED,
     FINAL,
     HERE,
-    LATER,
     MOST_HANDLINGS,
     REFUSED,
     RESULTS,
@@ -59,7 +58,7 @@ from splatbatch.transfer.exchange import (
 LOOK_S = 2.0
 """Between two looks at a store."""
 PICTURES_S = 30.0
-"""So long pictures are waited for once all splats are home; the next look brings what comes later."""
+"""So long pictures are waited for once all splats are home; the next run brings what comes later."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +106,11 @@ class HomeSide:
     arrived: dict[str, dict[int, AttemptFolder]] = field(default_factory=dict)
     """Results of which something is here: the attempts that came, by their numbers there."""
     whole: set[str] = field(default_factory=set)
-    """Names of results, and of what came after them, of which nothing is to be fetched any more."""
+    """Results whose attempts are all here."""
     awaited: set[str] = field(default_factory=set)
-    """Results that have come since we began, whose pictures are still on their way."""
+    """Results whose pictures are still on their way."""
+    new: set[str] = field(default_factory=set)
+    """Results that have come since we began."""
 
     def __post_init__(self) -> None:
         self.name, self.watch = home_of(self.batch.output), StoreWatch()
@@ -155,7 +156,7 @@ class HomeSide:
                 print_err(f"{words}; fetch their splats with `splatbatch train` or `splatbatch adopt`")
         finally:
             self.courier.close()
-            tidy(self.batch.output)
+            shutil.rmtree(self.batch.output.arriving, ignore_errors=True)
         return done
 
     def look(self) -> StoreListing:
@@ -211,15 +212,7 @@ class HomeSide:
                 came.append((self.bundles[bundle].task, outcome))
                 if outcome == "trained":
                     self._close([bundle], "trained")
-        for name in seen.later:
-            result = name.rpartition(".")[0]
-            if result in self.arrived and name not in self.whole:
-                try:
-                    self._adopt_later(name, self.arrived[result])
-                except StoreError as error:
-                    self.hooks.tell(f"pictures and logs of a result are refused: {name}: {error.message}")
-                self.whole.add(name)
-                self.awaited.discard(result)
+        self.awaited = {name for name in self.awaited if not self._adopt_pictures(name) and name in self.new}
         return came
 
     def _pack_ready(self) -> None:
@@ -306,6 +299,8 @@ class HomeSide:
     def _note(self, folder: AttemptFolder, one: Arrival) -> None:
         numbers = self.arrived.setdefault(one.result, {})
         numbers[one.number] = folder
+        if not one.has_all:
+            self.awaited.add(one.result)
         if len(numbers) >= one.total:
             self.whole.add(one.result)
 
@@ -319,7 +314,7 @@ class HomeSide:
         ours = 0
         try:
             _see_sound(name, bundle, returned)
-            self._fetch(returned.pieces, bundle.task)
+            self._fetch([one for one in returned.pieces if not is_following(one)], bundle.task)
             if task is None:
                 raise StoreError(f"the batch no longer has a task {bundle.task}")
             for one in returned.attempts:
@@ -348,19 +343,17 @@ class HomeSide:
         Raises:
             StoreError: it is not one of its bundle.
         """
-        place = self.batch.output.arriving
+        place, pieces = self.batch.output.arriving, [piece for piece in one.pieces if not is_following(piece)]
         folder = AttemptFolder(place / f"{task.name}-{one.number}.{uuid.uuid4().hex}")
-        blobs.lay(one.pieces, place, folder.path, shutil.copyfile)
+        blobs.lay(pieces, place, folder.path, shutil.copyfile)
         job = _make_ours(folder, bundle, returned, task)
-        arrival = Arrival(
-            name, one.number, returned.worker, returned.host, len(returned.attempts), not returned.has_more
-        )
+        has_all = len(pieces) == len(one.pieces)
+        arrival = Arrival(name, one.number, returned.worker, returned.host, len(returned.attempts), has_all)
         write_json(folder.brought, arrival.to_record())
         attempt = task.home(self.batch.output).new_attempt()
         folder.path.rename(attempt.path)
         self._note(attempt, arrival)
-        if returned.has_more:
-            self.awaited.add(name)
+        self.new.add(name)
         self.ledger.write(AttemptStarted(task.name, attempt.number, job.key, returned.worker, dict(job.changes)))
         return attempt.number
 
@@ -374,26 +367,21 @@ class HomeSide:
         for piece, fault in faults.items():
             raise StoreError(f"{piece.name} is {fault} in the store")
 
-    def _adopt_later(self, name: str, attempts: dict[int, AttemptFolder]) -> None:
-        """Bring home what came after a result: pictures, logs.
-
-        Raises:
-            StoreError: it is damaged; the splat is here all the same.
-        """
-        told = [(number, folder, Arrival.read(folder.brought)) for number, folder in attempts.items()]
-        mine = {number: (folder, one) for number, folder, one in told if one and not one.has_all}
-        if not mine:
-            return
-        returned = exchange.result_at(self.courier, f"{LATER}/{name}")
-        for piece in returned.pieces:
-            if not is_following(piece):
-                raise StoreError(f"{piece.name!r} is in none of the folders {', '.join(exchange.FOLLOWING)}")
-        for brought in returned.attempts:
-            if brought.number in mine:
-                self._fetch(brought.pieces, returned.task)
-                blobs.lay(brought.pieces, self.batch.output.arriving, mine[brought.number][0].path, shutil.copyfile)
-        for folder, one in mine.values():
-            write_json(folder.brought, replace(one, has_all=True).to_record())
+    def _adopt_pictures(self, name: str) -> bool:
+        """Bring home what is sent after the splats of a result; return whether no more of it is to come."""
+        for one in exchange.result_at(self.courier, f"{RESULTS}/{name}").attempts:
+            folder, pieces = self.arrived[name].get(one.number), [piece for piece in one.pieces if is_following(piece)]
+            faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, name, self.hooks.tell)
+            if "missing" in faults.values():
+                return False
+            if folder and (arrival := Arrival.read(folder.brought)):
+                try:
+                    sound = [piece for piece in pieces if piece not in faults]
+                    blobs.lay(sound, self.batch.output.arriving, folder.path, shutil.copyfile)
+                except StoreError as error:
+                    self.hooks.tell(f"a picture or log of a result in the store is refused: {name}: {error.message}")
+                write_json(folder.brought, replace(arrival, has_all=True).to_record())
+        return True
 
 
 def _is_same(known: Bundle, bundle: Bundle) -> bool:
@@ -464,17 +452,3 @@ def _since(bundle: Bundle, task: Task) -> dict[str, Any]:
         for key, value in bundle.settings.get(name, {}).items()
         if key in now[name] and now[name][key] != value and (name, key) not in PLACES
     }
-
-
-def tidy(output: OutputFolder) -> None:
-    """Remove what is left of what was on its way home.
-
-    Raises:
-        OutputError: it cannot be removed.
-    """
-    try:
-        shutil.rmtree(output.arriving)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise OutputError(f"{output.arriving}: cannot be removed ({error.strerror})") from error

@@ -314,22 +314,14 @@ def _send(store: Store, asked: tuple[TransferResult, Path, set[int], str]) -> No
         asked: the result without its attempts, the folder of the bundle, attempts that are another's, and our claim.
     """
     result, folder, others, claim = asked
-    place, first = PatchFolder(folder / "output/patches" / result.task), ""
-    attempts = [_packed(one) for one in place.attempts() if one.number not in others and one.start.exists()]
-    has_more = any(is_following(piece) for one in attempts for piece in one.pieces)
-    for is_later in (False, True) if has_more else (False,):
-        ours = []
-        for one in attempts:
-            pieces = tuple(piece for piece in one.pieces if is_following(piece) == is_later)
-            where = place.path / _attempt(one.number)
-            blobs.put(store, [(blobs.blob(piece.sha256), where / piece.name) for piece in pieces])
-            ours.append(replace(one, pieces=pieces))
-        told = replace(result, attempts=tuple(ours), has_more=has_more and not is_later)
-        file = exchange.result_file(told, first)
-        blobs.put(store, [file])
-        first = file[0].rpartition("/")[2]
+    place = PatchFolder(folder / "output/patches" / result.task)
+    attempts = tuple(_packed(one) for one in place.attempts() if one.number not in others and one.start.exists())
+    pieces = [(place.path / _attempt(one.number), piece) for one in attempts for piece in one.pieces]
+    blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces if not is_following(one)])
+    blobs.put(store, [exchange.result_file(replace(result, attempts=attempts))])
     if result.outcome not in exchange.FINAL:
         blobs.put(store, [(f"{CLAIMS}/{claim}{LEFT}", b"")])
+    blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces if is_following(one)])
 
 
 def _packed(folder: AttemptFolder) -> TransferredAttempt:

@@ -22,11 +22,11 @@ from splatbatch.transfer.bundle import Bundle, sealed, unsealed, why_left
 from splatbatch.transfer.courier import Courier
 from splatbatch.transfer.store import Store, read_whole
 
-BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS = "bundles", "claims", "closed", "results", "later", "workers"
+BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS = "bundles", "claims", "closed", "results", "workers"
 _BUNDLE = re.compile(r"[0-9a-f]{32}")
 """Of all that may lie in bundles/, the name of a bundle."""
 FOLLOWING = ("renders", "tb", "inspection")
-"""Folders of an attempt that come home after its splat; nothing else does."""
+"""Folders of an attempt that are sent after its splat, and come home when they are there."""
 HERE = frozenset({"cancel", ".ballast", "ahead.json", "result.json", "scene"})
 """What of an attempt's folder stays with its worker: home makes a result.json of its own, and has the photographs."""
 LEFT = ".left"
@@ -83,8 +83,6 @@ class TransferResult(TypedRecord):
     """"trained", "failed", "stopped" (to be gone on with), "unfit" (this machine, or this program, cannot)."""
     why: str = ""
     attempts: tuple[TransferredAttempt, ...] = ()
-    has_more: bool = False
-    """Pictures follow."""
 
     @property
     def pieces(self) -> list[FileRef]:
@@ -129,8 +127,6 @@ class StoreListing(TypedRecord):
     """A store as it was looked at."""
 
     bundles: dict[str, BundleState] = field(default_factory=dict)
-    later: tuple[str, ...] = ()
-    """Names of what came after a result: its own name stands before the last dot."""
     signs: dict[str, WorkerStatus] = field(default_factory=dict)
 
     def state(self, bundle: str) -> BundleState:
@@ -150,8 +146,7 @@ def listing(courier: Courier) -> StoreListing:
 
 def look(store: Store, _: None = None) -> dict[str, Any]:
     """Look at a store; return it as JSON. A courier does this."""
-    folders = (BUNDLES, CLAIMS, CLOSED, RESULTS, LATER, WORKERS)
-    bundles, claims, closed, results, later, workers = at_once(store.names, folders)
+    bundles, claims, closed, results, workers = at_once(store.names, (BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS))
     generations: dict[str, int] = {}
     for name in claims:
         bundle, _dot, number = name.removesuffix(LEFT).partition(".")
@@ -178,7 +173,7 @@ def look(store: Store, _: None = None) -> dict[str, Any]:
 
     ours = sorted(filter(_BUNDLE.fullmatch, bundles))
     states = dict(zip(ours, at_once(state, ours), strict=True))
-    return StoreListing(states, tuple(sorted(later)), signs).to_record()
+    return StoreListing(states, signs).to_record()
 
 
 def _sign(store: Store, place: str) -> WorkerStatus:
@@ -311,13 +306,7 @@ def bundle_file(bundle: Bundle) -> tuple[str, NewFile]:
     return name, (f"{BUNDLES}/{name}", content)
 
 
-def result_file(returned: TransferResult, first: str = "") -> NewFile:
-    """Return what came of a bundle as it is put into a store, once its blobs are there.
-
-    Args:
-        returned: what came of it.
-        first: the name of what was put there before, of which this is the rest: pictures, say.
-    """
-    digest, content = sealed(returned.to_record())
-    place = f"{LATER}/{first}" if first else f"{RESULTS}/{returned.bundle}.{returned.outcome}"
-    return f"{place}.{digest}", content
+def result_file(result: TransferResult) -> NewFile:
+    """Return the result of a bundle as it is put into a store, once the blobs of its splats are there."""
+    digest, content = sealed(result.to_record())
+    return f"{RESULTS}/{result.bundle}.{result.outcome}.{digest}", content

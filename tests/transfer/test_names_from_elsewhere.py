@@ -141,24 +141,21 @@ PLACES: tuple[Lay, ...] = (
 
 
 def adopt_later(top: Path, attempt: Path, *names: str) -> list[str]:
-    """Have home adopt what came after the result of an attempt; return what it says."""
+    """Have home adopt the pictures of an attempt that is here; return what it says."""
     result, said = f"{'0' * 32}.trained.{'1' * 32}", list[str]()
-    output, patience = SimpleNamespace(arriving=top / "blobs"), WaitHooks(tell=said.append)
-    home, folder = object.__new__(HomeSide), AttemptFolder(attempt)
-    home.batch, home.courier, home.hooks = (
-        cast("Any", SimpleNamespace(output=output)),
-        Courier("", patience),
-        patience,
-    )
-    home.bundles, home.whole, home.awaited, home.arrived = {}, set(), set(), {result: {1: folder}}
+    output, hooks = SimpleNamespace(arriving=top / "blobs"), WaitHooks(tell=said.append)
+    home = object.__new__(HomeSide)
+    home.batch, home.courier, home.hooks = cast("Any", SimpleNamespace(output=output)), Courier("", hooks), hooks
+    home.bundles, home.new, home.awaited, home.arrived = {}, set(), {result}, {result: {1: AttemptFolder(attempt)}}
     told = TransferResult(attempts=(TransferredAttempt(1, tuple(map(piece, names))),))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exchange, "result_at", lambda *_: told)
         patched.setattr(store_home.blobs, "fetch_all", lambda *_: {})
         patched.setattr(Arrival, "read", lambda _: Arrival(result, 1, total=1))
         patched.setattr(store_home, "write_json", lambda *_: None)
-        home.adopt(StoreListing(later=(f"{result}.{'2' * 32}",)))
-    _refuse(bool(said) and not attempt.joinpath("renders").exists())
+        home.adopt(StoreListing())
+    assert home.awaited == set()
+    _refuse(not any(attempt.iterdir()))
     return said
 
 
@@ -227,11 +224,8 @@ def test_nothing_is_laid_through_a_link(folder: Path, tmp_path: Path) -> None:
 
 def test_what_comes_later_replaces_no_file_of_an_accepted_attempt(folder: Path, tmp_path: Path) -> None:
     (folder / "splat.ply").write_bytes(b"accepted")
-    with pytest.raises(StoreError):
-        adopt_later(tmp_path, folder, "renders/a.png", "splat.ply")
-    assert [one.name for one in folder.iterdir()] == ["splat.ply"]
+    assert adopt_later(tmp_path, folder, "renders/a.png", "splat.ply", "tb/events") == []
     assert (folder / "splat.ply").read_bytes() == b"accepted"
-    assert adopt_later(tmp_path, folder, "renders/a.png", "tb/events") == []
     assert (folder / "renders/a.png").read_bytes() == CONTENT
 
 
