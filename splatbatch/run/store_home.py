@@ -184,11 +184,9 @@ class HomeSide:
         there = set(self.courier.ask(blobs.names, blobs.BLOBS))
         for task, bundle in self._put_bundles(tasks, there):
             ours = {name: one for name, one in self.bundles.items() if one.task == task.name}
-            mine = [name for name, one in ours.items() if _is_same(one, bundle)]
-            old = [name for name in mine if seen.state(name).is_open or self.is_trained(name, seen)]
-            if old:
-                packed[task.name] = old[0]
-            else:
+            live = [name for name in ours if seen.state(name).is_open or self.is_trained(name, seen)]
+            packed[task.name] = next((name for name in live if _is_same(ours[name], bundle)), "")
+            if not packed[task.name]:
                 name, manifest = exchange.bundle_file(bundle)
                 self._put([manifest])
                 packed[task.name], self.bundles[name] = name, bundle
@@ -200,15 +198,13 @@ class HomeSide:
 
     def is_trained(self, name: str, seen: StoreListing) -> bool:
         """Return whether a splat of a bundle lies in the store that is not home yet."""
-        return any(one.split(".")[1] == "trained" for one in seen.state(name).results if one not in self.whole)
+        return "trained" in {outcome for one, outcome in seen.state(name).results.items() if one not in self.whole}
 
     def adopt(self, seen: StoreListing) -> list[tuple[str, str]]:
         """Bring home what workers have left, and settle it; return the tasks that have results, with the outcomes."""
-        came = []
-        names = [one for name in self.bundles for one in seen.state(name).results if one not in self.whole]
-        for name in sorted(names, key=lambda one: (one.split(".")[1] != "trained", one)):
-            bundle, outcome, _ = name.split(".")
-            if self._adopt(name, self.bundles[bundle]):
+        came, found = [], [(bundle, one) for bundle in self.bundles for one in seen.state(bundle).results.items()]
+        for bundle, (name, outcome) in sorted(found, key=lambda one: one[1][1] != "trained"):
+            if name not in self.whole and self._adopt(name, self.bundles[bundle]):
                 came.append((self.bundles[bundle].task, outcome))
                 if outcome == "trained":
                     self._close([bundle], "trained")

@@ -235,7 +235,7 @@ class StoreWorker:
 
     def _resume(self, bundle: Bundle, state: BundleState, batch: Batch) -> set[int]:
         """Lay beside ours the attempt that another worker had to stop, to go on from there; return its number."""
-        for name in (one for one in state.results if one.split(".")[1] == "stopped"):
+        for name in (name for name, outcome in state.results.items() if outcome == "stopped"):
             told = exchange.result_at(self._asks, f"{RESULTS}/{name}")
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]

@@ -134,7 +134,9 @@ def status_of(url: str) -> StoreFacts:
         step = sign.step if sign and sign.bundle == name else None
         state = watch.state_of(name, one) if home else "altered"
         worker = one.worker if state in ("at work", "silent") else ""
-        found.append(BundleFacts(task, home, state, worker, step, max_steps, one.generation, tuple(one.outcomes)))
+        found.append(
+            BundleFacts(task, home, state, worker, step, max_steps, one.generation, tuple(one.results.values()))
+        )
     workers = tuple(one for one in seen.signs.values() if not one.has_ended)
     return StoreFacts(url, tuple(sorted(found, key=lambda one: (one.home, one.task))), workers)
 

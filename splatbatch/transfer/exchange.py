@@ -97,8 +97,8 @@ class BundleState(TypedRecord):
     is_closed: bool = False
     generation: int = 0
     """Of its newest claim; 0: it was never claimed."""
-    results: tuple[str, ...] = ()
-    """Names of those that count."""
+    results: dict[str, str] = field(default_factory=dict)
+    """Outcomes of those that count, by their names."""
     worker: str = ""
     """Its owner, which made that claim. This and what follows is read only while it is open."""
     is_free: bool = True
@@ -107,14 +107,9 @@ class BundleState(TypedRecord):
     """How often its owner has shown that it lives; -1: never yet."""
 
     @property
-    def outcomes(self) -> list[str]:
-        """The outcomes of its results."""
-        return [name.split(".")[1] for name in self.results]
-
-    @property
     def is_final(self) -> bool:
         """Whether no other worker is to try."""
-        return not set(FINAL).isdisjoint(self.outcomes)
+        return not set(FINAL).isdisjoint(self.results.values())
 
     @property
     def is_open(self) -> bool:
@@ -152,16 +147,17 @@ def look(store: Store, _: None = None) -> dict[str, Any]:
         bundle, _dot, number = name.removesuffix(LEFT).partition(".")
         if number.isdecimal():
             generations[bundle] = max(generations.get(bundle, 0), int(number))
-    brought: dict[str, list[str]] = {}
+    brought: dict[str, dict[str, str]] = {}
     for name in sorted(results):
         if name.count(".") == 2 and f"{name}{REFUSED}" not in results:
-            brought.setdefault(name.partition(".")[0], []).append(name)
+            bundle, outcome, _hash = name.split(".")
+            brought.setdefault(bundle, {})[name] = outcome
     shown = at_once(partial(_sign, store), [f"{WORKERS}/{name}" for name in sorted(workers)])
     signs = {one.worker: one for one in shown if one.worker}
 
     def state(name: str) -> BundleState:
         generation = generations.get(name, 0)
-        one = BundleState(name in closed, generation, tuple(brought.get(name, ())))
+        one = BundleState(name in closed, generation, brought.get(name, {}))
         if not (generation and one.is_open):
             return one
         claim = f"{name}.{generation}"
@@ -201,7 +197,7 @@ class StoreWatch:
     def state_of(self, name: str, one: BundleState) -> str:
         """Return how far a bundle is: trained, failed, closed, waiting, silent, at work."""
         for outcome in FINAL:
-            if outcome in one.outcomes:
+            if outcome in one.results.values():
                 return outcome
         if one.is_closed:
             return "closed"
