@@ -32,4 +32,4 @@ class WorkerJob:
     @property
     def words(self) -> str:
         """Return what is told of it beside its state: a reason in the engine's own words, or its node."""
-        return self.reason or self.how or self.why or self.where or "a node that it does not name"
+        return self.reason or self.how or self.why or self.where or "an unnamed node"

@@ -32,7 +32,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
     cards = chosen_cards(settings, "auto") if num_gpus else []
     if num_workers * num_gpus > len(cards):
         raise ExecutorError(
-            f"executor.workers: {num_workers}: GPUs wanted: {num_workers * num_gpus}, GPUs here: {len(cards)}",
+            f"executor.workers: {num_workers}: needs {num_workers * num_gpus} GPUs; this machine has {len(cards)}",
             "Lower workers or gpus_per_worker, or set gpus_per_worker: 0 and training.device: cpu.",
         )
     submission.write()
@@ -45,7 +45,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
         try:
             jobs.append(_job_of(background_command.start(command, submission.log(index), environment).pid))
         except OSError as error:
-            raise ExecutorError(f"{command[0]}: cannot be started ({error.strerror})") from error
+            raise ExecutorError(f"{command[0]}: cannot start ({error.strerror})") from error
     return tuple(jobs)
 
 
@@ -62,10 +62,10 @@ def look(job: str) -> WorkerJob:
     """Say whether a worker still runs, if this machine started it."""
     host, boot, pid, ticks = job.split(":")
     if host != socket.gethostname():
-        return WorkerJob(job, "unknown", why=f"it runs on {host}, if at all")
+        return WorkerJob(job, "unknown", why=f"started on {host}, which alone can tell")
     if boot == processes.boot_id() and processes.start_ticks(int(pid)) == int(ticks) != 0:
         return WorkerJob(job, "running", where=host)
-    return WorkerJob(job, "ended", where=host, how="its process has ended")
+    return WorkerJob(job, "ended", where=host, how="process ended")
 
 
 def stop(jobs: Sequence[str]) -> None:

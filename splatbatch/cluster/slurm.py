@@ -21,7 +21,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.text import clock
 
 PATIENCE_S = 30.0
-"""A command waits some seconds for a controller that is down, and says so then."""
+"""A command waits some seconds for a controller that is down, and then says so."""
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "NVIDIA_VISIBLE_DEVICES")
 MARGIN_S = 20.0
 """Beside grace_s: what a worker needs to write everything down before Slurm ends it."""
@@ -35,7 +35,7 @@ export {job}="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
 {end}
 for needed in {needed}; do
   [ -e "$needed" ] || {{
-    echo "splatbatch: $needed is not to be seen on node $SLURMD_NODENAME" >&2
+    echo "splatbatch: node $SLURMD_NODENAME cannot see $needed" >&2
     exit 5
   }}
 done
@@ -49,7 +49,7 @@ END = (
 )
 SETUP = """\
 {{ {line}
-}} || {{ echo "splatbatch: on node $SLURMD_NODENAME this line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
+}} || {{ echo "splatbatch: node $SLURMD_NODENAME: a line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
 PENDING = frozenset(
     {"PENDING", "CONFIGURING", "EXPEDITING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
      "SPECIAL_EXIT", "SUSPENDED", "POWER_UP_NODE"}
@@ -70,12 +70,12 @@ TASK_S = 3600.0 * 1.5
 """So long a task is taken to last where nobody can tell: too many turns cost nothing, the last ones are taken back."""
 REMEDIES = {
     "partition": "`sinfo` lists the partitions; name one in executor.sbatch: [--partition=…].",
-    "Requested node configuration": "No node has all that at once: lower executor.gpus_per_worker, or what"
-    " executor.sbatch asks for; `sinfo -o '%P %D %c %m %G'` shows what nodes have.",
+    "Requested node configuration": "No node has these resources together. Lower executor.gpus_per_worker, or what"
+    " executor.sbatch requests; `sinfo -o '%P %D %c %m %G'` shows what nodes have.",
     "node name": "`sinfo -N` lists the nodes.",
     "array": "Lower executor.workers, or set a longer executor.worker_time: MaxArraySize is the site's limit.",
     "account": "`sacctmgr show associations user=$USER` lists your accounts; name one: executor.sbatch: [--account=…].",
-    "contact": "Its controller is down or out of reach: try later; `scontrol ping` says how it is.",
+    "contact": "The Slurm controller is down or unreachable. Try again later; `scontrol ping` shows its state.",
 }
 """By what Slurm's words hold."""
 
@@ -90,14 +90,14 @@ def start(batch: Batch, submission: Submission, command: Sequence[str], num_task
     settings, num_workers = batch.config.executor, submission.record.num_workers
     if shutil.which("sbatch") is None:
         raise ExecutorError(
-            "executor.engine: slurm: there is no sbatch on this machine",
-            "Run it where jobs are submitted, or set executor.engine: local to train on this machine.",
+            "executor.engine: slurm: sbatch not found on this machine",
+            "Run `splatbatch train` where jobs are submitted, or set executor.engine: local to train here.",
         )
     queue_s, asked_s = queue_limit_s(settings.sbatch), settings.worker_time
     if queue_s and asked_s and asked_s > queue_s:
         raise ExecutorError(
-            f"executor.worker_time: {clock(asked_s)}: the queue ends a job after {clock(queue_s)}",
-            "Lower it, or leave it out: workers that end are followed by others.",
+            f"executor.worker_time: {clock(asked_s)} is longer than the queue allows ({clock(queue_s)})",
+            "Lower it, or remove it: a new worker goes on where one ended.",
         )
     limit_s, num_turns = asked_s or queue_s, 1
     if limit_s:
@@ -141,7 +141,7 @@ def look(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> Mappin
         arrays = ",".join(sorted({job.partition("_")[0] for job in forgotten}))
         answer = ask("sacct", "-X", "--noheader", "--parsable2", f"--format={SACCT}", f"--jobs={arrays}")
         found = {one.job: one for one in of_sacct(answer.stdout)} | found
-    return {job: found.get(job) or WorkerJob(job, "ended", how="Slurm knows it no more") for job in jobs}
+    return {job: found.get(job) or WorkerJob(job, "ended", how="no longer known to Slurm") for job in jobs}
 
 
 def cancel(known: Sequence[Submission], *, only_pending: bool) -> str:
@@ -166,11 +166,11 @@ def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 124, "", f"{command} has not answered for {PATIENCE_S:.0f} s")
+        return subprocess.CompletedProcess(command, 124, "", f"{command}: no answer within {PATIENCE_S:.0f} s")
     except OSError as error:
         return subprocess.CompletedProcess(command, 127, "", f"{command}: {error.strerror}")
     said = " ".join(answer.stderr.split()) or " ".join(answer.stdout.split())
-    answer.stderr = (said or f"{command} ended with {answer.returncode}") if answer.returncode else ""
+    answer.stderr = (said or f"{command} failed with exit code {answer.returncode}") if answer.returncode else ""
     return answer
 
 
@@ -256,7 +256,7 @@ def job_of(job: str, state: str, where: str, reason: str, code: int | None = Non
         return WorkerJob(job, "running", where=where)
     if state in ENDED:
         return WorkerJob(job, "ended", where=where, how=f"{state} ({why})" if why else state, code=code)
-    return WorkerJob(job, "unknown", why=f"its state is {state}")
+    return WorkerJob(job, "unknown", why=f"unknown Slurm state {state}")
 
 
 def queue_limit_s(options: Sequence[str]) -> float | None:
@@ -305,7 +305,7 @@ def _sbatch(*arguments: str) -> str:
     if not answer.returncode:
         return answer.stdout
     remedy = next((remedy for word, remedy in REMEDIES.items() if word in answer.stderr), "")
-    raise ExecutorError(f"Slurm: {answer.stderr}", remedy or "See sbatch(1), and executor.sbatch in the YAML.")
+    raise ExecutorError(f"Slurm: {answer.stderr}", remedy or "See `man sbatch`, and executor.sbatch in the YAML.")
 
 
 def _squeue(known: Sequence[Submission]) -> subprocess.CompletedProcess[str]:

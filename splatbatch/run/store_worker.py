@@ -16,6 +16,7 @@ from splatbatch import __version__
 from splatbatch.caches import own_scratch
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SplatbatchError, StoreError, TrainerError
 from splatbatch.failures.causes import cause_of, title
+from splatbatch.fields import mapping
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files
 from splatbatch.hashing import sha256_of
 from splatbatch.isolated import ExpectedError, Returned, StopRequested, WaitHooks
@@ -160,7 +161,7 @@ class StoreWorker:
 
     def _holds(self, bundle: Bundle) -> bool:
         """Return whether our time holds a training; one that nobody can tell of is begun."""
-        grace_s = float(seconds_of(str(bundle.settings.get("limits", {}).get("grace_s", 10))) or 10)
+        grace_s = seconds_of(str(mapping(bundle.settings.get("limits")).get("grace_s"))) or 10.0
         return self._end - time.monotonic() > grace_s + MARGIN_S + self._took.get(bundle.max_steps, 0.0)
 
     def _train(self, bundle: Bundle, name: str, seen: StoreListing) -> SplatbatchError | None:

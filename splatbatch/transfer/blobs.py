@@ -154,4 +154,4 @@ def lay(pieces: Iterable[FileRef], place: Path, folder: Path, put: Callable[[Pat
         except (OSError, ValueError) as error:
             if is_out_of_space(error):
                 raise
-            raise StoreError(f"{piece.name!r} cannot be a file here ({error})") from error
+            raise StoreError(f"{piece.name!r} cannot be written ({error})") from error

@@ -84,7 +84,7 @@ class Bundle(TypedRecord):
     @property
     def max_steps(self) -> int:
         """Return the steps of its training, as far as its manifest says."""
-        steps = self.changes.get("training.max_steps", self.settings.get("training", {}).get("max_steps"))
+        steps = self.changes.get("training.max_steps", mapping(self.settings.get("training")).get("max_steps"))
         return steps if isinstance(steps, int) else 0
 
     def to_record(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def unsealed(name: str, content: bytes) -> dict[str, Any]:
     """
     record = parse(content) if hashlib.sha256(content).hexdigest()[:32] == name else None
     if not isinstance(record, dict):
-        raise StoreError(f"{name}: was altered in the store: it is refused")
+        raise StoreError(f"{name}: was altered in the store; refused")
     return record
 
 
@@ -123,7 +123,10 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         see_name(name, task.name)
     contents = {name: facts.sha256(path) for name, path in paths.items()}
     if lacking := [paths[name] for name, sha256 in contents.items() if not sha256]:
-        raise SceneError(f"{task.name}: {lacking[0]}: cannot be read", "Mend it, or see `splatbatch verify-dims`.")
+        raise SceneError(
+            f"{task.name}: {lacking[0]}: cannot be read",
+            "Repair the file; `splatbatch verify-dims` checks all files of a patch.",
+        )
     known = {key: fact._replace(sha256=contents.get(key, fact.sha256)) for key, fact in depends_on.files.items()}
     patch = task.patch
     return Bundle(
@@ -190,13 +193,13 @@ def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
         only_builtin: the worker runs no command that the store brings, as an external trainer's.
     """
     if bundle.version != __version__:
-        return f"{bundle.task}: was packed by splatbatch {bundle.version}, {__version__} is here: it is left"
+        return f"{bundle.task}: was packed by splatbatch {bundle.version}, this is {__version__}; left to other workers"
     if why := fault_of_name(bundle.task):
-        return f"a bundle's patch: {why}: it is left to others"
+        return f"the patch name of a bundle: {why}; left to other workers"
     for name, told in mapping(bundle.settings.get("trainers")).items() if only_builtin else ():
         command = shlex.join(texts(mapping(told).get("command")))[:MOST_SHOWN]
         refused = f"trainers.{name}.command: --only-builtin runs no command of the store: {command!r}"
-        return f"{bundle.task}: {refused}: it is left to others"
+        return f"{bundle.task}: {refused}; left to other workers"
     return ""
 
 
@@ -239,7 +242,7 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
 def _see_names(bundle: Bundle, sparse: Path) -> None:
     with contextlib.suppress(SceneError):  # a broken model fails as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(sparse))), ""):
-            raise StoreError(f"{bundle.task}: its model: {why}: it is refused")
+            raise StoreError(f"{bundle.task}: a photograph of its model: {why}; refused")
 
 
 def _setup_of(bundle: Bundle, scene: Path, output: Path, environment: Mapping[str, str]) -> TaskSettings:
@@ -249,12 +252,12 @@ def _setup_of(bundle: Bundle, scene: Path, output: Path, environment: Mapping[st
         kinds = mapping(told.get("env"))
         for variable in kinds:
             if variable not in environment:
-                hint = "Values of trainers.*.env do not travel: they may be passwords. Set them where the worker runs."
+                hint = "Values of trainers.*.env do not travel, as they may be passwords. Set them on the worker."
                 raise ConfigError(f"{bundle.task}: trainers.{name}.env: {variable} is not set here", hint)
         told["env"] = {variable: _KINDS.get(kind, str)(environment[variable]) for variable, kind in kinds.items()}
     places = {"scene": {"patches": scene}, "output": {"folder": output, "previews_mib": 0}}
     try:
         config = Config.model_validate({**sections, "trainers": programs, **places})
     except ValueError as error:
-        raise StoreError(f"{bundle.task}: the settings of its bundle are none: it is refused") from error
+        raise StoreError(f"{bundle.task}: the settings in its bundle are invalid; refused") from error
     return TaskSettings(config, bundle.patch, None, bundle.changes)

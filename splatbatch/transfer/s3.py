@@ -27,12 +27,12 @@ PATIENCE = timedelta(seconds=20)
 KEYS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role that may read and write there."
 SAYS = (
     ("RequestTimeTooSkewed", "this machine's clock is too far off for the store", "Set its clock: `timedatectl`."),
-    ("NoSuchBucket", "no such bucket", "Make it, or name another."),
+    ("NoSuchBucket", "no such bucket", "Create it, or name another."),
     ("PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|status: 301|301 Moved|Received redirect",
-     "the bucket lies in another region", "Set AWS_REGION to the one it lies in, or AWS_ENDPOINT_URL."),
-    ("QuotaExceeded|XMinioStorageFull|EntityTooLarge|507 ", "is full", "Make room there."),
+     "the bucket is in another region", "Set AWS_REGION to that region, or AWS_ENDPOINT_URL."),
+    ("QuotaExceeded|XMinioStorageFull|EntityTooLarge|507 ", "is full", "Free space there, then run the command again."),
     ("InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|403 |401 |169.254.169.254|"
-     "169.254.170|CredentialProvider|credential", "refuses our credentials, or found none", KEYS),
+     "169.254.170|CredentialProvider|credential", "the credentials are refused, or none were found", KEYS),
 )  # fmt: skip
 """What in the words of a store tells what is wrong, and how it is told: its own words may hold secrets."""
 

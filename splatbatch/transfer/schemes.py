@@ -18,13 +18,17 @@ def scheme_of(url: str) -> str:
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme not in ("", "file", "ssh", "s3"):
-        raise ConfigError(f"{scheme}://: no such store", "A store is a folder, ssh://host/path or s3://bucket/prefix.")
+        raise ConfigError(
+            f"{scheme}://: unknown kind of store", "A store is a folder, ssh://host/path or s3://bucket/prefix."
+        )
     parts = urlsplit(url) if scheme in ("ssh", "s3") else urlsplit("")
     if parts.password is not None or (scheme == "s3" and parts.username):
-        hint = "Credentials come from the environment alone: AWS_…, an ssh agent, or the keys in ~/.ssh."
-        raise ConfigError(f"{scheme}://{parts.hostname}: the URL of a store holds a password", hint)
+        hint = "Remove it. Credentials come from AWS_… variables, an ssh agent, or the keys in ~/.ssh."
+        raise ConfigError(f"{scheme}://{parts.hostname}: the URL of a store contains a password", hint)
     if scheme and not (parts.hostname or scheme == "file"):
-        raise ConfigError(f"{url}: names no {'bucket' if scheme == 's3' else 'host'}", f"Write {scheme}://name/path.")
+        raise ConfigError(
+            f"{url}: the {'bucket' if scheme == 's3' else 'host'} is missing", f"Write {scheme}://name/path."
+        )
     return scheme
 
 

@@ -103,7 +103,10 @@ class SftpStore:
             with contextlib.suppress(asyncssh.SFTPError):  # a bare refusal may mean that the disk there is full
                 room = await client.statvfs(self._root.as_posix())
                 if not room.bavail or not room.favail:
-                    raise StoreError(f"store ssh://{self._host}{self._root}: is full", "Make room there.") from error
+                    raise StoreError(
+                        f"store ssh://{self._host}{self._root}: is full",
+                        "Free space there, then run the command again.",
+                    ) from error
             raise
 
     def _sftp(self) -> asyncssh.SFTPClient:
@@ -135,18 +138,18 @@ class SftpStore:
         except asyncssh.SFTPError as error:
             raise StoreError(f"store ssh://{self._host}{self._root}: {error.reason}", _MAY) from error
         except (asyncssh.PermissionDenied, asyncssh.KeyImportError) as error:
-            raise StoreError(f"store ssh://{self._host}: the host takes none of our keys", _KEYS) from error
+            raise StoreError(f"store ssh://{self._host}: the host accepts none of our keys", _KEYS) from error
         except asyncssh.HostKeyNotVerifiable as error:
-            raise StoreError(f"store ssh://{self._host}: its host key is not known here", _HOST) from error
+            raise StoreError(f"store ssh://{self._host}: its host key is unknown", _HOST) from error
         except (asyncssh.Error, TimeoutError, OSError) as error:
             self._client = None
             said = getattr(error, "strerror", "") or getattr(error, "reason", "") or "does not answer"
             raise CutOffError(f"store ssh://{self._host}: {said}") from error
 
 
-_MAY = "May we write there? Is there room?"
-_KEYS = "Put a key into ~/.ssh, into an agent, or name one in ~/.ssh/config, as for `ssh`."
-_HOST = "Connect once with `ssh`, or put its key into ~/.ssh/known_hosts."
+_MAY = "Check that the folder is writable and has free space."
+_KEYS = "Add a key to ~/.ssh or to an agent, or name one in ~/.ssh/config, as for `ssh`."
+_HOST = "Connect once with `ssh`, or add its key to ~/.ssh/known_hosts."
 
 
 async def _opened(client: asyncssh.SFTPClient, name: str) -> Any:

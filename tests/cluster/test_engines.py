@@ -107,7 +107,7 @@ def test_how_jobs_have_ended_that_squeue_has_forgotten_is_asked_of_sacct_once(
     assert [(one.state, one.code) for one in jobs.values()] == [
         *(("ended", 0), ("ended", 75), ("running", None), ("ended", None))
     ]
-    assert jobs["7_3"].how == "Slurm knows it no more"
+    assert jobs["7_3"].how == "no longer known to Slurm"
     assert slurm.look([asked], jobs) == jobs
     assert [Path(line).name for line in log.read_text().split()] == ["squeue", "sacct", "squeue"]
 

@@ -51,7 +51,7 @@ def test_without_sbatch_the_engine_cannot_be_used_here(elsewhere: FakeBatch, mon
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nowhere")
         ended = elsewhere.run("train")
-    assert (ended.returncode, "there is no sbatch" in ended.stderr) == (5, True)
+    assert (ended.returncode, "sbatch not found" in ended.stderr) == (5, True)
 
 
 def test_a_controller_that_is_down_refuses_new_workers_and_ends_none(elsewhere: FakeBatch, site: SlurmSite) -> None:
@@ -90,7 +90,7 @@ def test_a_setup_that_fails_is_told_with_its_words(elsewhere: FakeBatch) -> None
     elsewhere.change(executor={"setup": ["echo from the node", "no-such-module load cuda"]})
     ended = elsewhere.run_apart("train", timeout_s=200)
     assert ended.returncode == 5
-    assert "this line of executor.setup failed: no-such-module load cuda" in ended.stderr
+    assert "a line of executor.setup failed: no-such-module load cuda" in ended.stderr
 
 
 def test_a_yaml_that_changes_while_workers_wait_ends_them(elsewhere: FakeBatch, site: SlurmSite) -> None:
@@ -213,7 +213,7 @@ def ended(job: str, how: str, code: int | None = None) -> WorkerJob:
         ("COMPLETING", "None", WorkerJob("7_0", "running", where="n1")),
         ("NODE_FAIL", "NodeDown", ended("7_0", "NODE_FAIL (NodeDown)")),
         ("OUT_OF_MEMORY", "OutOfMemory", ended("7_0", "OUT_OF_MEMORY (OutOfMemory)")),
-        ("A_STATE_OF_TOMORROW", "", WorkerJob("7_0", "unknown", why="its state is A_STATE_OF_TOMORROW")),
+        ("A_STATE_OF_TOMORROW", "", WorkerJob("7_0", "unknown", why="unknown Slurm state A_STATE_OF_TOMORROW")),
         ("PENDING", "launch_failed_requeued_held", ended("7_0", "JobLaunchFailure (launch failed requeued held)")),
         ("PENDING", "launch failed requeued held", ended("7_0", "JobLaunchFailure (launch failed requeued held)")),
     ],
