@@ -6,11 +6,10 @@ it fails they train without. It is frozen with the partition: photographs that a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from splatbatch.config import Config, Training
+from splatbatch.config import Config
 from splatbatch.config.recipe import PatchOverrides
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.errors import SceneError
@@ -35,66 +34,37 @@ def as_cut(config: Config, patches: tuple[Patch, ...], output: OutputFolder) -> 
     Raises:
         SceneError: the partition is broken, or a patch has the name of the backdrop.
     """
-    _see_no_other(patches)
-    partition = _partition_beside(config)
-    if partition is None:
-        return config, patches
-    return _with_backdrop(config, partition), _in_borders(patches, partition, output)
-
-
-def _see_no_other(patches: Iterable[Patch]) -> None:
-    """See that no patch, and no scene of a list, has the name of the backdrop: its results lie under that name.
-
-    Raises:
-        SceneError: one has.
-    """
-    for patch in patches:
+    for patch in patches:  # its results, or those of a scene of a list, would lie under that name
         if patch.name == BACKDROP:
             folder = patch.sparse.parent.parent if patch.sparse.name.isdecimal() else patch.sparse.parent
             message = f"{folder}: the name {BACKDROP} is reserved for the background of the whole scene"
             raise SceneError(message, "Rename the folder, for example to p0, or move it.")
-
-
-def _partition_beside(config: Config) -> Partition | None:
-    """Return the partition that the patches of a batch were cut by, if there is one.
-
-    Raises:
-        SceneError: it is broken.
-    """
     scene = config.scene
     path = None if scene.scenes or model_folder(scene.patches) else find_partition(scene.patches)
     if path is None:
-        return None
+        return config, patches
+    from splatbatch.scene.partition.border import border_of
     from splatbatch.scene.partition.record import read_partition  # reads arrays, which other batches have no use for
 
-    return read_partition(path)
+    partition, behind = read_partition(path), output.patch(BACKDROP).path
+    bordered = [  # those that the partition does not know stay as they are
+        replace(patch, border=border, behind=behind) if (border := border_of(partition, patch.name)) else patch
+        for patch in patches
+    ]
+    return _with_backdrop(config, len(partition.cores)), (_whole(partition, patches), *bordered)
 
 
-def _with_backdrop(config: Config, partition: Partition) -> Config:
+def _with_backdrop(config: Config, num_cores: int) -> Config:
     """Return the config with what trains the backdrop, under what it says of it itself."""
     own, training = config.patches.get(BACKDROP, PatchOverrides()), config.training
     steps = min(training.max_steps, max(FEWEST_STEPS, training.max_steps // SHARE_OF_STEPS))
-    coarse = {"trainer": OUR_TRAINER, "max_steps": steps, "cap_max": _low_cap(training, len(partition.cores))}
+    if isinstance(cap := training.cap_max, int):
+        low_cap: int | str = max(1, cap // SHARE_OF_CAP)
+    else:
+        low_cap = f"{float(cap[:-1]) / (SHARE_OF_CAP * num_cores):.4f}x"  # of the points of all patches
+    coarse = {"trainer": OUR_TRAINER, "max_steps": steps, "cap_max": low_cap}
     overrides = own.model_copy(update={"training": coarse | own.training})
     return config.model_copy(update={"patches": {**config.patches, BACKDROP: overrides}})
-
-
-def _low_cap(training: Training, num_cores: int) -> int | str:
-    if isinstance(training.cap_max, int):
-        return max(1, training.cap_max // SHARE_OF_CAP)
-    return f"{float(training.cap_max[:-1]) / (SHARE_OF_CAP * num_cores):.4f}x"  # of the points of all patches
-
-
-def _in_borders(patches: Iterable[Patch], partition: Partition, output: OutputFolder) -> tuple[Patch, ...]:
-    """Return the backdrop as a patch, and patches with their borders; those the partition does not know as they are."""
-    from splatbatch.scene.partition.border import border_of
-
-    found, behind = tuple(patches), output.patch(BACKDROP).path
-    bordered = [
-        replace(patch, border=border, behind=behind) if (border := border_of(partition, patch.name)) else patch
-        for patch in found
-    ]
-    return (_whole(partition, found), *bordered)
 
 
 def _whole(partition: Partition, patches: tuple[Patch, ...]) -> Patch:

@@ -13,15 +13,17 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from splatbatch import __version__
 from splatbatch import config as configuration
 from splatbatch.config import Config, Recipe
 from splatbatch.errors import ConfigError, OutputError, SceneError, SplatbatchError
+from splatbatch.hashing import short_hash
 from splatbatch.output.events import TaskUnit
 from splatbatch.output.layout import OutputFolder
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.scene.photos.folders import is_folder
 from splatbatch.tasks.backdrop import as_cut, without_idle
-from splatbatch.tasks.fingerprint import terms_of
+from splatbatch.tasks.fingerprint import hashes_of
 from splatbatch.tasks.patch_state import PatchState, due
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
 from splatbatch.tasks.task import Names, Task, listed, only, patches_of, select, tasks_of, under
@@ -81,8 +83,10 @@ class Batch:
     @property
     def plan_hash(self) -> str:
         """Return a hash of what all workers of the batch must agree on."""
-        own = [task.kind.inputs for task in self.every if task.kind.inputs]
-        return terms_of((task.yaml_settings.without_deadline.recipe for task in self.every), self.config.deadline, own)
+        by = [f"by {self.config.deadline}"] if self.config.deadline else []
+        recipes = hashes_of(task.yaml_settings.without_deadline.recipe for task in self.every)
+        own = (task.kind.inputs for task in self.every if task.kind.inputs)
+        return short_hash(" ".join([__version__, *recipes, *by, *own]))
 
     @property
     def names(self) -> list[str]:

@@ -223,7 +223,11 @@ def _chosen(
             pace = most  # more than what is kept has would be uneven again
     recipes = [full_recipe(task) for task in work.tasks]
     unknown = sorted({full_recipe(task).training.trainer for task in work.tasks if speeds.factor(task) is None})
-    expected_s = work.ends_at(pace)
+    expected_s, basis = work.ends_at(pace), "estimated from a model of training time; corrected after the first patch"
+    if unknown:
+        basis = f"the speed is not known yet of {', '.join(unknown)}"
+    elif num_done:
+        basis = f"based on {plural(num_done, 'trained patch', 'es')}"
     return replace(
         asked,
         patches=tuple(task.name for task in work.tasks),
@@ -231,17 +235,10 @@ def _chosen(
         earlier=earlier,
         full_s=None if unknown else work.ends_at(FULL),
         expected_s=None if unknown else expected_s,
-        basis=_basis(num_done, unknown),
+        basis=basis,
         is_met=expected_s <= time_s * AIM,
         untouched=tuple(sorted({one.training.trainer for one in recipes if not follows(one)})),
     )
-
-
-def _basis(num_done: int, unknown: Sequence[str]) -> str:
-    if unknown:
-        return f"the speed is not known yet of {', '.join(unknown)}"
-    by_model = "estimated from a model of training time; corrected after the first patch"
-    return f"based on {plural(num_done, 'trained patch', 'es')}" if num_done else by_model
 
 
 def _done(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[Task, StepBudget, float, int]]:

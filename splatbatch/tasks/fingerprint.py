@@ -10,16 +10,15 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
-from splatbatch import __version__
 from splatbatch.config import Recipe
 from splatbatch.config.recipe import LEAST_GAIN_DB, Refinement
 from splatbatch.errors import SceneError
 from splatbatch.files import MOST_JSON_BYTES, names_in, read_regular
-from splatbatch.hashing import FileDifference, FileFact, FileFacts, Files, difference, hash_of, short_hash
+from splatbatch.hashing import FileDifference, FileFact, FileFacts, Files, difference, hash_of
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.colors import with_colors
 from splatbatch.output.records.fingerprint import MODEL, Fingerprint, is_content, photographs_of
@@ -39,16 +38,14 @@ def changed_settings(then: Mapping[str, Any], now: Mapping[str, Any], defaults: 
     """
     before, after, standard = leaves(then), leaves(now), leaves(defaults)
     pairs = {key: (before.get(key, standard.get(key)), after.get(key, standard.get(key))) for key in before | after}
-    known = {key: _named(key, pair) for key, pair in pairs.items() if key in after}
-    return tuple(f"{key} {_shown(old)} -> {_shown(new)}" for key, (old, new) in sorted(known.items()) if old != new)
-
-
-def _named(key: str, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Return two values; of places their names alone."""
-    if tuple(key.split(".")) not in PLACES:
-        return pair
-    old, new = (value and PurePath(str(value)).name for value in pair)
-    return old, new
+    for key in pairs.keys() & {".".join(place) for place in PLACES}:  # of places the names alone
+        old, new = pairs[key]
+        pairs[key] = old and PurePath(str(old)).name, new and PurePath(str(new)).name
+    return tuple(
+        f"{key} {_shown(old)} -> {_shown(new)}"
+        for key, (old, new) in sorted(pairs.items())
+        if key in after and old != new
+    )
 
 
 def leaves(tree: Any, above: str = "") -> dict[str, Any]:
@@ -68,22 +65,16 @@ COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
 """images_2, images_4, images_8 beside the photographs."""
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What a patch is trained from."""
+def inputs_of(patch: Patch, recipe: Recipe, facts: FileFacts | None = None) -> Fingerprint:
+    """Return the files that a patch would be trained from now, and their hash; the model is read for it.
 
-    hash: str
-    """Of the model by content, the choice of hold-out, and photographs and masks by name and size."""
-    files: Files = field(default_factory=dict)
-
-
-def inputs_of(patch: Patch, recipe: Recipe, facts: FileFacts | None = None) -> Inputs:
-    """Return what a patch would be trained from now; the model is read for it."""
+    The hash is of the model by content, the choice of hold-out, and photographs and masks by name and size.
+    """
     from splatbatch.scene.colmap.reconstruction import read_images
     from splatbatch.scene.holdout import choose_holdout  # which loads numpy: `status` does without
     from splatbatch.scene.photos.folders import find_masks
 
-    facts, digest, files = facts or FileFacts(), hashlib.sha256(), Files()
+    facts, digest, files, place = facts or FileFacts(), hashlib.sha256(), Files(), places(patch, recipe)
     for name, path in _model_files(patch):
         digest.update(name.encode())
         content = facts.sha256(path)
@@ -101,8 +92,8 @@ def inputs_of(patch: Patch, recipe: Recipe, facts: FileFacts | None = None) -> I
         for name, mask in sorted(find_masks(patch.masks, names).items()):
             fact = files[f"masks/{mask.relative_to(patch.masks or '/').as_posix()}"] = facts.of(str(mask))
             digest.update(f"{name}\0{fact.num_bytes}\0".encode())
-        files |= {key: facts.of(locate(key, patch, recipe)) for key in _further(patch, recipe, names)}
-    return Inputs(digest.hexdigest()[:16], files)
+        files |= {key: facts.of(place(key)) for key in _further(patch, recipe, names)}
+    return Fingerprint(inputs=digest.hexdigest()[:16], files=files)
 
 
 def state_of(files: Mapping[str, FileFact]) -> str:
@@ -132,8 +123,8 @@ def moved_model(files: Mapping[str, Sequence[Any]], patch: Patch, facts: FileFac
 
 def moved_others(files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recipe, facts: FileFacts) -> list[str]:
     """Return which photographs, masks and lists have another size or time, came or went: the same for many patches."""
-    roots = _Roots(patch, recipe)
-    found = [key for key, fact in files.items() if not _is_as(facts.of(roots.path(key)), fact)]
+    place = places(patch, recipe)
+    found = [key for key, fact in files.items() if not _is_as(facts.of(place(key)), fact)]
     kinds = {key.partition("/")[0] for key in files}
     return found + [kind for kind, is_there in _kinds(patch, recipe).items() if is_there and kind not in kinds]
 
@@ -166,9 +157,10 @@ def files_now(then: Mapping[str, FileFact], patch: Patch, recipe: Recipe, facts:
 
 def unread(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the files whose content nobody has read yet, with their paths."""
+    place = places(patch, recipe)
     for key, fact in files.items():
         if not fact.sha256 and fact.num_bytes >= 0 and is_content(key):
-            yield key, Path(locate(key, patch, recipe))
+            yield key, Path(place(key))
 
 
 def _model_files(patch: Patch) -> Iterator[tuple[str, str]]:
@@ -202,7 +194,7 @@ def _further(patch: Patch, recipe: Recipe, names: Iterable[str]) -> Iterator[str
     """Yield what decides besides: folders of masks, smaller photographs, source and list of the hold-out."""
     kinds = _kinds(patch, recipe)
     if kinds["masks"]:
-        yield from {f"masks/{folder}/".replace("/./", "/") for folder in map(_folder_of, names)}
+        yield from {f"masks/{PurePosixPath(name).parent}/".replace("/./", "/") for name in names}
     for kind in _copies(patch, recipe):
         yield from (f"{kind}/{name}" for name in names)
     if kinds["source"]:
@@ -213,32 +205,17 @@ def _further(patch: Patch, recipe: Recipe, names: Iterable[str]) -> Iterator[str
         yield "holdout/list"
 
 
-def _folder_of(name: str) -> str:
-    return PurePosixPath(name).parent.as_posix()
-
-
-class _Roots:
-    """Where the kinds of files of a patch lie; each is looked for once."""
-
-    def __init__(self, patch: Patch, recipe: Recipe) -> None:
-        self._patch, self._recipe = patch, recipe
-        self._known: dict[str, str] = {}
-
-    def path(self, key: str) -> str:
-        kind, _, rest = key.partition("/")
-        if kind not in self._known:
-            self._known[kind] = _root(kind, self._patch, self._recipe)
-        return self._known[kind] if kind == "holdout" else f"{self._known[kind]}/{rest}"
-
-
 def places(patch: Patch, recipe: Recipe) -> Callable[[str], str]:
-    """Return what tells where a file of a fingerprint lies."""
-    return _Roots(patch, recipe).path
+    """Return what tells where a file of a fingerprint lies; the folder of each kind is looked for once."""
+    known: dict[str, str] = {}
 
+    def place(key: str) -> str:
+        kind, _, rest = key.partition("/")
+        if kind not in known:
+            known[kind] = _root(kind, patch, recipe)
+        return known[kind] if kind == "holdout" else f"{known[kind]}/{rest}"
 
-def locate(key: str, patch: Patch, recipe: Recipe) -> str:
-    """Return where a file of a fingerprint lies."""
-    return _Roots(patch, recipe).path(key)
+    return place
 
 
 def _root(kind: str, patch: Patch, recipe: Recipe) -> str:
@@ -275,8 +252,7 @@ GONE_FROM_TRAINING = {"exposure": False, "packed": False}
 
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
-    inputs = inputs_of(patch, recipe)
-    known = Fingerprint(recipe_hash(recipe), inputs.hash, settings_of(recipe), inputs.files)
+    known = replace(inputs_of(patch, recipe), recipe=recipe_hash(recipe), settings=settings_of(recipe))
     known = known.surrounded_by(border_hash(patch, recipe), backdrop_hash(patch, recipe))
     return replace(with_colors(known, patch), offset=patch.offset, holdout="" if patch.by_name else "frames")
 
@@ -315,7 +291,10 @@ def earlier_hashes(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _hash(recipe: Recipe, coarse_to_fine: bool | str, *, has_paths: bool = False) -> str:
-    tree = recipe.decisive() if has_paths else without_places(recipe.decisive())
+    tree = recipe.decisive()
+    for name, setting in () if has_paths else PLACES:  # a list is an input, and a folder may be copied elsewhere
+        if (section := tree.get(name)) and section.get(setting) is not None:
+            tree = tree | {name: section | {setting: PurePath(section[setting]).name}}
     if "program" not in tree and not recipe.stops_after():
         tree["evaluation"] |= {"stop_after": 0}  # `auto` in a short run: all its steps, as earlier versions made them
         if recipe.evaluation.least_gain_db == LEAST_GAIN_DB:
@@ -328,32 +307,12 @@ def _hash(recipe: Recipe, coarse_to_fine: bool | str, *, has_paths: bool = False
     return hash_of(tree)
 
 
-def without_places(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return settings without where files lie: what is in a list is an input, and a folder may be copied elsewhere."""
-    for name, setting in PLACES:
-        if (section := tree.get(name)) and section.get(setting) is not None:
-            tree = tree | {name: section | {setting: PurePath(section[setting]).name}}
-    return tree
-
-
 def settings_of(recipe: Recipe) -> dict[str, Any]:
     """Return what decides what is computed, as it may be written down: of environment variables the names alone."""
     tree = recipe.decisive()
     if "program" in tree:
         tree["program"] = tree["program"] | {"env": sorted(tree["program"].get("env") or {})}
     return tree
-
-
-def terms_of(recipes: Iterable[Recipe], deadline: str | None = None, own: Sequence[str] = ()) -> str:
-    """Return a hash of what all workers of a batch must agree on.
-
-    Args:
-        recipes: what trains each task.
-        deadline: of the batch.
-        own: what tasks say that train nothing.
-    """
-    by = [f"by {deadline}"] if deadline else []
-    return short_hash(" ".join([__version__, *hashes_of(recipes), *by, *own]))
 
 
 def hashes_of(recipes: Iterable[Recipe]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from splatbatch import __version__
 from splatbatch.config import Config, Recipe
-from splatbatch.hashing import FileFact, FileFacts, Stamp, Stamps, stamp_of
+from splatbatch.hashing import FileFacts, Stamp, Stamps, stamp_of
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import PatchRejected, TaskUnit
 from splatbatch.output.folders import ACCEPTED, RESULT, SPLAT
@@ -22,7 +22,6 @@ from splatbatch.output.results import Depth, compare_splat, has_moved, why_not_t
 from splatbatch.scene.patches import Patch
 from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.tasks.fingerprint import (
-    Inputs,
     backdrop_hash,
     border_hash,
     changed_settings,
@@ -31,7 +30,6 @@ from splatbatch.tasks.fingerprint import (
     files_now,
     inputs_of,
     is_drawn_behind,
-    locate,
     moved,
     moved_model,
     moved_others,
@@ -100,7 +98,6 @@ class FreshnessChecker:
         """Where the patches lie, a partition beside them; the YAML."""
         self._config = config
         self._shared = shared
-        self._next_look = float("-inf")
         self._tasks = {task.name: task for task in tasks}
         self._depth = depth
         self._index = index if depth == "time" else None
@@ -111,17 +108,15 @@ class FreshnessChecker:
         self._stamps = Stamps()
         self._facts = FileFacts(self._stamps, reads=depth != "time")
         self._hashes: dict[int, str] = {}
-        self._others: dict[tuple[Any, ...], bool] = {}
-        self._products: dict[str, tuple[tuple[Stamp, ...], PatchState]] = {}
-        """How each product stands, and the files that say so."""
         self._observations: dict[str, Observation] = {}
         self._is_scene_closed = False
-        self._backdrop: tuple[tuple[Stamp, ...], str] = ((), "")
-        """The hash of the splat that is drawn behind patches, and the files that say it."""
+        self._look_again()
 
     def observe(self, name: str) -> Observation:
         """Ask the files of its scene how a patch stands."""
-        return self._observed(name, self._result(name) if self._tasks[name].kind is TRAINING else None)
+        return self._observed(
+            name, self._output.patch(name).read_result() if self._tasks[name].kind is TRAINING else None
+        )
 
     def close_scene(self, found: Mapping[str, Observation]) -> None:
         """Ask the scene nothing more: what readers have found of it counts until `forget` is called."""
@@ -145,9 +140,11 @@ class FreshnessChecker:
     def _look_again(self) -> None:
         """Look at what lies in the output folder anew."""
         self._next_look = float("-inf")
-        self._others.clear()
-        self._products.clear()
-        self._backdrop = ((), "")
+        self._others: dict[tuple[Any, ...], bool] = {}
+        self._products: dict[str, tuple[tuple[Stamp, ...], PatchState]] = {}
+        """How each product stands, and the files that say so."""
+        self._backdrop: tuple[tuple[Stamp, ...], str] = ((), "")
+        """The hash of the splat that is drawn behind patches, and the files that say it."""
 
     def state(self, name: str, rejection: str = "") -> PatchState:
         """Return how a task stands; see `assess`."""
@@ -216,7 +213,9 @@ class FreshnessChecker:
 
     def _compared(self, name: str, manifest: Stamp, splat: Stamp, accepted: Stamp) -> PatchState:
         """Return how a splat stands, by its manifest."""
-        if (manifest.num_bytes < 0 and accepted.num_bytes < 0) or (result := self._result(name)) is None:
+        if (manifest.num_bytes < 0 and accepted.num_bytes < 0) or (
+            result := self._output.patch(name).read_result()
+        ) is None:
             return Missing()
         task, folder, held = self._tasks[name], self._output.patch(name), result.held_against
         facts = FileFacts(self._stamps, reads=self._depth != "time") if self._is_scene_closed else self._facts
@@ -259,9 +258,6 @@ class FreshnessChecker:
             )
             self._observations[name] = found = Observation(*asked, *compared, *reasons)
         return found
-
-    def _result(self, name: str) -> Result | None:
-        return self._output.patch(name).read_result()
 
     def knows(self, name: str) -> bool:
         """Return whether a patch belongs to the batch."""
@@ -313,26 +309,26 @@ class FreshnessChecker:
         elsewhere = moved(held.files, task.patch, task.recipe, self._facts)
         if not elsewhere or task.patch.is_whole:  # the whole scene is frozen with the partition
             return "", False, bool(elsewhere)
-        then, patch, recipe = held.files, task.patch, task.recipe
+        then, place = held.files, places(task.patch, task.recipe)
         if self._depth == "time":
-            found = differences(then, files_now(then, patch, recipe, self._facts), places(patch, recipe), self._facts)
-            cut_anew = [key for key in elsewhere if key.startswith(CORE) and self._is_resized(key, then, task)]
+            found = differences(then, files_now(then, task.patch, task.recipe, self._facts), place, self._facts)
+            cut_anew = [
+                key
+                for key in elsewhere
+                if key.startswith(CORE) and key in then and self._facts.of(place(key)).num_bytes != then[key].num_bytes
+            ]
             others = (*found.changed, *found.unknown, *cut_anew)
             is_unread = bool(found.unread) or not all(is_content(key.rstrip("/")) for key in elsewhere)
             return f"changed on disk: {list_some(others)}" if others else "", is_unread, True
         now = self._inputs(task)
-        found = differences(then, now.files, places(patch, recipe), self._facts)
+        found = differences(then, now.files, place, self._facts)
         if others := (*found.changed, *found.unknown):
             what = "model or photographs" if any(key.startswith(MODEL) for key in others) else "photographs"
             return f"{what} have changed: {list_some(others)}", False, True
-        if now.hash == held.inputs:
+        if now.inputs == held.inputs:
             return "", False, True
         lists = [key for key in elsewhere if key in then and not is_content(key.rstrip("/"))]
         return f"model, core or hold-out have changed{f': {list_some(lists)}' if lists else ''}", False, True
-
-    def _is_resized(self, key: str, then: Mapping[str, FileFact], task: Task) -> bool:
-        now = self._facts.of(locate(key, task.patch, task.recipe))
-        return key in then and now.num_bytes != then[key].num_bytes
 
     def _key(self, task: Task) -> str:
         """Return what tells what is decided for a task, and what lies around it."""
@@ -347,7 +343,7 @@ class FreshnessChecker:
             self._backdrop = (seen, backdrop_hash(task.patch, task.recipe))
         return self._backdrop[1]
 
-    def _inputs(self, task: Task) -> Inputs:
+    def _inputs(self, task: Task) -> Fingerprint:
         facts = self._facts if self._facts.reads else FileFacts(self._stamps)  # a model is read in any case
         return inputs_of(task.patch, task.recipe, facts)
 

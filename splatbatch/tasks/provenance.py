@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -24,16 +22,12 @@ def recipe_of(task: Task, result: Result) -> Recipe:
         for section, values in recorded.items():
             if isinstance(values, dict) and isinstance(tree.get(section), dict):
                 tree[section] |= values
+        for key, value in result.changes.items():
+            section, _, setting = key.partition(".")
+            if setting and isinstance(tree.get(section), dict):
+                tree[section][setting] = value
         with contextlib.suppress(ValidationError):
-            return Recipe.model_validate(_changed(tree, result.changes))
+            return Recipe.model_validate(tree)
     with contextlib.suppress(ConfigError):
         return task.yaml_settings.changed(result.changes).recipe
     return task.recipe
-
-
-def _changed(tree: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    for key, value in changes.items():
-        section, _, setting = key.partition(".")
-        if setting and isinstance(tree.get(section), dict):
-            tree[section][setting] = value
-    return tree

@@ -37,6 +37,7 @@ MOST_INTERESTING: tuple[State, ...] = ("running", "failed", "refused", "stopped"
 WITH_SPLAT = ("trained", "stale")
 LINES_LOOKED_AT = 10
 """That tell how fast a training is now."""
+LOST = "Its supervisor was killed, or the machine went down: `splatbatch train` continues it."
 INSIST = f" (It is {UNTIL}; `splatbatch retry {{patch}}` trains it anyway.)"
 
 
@@ -193,7 +194,8 @@ def _status(
         if stands_by and not died:
             return PatchStatus(name, "waiting", phase="standby")
         if not stands_by:
-            return _lost(name, attempt) if died else _running(name, attempt)
+            running = _running(name, attempt)
+            return replace(running, state="stopped", cause="lost", advice=LOST) if died else running
     if standing and standing.knows(name):
         return _assessed(standing, name, endings.last(name))
     is_accepted = output.patch(name).is_accepted(files)
@@ -206,7 +208,7 @@ def _assessed(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchR
     match state:
         case UpToDate():
             result = state.result or Result()
-            warnings = _of_a_later_failure(last, result) + _of_a_choice(last, result)
+            warnings = _since(result, last)
             warnings += (f"{UNCOMPARED}: run `splatbatch plan` to compare them",) if state.is_uncompared else ()
             return PatchStatus(name, "trained" if standing.noun(name) == "patch" else "done", warnings=warnings)
         case RejectedByAudit():
@@ -226,22 +228,18 @@ def _assessed(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchR
 
 def _failed(name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus | None:
     """Return how the last attempt at a patch failed or was stopped; None if it did not."""
-    is_failed = isinstance(last, AttemptEnded) and last.outcome in ("failed", "stopped")
-    return _ended(name, last) if isinstance(last, AttemptEnded) and is_failed else None
+    return _ended(name, last) if isinstance(last, AttemptEnded) and last.outcome in ("failed", "stopped") else None
 
 
-def _of_a_later_failure(ended: AttemptEnded | PatchRejected | None, result: Result) -> tuple[str, ...]:
-    if not isinstance(ended, AttemptEnded) or ended.outcome not in ("failed", "stopped"):
+def _since(result: Result, last: AttemptEnded | PatchRejected | None) -> tuple[str, ...]:
+    """Say of the last attempt that it came to nothing, and which other splat somebody may want to accept until then."""
+    if not isinstance(last, AttemptEnded):
         return ()
-    why = f": {title(ended.cause)}" if ended.cause else ""
-    return (f"attempt {ended.attempt or 0} {ended.outcome}{why}; the splat of {result.attempt} is kept",)
-
-
-def _of_a_choice(ended: AttemptEnded | PatchRejected | None, result: Result) -> tuple[str, ...]:
-    """Say which other splat somebody may want to accept, until that is done."""
-    if not isinstance(ended, AttemptEnded) or ACCEPT not in ended.choice:
-        return ()
-    return () if f"--attempt {result.number}`" in ended.choice else (f"attempt {ended.attempt or 0}: {ended.choice}",)
+    attempt, why = f"attempt {last.attempt or 0}", f": {title(last.cause)}" if last.cause else ""
+    is_failed = last.outcome in ("failed", "stopped")
+    failed = (f"{attempt} {last.outcome}{why}; the splat of {result.attempt} is kept",) if is_failed else ()
+    is_open = ACCEPT in last.choice and f"--attempt {result.number}`" not in last.choice
+    return (*failed, f"{attempt}: {last.choice}") if is_open else failed
 
 
 def _of_an_earlier_splat(result: Result | None, reason: str) -> tuple[str, ...]:
@@ -255,11 +253,6 @@ def _without_product(name: str, endings: TaskHistory) -> PatchStatus:
     if isinstance(ended, PatchRejected):
         return PatchStatus(name, "refused", cause="audit", advice=ended.reason)
     return _ended(name, ended)
-
-
-def _lost(name: str, attempt: AttemptFolder) -> PatchStatus:
-    advice = "Its supervisor was killed, or the machine went down: `splatbatch train` continues it."
-    return replace(_running(name, attempt), state="stopped", cause="lost", advice=advice)
 
 
 def _running(name: str, attempt: AttemptFolder) -> PatchStatus:

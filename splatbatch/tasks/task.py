@@ -410,16 +410,23 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
     """
     if not conditions:
         return tuple(tasks)
-    kept = list(tasks)
-    for kind in KINDS:
-        wanted = [value for condition in conditions for value in [_wanted(condition, kind)] if value is not None]
-        known = list(dict.fromkeys(getattr(task.id, kind) for task in tasks))
-        for pattern in wanted:
-            if not any(fnmatchcase(name, pattern) for name in known):
-                there = list_names([name for name in known if name]) or "none, since the YAML has no sweep"
-                raise ConfigError(f"--only {kind}={pattern}: there is none", f"Known: {there}.")
-        if wanted:
-            kept = [task for task in kept if any(fnmatchcase(getattr(task.id, kind), one) for one in wanted)]
+    wanted: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for condition in conditions:
+        kind, equals, pattern = (part.strip() for part in condition.partition("="))
+        if not equals or kind not in KINDS:
+            raise ConfigError(
+                f"--only {condition}: not of the form variant=NAME or patch=NAME", "`*` matches any name."
+            )
+        known = dict.fromkeys(getattr(task.id, kind) for task in tasks)
+        if not any(fnmatchcase(name, pattern) for name in known):
+            there = list_names([name for name in known if name]) or "none, since the YAML has no sweep"
+            raise ConfigError(f"--only {kind}={pattern}: there is none", f"Known: {there}.")
+        wanted[kind].append(pattern)
+    kept = tasks
+    for kind, patterns in wanted.items():
+        kept = [
+            task for task in kept if not patterns or any(fnmatchcase(getattr(task.id, kind), one) for one in patterns)
+        ]
     if not kept:
         raise ConfigError(f"--only {', '.join(conditions)}: no patch matches all conditions")
     return tuple(kept)
@@ -435,11 +442,3 @@ def the_task(tasks: Sequence[Task], name: str) -> Task:
         names = [task.name for task in tasks]
         raise ConfigError(f"{name}: has {len(names)} variants", f"Name one of {list_names(names)}.")
     return tasks[0]
-
-
-def _wanted(condition: str, kind: str) -> str | None:
-    """Return the value of a condition if it is of this kind."""
-    found, equals, value = condition.partition("=")
-    if not equals or found.strip() not in KINDS:
-        raise ConfigError(f"--only {condition}: not of the form variant=NAME or patch=NAME", "`*` matches any name.")
-    return value.strip() if found.strip() == kind else None

@@ -33,7 +33,7 @@ from splatbatch.scene.partition.border import Border
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
 from splatbatch.scene.photos.folders import see_name
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprint import is_drawn_behind, locate
+from splatbatch.tasks.fingerprint import is_drawn_behind, places
 from splatbatch.tasks.task import Task, TaskSettings
 from splatbatch.transfer.blobs import FileRef
 
@@ -154,9 +154,10 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
 def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
     """Yield the files that a training of the task reads, by their names in the bundle."""
     patch, recipe = task.patch, task.next_settings.recipe
+    place = places(patch, recipe)
     for key, fact in depends_on.files.items():
         if is_content(key) and fact.num_bytes >= 0:
-            yield key, locate(key, patch, recipe)
+            yield key, place(key)
     source = patch.source and (model_folder(patch.source) or patch.source)
     for name in MODEL_FILE_NAMES if source else ():
         if (path := Path(f"{source}/{name}")).is_file():

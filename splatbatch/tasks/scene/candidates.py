@@ -117,20 +117,8 @@ def _candidate(batch: Batch, one: MergeCandidate, status: PatchStatus) -> MergeC
         except SceneError as error:  # of a version that did not record it
             return replace(one, lacking=f"its hold-out is not recorded: {error.message}")
         return replace(one, warnings=status.warnings, photographs=photographs)
-    return replace(one, lacking=_lacking_in_words(status))
-
-
-def _lacking_in_words(status: PatchStatus) -> str:
-    """Return why a patch has no splat that counts."""
-    match status.state:
-        case "waiting":
-            return "not trained yet"
-        case "running":
-            return "is being trained"
-        case "refused":
-            return f"refused: {status.advice}"
-        case _:
-            return status.why
+    words = {"waiting": "not trained yet", "running": "is being trained", "refused": f"refused: {status.advice}"}
+    return replace(one, lacking=words.get(status.state, status.why))
 
 
 def _with_one_holdout(found: Sequence[MergeCandidate]) -> Found:
@@ -143,7 +131,5 @@ def _with_one_holdout(found: Sequence[MergeCandidate]) -> Found:
     odd = {name: f"{why}: `splatbatch retry {name}` trains it again" for name, why in disputed(known).items()}
     agreeing = {one.name: one for one in found if one.name in known.keys() - odd.keys()}
     today = unlike_today((one.task, known[name]) for name, one in agreeing.items() if one.task)
-    warnings = (today, assumptions({name: known[name] for name in agreeing}))
-    return tuple(replace(one, lacking=one.lacking or odd.get(one.name, "")) for one in found), tuple(
-        filter(None, warnings)
-    )
+    warnings = filter(None, (today, assumptions({name: known[name] for name in agreeing})))
+    return tuple(replace(one, lacking=one.lacking or odd.get(one.name, "")) for one in found), tuple(warnings)

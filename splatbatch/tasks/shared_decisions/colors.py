@@ -97,7 +97,9 @@ def _settle(batch: Batch, patches: tuple[Patch, ...], kept: SceneColors) -> Scen
         found = solve_tones(patches, cache)
     solved = in_gauge_of(kept.tones, to_record(found))
     if any(patch.partition for patch in patches):
-        solved = frozen(kept, replace(solved, asked="all", bytes=_bytes(patches, _names(solved))))
+        folder, stats = stored_photographs(patches[0].images)[0], FileFacts()  # which all patches share
+        sizes = {name: stats.of(f"{folder}/{name}").num_bytes for name in sorted(_names(solved))}
+        solved = frozen(kept, replace(solved, asked="all", bytes=sizes))
     return replace(solved, inputs=_inputs([*whole, *patches], _names(solved)))
 
 
@@ -144,13 +146,6 @@ def frozen(kept: SceneColors, found: SceneColors) -> SceneColors:
     return replace(found, tones=tones, left_alone=alone, is_even=kept.is_even)
 
 
-def _bytes(patches: Iterable[Patch], names: Collection[str]) -> dict[str, int]:
-    """Return the sizes of photographs that all patches share."""
-    folder = stored_photographs(next(iter(patches)).images)[0]
-    stats = FileFacts()
-    return {name: stats.of(f"{folder}/{name}").num_bytes for name in sorted(names)}
-
-
 def _source(batch: Batch, patches: tuple[Patch, ...]) -> tuple[Patch, ...]:
     """Return the source as a patch; none where the config names none, nor a partition."""
     if whole := tuple(patch for patch in patches if patch.is_whole):
@@ -192,15 +187,11 @@ def to_record(found: SceneCorrections) -> SceneColors:
         residual_after=100 * found.after if found.tones else None,
         is_even=found.is_even,
         num_observations=found.num_observations,
-        outliers=tuple(_outlier(name, times, found) for name, times in found.outliers.items()),
+        outliers=tuple(Outlier(name, times, list(found.tones[name].gain)) for name, times in found.outliers.items()),
         left_alone=dict(found.left_alone),
         notes=found.notes,
         problem=found.problem,
     )
-
-
-def _outlier(name: str, times: float, found: SceneCorrections) -> Outlier:
-    return Outlier(name, times, list(found.tones[name].gain))
 
 
 def in_words(solved: SceneColors) -> list[str]:

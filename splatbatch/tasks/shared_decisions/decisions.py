@@ -68,12 +68,10 @@ class SharedDecisions:
 
     def write(self, output: OutputFolder) -> None:
         """Write down what the files do not say yet, for every run that goes on with the batch."""
-        if self.frame and self.frame != Frame.read(output.frame):
-            write_json(output.frame, self.frame.to_record())
-        if self.colors and self.colors != Colors.read(output.colors):
-            write_json(output.colors, self.colors.to_record())
-        if self.deadline and self.deadline != DeadlineDecision.read(output.deadline):
-            write_json(output.deadline, self.deadline.to_record())
+        files = {output.frame: self.frame, output.colors: self.colors, output.deadline: self.deadline}
+        for file, decided in files.items():
+            if decided and decided != type(decided).read(file):
+                write_json(file, decided.to_record())
 
     def apply(self, tasks: Sequence[Task]) -> tuple[Task, ...]:
         """Return tasks as they are trained under it."""
@@ -93,21 +91,18 @@ class SharedDecisions:
 
     def why_stale(self, result: Result, task: Task) -> str:
         """Say why a result was trained under other decisions; empty if it was not."""
-        then = result.held_against.offset
+        held = result.held_against
+        then = held.offset
         now = self.frame.of(task.patch.name) if self.frame else then
         if now != then:
             return f"the offset has changed: {spell_place(then)} -> {spell_place(now)}"
-        return self._why_other_tones(result, task)
-
-    def _why_other_tones(self, result: Result, task: Task) -> str:
-        held = result.held_against
         if ASKS_FOR_COLORS in result.changes or (self.colors is None and wants_tones(task.recipe)):
             return ""  # somebody wanted it so, or nobody has solved any
-        now = tones_of(self.colors, task.patch.name, task.recipe)
-        if not now and not held.tones:
+        tones = tones_of(self.colors, task.patch.name, task.recipe)
+        if not tones and not held.tones:
             return ""
         names = list(held.photographs)
-        return why_moved(held.tones, {name: tone_to_record(now[name]) for name in names if name in now}, names)
+        return why_moved(held.tones, {name: tone_to_record(tones[name]) for name in names if name in tones}, names)
 
     def key(self, task: Task) -> str:
         """Return what tells whether the decisions that hold for a task are those of an earlier look."""

@@ -107,7 +107,11 @@ def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
     """
     scene = batch.output.scene
     files = scene.merged if splat.resolve() == scene.splat.resolve() else MergedFiles.at(splat)
-    merged, parts = files.read(), _recorded(batch)
+    merged, parts = files.read(), []
+    for task in batch.every:
+        folder = batch.output.patch(task.name)
+        if (result := folder.read_result()) is not None:
+            parts.append((task, photographs_of(task, folder, result)))
     if merged is not None and merged.held_out is not None:
         names = merged.held_out
     else:
@@ -127,13 +131,6 @@ def held_out_as_recorded(output: OutputFolder, patches: Iterable[str]) -> tuple[
         return merged.held_out
     results = (output.patch(name).read_result() for name in patches)
     return never_trained_on(result.photographs for result in results if result and result.photographs)
-
-
-def _recorded(batch: Batch) -> list[tuple[Task, UsedPhotographs]]:
-    """Return what the splats were trained on that there are."""
-    folders = [(task, batch.output.patch(task.name)) for task in batch.every]
-    results = [(task, folder, folder.read_result()) for task, folder in folders]
-    return [(task, photographs_of(task, folder, result)) for task, folder, result in results if result is not None]
 
 
 def never_trained_on(parts: Iterable[UsedPhotographs]) -> tuple[str, ...]:
