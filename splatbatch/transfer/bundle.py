@@ -30,7 +30,7 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.partition.border import Border
-from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import see_name
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import is_drawn_behind, places
@@ -158,10 +158,9 @@ def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
     for key, fact in depends_on.files.items():
         if is_content(key) and fact.num_bytes >= 0:
             yield key, place(key)
-    source = patch.source and (model_folder(patch.source) or patch.source)
-    for name in MODEL_FILE_NAMES if source else ():
-        if (path := Path(f"{source}/{name}")).is_file():
-            yield f"{SOURCE}/{name}", str(path)
+    for name in MODEL_FILE_NAMES if patch.source else ():
+        if Path(path := place(key := f"{SOURCE}/{name}")).is_file():
+            yield key, path
     if patch.behind and is_drawn_behind(patch, recipe):
         splat, sha256 = PatchFolder(patch.behind).accepted_splat()
         if sha256:
