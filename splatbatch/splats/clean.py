@@ -210,12 +210,9 @@ def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np
 
 
 @dataclass(frozen=True)
-class FaintRule:
-    """Near-transparent Gaussians go: all that is asked of a scene behind patches, whose sky is large and far away."""
-
-    def removed(self, rows: FloatArray) -> Mapping[str, Mask]:
-        """Return by rule which rows [N, properties of ours] go."""
-        return {"faint": opacities(rows) < FAINTEST}
+def faint(rows: FloatArray) -> Mapping[str, Mask]:
+    """Return which rows are near-transparent: all that goes of a scene behind patches, whose sky is large and far."""
+    return {"faint": opacities(rows) < FAINTEST}
 
 
 class PatchRules:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,12 +192,8 @@ def _is_whole(path: Path, part: WrittenPart) -> bool:
     return digest.hexdigest() == part.sha256
 
 
-class MergeRules(Protocol):
-    """What cleaning removes of the rows that lie in a region."""
-
-    def removed(self, rows: ply.FloatArray) -> Mapping[str, Mask]:
-        """Return by rule which rows [N, properties of ours] go; none by two rules."""
-        ...
+Removed = Callable[[ply.FloatArray], Mapping[str, Mask]]
+"""Returns by rule which rows [N, properties of ours] cleaning removes; none by two rules."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +204,7 @@ class MergePart:
     region: Region
     key: str
     """All that decides which rows it has."""
-    rules: MergeRules | None = None
+    removed: Removed | None = None
     may_be_empty: bool = False
     """Nothing of it need lie in its region."""
 
@@ -296,9 +292,9 @@ def _write(
         inside = part.region(rows[:, :3])
         rows = rows if inside.all() else rows[inside]
         num_inside += len(rows)
-        if part.rules is not None and len(rows):
+        if part.removed is not None and len(rows):
             gone = np.zeros(len(rows), dtype=bool)
-            for rule, mask in part.rules.removed(rows).items():
+            for rule, mask in part.removed(rows).items():
                 removed[rule] += int(np.count_nonzero(mask))
                 gone |= mask
             rows = rows[~gone] if gone.any() else rows

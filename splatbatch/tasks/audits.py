@@ -99,11 +99,9 @@ def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
     """Return the tasks that their audit refuses, with the first of the reasons for each."""
     found: dict[str, str] = {}
     for audit, tasks in audits:
-        reasons: dict[str, str] = {}
-        for finding in audit.errors():
-            reasons.setdefault(finding.patch, finding.in_words())
-        found |= {task.name: reasons.get(task.patch.name, "") for task in tasks}
-    return {name: reason for name, reason in found.items() if reason}
+        reasons = {finding.patch: finding.in_words() for finding in reversed([*audit.errors()])}
+        found |= {task.name: reasons[task.patch.name] for task in tasks if task.patch.name in reasons}
+    return found
 
 
 def audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:

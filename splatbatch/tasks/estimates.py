@@ -81,7 +81,11 @@ def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = meas
         with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
             if sparse not in extents:  # variants of a sweep share it
                 extents[sparse] = measure(task.patch)
-            extent = _as_trained(task, extents[sparse], num_behind)
+            extent = extents[sparse]
+            if task.patch.is_whole:
+                extent = thinned(extent, recipe.training.cap(extent.num_points))
+            elif task.patch.behind:
+                extent = replace(extent, num_behind=num_behind)
             recipe = recipe.settled(extents[sparse].num_points)
             found[task.name] = estimate(recipe.on("cpu") if is_cpu else recipe, extent, card_mib)
     return found
@@ -98,13 +102,6 @@ def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
     folder = next((task.patch.behind for task in tasks if task.patch.behind), None)
     result = PatchFolder(folder).read_result() if folder else None
     return (result.num_gaussians if result else 0) or 0
-
-
-def _as_trained(task: Task, extent: PatchSize, num_behind: int) -> PatchSize:
-    """Return the extent of what a task trains: a whole scene is thinned, and drawn behind the patches with a core."""
-    if task.patch.is_whole:
-        return thinned(extent, task.requested_settings.recipe.training.cap(extent.num_points))
-    return replace(extent, num_behind=num_behind) if task.patch.behind else extent
 
 
 def tight(found: Mapping[str, MemoryEstimate], config: Config) -> dict[str, str]:

@@ -18,7 +18,7 @@ from splatbatch.scene.partition.boxes import EVERYWHERE
 from splatbatch.scene.reprojection import project
 from splatbatch.splats import Gaussians, read_splat
 from splatbatch.splats import clean as looking
-from splatbatch.splats.clean import IN_WORDS, CleaningViews, FaintRule, PatchRules, PointProximity, views_of
+from splatbatch.splats.clean import IN_WORDS, CleaningViews, PatchRules, PointProximity, faint, views_of
 from splatbatch.splats.merge import merge_splats
 
 NONE = (0.0, 0.0, 0.0)
@@ -53,11 +53,11 @@ def gaussians(means: list[tuple[float, float, float]], opacity: float = 0.9, sca
     return Gaussians(*(part.astype(np.float32) for part in parts))
 
 
-def cleaned(splat: Gaussians, folder: Path, rules) -> tuple[dict[str, int], np.ndarray]:
+def cleaned(splat: Gaussians, folder: Path, removed) -> tuple[dict[str, int], np.ndarray]:
     """Return what cleaning removes, by rule, and the means it leaves."""
-    part = replace(write_parts(partition_of_boxes(folder, [EVERYWHERE]), splat)[0], rules=rules)
-    removed = dict(merge_splats(folder / "scene.ply", [part], NONE).parts[0].removed)
-    return {rule: num for rule, num in removed.items() if num}, read_splat(folder / "scene.ply").means
+    part = replace(write_parts(partition_of_boxes(folder, [EVERYWHERE]), splat)[0], removed=removed)
+    found = dict(merge_splats(folder / "scene.ply", [part], NONE).parts[0].removed)
+    return {rule: num for rule, num in found.items() if num}, read_splat(folder / "scene.ply").means
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ KEPT = (0.0, 0.0, 0.0)
 )
 def test_each_rule_takes_what_it_says(splat: Gaussians, rule: str, rules: PatchRules, tmp_path: Path) -> None:
     both = Gaussians(*(np.concatenate(pair) for pair in zip(vars(splat).values(), vars(gaussians([KEPT])).values())))  # noqa: B905
-    removed, left = cleaned(both, tmp_path, rules)
+    removed, left = cleaned(both, tmp_path, rules.removed)
     assert removed == ({rule: 1} if rule else {})
     assert len(left) == (1 if rule else 2)
     assert np.array_equal(left[-1], KEPT)
@@ -97,8 +97,10 @@ def test_each_rule_takes_what_it_says(splat: Gaussians, rule: str, rules: PatchR
 def test_what_a_camera_of_another_patch_sees_is_no_floater(tmp_path: Path, rules: PatchRules) -> None:
     ground = np.array([(x, 0.0, 0.0) for x in np.linspace(-4, 34, 200)])
     both = views(above(GRID) + above([(x, 0) for x in (28, 29, 30)]))
-    assert cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, rules)[0] == {"unseen": 1}
-    assert cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, PatchRules(both, views(above(GRID)), ground))[0] == {}
+    assert cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, rules.removed)[0] == {"unseen": 1}
+    assert (
+        cleaned(gaussians([KEPT, (30, 0, 0)]), tmp_path, PatchRules(both, views(above(GRID)), ground).removed)[0] == {}
+    )
 
 
 @pytest.mark.all
@@ -109,7 +111,9 @@ def test_cleaning_takes_no_more_memory_than_the_merge_may(tmp_path: Path) -> Non
     images = above([(float(x), float(y)) for x, y in rng.uniform(-5, 5, (60, 2))])
     part = write_parts(partition_of_boxes(tmp_path, [EVERYWHERE]), splat)[0]
     tracemalloc.start()
-    merge_splats(tmp_path / "scene.ply", [replace(part, rules=PatchRules(views(images), views(images), ground))], NONE)
+    merge_splats(
+        tmp_path / "scene.ply", [replace(part, removed=PatchRules(views(images), views(images), ground).removed)], NONE
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 1.5 * part.source.path.stat().st_size
@@ -117,7 +121,7 @@ def test_cleaning_takes_no_more_memory_than_the_merge_may(tmp_path: Path) -> Non
 
 def test_of_a_backdrop_only_the_faint_go(tmp_path: Path) -> None:
     splat = gaussians([(900.0, 0, 0)], scale=99)
-    assert cleaned(splat, tmp_path, FaintRule())[0] == {}
+    assert cleaned(splat, tmp_path, faint)[0] == {}
     assert set(IN_WORDS) == {"faint", "oversized", "unseen", "astray"}
 
 

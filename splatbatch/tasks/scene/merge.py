@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from splatbatch import __version__
 from splatbatch.config import Offset
@@ -184,10 +185,10 @@ def _part(parts: SceneParts, one: MergeCandidate, cleaning: CleaningRules | None
     else:
         boxes, region = (one.core.core,), inside(parts.partition, parts.offset, one.core.core)
     corners = [_corners(box) for box in boxes]
-    rules = cleaning.rules(one.name) if cleaning else None
+    removed = partial(cleaning.removed, one.name) if cleaning else None
     key = key_of(VERSION, result.sha256, parts.offset, parts.partition.axes, corners, cleaning.key if cleaning else "")
     source = ExportSource(parts.batch.output.patch(one.name).splat_of(result), one.name, result.sha256)
-    return MergePart(source, region, key, rules, may_be_empty=one.core is None)
+    return MergePart(source, region, key, removed, may_be_empty=one.core is None)
 
 
 def _corners(box: Box) -> list[list[float | None]]:
