@@ -209,7 +209,6 @@ def _neighbours(places: Floats, chosen: NDArray[np.intp]) -> Iterator[NDArray[np
     yield from _neighbours(places, order[half:])
 
 
-@dataclass(frozen=True)
 def faint(rows: FloatArray) -> Mapping[str, Mask]:
     """Return which rows are near-transparent: all that goes of a scene behind patches, whose sky is large and far."""
     return {"faint": opacities(rows) < FAINTEST}
