@@ -19,10 +19,9 @@ from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.scene.candidates import MergeCandidate, look, offset_of, partition_for
 from splatbatch.tasks.scene.merge import check_whole
-from splatbatch.tasks.shared_decisions.holdout import held_out, photographs_of
+from splatbatch.tasks.shared_decisions.holdout import held_out, photographs_of, recipe_of
 from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Task, of_patches, patches_of, select
 

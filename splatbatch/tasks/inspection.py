@@ -22,10 +22,9 @@ from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch, open_batch
 from splatbatch.tasks.patch_state import PatchState
 from splatbatch.tasks.product import compare_product, key_of
-from splatbatch.tasks.program import MeasureTasks
-from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.scene import evaluation
-from splatbatch.tasks.shared_decisions.holdout import in_one_piece, photographs_of
+from splatbatch.tasks.scene.evaluation import MeasureTasks
+from splatbatch.tasks.shared_decisions.holdout import in_one_piece, photographs_of, recipe_of
 from splatbatch.tasks.task import Task
 from splatbatch.trainers.builtin import settings_for
 

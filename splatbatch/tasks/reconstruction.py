@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
@@ -55,14 +54,10 @@ class ReconstructTasks(TaskKind):
     """Stages whose products it reads, with the key of each."""
     takes: Literal["gpu", "any", "cpu"] = "cpu"
     """A GPU, where features are found or matched and pycolmap has CUDA."""
+    module = "splatbatch.reconstruction"
     tries = 6
     noun: ClassVar[TaskUnit] = "stage"
     limits: ClassVar = {"wall_s": 1e9}
-
-    @property
-    def inputs(self) -> str:
-        """The key of the stage."""
-        return self.told.inputs
 
     def product(self, task: Task, output: OutputFolder) -> PatchState:
         """Return what would be made now, beside what was."""
@@ -70,10 +65,8 @@ class ReconstructTasks(TaskKind):
         made, place = StageMetrics.read(record_of(products, task.name)), product_of(products, task.name)
         if made is None:
             return Missing()
-        state, out = (
-            compare_product(self.inputs, made.inputs, place, made.parts, FileFacts(STAMPS)),
-            Path(self.told.out),
-        )
+        out = Path(self.told.out)
+        state = compare_product(self.inputs, made.inputs, place, made.parts, FileFacts(STAMPS))
         is_gone = self.told.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
         return damaged(f"{out}: the model is incomplete") if is_gone and isinstance(state, UpToDate) else state
 
@@ -92,8 +85,7 @@ class ReconstructTasks(TaskKind):
             made = StageMetrics.read(record_of(products, name))
             if made is None or made.inputs != key:
                 raise NotMadeError(f"{patch.name} needs the result of {name}, which has not been made")
-        write_json(folder.settings, self.told.to_record())
-        return (sys.executable, "-m", "splatbatch.reconstruction", str(folder.path))
+        return super().command(patch, folder)
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         """Put the product in place, then the record of it, and remove earlier attempts' halves."""

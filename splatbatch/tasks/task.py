@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from splatbatch.config import Config, Recipe, Retry, Rung, TaskId, Variant, near
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError
 from splatbatch.failures.settings import SettingDifference, differences
+from splatbatch.files import write_json
 from splatbatch.outcome import Made, Rejected, Splat
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import TaskUnit
@@ -26,6 +28,9 @@ from splatbatch.tasks.step_budget import changes_of
 
 if TYPE_CHECKING:
     from splatbatch.output.records.attempt import Claim
+    from splatbatch.output.records.evaluation import EvaluationSettings
+    from splatbatch.output.records.quality import InspectionSettings
+    from splatbatch.reconstruction.plan import StageSettings
     from splatbatch.scene.memory_estimate import MemoryEstimate
     from splatbatch.trainers import Trainer
 
@@ -126,9 +131,13 @@ class TaskKind:
     """What tasks of a kind make, and how: all that plan, loop, retry and acceptance ask of them.
 
     What is not said otherwise is that of a small product, which a process of ours makes: nothing is needed first, and
-    no setting changes it. metrics.json of its attempt says what was found or made.
+    no setting changes it. settings.json of its attempt says what is wanted, metrics.json what was found or made.
     """
 
+    module: ClassVar[str] = ""
+    """Makes the product, run with the folder of the attempt."""
+    told: InspectionSettings | EvaluationSettings | StageSettings | None = None
+    """What settings.json says; None: the command says it."""
     attempts: PatchFolder | None = None
     """Where attempts lie; None: in the folder of the task."""
     takes: Literal["gpu", "any", "cpu"] = "gpu"
@@ -148,8 +157,8 @@ class TaskKind:
 
     @property
     def inputs(self) -> str:
-        """The key of the product: metrics.json repeats it, all workers must agree on it; empty: none is compared."""
-        return ""
+        """The key of the product, on which all workers must agree; empty: none is compared."""
+        return self.told.inputs if self.told else ""
 
     @property
     def ladders(self) -> Mapping[str, tuple[Rung, ...]]:
@@ -162,7 +171,9 @@ class TaskKind:
 
     def command(self, patch: Patch, folder: AttemptFolder) -> tuple[str, ...]:
         """Prepare an attempt and return the command of its process."""
-        raise NotImplementedError
+        if self.told:
+            write_json(folder.settings, self.told.to_record())
+        return (sys.executable, "-m", self.module, str(folder.path))
 
     def collect(self, folder: AttemptFolder) -> Splat | Made | Rejected:
         """Return the product, if metrics.json is of what the process was told."""

@@ -11,8 +11,7 @@ from splatbatch.config import load
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.provenance import recipe_of
-from splatbatch.tasks.shared_decisions.holdout import disputed, never_trained_on, photographs_of
+from splatbatch.tasks.shared_decisions.holdout import disputed, never_trained_on, photographs_of, recipe_of
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

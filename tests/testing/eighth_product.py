@@ -19,7 +19,7 @@ from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.patch_state import PatchState, UpToDate
 from splatbatch.tasks.product import compare_product, damaged, key_of
-from splatbatch.tasks.program import MeasureTasks
+from splatbatch.tasks.scene.evaluation import MeasureTasks
 from splatbatch.tasks.task import Task
 
 VERSION = 1

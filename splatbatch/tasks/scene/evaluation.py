@@ -9,26 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from splatbatch.config import NO_OFFSET, Offset, Rung
+from splatbatch.config import NO_OFFSET, Config, Offset, Rung
 from splatbatch.errors import SceneError
+from splatbatch.files import write_json
 from splatbatch.hashing import FileFacts
 from splatbatch.outcome import Rejected
+from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import BACKDROP, MergedFiles
+from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.colors import as_photographed
 from splatbatch.output.records.evaluation import EvaluationSettings
+from splatbatch.output.records.metrics import MeasurementRecord
+from splatbatch.output.records.quality import InspectionSettings
 from splatbatch.output.results import why_not_the_splat
 from splatbatch.scene.partition.record import Partition
-from splatbatch.scene.patches import MODEL_FILE_NAMES, list_names
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, list_names
 from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, find_masks, stored_photographs
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.blocks import sample_means
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.product import key_of
-from splatbatch.tasks.program import MeasureTasks
+from splatbatch.tasks.patch_state import PatchState
+from splatbatch.tasks.product import compare_product, key_of
 from splatbatch.tasks.scene.candidates import offset_of, partition_for
 from splatbatch.tasks.scene.merge import check_whole
 from splatbatch.tasks.shared_decisions.holdout import held_out
-from splatbatch.tasks.task import Task, patches_of
+from splatbatch.tasks.task import Task, TaskKind, patches_of
 from splatbatch.text import spell_place
 
 VERSION = 4
@@ -135,6 +140,29 @@ def _splats(batch: Batch, partition: Partition, offset: Offset) -> tuple[Evaluat
         found.own[core.name] = dict(result.metrics.photos())
         before += [core.name] if backdrop and result.trained_from.backdrop == backdrop else []
     return replace(found, backdrop=str(place), before_backdrop=tuple(before)), hashes
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureTasks(TaskKind):
+    """Tasks that measure a splat, as settings.json says; what was found is kept beside it."""
+
+    told: InspectionSettings | EvaluationSettings
+    record: Path
+    """Where what was found is kept."""
+
+    def product(self, task: Task, output: OutputFolder) -> PatchState:
+        """Return what would be found now beside what was."""
+        found = MeasurementRecord.read(self.record)
+        return compare_product(self.inputs, found.inputs if found else None)
+
+    def keep(self, task: Task, folder: AttemptFolder) -> None:
+        """Keep what was found beside the splat."""
+        if found := MeasurementRecord.read(folder.metrics):
+            write_json(self.record, found.to_record())
+
+    def of(self, config: Config, name: str) -> Task:
+        """Return the task of such a name."""
+        return self.task(config, name, Patch(self.told.patch, Path(self.told.sparse), Path(self.told.images)))
 
 
 @dataclass(frozen=True, kw_only=True)

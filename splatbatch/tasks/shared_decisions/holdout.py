@@ -17,15 +17,16 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
-from splatbatch.config import Evaluation
-from splatbatch.errors import SceneError
+from pydantic import ValidationError
+
+from splatbatch.config import Evaluation, Recipe
+from splatbatch.errors import ConfigError, SceneError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.folders import MergedFiles, PatchFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.scene.patches import Patch, list_names
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.provenance import recipe_of
 from splatbatch.tasks.task import TRAINING, Task
 
 DIFFERS = "its hold-out differs"
@@ -62,6 +63,27 @@ def photographs_of(task: Task, folder: PatchFolder, result: Result) -> UsedPhoto
         held_out = frozenset(measured) or _chosen(task, recipe_of(task, result).evaluation)
     names = result.trained_from.photographs or _in_model(task)
     return UsedPhotographs.of(names, held_out, is_assumed=not measured and task.recipe.program is not None)
+
+
+def recipe_of(task: Task, result: Result) -> Recipe:
+    """Return the recipe that a splat was trained by: recorded settings, and those of today that change no splat.
+
+    Settings that only another version can read are taken as they are today, under the recorded changes.
+    """
+    recorded, tree = result.trained_from.settings, task.recipe.model_dump()
+    if task.recipe.program is None and "training" in recorded and "program" not in recorded:
+        for section, values in recorded.items():
+            if isinstance(values, dict) and isinstance(tree.get(section), dict):
+                tree[section] |= values
+        for key, value in result.changes.items():
+            section, _, setting = key.partition(".")
+            if setting and isinstance(tree.get(section), dict):
+                tree[section][setting] = value
+        with contextlib.suppress(ValidationError):
+            return Recipe.model_validate(tree)
+    with contextlib.suppress(ConfigError):
+        return task.yaml_settings.changed(result.changes).recipe
+    return task.recipe
 
 
 def as_today(task: Task) -> UsedPhotographs:
