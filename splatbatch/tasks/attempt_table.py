@@ -9,13 +9,13 @@ from typing import Any
 from splatbatch.fields import mapping
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import AttemptEnded
-from splatbatch.output.folders import PatchFolder
-from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import judged_attempts
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.output.records.result import Result
-from splatbatch.tasks.fingerprint import leaves
+from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.fingerprint import leaves, settings_of
+from splatbatch.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,20 @@ class AttemptRow:
     """Hash of the covered pixels: of another set figures are not compared."""
 
 
-def attempt_rows(
-    folder: PatchFolder, ends: Mapping[int, AttemptEnded], today: Mapping[str, Any]
-) -> tuple[AttemptRow, ...]:
-    """Return a row for each attempt at a patch, first to last."""
-    product = folder.read_result() or Result()
-    return tuple(_row(attempt, ends.get(attempt.number), product, today) for attempt in folder.attempts())
+@dataclass(frozen=True)
+class AttemptComparison:
+    """`compare PATCH --json`."""
+
+    patch: str
+    attempts: tuple[AttemptRow, ...]
 
 
-def ends_of(output: OutputFolder, patch: str) -> dict[int, AttemptEnded]:
-    """Return how each attempt at a patch ended."""
-    return {number: event for (name, number), event in judged_attempts(output).items() if name == patch}
+def attempts_at(batch: Batch, task: Task) -> AttemptComparison:
+    """Return the attempts at a task of a batch, first to last; what is changed is held against the YAML of today."""
+    folder, today = batch.output.patch(task.name), settings_of(task.recipe)
+    product, ends = folder.read_result() or Result(), judged_attempts(batch.output)
+    rows = [_row(one, ends.get((task.name, one.number)), product, today) for one in folder.attempts()]
+    return AttemptComparison(task.name, tuple(rows))
 
 
 def _row(attempt: AttemptFolder, end: AttemptEnded | None, product: Result, today: Mapping[str, Any]) -> AttemptRow:
@@ -81,6 +84,5 @@ def _changes(attempt: AttemptFolder, today: Mapping[str, Any]) -> dict[str, Any]
     if program := mapping(recipe.get("program")):  # of variables only the names are compared, as `today` has them
         recipe = {**recipe, "program": {**program, "env": sorted(mapping(program.get("env")))}}
     settings = leaves(recipe)
-    now = leaves(today)
-    differing = {key: settings[key] for key, value in now.items() if key in settings and settings[key] != value}
+    differing = {key: settings[key] for key, value in leaves(today).items() if settings.get(key, value) != value}
     return differing or (attempt.read_job() or JobSpec()).changes

@@ -23,11 +23,10 @@ from splatbatch.errors import ConfigError
 from splatbatch.hashing import short_hash
 from splatbatch.machine.slots import is_on_cpu
 from splatbatch.output.records.deadline.choice import FULL, Adjustment, DeadlineDecision, StepBudget
-from splatbatch.output.records.result import Result
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate, TrainingSpeed
 from splatbatch.tasks.batch import Batch, PendingTasks
-from splatbatch.tasks.estimates import MOST_RESULTS, footprints_of, makespan_s, num_slots
+from splatbatch.tasks.estimates import finished, footprints_of, makespan_s, num_slots
 from splatbatch.tasks.fingerprint import hashes_of
 from splatbatch.tasks.step_budget import FEWEST_SHARE, changes_of, divided, follows, steps_at
 from splatbatch.tasks.task import Task
@@ -198,7 +197,12 @@ def speeds_of(batch: Batch) -> tuple[Speeds, int]:
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     model = memory_estimate.CPU if on_cpu else memory_estimate.H200
     speeds = Speeds(model, footprints_of(bare.config, bare.tasks))
-    return speeds, speeds.learn(_done(bare, on_cpu=on_cpu))
+    done = []
+    for task, result in finished(bare, on_cpu=on_cpu):
+        full, training = full_recipe(task).training, result.trained_from.settings.get("training") or {}
+        if training.get("resolution", full.resolution) == full.resolution:
+            done.append((task, FULL, result.seconds or 0.0, result.step or 0))
+    return speeds, speeds.learn(done)
 
 
 def _chosen(
@@ -239,17 +243,6 @@ def _chosen(
         is_met=expected_s <= time_s * AIM,
         untouched=tuple(sorted({one.training.trainer for one in recipes if not follows(one)})),
     )
-
-
-def _done(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[Task, StepBudget, float, int]]:
-    """Yield what of the batch was trained where it will be, with its seconds and steps."""
-    for task in batch.every[:MOST_RESULTS]:
-        result = batch.output.patch(task.name).read_result() or Result()
-        made_on, training = result.metrics.made_on, result.trained_from.settings.get("training") or {}
-        is_alike = training.get("resolution") == full_recipe(task).training.resolution or "resolution" not in training
-        fits = is_alike and (not made_on or (made_on == "CPU") == on_cpu)
-        if fits and result.seconds and result.step:
-            yield task, FULL, result.seconds, result.step
 
 
 SIZES = {1: "full size", 2: "half size", 4: "a quarter of their size", 8: "an eighth of their size"}

@@ -6,9 +6,8 @@ import contextlib
 import heapq
 import os
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -171,7 +170,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes)
-    done = list(_finished(batch, on_cpu=on_cpu))
+    done = [(result.seconds or 0.0, result.step or 0) for _, result in finished(batch, on_cpu=on_cpu)]
     if (throughput := seconds_per_step(done)) is not None:
         seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
         basis = f"based on {plural(len(done), 'trained patch', 'es')}"
@@ -226,12 +225,10 @@ def _spell(recipes: Mapping[str, Recipe]) -> str:
     return how_many(recipes) + (f" of {each} steps" if steps else "")
 
 
-def _finished(batch: Batch, *, on_cpu: bool) -> Iterable[tuple[float, int]]:
-    """Yield seconds and steps of patches of this output that were trained where these will be, as far as is known."""
-    folders = (PatchFolder(path) for path in sorted(batch.output.patch("").path.glob("*")))
-    for folder in islice(folders, MOST_RESULTS):
-        result = folder.read_result() or Result()
-        seconds, step, made_on = result.seconds, result.step, result.metrics.made_on
-        fits = not made_on or (made_on == "CPU") == on_cpu
-        if fits and seconds is not None and step is not None:
-            yield seconds, step
+def finished(batch: Batch, *, on_cpu: bool) -> Iterator[tuple[Task, Result]]:
+    """Yield what of a batch was trained where it will be, as far as is known; seconds and steps of each are known."""
+    for task in batch.every[:MOST_RESULTS]:
+        result = batch.output.patch(task.name).read_result() or Result()
+        made_on = result.metrics.made_on
+        if result.seconds and result.step and (not made_on or (made_on == "CPU") == on_cpu):
+            yield task, result

@@ -126,7 +126,7 @@ def moved_others(files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recip
     place = places(patch, recipe)
     found = [key for key, fact in files.items() if not _is_as(facts.of(place(key)), fact)]
     kinds = {key.partition("/")[0] for key in files}
-    return found + [kind for kind, is_there in _kinds(patch, recipe).items() if is_there and kind not in kinds]
+    return found + [kind for kind in _kinds(patch, recipe) if kind not in kinds]
 
 
 def _is_as(now: FileFact, then: Sequence[Any]) -> bool:
@@ -170,16 +170,16 @@ def _model_files(patch: Patch) -> Iterator[tuple[str, str]]:
             yield name, path
 
 
-def _kinds(patch: Patch, recipe: Recipe) -> dict[str, bool]:
-    """Return which kinds of files there should be besides model and photographs."""
-    copies = _copies(patch, recipe)
-    return {
+def _kinds(patch: Patch, recipe: Recipe) -> list[str]:
+    """Return which kinds of files there should be besides model and photographs, in the order of records."""
+    kinds = {
         "masks": patch.masks is not None,
+        **dict.fromkeys(_copies(patch, recipe), True),
         "source": patch.source is not None and patch.partition is None,
         "patch": patch.partition is not None,
         "holdout": recipe.evaluation.holdout_list is not None,
-        **dict.fromkeys(copies, True),
     }
+    return [kind for kind, is_there in kinds.items() if is_there]
 
 
 def _copies(patch: Patch, recipe: Recipe) -> tuple[str, ...]:
@@ -192,17 +192,18 @@ def _copies(patch: Patch, recipe: Recipe) -> tuple[str, ...]:
 
 def _further(patch: Patch, recipe: Recipe, names: Iterable[str]) -> Iterator[str]:
     """Yield what decides besides: folders of masks, smaller photographs, source and list of the hold-out."""
-    kinds = _kinds(patch, recipe)
-    if kinds["masks"]:
-        yield from {f"masks/{PurePosixPath(name).parent}/".replace("/./", "/") for name in names}
-    for kind in _copies(patch, recipe):
-        yield from (f"{kind}/{name}" for name in names)
-    if kinds["source"]:
-        yield from ("source/images.bin", "source/images.txt")
-    if kinds["patch"]:
-        yield f"patch/{PATCH}"
-    if kinds["holdout"]:
-        yield "holdout/list"
+    for kind in _kinds(patch, recipe):
+        match kind:
+            case "masks":
+                yield from {f"masks/{PurePosixPath(name).parent}/".replace("/./", "/") for name in names}
+            case "source":
+                yield from ("source/images.bin", "source/images.txt")
+            case "patch":
+                yield f"patch/{PATCH}"
+            case "holdout":
+                yield "holdout/list"
+            case _:
+                yield from (f"{kind}/{name}" for name in names)
 
 
 def places(patch: Patch, recipe: Recipe) -> Callable[[str], str]:

@@ -7,7 +7,7 @@ from rich.table import Table
 from splatbatch.cli.commands.output import open_console, open_table, print_json
 from splatbatch.failures.causes import in_words
 from splatbatch.monitor.table import figure, narrowed
-from splatbatch.run.compare import AttemptComparison, attempts_at
+from splatbatch.tasks.attempt_table import AttemptComparison, attempts_at
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import Task
 from splatbatch.text import assignments, clock, one_line

@@ -15,9 +15,9 @@ from splatbatch.failures.causes import title
 from splatbatch.failures.settings import in_words
 from splatbatch.monitor.history import tell_history
 from splatbatch.outcome import Action
-from splatbatch.run.compare import attempts_at
 from splatbatch.run.explain import attempt_of, diagnosed, explained, follow, log_of
 from splatbatch.run.status import standing_now
+from splatbatch.tasks.attempt_table import attempts_at
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.task import the_task
 from splatbatch.text import plain

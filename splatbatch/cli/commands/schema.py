@@ -28,7 +28,6 @@ def printed() -> dict[str, Any]:
     from splatbatch.reconstruction.facts import ReconstructionRecord
     from splatbatch.report.facts import Report
     from splatbatch.run.clean import CleanOutput
-    from splatbatch.run.compare import AttemptComparison
     from splatbatch.run.explain import ExplainOutput
     from splatbatch.run.plan import PlanOutput
     from splatbatch.run.prepare import Import, VerifyOutput
@@ -36,6 +35,7 @@ def printed() -> dict[str, Any]:
     from splatbatch.run.travel import PackOutput, StoreFacts
     from splatbatch.scene.next_flight import CapturePlan
     from splatbatch.scene.partition.split import SplitFacts
+    from splatbatch.tasks.attempt_table import AttemptComparison
     from splatbatch.tasks.certificate import CertificateCheck
     from splatbatch.trainers.catalog import TrainerList
 

@@ -195,7 +195,7 @@ def print_retried(ended: RunSummary, *, save: bool) -> None:
         ConfigError: the YAML cannot be written.
     """
     from splatbatch.cli.commands.compare import attempt_table
-    from splatbatch.run.compare import attempts_at
+    from splatbatch.tasks.attempt_table import attempts_at
 
     batch = ended.batch
     tried = [task for task in batch.tasks if task.name in ended.run.outcomes]
