@@ -69,7 +69,7 @@ def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = meas
 
     None is known of patches whose model cannot be read, or that an external trainer trains.
     """
-    card_mib = smallest_mib(cards(config))
+    card_mib = smallest_mib(config)
     is_cpu = config.training.device == "auto" and not cards(config)
     found, extents, tasks = {}, dict[Path, PatchSize](), tuple(tasks)
     num_behind = _num_behind(tasks, measure)
@@ -105,7 +105,7 @@ def _num_behind(tasks: Sequence[Task], measure: Measure) -> int:
 
 def tight(found: Mapping[str, MemoryEstimate], config: Config) -> dict[str, str]:
     """Return the patches that may not fit the smallest GPU of the batch, with the reason for each."""
-    card_mib = smallest_mib(cards(config))
+    card_mib = smallest_mib(config)
     reasons = {name: why_tight(footprint, card_mib) for name, footprint in found.items()} if card_mib else {}
     return {name: reason for name, reason in reasons.items() if reason}
 
@@ -134,9 +134,9 @@ def num_slots(config: Config) -> int:
     return num_gpus * at_once or executor.cpu_slots
 
 
-def smallest_mib(among: Iterable[Gpu]) -> int | None:
-    """Return the memory of the smallest GPU; None without one, or where NVML does not say."""
-    return min((card.total_mib for card in among if card.total_mib), default=None)
+def smallest_mib(config: Config) -> int | None:
+    """Return the memory of the smallest GPU of a batch; None without one, or where NVML does not say."""
+    return min((card.total_mib for card in cards(config) if card.total_mib), default=None)
 
 
 UNASKED_S = 3600.0
@@ -183,7 +183,13 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
         return Forecast(None, "no patch is trained yet", spelled)
     at_once = min(len(names), num_slots(batch.config), num_cores() if on_cpu else len(names))
     seconds = known + [fmean(known)] * (len(names) - len(known))
-    return Forecast(makespan_s(seconds, at_once), _forecast_basis(batch, at_once, on_cpu=on_cpu), spelled)
+    basis = "estimated from the speed of an H200; other GPUs differ"
+    if on_cpu:
+        here = f"{at_once} at a time on this machine's {plural(num_cores(), 'core')}"
+        basis = f"on the CPU, based on the measured speed of its rasteriser, {here}"
+    elif (used := cards(batch.config)) and all("H200" in card.name for card in used):
+        basis = "based on the speed of an H200"
+    return Forecast(makespan_s(seconds, at_once), basis, spelled)
 
 
 def check_place(batch: Batch, expected: Forecast) -> None:
@@ -208,15 +214,6 @@ def check_place(batch: Batch, expected: Forecast) -> None:
 def num_cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _forecast_basis(batch: Batch, at_once: int, *, on_cpu: bool) -> str:
-    if on_cpu:
-        here = f"{at_once} at a time on this machine's {plural(num_cores(), 'core')}"
-        return f"on the CPU, based on the measured speed of its rasteriser, {here}"
-    if all("H200" in card.name for card in cards(batch.config)) and cards(batch.config):
-        return "based on the speed of an H200"
-    return "estimated from the speed of an H200; other GPUs differ"
 
 
 def _spell(recipes: Mapping[str, Recipe]) -> str:

@@ -115,7 +115,7 @@ def moved(
 def moved_model(files: Mapping[str, Sequence[Any]], patch: Patch, facts: FileFacts) -> list[str]:
     """Return which files of a model, given by their names, have another size or time, came or went."""
     folder = str(patch.sparse)
-    found = [name for name, fact in files.items() if not _is_as(facts.of(f"{folder}/{name}"), fact)]
+    found = [name for name, fact in files.items() if facts.of(f"{folder}/{name}")[:2] != tuple(fact[:2])]
     new = sorted({*names_in(folder)}.difference(files).intersection(MODEL_FILE_NAMES))
     found += [name for name in new if facts.of(f"{folder}/{name}").num_bytes >= 0]
     return [MODEL + name for name in found]
@@ -124,13 +124,9 @@ def moved_model(files: Mapping[str, Sequence[Any]], patch: Patch, facts: FileFac
 def moved_others(files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recipe, facts: FileFacts) -> list[str]:
     """Return which photographs, masks and lists have another size or time, came or went: the same for many patches."""
     place = places(patch, recipe)
-    found = [key for key, fact in files.items() if not _is_as(facts.of(place(key)), fact)]
+    found = [key for key, fact in files.items() if facts.of(place(key))[:2] != tuple(fact[:2])]
     kinds = {key.partition("/")[0] for key in files}
     return found + [kind for kind in _kinds(patch, recipe) if kind not in kinds]
-
-
-def _is_as(now: FileFact, then: Sequence[Any]) -> bool:
-    return now[:2] == tuple(then[:2])
 
 
 def differences(

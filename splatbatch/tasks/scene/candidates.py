@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from splatbatch.config import Offset
@@ -106,7 +105,13 @@ def look(batch: Batch, partition: Partition) -> Found:
         else MergeCandidate(name, cores.get(name), lacking=f"no such patch in {batch.config.scene.patches}")
         for name in (*cores, *behind)
     ]
-    return _with_one_holdout(found)
+    # a photograph that is test in one patch and trained on in another is test of nothing: records say which ones
+    known = {one.name: one.photographs for one in found if one.photographs and one.core and not one.lacking}
+    odd = {name: f"{why}: `splatbatch retry {name}` trains it again" for name, why in disputed(known).items()}
+    agreeing = {one.name: one for one in found if one.name in known.keys() - odd.keys()}
+    today = unlike_today((one.task, known[name]) for name, one in agreeing.items() if one.task)
+    warnings = filter(None, (today, assumptions({name: known[name] for name in agreeing})))
+    return tuple(replace(one, lacking=one.lacking or odd.get(one.name, "")) for one in found), tuple(warnings)
 
 
 def _candidate(batch: Batch, one: MergeCandidate, status: PatchStatus) -> MergeCandidate:
@@ -119,17 +124,3 @@ def _candidate(batch: Batch, one: MergeCandidate, status: PatchStatus) -> MergeC
         return replace(one, warnings=status.warnings, photographs=photographs)
     words = {"waiting": "not trained yet", "running": "is being trained", "refused": f"refused: {status.advice}"}
     return replace(one, lacking=words.get(status.state, status.why))
-
-
-def _with_one_holdout(found: Sequence[MergeCandidate]) -> Found:
-    """Return how patches stand, those that contradict the hold-out of the others as lacking, and a warning.
-
-    A photograph that is test in one patch and trained on in another is test of nothing. Which ones those are their
-    records say; where today's partition and YAML say otherwise, that is told.
-    """
-    known = {one.name: one.photographs for one in found if one.photographs and one.core and not one.lacking}
-    odd = {name: f"{why}: `splatbatch retry {name}` trains it again" for name, why in disputed(known).items()}
-    agreeing = {one.name: one for one in found if one.name in known.keys() - odd.keys()}
-    today = unlike_today((one.task, known[name]) for name, one in agreeing.items() if one.task)
-    warnings = filter(None, (today, assumptions({name: known[name] for name in agreeing})))
-    return tuple(replace(one, lacking=one.lacking or odd.get(one.name, "")) for one in found), tuple(warnings)
