@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatbatch.files import MOST_FILES, Record, TooManyFiles, append_line, find_files, open_regular
-from splatbatch.outcome import Cancelled, Exit, NotStarted, TimedOut
+from splatbatch.outcome import Cancelled, Exit, NotStarted
 from splatbatch.output.records.attempt import RECORDS_PER_RUN, Finish, ProgressLine, WatchSettings
 from splatbatch.supervisor.job import Job
-from splatbatch.supervisor.log import BoundedLog
 
 if TYPE_CHECKING:
     from splatbatch.output.attempt_folder import AttemptFolder
@@ -48,18 +48,24 @@ TALKATIVE = 10
 class LogProgress:
     """Hears what a program says; writes a record whenever a second's talk has something new."""
 
-    def __init__(self, path: Path, patterns: Mapping[str, str], max_steps: int, now: float) -> None:
+    def __init__(self, path: Path, watch: WatchSettings, now: float) -> None:
         self._path = path
-        self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items() if pattern}
-        self._max_steps = max_steps
+        self._patterns = {name: re.compile(pattern) for name, pattern in watch.progress.items() if pattern}
+        self._max_steps = max_steps = watch.max_steps
         self._started = self._now = now
         self._heard = b""
-        self._step = 0
+        is_training = watch.phase == WatchSettings.phase
+        self._phase = "train" if is_training else watch.phase
+        self._step = 0 if is_training else max_steps  # what follows the training begins once all steps are made
         self.steps = self._steps_told = LoggedSteps()
         self._news: Record = {}
         self._next_of_curve = max_steps / RECORDS_PER_RUN
         self._is_finite = True
         self._written_at = float("-inf")
+
+    def enter(self, phase: str) -> None:
+        """Note that something else begins."""
+        self._write(phase=phase)
 
     def hear(self, data: bytes) -> None:
         """Keep the end of what was said; a line that lost its beginning is dropped, since its numbers may have too."""
@@ -72,28 +78,23 @@ class LogProgress:
 
     def look(self, now: float) -> None:
         """Read the whole lines heard since; write down what is new, steps alone only now and then."""
-        end = max(self._heard.rfind(b"\n"), self._heard.rfind(b"\r")) + 1
-        lines, self._heard = self._heard[:end], self._heard[end:]
         self._now = now
-        self._read(lines)
+        self._read(max(self._heard.rfind(b"\n"), self._heard.rfind(b"\r")) + 1)
         if not self._news.keys() <= OF_EVERY_STEP or now - self._written_at >= SHARE_OF_RUN * (now - self._started):
             self._tell()
 
     def close(self, now: float) -> None:
         """Read what is left, also a line without an end."""
         self._now = now
-        lines, self._heard = self._heard, b""
-        self._read(lines)
-        if self.steps != self._steps_told:
-            self._write(phase="train", **self._news)
-        else:
-            self._tell()
+        self._read(len(self._heard))
+        self._tell(is_last=self.steps != self._steps_told)
 
-    def enter(self, phase: str) -> None:
-        """Note that something else begins."""
-        self._write(phase=phase)
+    def falls_short(self) -> bool:
+        """Return whether the program would have named a later step had it come to the end."""
+        return self.steps.falls_short_of(self._max_steps)
 
-    def _read(self, lines: bytes) -> None:
+    def _read(self, end: int) -> None:
+        lines, self._heard = self._heard[:end], self._heard[end:]
         if not lines or not self._patterns:
             return
         text = _COLOURS.sub("", lines.decode("utf-8", errors="replace"))
@@ -109,18 +110,18 @@ class LogProgress:
         except TooSlow:
             self._patterns = {}
             self.steps = self.steps.without_knowing_more()
-            self._write(phase="train", warning="progress: a regular expression took too long and was given up")
+            self._write(warning="progress: a regular expression took too long and was given up")
         for one in curve[:-1]:  # when each was said is not known: they would make a pace of no time
-            self._write(phase="train", t=None, seconds=None, **one)
+            self._write(t=None, seconds=None, **one)
         if curve:
             self._news |= curve[-1]
             self._tell()
         self._news |= found
 
-    def _tell(self) -> None:
-        if self._news:
+    def _tell(self, *, is_last: bool = False) -> None:
+        if self._news or is_last:
             self._step = self._news.pop("step", self._step)
-            self._write(phase="train", **self._news)
+            self._write(**self._news)
             self._news = {}
 
     def _figures_of(self, line: str) -> Record:
@@ -135,7 +136,14 @@ class LogProgress:
 
     def _write(self, **figures: object) -> None:
         now = {"t": round(time.time(), 2), "seconds": round(self._now - self._started, 2)}
-        figures = {**now, "step": self._step, "max_steps": self._max_steps, **self.steps.to_record(), **figures}
+        figures = {
+            **now,
+            "phase": self._phase,
+            "step": self._step,
+            "max_steps": self._max_steps,
+            **self.steps.to_record(),
+            **figures,
+        }
         self._written_at, self._steps_told = self._now, self.steps
         append_line(self._path, ProgressLine.from_record(figures).to_record(), durable=False)
 
@@ -223,83 +231,35 @@ def time_limit(seconds: float = BUDGET_S) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def what_follows(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
-    """Return the job of the second command, or None if there is none or nothing for it to work on."""
+def next_job(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
+    """Return the job that follows one that has ended with all that it should leave; None if none does.
+
+    It is the second command or, of the last one, that which measures the splat.
+    """
     watch = job.watch
-    if watch is None or watch.then is None or isinstance(end, Cancelled | NotStarted):
+    artifacts = Artifacts.of(folder, watch.finish) if watch else None
+    if watch is None or artifacts is None or isinstance(end, Cancelled | NotStarted):
         return None
-    artifacts = Artifacts.of(folder, watch.finish)
     try:
-        return job.then(watch, watch.then) if artifacts and artifacts.all_there() else None
+        is_whole, product = bool(artifacts.all_there()), artifacts.newest()
     except (TooSlow, TooManyFiles):  # the parent says so when it looks for the splat
         return None
+    if watch.then:
+        return job.then(watch, watch.then) if is_whole else None
+    return job.measure(watch, artifacts.real_file(product)) if watch.measure and is_whole and product else None
 
 
-def what_measures(folder: AttemptFolder, job: Job, end: Exit) -> Job | None:
-    """Return the job that measures the splat that the program has left; None where nobody does, or there is none."""
-    watch = job.watch
-    if watch is None or not watch.measure or isinstance(end, Cancelled | NotStarted):
-        return None
-    artifacts = Artifacts.of(folder, watch.final())
-    try:
-        product = artifacts.newest() if artifacts and artifacts.all_there() else None
-    except (TooSlow, TooManyFiles):  # the parent says so when it looks for the splat
-        return None
-    return job.measure(watch, artifacts.real_file(product)) if artifacts and product else None
-
-
-class ExternalWatch:
-    """Reads progress from the log, and notices a program that is done but does not end."""
-
-    def __init__(self, folder: AttemptFolder, watch: WatchSettings | None, log: BoundedLog, now: float) -> None:
-        self._progress: LogProgress | None = None
-        self._finish: FinishWatch | None = None
-        self._log = log
-        self._max_steps = watch.max_steps if watch else 0
-        if watch is None:
-            return
-        self._progress = LogProgress(folder.progress, watch.progress, watch.max_steps, now)
-        with suppress(OSError):
-            self._progress.enter(watch.phase)
-        finish = watch.finish
-        awaited = Artifacts.of(folder, replace(finish, files=(*finish.files, *finish.awaited)))
-        if awaited and watch.finished_after_s > 0:
-            self._finish = FinishWatch(awaited, watch.finished_after_s)
-
-    def hear(self, data: bytes) -> None:
-        """Take in what the program says."""
-        if self._progress:
-            self._progress.hear(data)
-
-    def timers(self) -> Iterator[tuple[float, Callable[[float], None]]]:
-        """Yield what to do how often, in seconds."""
-        if self._progress:
-            yield INTERVAL_S, self._progress.look
-        if finish := self._finish:
-            yield finish.interval_s, lambda now: finish.look(now, self._log.said)
-
-    def is_over(self, now: float) -> TimedOut | None:
-        """Return why to end the program if it has done its work and does not end by itself.
-
-        A splat whose name tells no step may be an early one: as long as the log says so, the program is at work.
-        """
-        finish, progress = self._finish, self._progress
-        if finish is None or not finish.is_over(now):
-            return None
-        finish.look(now, self._log.said)  # what was said or written since counts
-        if not finish.is_over(now):
-            return None
-        if not finish.is_named and progress:
-            progress.look(now)
-            if progress.steps.falls_short_of(self._max_steps):
-                return None
-        return TimedOut("finished", finish.after_s)
-
-    def close(self, now: float) -> None:
-        """Read the last words."""
-        if self._progress:
-            with suppress(OSError):
-                self._progress.close(now)
+def watches_of(
+    folder: AttemptFolder, watch: WatchSettings | None, now: float
+) -> tuple[LogProgress | None, FinishWatch | None]:
+    """Return what follows the log of an external trainer, and what notices that it is done, if that is asked for."""
+    if watch is None:
+        return None, None
+    progress, finish = LogProgress(folder.progress, watch, now), watch.finish
+    with suppress(OSError):
+        progress.enter(watch.phase)
+    awaited = Artifacts.of(folder, replace(finish, files=(*finish.files, *finish.awaited)))
+    return progress, FinishWatch(awaited, watch.finished_after_s) if awaited and watch.finished_after_s > 0 else None
 
 
 @dataclass(frozen=True)
@@ -327,9 +287,8 @@ class Artifacts:
     @staticmethod
     def of(folder: AttemptFolder, finish: Finish) -> Artifacts | None:
         """Return what watch.json says should be left in an attempt; None if it does not say from which step."""
-        if finish.last_step is None:
-            return None
-        return Artifacts(folder.output, finish.products, finish.step, finish.last_step, finish.files)
+        last = finish.last_step
+        return None if last is None else Artifacts(folder.output, finish.products, finish.step, last, finish.files)
 
     def newest(self) -> SplatCandidate | None:
         """Return the product of the highest step; one that names none is the end's. Equal steps: the newest file.
@@ -343,7 +302,7 @@ class Artifacts:
         """
 
         def key(one: SplatCandidate) -> tuple[object, ...]:
-            return (_may_be_splat(one.path), self._rank(one), _moved_at(one.path), one.step is not None)
+            return (_may_be_splat(one.path), self._rank(one), size_and_time(one.path)[1], one.step is not None)
 
         return max(self._products(self.products), key=key, default=None)
 
@@ -365,14 +324,10 @@ class Artifacts:
         product = self.newest()
         if self.products and (product is None or not self.is_last(product) or not _may_be_splat(product.path)):
             return ()
-        others = [self._of_the_end(glob) for glob in self.files]
+        others = [[one.path for one in self._not_empty([glob]) if self.is_last(one)] for glob in self.files]
         if not all(others):
             return ()
         return (*([product.path] if product else ()), *(path for paths in others for path in paths))
-
-    def _of_the_end(self, glob: str) -> list[Path]:
-        """Return the files that are not empty and, as far as their names say, not from an earlier step."""
-        return [one.path for one in self._products([glob]) if _size(one.path) and self.is_last(one)]
 
     def is_last(self, product: SplatCandidate) -> bool:
         """Return whether a product is from the last step."""
@@ -381,14 +336,17 @@ class Artifacts:
     def name_last_step(self) -> bool:
         """Return whether the last step stands in the name of the product, or of a file that must lie beside it."""
         product = self.newest()
-        others = [one for one in self._products(self.files) if _size(one.path)]
-        return any((one.step or 0) >= self.last_step for one in (*others, *([product] if product else [])))
+        named = (*self._not_empty(self.files), *([product] if product else []))
+        return any((one.step or 0) >= self.last_step for one in named)
 
     def _rank(self, product: SplatCandidate) -> int:
         return self.last_step if product.step is None else product.step
 
+    def _not_empty(self, globs: Iterable[str]) -> list[SplatCandidate]:
+        return [one for one in self._products(globs) if size_and_time(one.path)[0]]
+
     def _products(self, globs: Iterable[str]) -> list[SplatCandidate]:
-        paths = self._below(globs)
+        paths = find_files(self.folder, globs, MOST_FILES)
         with time_limit():
             return [SplatCandidate(path, self._step_of(path)) for path in paths]
 
@@ -407,9 +365,6 @@ class Artifacts:
             return None
         digits = steps[-1] if steps and isinstance(steps[-1], str) else ""
         return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
-
-    def _below(self, globs: Iterable[str]) -> list[Path]:
-        return find_files(self.folder, globs, MOST_FILES)
 
 
 @dataclass
@@ -444,7 +399,7 @@ class FinishWatch:
         except (TooSlow, TooManyFiles):
             self.is_given_up, self._traces = True, ()
             return
-        traces = tuple((path, _size(path), _moved_at(path)) for path in there)
+        traces = tuple((path, *size_and_time(path)) for path in there)
         if not traces or traces != self._traces:
             self._whole_since = self._silent_since = now
         if said != self._said:
@@ -468,15 +423,10 @@ def _may_be_splat(path: Path) -> bool:
     return OF_SPLATS in start if start.startswith(b"ply") else bool(start)
 
 
-def _size(path: Path) -> int:
+def size_and_time(path: Path) -> tuple[int, int]:
+    """Return what tells that a file has changed; zeros if it is not there."""
     try:
-        return path.stat().st_size
+        stat = os.stat(path)  # noqa: PTH116 - one call for both
     except OSError:
-        return 0
-
-
-def _moved_at(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns

@@ -43,7 +43,7 @@ class HostMonitor:
 
     def __init__(self, folder: AttemptFolder, gpu_uuid: str | None) -> None:
         self._attempt = folder
-        self._memory = OomWatch()
+        self._oom_kills_before = oom_kills()
         self._least: dict[Path, int] = {}
         self._folder = folder.path
         self._pids: set[int] = set()
@@ -74,7 +74,7 @@ class HostMonitor:
             end,
             seconds=round(time.monotonic() - self.since, 3),
             ended_at=time.time(),
-            out_of_memory=self._memory.struck(),
+            out_of_memory=oom_kills() > self._oom_kills_before,
             kernel_lines=tuple(self._kernel.lines),
             disk_free_mib=self._least.get(self._folder),
             own_gpu_peak_mib=self.gpu.own_peak_mib,
@@ -189,34 +189,17 @@ def concerns(line: str, gpu_bus: str, pids: Container[int]) -> bool:
     return named is None or (bool(gpu_bus) and named[0].lower().endswith(gpu_bus))
 
 
-class OomWatch:
-    """Compares the `oom_kill` counters of now with those at the start."""
-
-    def __init__(self) -> None:
-        self._before = _oom_kills()
-
-    def struck(self) -> bool:
-        """Return True if the counter has moved since."""
-        return _oom_kills() > self._before
+def oom_kills() -> int:
+    """Return how many processes the OOM killer has ended in our control groups, as far as these say it."""
+    lines = _lines_of(Path("/proc/self/cgroup"))
+    names = [line.split(":", 2)[2].lstrip("/") for line in lines if line.startswith("0::")]
+    own = [Path("/sys/fs/cgroup") / name / "memory.events" for name in names if name]
+    counts = [line.split() for path in (*own, *_COUNTERS) for line in _lines_of(path)]
+    return sum(int(words[1]) for words in counts if len(words) == 2 and words[0] == "oom_kill" and words[1].isdecimal())
 
 
-def _oom_kills() -> int:
-    return sum(_counter(path) for path in (*_own_groups(), *_COUNTERS))
-
-
-def _own_groups() -> list[Path]:
-    """Return the event files of the control groups that this process is in (cgroup v2)."""
+def _lines_of(path: Path) -> list[str]:
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        return path.read_text().splitlines()
     except OSError:
         return []
-    names = [line.split(":", 2)[2].lstrip("/") for line in lines if line.startswith("0::")]
-    return [Path("/sys/fs/cgroup") / name / "memory.events" for name in names if name]
-
-
-def _counter(path: Path) -> int:
-    try:
-        pairs = (line.split() for line in path.read_text().splitlines())
-        return sum(int(value) for key, value in pairs if key == "oom_kill")
-    except (OSError, ValueError):
-        return 0

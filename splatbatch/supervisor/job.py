@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.output.records.attempt import Go, JobSpec, Then, WatchSettings
+from splatbatch.output.records.attempt import MEASURING, Go, JobSpec, Then, WatchSettings
 
 GPU_PLACE = "{gpu}"
 """Stands in commands and environments for the UUID of the GPU, which only the supervisor is told."""
@@ -22,6 +22,11 @@ class Job:
     group: Path | None = None
     """Control group that the command and all it starts are put into."""
 
+    @property
+    def measures(self) -> bool:
+        """Return whether it measures what an external trainer has made."""
+        return self.watch is not None and self.watch.phase == MEASURING
+
     def begin(self, go: Go) -> None:
         """Its turn has come, on a GPU that may be another than it was meant for."""
         self.spec = replace(self.spec, gpu=go.gpu, standby=False)
@@ -35,7 +40,8 @@ class Job:
     def measure(self, watch: WatchSettings, splat: Path) -> Job:
         """Return the job of the command that measures a splat: ours, without the variables of the program."""
         env = {name: value for name, value in self.spec.env.items() if name not in watch.env}
-        return replace(self, spec=replace(self.spec, argv=(*watch.measure, str(splat)), env=env), watch=None)
+        watched = WatchSettings(max_steps=watch.max_steps, phase=MEASURING)
+        return replace(self, spec=replace(self.spec, argv=(*watch.measure, str(splat)), env=env), watch=watched)
 
 
 def read_job(folder: AttemptFolder) -> Job | None:

@@ -101,11 +101,10 @@ def _run_all(
 ) -> Exit:
     """Run the command, then the one that makes a splat of what it left, if it left all it should; then measure that."""
     end = _run(folder, job, stop, host, spare)
-    then = external.what_follows(folder, job, end)
-    after = _run(folder, then, stop, host) if then else Exited(0)
-    end = end if after == Exited(0) else after
-    if measuring := external.what_measures(folder, job, end):
-        _run(folder, measuring, stop, host)  # how this ends says nothing of the splat
+    while following := external.next_job(folder, job, end):
+        job, after = following, _run(folder, following, stop, host)
+        if not job.measures and after != Exited(0):  # how measuring ends says nothing of the splat
+            end = after
     return end
 
 
@@ -179,7 +178,7 @@ class _Watch:
     def __post_init__(self) -> None:
         self.limits = self.job.spec.limits
         self.stall = Watchdog(self.folder.progress, self.process.pid, self.started)
-        self.external = external.ExternalWatch(self.folder, self.job.watch, self.log, self.started)
+        self.progress, self.finish = external.watches_of(self.folder, self.job.watch, self.started)
         self.secrets = Secrets(self.job.watch)
         self.timers = self._timers()
 
@@ -198,7 +197,9 @@ class _Watch:
         processes.end_orphans(self.process.pid)
         self._drain()  # once: nobody is left who could write more
         self._keep(self.secrets.rest())
-        self.external.close(time.monotonic())
+        if self.progress:
+            with suppress(OSError):
+                self.progress.close(time.monotonic())
         self.log.close()
         return self._verdict(self.process.poll())
 
@@ -206,7 +207,10 @@ class _Watch:
         timers = [PeriodicCall(HEARTBEAT_S, self._beat), PeriodicCall(HOST_LOOK_S, self.host.look)]
         if self.job.spec.standby:
             return timers
-        timers += [PeriodicCall(interval_s, do) for interval_s, do in self.external.timers()]
+        if self.progress:
+            timers.append(PeriodicCall(external.INTERVAL_S, self.progress.look))
+        if finish := self.finish:
+            timers.append(PeriodicCall(finish.interval_s, lambda now: finish.look(now, self.log.said)))
         if self.job.spec.gpu:
             timers.append(PeriodicCall(GPU_SAMPLE_S, self.host.gpu.look))
         if stall_s := self.limits.stall_s:
@@ -244,9 +248,23 @@ class _Watch:
         wall_s, stall_s = self.limits.wall_s, self.limits.stall_s
         if now - self.started > wall_s:
             return TimedOut("wall", wall_s)
-        if finished := self.external.is_over(now):
-            return finished
+        if self.finish and self._has_finished(self.finish, now):
+            return TimedOut("finished", self.finish.after_s)
         return TimedOut("stall", stall_s) if 0 < stall_s < now - self.stall.moved_at else None
+
+    def _has_finished(self, finish: external.FinishWatch, now: float) -> bool:
+        """Return whether a program has done its work and does not end by itself.
+
+        A splat whose name tells no step may be an early one: as long as the log says so, the program is at work.
+        """
+        if not finish.is_over(now):
+            return False
+        finish.look(now, self.log.said)  # what was said or written since counts
+        if self.progress:
+            with suppress(OSError):
+                self.progress.look(now)
+        is_early = self.progress and not finish.is_named and self.progress.falls_short()
+        return finish.is_over(now) and not is_early
 
     def _verdict(self, code: int | None) -> Exit:
         """Say how it ended: our reason if we ended it and it did not finish well all the same."""
@@ -265,7 +283,8 @@ class _Watch:
 
     def _keep(self, data: bytes) -> None:
         self.log.write(data)
-        self.external.hear(data)
+        if self.progress:
+            self.progress.hear(data)
 
     def _beat(self, _: float) -> None:
         self.beats += 1
@@ -322,7 +341,7 @@ class Watchdog:
             gpu_percent: the highest utilisation of its GPU since the last look; None: it has none, so that the
                 CPU time of the process and all below it counts.
         """
-        traces = (log_bytes, *_size_and_time(self.progress))
+        traces = (log_bytes, *external.size_and_time(self.progress))
         if traces != self._traces or self._works(gpu_percent, now - self._looked_at):
             self.moved_at = now
         self._traces, self._looked_at = traces, now
@@ -333,11 +352,3 @@ class Watchdog:
         before, self._cpu_s = self._cpu_s, processes.cpu_s(self.pid)
         # less than before: a process has gone whose time nobody inherited
         return not before <= self._cpu_s <= before + IDLE_SHARE * since_s
-
-
-def _size_and_time(path: Path) -> tuple[int, int]:
-    try:
-        stat = os.stat(path)  # noqa: PTH116 - one call for both
-    except OSError:
-        return 0, 0
-    return stat.st_size, stat.st_mtime_ns

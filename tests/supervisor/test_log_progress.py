@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from splatbatch.files import read_lines
+from splatbatch.output.records.attempt import WatchSettings
 from splatbatch.supervisor.external import MOST_BYTES, Artifacts, FinishWatch, LogProgress
 
 PATTERNS = {"step": r"(\d[\d,]*)/\d", "loss": r"loss=(\S+)", "num_gaussians": r"(\d+) GSs", "psnr": r"PSNR (\S+)"}
@@ -17,7 +18,7 @@ class Listener:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "progress.jsonl"
         self.now = 0.0
-        self.progress = LogProgress(self.path, PATTERNS, 30_000, self.now)
+        self.progress = LogProgress(self.path, WatchSettings(progress=PATTERNS, max_steps=30_000), self.now)
 
     def after(self, *said: bytes) -> dict[str, Any]:
         for words in said:

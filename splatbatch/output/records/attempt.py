@@ -155,6 +155,10 @@ class Finish(TypedRecord):
     """Globs of files that need not come, but are waited for."""
 
 
+MEASURING = "measuring"
+"""The phase in which we measure what an external trainer has made."""
+
+
 @dataclass(frozen=True)
 class Then(TypedRecord):
     """The command that makes a splat of what the first one left."""
@@ -211,7 +215,7 @@ class ProgressLine(TypedRecord):
     seconds: float | None = None
     """Since the attempt began."""
     phase: str = ""
-    """start, load, standby, init, train, eval, export, done."""
+    """start, load, standby, init, train, eval, export, measuring, done."""
     step: int | None = None
     max_steps: int | None = None
     """After which it ends, as far as is known now."""
