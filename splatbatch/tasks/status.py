@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +20,7 @@ from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import UNTIL, AttemptEnded, PatchRejected, TaskUnit
 from splatbatch.output.folders import latest_number, was_only_standby
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.attempt import JobSpec, ProgressLine
+from splatbatch.output.records.attempt import MEASURING, JobSpec, ProgressLine
 from splatbatch.output.records.result import Result
 from splatbatch.output.retention import ACCEPT
 from splatbatch.scene.patches import list_names, natural_key
@@ -275,7 +276,8 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
         psnr_even=measured.psnr_even,
         ssim=measured.ssim,
         num_gaussians=of_step.num_gaussians,
-        seconds=last.seconds,
+        # nothing is written down meanwhile: the clock is that of the phase
+        seconds=max(0.0, time.time() - last.t) if last.phase == MEASURING and last.t is not None else last.seconds,
         steps_per_s=throughput,
         eta_s=eta_s(step, max_steps, throughput),
         gpu_used_mib=sample.used_mib,

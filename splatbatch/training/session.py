@@ -37,7 +37,7 @@ from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.precompile import KernelCompilation, for_training
 from splatbatch.training.evaluation.coverage import covered_of
 from splatbatch.training.evaluation.evaluate import Evaluator, SplatFiles
-from splatbatch.training.evaluation.pictures import picture_views
+from splatbatch.training.evaluation.pictures import from_one, picture_views
 from splatbatch.training.gaussians import as_parameters, export, init_from_points, load_splat, select, thinned
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of
@@ -232,8 +232,8 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
         evaluator.measure_first(as_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
         _write_figures(folder, scene, {**evaluator.to_record(), **made})
-        with_all, by_name = scene.surroundings.with_backdrop(gaussians), {photo.name: photo for photo in scene.holdout}
-        picture_views(folder, lambda name: (with_all, by_name[name]), final, recipe)
+        drawn = from_one(scene.surroundings.with_backdrop(gaussians), scene.holdout)
+        picture_views(folder, drawn, final, recipe)
         progress.phase("export")
     with contextlib.suppress(OSError):
         folder.checkpoint.unlink(missing_ok=True)

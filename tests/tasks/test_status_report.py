@@ -6,6 +6,7 @@ import json
 import math
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,14 @@ def test_an_attempt_without_an_end_runs_unless_it_is_known_to_be_dead(made: Made
     made.attempt("p0", start, '{"phase": "train", "step": 7, "max_steps": 20, "loss": 0.5}\n{"phase": "tr')
     status = made.state("p0")
     assert (status.state, status.phase, status.step, status.loss) == ("running", "train", 7, 0.5)
+
+
+def test_while_it_is_measured_the_clock_of_that_phase_goes_on(made: Made) -> None:
+    line = {"phase": "measuring", "step": 20, "max_steps": 20, "t": time.time() - 30, "seconds": 0}
+    made.attempt("p0", me(), f"{json.dumps(line)}\n")
+    status = made.state("p0")
+    assert (status.phase, status.step) == ("measuring", 20)
+    assert status.seconds == pytest.approx(30, abs=5)
 
 
 @pytest.mark.parametrize("gone", [{"pid": 1 << 30}, {"ticks": 1}, {"boot_id": "before the power went"}])

@@ -10,7 +10,7 @@ from external_runs import Run, recipe
 from small_patch import paint
 
 from splatbatch.config import Evaluation
-from splatbatch.files import write_json
+from splatbatch.files import read_json, write_json
 from splatbatch.outcome import Splat
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.attempt import JobSpec, WatchSettings
@@ -38,6 +38,17 @@ def test_a_splat_of_another_program_has_our_figures(run: Run, patch: Patch) -> N
     assert metrics.final.covered_share is not None
 
 
+def test_views_of_it_are_pictured_in_a_phase_of_its_own_after_the_last_step(run: Run, patch: Patch) -> None:
+    paint(patch.images)
+    attempted = run(**MEASURED)
+    made(attempted)
+    ranks = set(read_json(attempted.folder.views) or {}) - {"format"}
+    assert ranks == {"worst", "best"}  # of two that are held out
+    assert all(attempted.folder.picture(rank, kind).exists() for rank in ranks for kind in ("photo", "render", "error"))
+    last = attempted.progress()[-1]
+    assert (last["phase"], last["step"]) == ("measuring", last["max_steps"])
+
+
 def test_a_splat_that_we_cannot_measure_counts_all_the_same(run: Run, patch: Patch) -> None:
     for photo in patch.images.iterdir():
         photo.write_bytes(b"none")
@@ -61,4 +72,4 @@ def test_our_evaluation_has_none_of_the_variables_of_the_program() -> None:
     job = Job(JobSpec(argv=("train",), env={"PYTHONPATH": "theirs", "CUDA_VISIBLE_DEVICES": "0"}), watch)
     measuring = job.measure(watch, Path("a.ply"))
     assert (measuring.spec.argv, measuring.spec.env) == (("measure", "a.ply"), {"CUDA_VISIBLE_DEVICES": "0"})
-    assert measuring.watch is None
+    assert measuring.watch == WatchSettings(phase="measuring")

@@ -46,7 +46,7 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     is_evened, lpips = settings.is_evened, load_lpips()
     files = SplatFiles(views.holdout, views.frame, recipe, device, settings.offset, is_evened=is_evened)
     try:
-        figures = files.figures(splat, lpips if isinstance(lpips, Lpips) else None)
+        figures = files.figures(splat, lpips if isinstance(lpips, Lpips) else None, folder)
         earlier, record = settings.earlier, dict[str, Any]()
         if figures and earlier.sha256 and not earlier.is_of(covered.hash, views.loaded.get("largest")):
             of_all = {name: value for name, value in files.figures(Path(earlier.path)).items() if name != "images"}

@@ -25,7 +25,7 @@ from splatbatch.training import cuda
 from splatbatch.training.border.patch_border import NONE, PatchBorder
 from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
-from splatbatch.training.evaluation.pictures import picture_views
+from splatbatch.training.evaluation.pictures import from_one, picture_views
 from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.gaussians import Parameters, load_splat
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
@@ -77,9 +77,9 @@ class Evaluator:
         is_every = evaluation.every > 0 and step % evaluation.every == 0
         if step < self.early.last_step and (is_every or step in evaluation.steps):
             metrics = self.measure(gaussians, step)
-            drawn, by_name = self._surroundings.with_backdrop(gaussians), {photo.name: photo for photo in self._holdout}
+            drawn = from_one(self._surroundings.with_backdrop(gaussians), self._holdout)
             with self._peaks.evaluating(), torch.inference_mode():  # whoever watches sees the one in the middle
-                picture_views(self._folder, lambda name: (drawn, by_name[name]), metrics, self._recipe, most=1)
+                picture_views(self._folder, drawn, metrics, self._recipe, most=1)
 
     def measure(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         """Measure the splat after so many steps; None without held-out photographs.
@@ -313,8 +313,8 @@ class SplatFiles:
     surroundings: PatchBorder = NONE
     is_evened: bool = False
 
-    def figures(self, path: Path, lpips: Lpips | None = None) -> Metrics:
-        """Return what `evaluate` finds of a splat, drawn as its file says.
+    def figures(self, path: Path, lpips: Lpips | None = None, pictured: AttemptFolder | None = None) -> Metrics:
+        """Return what `evaluate` finds of a splat, drawn as its file says; with a folder, picture three views there.
 
         Raises:
             OSError: the file cannot be read.
@@ -327,4 +327,7 @@ class SplatFiles:
         splat, recipe = read_splat(path), drawn_as(self.recipe, header)
         with torch.inference_mode():
             drawn = self.surroundings.with_backdrop(load_splat(splat, self.frame, self.device))
-            return evaluate(drawn, self.photos, recipe, lpips, is_evened=self.is_evened) or {}
+            figures = evaluate(drawn, self.photos, recipe, lpips, is_evened=self.is_evened) or {}
+        if pictured:
+            picture_views(pictured, from_one(drawn, self.photos), figures, recipe)
+        return figures

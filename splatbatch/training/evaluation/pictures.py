@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,14 @@ def picture_views(
             size = _picture(folder, rank, *drawn(name), recipe)
             views[rank] = {"name": name, **metrics["images"][name], "width": size[0], "height": size[1]}
         write_json(folder.views, views)
+
+
+def from_one(
+    gaussians: Mapping[str, Tensor], photos: Iterable[PosedImage]
+) -> Callable[[str], tuple[Mapping[str, Tensor], PosedImage]]:
+    """Return what draws every photograph from the same Gaussians."""
+    by_name = {photo.name: photo for photo in photos}
+    return lambda name: (gaussians, by_name[name])
 
 
 def ranked(images: dict[str, dict[str, float]]) -> dict[str, str]:
