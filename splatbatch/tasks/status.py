@@ -277,7 +277,7 @@ def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
         ssim=measured.ssim,
         num_gaussians=of_step.num_gaussians,
         # nothing is written down meanwhile: the clock is that of the phase
-        seconds=max(0.0, time.time() - last.t) if last.phase == MEASURING and last.t is not None else last.seconds,
+        seconds=time.time() - last.t if last.phase == MEASURING and last.t is not None else last.seconds,
         steps_per_s=throughput,
         eta_s=eta_s(step, max_steps, throughput),
         gpu_used_mib=sample.used_mib,
