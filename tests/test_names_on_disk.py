@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel
 
 import splatbatch
-from splatbatch.cli.commands import schema
+from splatbatch.cli import schema
 from splatbatch.config import Recipe, Training
 from splatbatch.output.events import KINDS, NOTICES, Notice
 from splatbatch.output.records.record import TypedRecord

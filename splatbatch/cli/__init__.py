@@ -1,4 +1,4 @@
-"""The commands: one thin function per verb. What they mean is decided below."""
+"""The commands: a file for each group, with what they take, call and print. What they mean is decided below."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 import typer
 
 from splatbatch import terminal
-from splatbatch.cli import batch, quality, results, scene, shell
+from splatbatch.cli import checks, products, quality, server, start, status, train
 from splatbatch.cli.app import app, command_first
 from splatbatch.errors import Interrupted, OutputError, SceneError, SplatbatchError
 from splatbatch.text import plain
 
-__all__ = ["app", "batch", "main", "quality", "results", "scene", "shell"]
+__all__ = ["app", "checks", "main", "products", "quality", "server", "start", "status", "train"]
 
 
 ONLY_READ = frozenset({"status", "verify-dims", "plan", "report", "explain"})

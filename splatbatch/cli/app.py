@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from typer.core import TyperGroup
 
 from splatbatch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from splatbatch.tasks.batch import Batch
+    from splatbatch.tasks.task import Task
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Every day": ("train", "status", "report", "explain", "retry", "view"),
@@ -20,7 +24,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Watch and compare": ("serve", "compare"),
     "Measure quality": ("evaluate", "inspect", "plan-capture"),
     "Use the splats": ("accept", "merge", "publish", "clean"),
-    "For programs": ("schema",),
 }
 """How help shows the commands; one that no group names stands at the end."""
 
@@ -85,7 +88,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-config_app = typer.Typer(cls=PlainHelp, help="Show the configuration.", no_args_is_help=True, rich_markup_mode=None)
+config_app = typer.Typer(
+    cls=PlainHelp,
+    help="Show the configuration, or the JSON Schema of it and of what commands print.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 app.add_typer(config_app, name="config")
 
 
@@ -102,30 +110,67 @@ def before(version: Annotated[bool, typer.Option("--version", callback=_print_ve
     """Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended."""
 
 
-def batch_and_patches(config: Optional[Path], arguments: Optional[list[str]]) -> tuple[Optional[Path], list[str]]:
+SCENE = "scene"
+"""Names the merged splat, in place of a patch."""
+
+
+def batch_and_patches(config: Optional[Path], arguments: list[str]) -> tuple[Optional[Path], list[str]]:
     """Return the YAML and the patches that were named; a folder that stands first stands for its YAML."""
     from splatbatch.tasks.batch import named_batch
 
-    chosen, names = named_batch(config, arguments or [])
+    chosen, names = named_batch(config, arguments)
     return chosen, [*names]
 
 
 def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
-    """Return the YAML that was named, either way; None: the usual one."""
-    chosen, rest = batch_and_patches(config, [named] if named else [])
-    if not rest:
-        return chosen
-    if config:
-        raise ConfigError(f"{rest[0]}: the batch is already given by --config {config}", "Give only one of them.")
+    """Return the YAML that was named, either way; None: the usual one.
+
+    Raises:
+        ConfigError: it was named both ways, or there is none.
+    """
     from splatbatch.config import near
 
-    raise ConfigError(f"{rest[0]}: not a batch folder or YAML file", near(Path(rest[0])))
+    chosen, rest = batch_and_patches(config, [named] if named else [])
+    if rest and config:
+        raise ConfigError(f"{rest[0]}: the batch is already given by --config {config}", "Give only one of them.")
+    if rest:
+        raise ConfigError(f"{rest[0]}: not a batch folder or YAML file", near(Path(rest[0])))
+    return chosen
+
+
+def open_folder(config: Optional[Path], named: Optional[str]) -> Batch:
+    """Open the batch that was named, either way, with all its patches."""
+    from splatbatch.tasks.batch import open_batch
+
+    return open_batch(the_batch(config, named))
+
+
+def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, list[str]]:
+    """Open the batch of patches that were named, `scene` besides; return it and all these names."""
+    from splatbatch.tasks.batch import open_batch
+
+    config, names = batch_and_patches(config, arguments)
+    return open_batch(config, [name for name in names if name != SCENE]), names
 
 
 def the_one(names: list[str]) -> str:
     """Return the one patch that was named."""
-    if not names:
-        raise ConfigError("no patch given", "Give the name of a patch, such as p5.")
-    if len(names) > 1:
+    if len(names) == 1:
+        return names[0]
+    if names:
         raise ConfigError(f"{', '.join(names)}: several patches given", "Give only one of them.")
-    return names[0]
+    raise ConfigError("no patch given", "Give the name of a patch, such as p5.")
+
+
+def open_one(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Task]:
+    """Open the batch of the one patch that was named; return both.
+
+    Raises:
+        ConfigError: none was named, or several, or there is no such patch.
+    """
+    from splatbatch.tasks.batch import open_batch
+    from splatbatch.tasks.task import the_task
+
+    config, names = batch_and_patches(config, arguments)
+    batch = open_batch(config, [name := the_one(names)])
+    return batch, the_task(batch.tasks, name)

@@ -9,7 +9,7 @@ from splatbatch.config.load import (
     has_config,
     json_schema,
     load,
-    parse_change,
+    parse_changes,
     placed,
     to_yaml,
 )
@@ -24,6 +24,6 @@ from splatbatch.config.yaml.source import near, nearest
 __all__ = [
     "DEFAULT_CONFIG", "NO_OFFSET", "STDIN", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits",
     "Notify", "Offset", "Output", "Recipe", "Retry", "Rung", "Scene", "TaskId", "Tracking", "Training", "Variant",
-    "config_in", "find_config", "has_config", "json_schema", "load", "near", "nearest", "parse_change", "placed",
+    "config_in", "find_config", "has_config", "json_schema", "load", "near", "nearest", "parse_changes", "placed",
     "save_moved", "to_yaml",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -138,13 +138,13 @@ def find_config(path: Path | str | None) -> Path:
     return chosen
 
 
-def load(path: Path) -> Config:
-    """Read a config; paths in it are relative to the file.
+def load(path: Path, text: str | None = None) -> Config:
+    """Read a config; paths in it are relative to the file. `text` is what a file will hold that is not written yet.
 
     Raises:
         ConfigError: all mistakes of the file at once, each with line, key, value and remedy.
     """
-    source = meant(YamlSource.read(path), Config.model_fields)
+    source = meant(YamlSource.read(path, text), Config.model_fields)
     mistakes: list[Mistake] = []
     config = Config()
     try:
@@ -177,16 +177,20 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema()}
 
 
-def parse_change(assignment: str) -> tuple[str, Any]:
-    """Split `training.init_scale=0.3`, as given to --set, into key and value (read as YAML).
+def parse_changes(assignments: Iterable[str]) -> dict[str, Any]:
+    """Return settings by their keys, as --set gives them: `training.init_scale=0.3`, its value read as YAML.
 
     Raises:
-        ConfigError: there is no "=", or the value is no YAML.
+        ConfigError: one has no "=", or its value is no YAML.
     """
-    key, equals, text = assignment.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"--set {assignment}: not of the form key=value", "For example --set training.init_scale=0.3")
-    return key.strip(), parse_value(text)
+    changes = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key.strip():
+            hint = "For example --set training.init_scale=0.3"
+            raise ConfigError(f"--set {assignment}: not of the form key=value", hint)
+        changes[key.strip()] = parse_value(text)
+    return changes
 
 
 def _words(task: TaskId, arguments: Any) -> tuple[str, ...]:

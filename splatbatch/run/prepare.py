@@ -21,7 +21,7 @@ from splatbatch.scene.audit.audit import Audit, AuditResult
 from splatbatch.scene.finder import find_layout
 from splatbatch.scene.template import ImportNotes, config_for
 from splatbatch.tasks.audits import audit_for_all
-from splatbatch.tasks.batch import Batch, FolderNamed, open_batch
+from splatbatch.tasks.batch import Batch, FolderNamed, batch_of, open_batch
 from splatbatch.tasks.task import Task, of_patches, patches_of
 from splatbatch.text import plural
 
@@ -95,12 +95,17 @@ def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[Import
     return done, config, audit_for_all(open_batch(config))
 
 
-def begin(place: Path, out: Path | None) -> tuple[Path | None, tuple[str, ...]]:
+def begin(place: Path, out: Path | None, *, writes: bool = True) -> tuple[Path | None, tuple[str, ...], str]:
     """Write a commented YAML for the scene in a place, or around it; one that is there stays.
 
+    Args:
+        place: of the scene.
+        out: the YAML; None: where the scene lies.
+        writes: the YAML is written; else it is only returned.
+
     Returns:
-        The YAML, and what there is to say of it; no YAML where what lies there has to be imported first, by the command
-        in the line.
+        The YAML, what there is to say of it, and its text; no YAML where what lies there has to be imported first, by
+        the command in the line.
 
     Raises:
         SceneError: there is no scene; the hint says what lies there instead.
@@ -111,26 +116,37 @@ def begin(place: Path, out: Path | None) -> tuple[Path | None, tuple[str, ...]]:
         found = find_layout(place)
     except SceneError:
         if told := _next_command(place):
-            return None, (told,)
+            return None, (told,), ""
         raise
     # nerfstudio keeps the model that its transforms.json was made of in a folder of that name
     if [patch.name for patch in found.patches] == ["colmap"] and (told := _next_command(place)):
-        return None, (told,)
+        return None, (told,), ""
     target = out or found.top / configuration.DEFAULT_CONFIG
     if target.exists():
         raise ConfigError(f"{target} exists already", "Move it away, or choose another name with --out.")
+    text = config_for(found, target.resolve().parent, has_gpu=presence().is_here())
+    configuration.load(target, text)  # for its errors
     try:
-        target.write_text(config_for(found, target.resolve().parent, has_gpu=presence().is_here()), encoding="utf-8")
+        if writes:
+            target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{target}: cannot be written ({error.strerror})") from error
-    configuration.load(target)  # for its errors
-    return target, (*found.notes, f"{target}: {plural(len(found.patches), 'patch', 'es')}")
+    note = "" if writes else " (not written: this is a dry run)"
+    return target, (*found.notes, f"{target}: {plural(len(found.patches), 'patch', 'es')}{note}"), text
 
 
-def open_or_begin(
-    config: Path | None, names: Sequence[str], changes: Mapping[str, Any], conditions: Sequence[str], tell: Tell
+def open_or_begin(  # noqa: PLR0913 - as `open_batch`
+    config: Path | None,
+    names: Sequence[str],
+    changes: Mapping[str, Any],
+    conditions: Sequence[str],
+    tell: Tell,
+    *,
+    writes: bool = True,
 ) -> Batch:
     """Open a batch to train; a folder that stands in place of patches gets its YAML first, as `init` writes it.
+
+    Without `writes` the batch is that of the YAML which would be written.
 
     Raises:
         SplatbatchError: as of `open_batch` and `begin`.
@@ -141,14 +157,14 @@ def open_or_begin(
         if config is not None or Path(names[0]) != named.folder:
             raise
         try:
-            written, lines = begin(named.folder, None)
+            target, lines, text = begin(named.folder, None, writes=writes)
         except SceneError as error:
             raise named from error
-        if written is None:
+        if target is None:
             raise ConfigError(f"{named.folder}: no COLMAP model", lines[0]) from named
     for told in lines:
         tell(told)
-    return open_batch(written, names[1:], changes, conditions)
+    return batch_of(configuration.load(target, text), target, names[1:], changes, conditions)
 
 
 def _next_command(place: Path) -> str:

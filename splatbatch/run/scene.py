@@ -75,7 +75,7 @@ def make_scene(options: SceneOptions, show: Show) -> int:
     Raises:
         SplatbatchError: a step cannot be done; the same call goes on from there.
     """
-    changes = dict(configuration.parse_change(assignment) for assignment in options.settings)
+    changes = configuration.parse_changes(options.settings)
     if options.source is None:
         if code := _reconstruct(options, show):
             return code

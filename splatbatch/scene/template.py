@@ -13,7 +13,7 @@ from splatbatch.scene.patches import list_names
 from splatbatch.text import one_line
 
 TEMPLATE = """\
-# splatbatch: one Gaussian splat per patch. `splatbatch schema` lists every key.
+# splatbatch: one Gaussian splat per patch. `splatbatch config schema` lists every key.
 # Paths are relative to this file; ~ and $VARIABLES are expanded in them.
 
 scene:

@@ -224,7 +224,17 @@ def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, Any],
         if path or not names:
             raise
         raise ConfigError(f"{error.message}; {names[0]}: there is no folder of that name", error.hint) from error
-    config = configuration.load(file)
+    return batch_of(configuration.load(file), file, names, changes, conditions)
+
+
+def batch_of(
+    config: Config, file: Path, names: Sequence[str], changes: Mapping[str, Any], conditions: Sequence[str]
+) -> Batch:
+    """Return the batch of a config, which stands in a file, or will.
+
+    Raises:
+        SplatbatchError: as of `open_batch`.
+    """
     try:
         patches, output = find_patches(config.scene), OutputFolder(config.output.folder)
     except SceneError as error:

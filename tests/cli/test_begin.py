@@ -47,6 +47,18 @@ def test_the_demo_is_the_quarry_and_is_planned_as_it_lies(tmp_path: Path) -> Non
     assert not (tmp_path / "a quarry/output").exists()
 
 
+def test_a_dry_run_of_a_folder_without_a_yaml_plans_with_the_one_that_would_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples/quarry", tmp_path / "quarry", ignore=shutil.ignore_patterns("output", "*.yml"))
+    before = sorted(tmp_path.rglob("*"))
+    ended = invoke("train", "--dry-run", "quarry", "p1", "--set", "training.device=cpu")
+    assert (ended.code, "p1: train: not trained yet" in ended.out, "p0" in ended.out) == (0, True, False), ended
+    assert "splat_config.yml: 2 patches (not written: this is a dry run)" in ended.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_the_demo_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     ended = invoke("demo", str(tmp_path))
@@ -55,7 +67,7 @@ def test_the_demo_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_where_nothing_was_installed_the_demo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatbatch.cli.commands.demo.shipped", lambda _: None)
+    monkeypatch.setattr("splatbatch.config.data_files.shipped", lambda _: None)
     for arguments in (["demo", str(tmp_path / "d")], ["init", "--example", "night", str(tmp_path / "d")]):
         ended = invoke(*arguments)
         assert (ended.code, "not installed" in ended.err) == (6, True)

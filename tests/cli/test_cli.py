@@ -263,7 +263,7 @@ def test_a_second_train_is_quick(batch: FakeBatch) -> None:
 # what every command says and writes
 
 
-NEEDS_NONE = [["--version"], ["--help"], ["config", "--help"], ["schema"]]
+NEEDS_NONE = [["--version"], ["--help"], ["config", "--help"], ["config", "schema"]]
 
 
 @pytest.mark.parametrize("arguments", NEEDS_NONE)
@@ -359,7 +359,7 @@ def test_the_resolved_config_is_a_config(batch: FakeBatch, tmp_path: Path) -> No
 
 
 def test_the_schema_is_printed_as_json() -> None:
-    schema = json.loads(invoke("schema").out)
+    schema = json.loads(invoke("config", "schema").out)
     assert schema["$schema"].startswith("https://json-schema.org/")
     assert schema["properties"].keys() >= {"scene", "training", "executor", "patches"}
 

@@ -14,7 +14,7 @@ from published_shapes import PUBLISHED, checked
 from typer.main import get_command
 
 from splatbatch.cli.app import app
-from splatbatch.cli.commands.schema import printed, schema_of
+from splatbatch.cli.schema import printed, schema_of
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_what_is_running_is_as_published(batch: FakeBatch) -> None:
 @pytest.mark.parametrize("command", [*printed(), "config show"])
 def test_the_published_schema_is_that_of_this_version(command: str) -> None:
     path = PUBLISHED / f"{command.replace(' ', '-')}.schema.json"
-    assert json.loads(path.read_text()) == json.loads(invoke("schema", *command.split(maxsplit=0)).out)
+    assert json.loads(path.read_text()) == json.loads(invoke("config", "schema", *command.split(maxsplit=0)).out)
     Draft202012Validator.check_schema(schema_of(command))
 
 
@@ -98,7 +98,7 @@ def test_an_explanation_says_what_is_set_otherwise_and_what_happened(night: Fake
 
 
 def test_an_unknown_schema_is_a_mistake() -> None:
-    ended = invoke("schema", "nothing")
+    ended = invoke("config", "schema", "nothing")
     assert (ended.code, "Available: " in ended.err) == (2, True)
 
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from functools import partial
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from splatbatch.cli.commands import loopback
-from splatbatch.cli.commands import view as serve
-from splatbatch.cli.commands.loopback import RequestGuard
+from splatbatch.cli.server import Request, SplatPages, open_server
+
+if TYPE_CHECKING:
+    from splatbatch.publish.joint_scene import JointScene
 
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[tuple[int, str]]:
     """Serve a splat without photographs; give the port and the token."""
-    monkeypatch.setattr(loopback.LoopbackHandler, "timeout", 0.5)
-    guard = RequestGuard()
-    server = loopback.open_server(18380, partial(serve._ViewHandler, guard, SimpleNamespace(photos=()), "<html>"))
+    monkeypatch.setattr(Request, "timeout", 0.5)
+    server = open_server(18380, SplatPages(cast("JointScene", SimpleNamespace(photos=()))).answer)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield server.server_port, guard.token
+    yield server.server_port, server.token
     server.shutdown()
     server.server_close()
     assert capfd.readouterr().err == ""
@@ -43,4 +43,4 @@ def test_a_connection_that_asks_for_nothing_is_let_go(port: tuple[int, str]) -> 
 
 
 def test_every_server_for_this_machine_has_a_limit() -> None:
-    assert 0 < loopback.LoopbackHandler.timeout <= 60
+    assert 0 < Request.timeout <= 60

@@ -10,7 +10,7 @@ import pytest
 from command_line import invoke
 from fake_batch import FakeBatch
 
-from splatbatch.cli.commands.live import LiveStatus
+from splatbatch.cli.server import LiveStatus
 from splatbatch.output.exclusive import hold
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import FollowUpResult
@@ -83,7 +83,7 @@ def test_while_somebody_trains_the_report_offers_only_commands_that_look() -> No
 
 def test_the_page_of_a_batch_that_is_trained_now_offers_nothing_that_is_refused(failed: FakeBatch) -> None:
     board = LiveStatus(open_batch(failed.config))
-    assert "splatbatch retry p0" in board.page().decode()
+    assert "splatbatch retry p0" in board.page()
     with hold(OutputFolder(failed.output), "", print):  # as a `train` does
-        page = LiveStatus(open_batch(failed.config)).page().decode()
+        page = LiveStatus(open_batch(failed.config)).page()
     assert "splatbatch explain p0" in page and "<code>splatbatch retry" not in page

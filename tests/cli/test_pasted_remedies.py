@@ -21,7 +21,7 @@ OFFERED = (
     re.compile(r"should be (?:at most|above) (\d+)"),
     re.compile(r"these end at (\S+)"),
     re.compile(r"there are (\w+),"),
-    re.compile(r"should be (\w+) or"),
+    re.compile(r"is not one of '(\w+)'"),
 )
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 REEF = "scene: {patches: reef}\n"
@@ -36,7 +36,6 @@ MISTAKES = [
     ("trian", "trian --dry-run", REEF),
     ("verify_dims", "verify_dims", REEF),
     ("explian", "explian reef", REEF),
-    ("", "train --dry-run reef", None),
     ("", "status reef", None),
     ("", "plan reef/sparse/0", None),
     ("", "verify-dims reef/images", None),

@@ -19,8 +19,8 @@ from accessible import violations
 from browser import Watched, artifacts_folder, browser
 from fake_batch import FakeBatch
 
-from splatbatch.cli.commands import live
-from splatbatch.cli.commands.live import LiveStatus
+from splatbatch.cli import server
+from splatbatch.cli.server import LiveStatus
 from splatbatch.tasks.batch import open_batch
 
 
@@ -173,10 +173,10 @@ def test_a_page_that_is_open_follows_the_night(batch: FakeBatch, tmp_path: Any) 
 def test_a_report_that_takes_long_to_make_stands_for_long(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     batch.make("p0", "p1").script(p0=["train"], p1=["train"])
     board = LiveStatus(open_batch(batch.config))
-    monkeypatch.setattr(live, "LOOK_S", 0.0)
+    monkeypatch.setattr(server, "LOOK_S", 0.0)
     first = board.page()
     assert batch.run("train", "p0").returncode == 0
-    monkeypatch.setattr(live, "REST", 1e9)
+    monkeypatch.setattr(server, "REST", 1e9)
     assert board.now()["states"]["p0"] == "trained" and board.page() == first
-    monkeypatch.setattr(live, "REST", 0.0)
-    assert b"1 of 2 patches trained" in board.page() != first
+    monkeypatch.setattr(server, "REST", 0.0)
+    assert "1 of 2 patches trained" in board.page() != first

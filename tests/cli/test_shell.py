@@ -93,6 +93,8 @@ def completed(batch: FakeBatch, line: str, shell: str = "bash") -> list[str]:
         ("splatbatch config s", {"show"}),
         ("splatbatch config show p0", {"p0"}),
         ("splatbatch explain --j", {"--json"}),
+        ("splatbatch train --set training.max_s", {"training.max_steps="}),
+        ("splatbatch publish --as ply,sp", {"ply,spz"}),
     ],
 )
 @pytest.mark.parametrize("shell", ["bash", "fish"])

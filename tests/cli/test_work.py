@@ -15,11 +15,11 @@ import pytest
 from process_family import left_of, may_unshare, wait_until
 from turns import CLOCK
 
+from splatbatch.cli import train
 from splatbatch.config import Limits
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.workers import WorkerFile
-from splatbatch.scheduler.work.time_left import parse_duration
 
 if TYPE_CHECKING:
     from command_line import Beside
@@ -366,7 +366,7 @@ def test_a_detached_worker_that_cannot_train_has_its_words_told(
     ("words", "seconds"), [("3h30m", 12_600), ("90m", 5400), ("45s", 45), ("5400", 5400), ("1.5h", 5400)]
 )
 def test_durations_are_read(words: str, seconds: float) -> None:
-    assert parse_duration(words) == seconds
+    assert train.seconds(words) == seconds
 
 
 @pytest.mark.parametrize("words", ["soon", "", "-3h", "3x", "h"])

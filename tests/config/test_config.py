@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from written_yaml import mistakes, write
 
 from splatbatch import config as configuration
-from splatbatch.config import Config, json_schema, load, nearest, parse_change, to_yaml
+from splatbatch.config import Config, json_schema, load, nearest, parse_changes, to_yaml
 from splatbatch.config.section import Section
 from splatbatch.errors import ConfigError
 
@@ -189,13 +189,13 @@ def test_a_change_that_means_nothing_is_refused(change: dict[str, Any], words: l
     ],
 )
 def test_an_assignment_is_split_and_its_value_read_as_yaml(assignment: str, change: tuple[str, Any]) -> None:
-    assert parse_change(assignment) == change
+    assert parse_changes([assignment]) == dict([change])
 
 
 @pytest.mark.parametrize("assignment", ["training.seed", "", "=3", "a=[1", "a=2026-13-45", f"a={'9' * 5000}"])
 def test_an_assignment_without_key_or_value_is_refused(assignment: str) -> None:
     with pytest.raises(ConfigError):
-        parse_change(assignment)
+        parse_changes([assignment])
 
 
 def test_the_config_is_named_or_in_the_environment_or_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from written_yaml import mistakes, write
 
 from splatbatch.config import load
-from splatbatch.config.load import parse_change
+from splatbatch.config.load import parse_changes
 from splatbatch.errors import ConfigError
 
 
@@ -59,7 +59,7 @@ def test_an_override_of_what_a_mapping_takes_over_is_no_duplicate(tmp_path: Path
 @pytest.mark.parametrize("value", ["1:30", "1_0", "017"])
 def test_on_the_command_line_such_values_are_mistakes_too(value: str) -> None:
     with pytest.raises(ConfigError, match=f"{value} is read as "):
-        parse_change(f"training.max_steps={value}")
+        parse_changes([f"training.max_steps={value}"])
 
 
 @pytest.mark.parametrize("folder", ["patches", "./patches/../patches"])

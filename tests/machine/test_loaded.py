@@ -117,12 +117,12 @@ def test_one_that_cannot_be_loaded_is_started_by_its_name_and_says_why(loading: 
 def test_nothing_is_loaded_ahead_for_a_yaml_that_names_another_trainer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from splatbatch.cli.commands import preload
+    from splatbatch.cli.train import load_training
 
     started: list[str] = []
     monkeypatch.setattr(supervisors, "start_ahead", started.append)
     for name, text in (("ours.yml", "training: {max_steps: 1}"), ("theirs.yml", "trainer: nerfstudio")):
         (tmp_path / name).write_text(text)
-        preload.load_training(tmp_path / name)
-    preload.load_training(tmp_path / "absent.yml")
+        load_training(tmp_path / name)
+    load_training(tmp_path / "absent.yml")
     assert started == ["splatbatch.training"]

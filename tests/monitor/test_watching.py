@@ -14,7 +14,7 @@ import pytest
 from command_line import invoke, on_terminal
 from rich.console import Console
 
-from splatbatch.cli.commands import status
+from splatbatch.cli import status
 from splatbatch.monitor.console import LONGEST_LINE, heartbeat, in_words
 from splatbatch.monitor.table import batch_eta_s, batch_line, live_view, num_left, status_table
 from splatbatch.output.attempt_folder import AttemptFolder

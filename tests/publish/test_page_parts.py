@@ -139,10 +139,10 @@ def test_a_photograph_is_seen_from_where_it_was_taken(tmp_path: Path) -> None:
 def test_without_a_viewer_there_is_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from command_line import invoke
 
-    from splatbatch.cli.commands import view as serve
     from splatbatch.publish import page
+    from splatbatch.report.viewer import viewer
 
-    for module in (serve, page):
+    for module in (viewer, page):
         monkeypatch.setattr(module, "viewer_script", lambda: "")
     batch: FakeBatch = trained(tmp_path / "batch")
     ended = invoke("view", "p0", "p1", batch=batch)

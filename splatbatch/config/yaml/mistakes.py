@@ -119,7 +119,7 @@ def raise_all(mistakes: list[Mistake], source: YamlSource) -> None:
             count = f"{len(lines)} mistakes or more"
         raise InvalidSettings(
             "\n  ".join([f"{source.name}: {count}", *lines]),
-            "`splatbatch schema` lists every key; `splatbatch init --example night` writes them all, explained.",
+            "`splatbatch config schema` lists every key; `splatbatch init --example night` writes them all, explained.",
             mistakes,
         )
 

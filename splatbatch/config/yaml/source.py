@@ -30,15 +30,14 @@ class YamlSource:
     lines: Mapping[Keys, int] = field(default_factory=dict)
 
     @staticmethod
-    def read(path: Path) -> YamlSource:
-        """Read a YAML file.
+    def read(path: Path, text: str | None = None) -> YamlSource:
+        """Read a YAML file, or the text that one will hold.
 
         Raises:
             ConfigError: unreadable, no YAML, a key written twice, or no mapping at the top.
         """
-        text = ""
         try:
-            text = read_file(path)
+            text = read_file(path) if text is None else text
             node, tree = read_text(text)
             lines = dict(_key_lines(node)) if node else {}
         except UnicodeDecodeError as error:
@@ -49,7 +48,7 @@ class YamlSource:
         except ValueError as error:  # PyYAML lets these through: no such day as 2026-13-45, a number of 5,000 digits
             raise ConfigError(f"{path}: no valid YAML: {error}", "Quote what should stay text.") from error
         except (yaml.YAMLError, RecursionError) as error:
-            raise _no_yaml(path, error, text) from error
+            raise _no_yaml(path, error, text or "") from error
         name = "standard input" if path == STDIN else str(path)
         if not text.strip():
             raise ConfigError(f"{name}: is empty", "Write one with `splatbatch init DIR`; a comment alone is enough.")

@@ -7,28 +7,15 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from splatbatch.errors import ConfigError
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.estimates import forecast
 from splatbatch.tasks.task import Task
-from splatbatch.text import seconds_of
 
 ENDS_AT = "SLURM_JOB_END_TIME"
 """Seconds since 1970, by the clock of the host that we are on."""
 MARGIN_S = 20.0
 """Beside grace_s: to write everything down before the engine ends us."""
 ASKED_EVERY_S = 60.0
-
-
-def parse_duration(words: str) -> float:
-    """Return the seconds of "3h30m", "90m", "45s" or "5400".
-
-    Raises:
-        ConfigError: it is none.
-    """
-    if (seconds := seconds_of(words)) is None:
-        raise ConfigError(f"--for {words}: not a duration", "Write it as 3h30m, 90m or 45s.")
-    return seconds
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""`schema`: the JSON Schema of what a command prints with --json; docs/json holds them all."""
+"""`config schema`: the JSON Schema of what a command prints with --json; docs/json holds them all."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def printed() -> dict[str, Any]:
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """Return the JSON Schema of a command's output.
+    """Return the JSON Schema of a command's output, or of partition.json.
 
     Raises:
         ConfigError: it prints no JSON.
@@ -70,9 +70,13 @@ def schema_of(command: str) -> dict[str, Any]:
         from splatbatch.config import json_schema
 
         return json_schema()
+    if command == "partition.json":
+        from splatbatch.scene.partition import record
+
+        return record.json_schema()
     if command not in (shapes := printed()):
-        known = ", ".join(sorted([*shapes, "config show"]))
-        raise ConfigError(f"schema {command}: no such schema", f"Available: {known}.")
+        known = ", ".join(sorted([*shapes, "config show", "partition.json"]))
+        raise ConfigError(f"config schema {command}: no such schema", f"Available: {known}.")
     schema = TypeAdapter(shapes[command]).json_schema(mode="serialization", schema_generator=_Printed)
     return {**schema, "$schema": DIALECT, "title": f"splatbatch {command} --json"}
 

@@ -1,0 +1,252 @@
+"""Before a training: `verify-dims`, `plan`, `doctor`, and `config`, which shows settings and schemas."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Optional
+
+import typer
+from typer import Argument, Exit, Option
+
+from splatbatch.cli.app import app, batch_and_patches, config_app, the_batch, the_one
+from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnlyOption, PatchArguments, named
+from splatbatch.cli.printing import open_console, print_facts, print_json, print_line, print_table, print_text
+from splatbatch.errors import ConfigError, SceneError
+
+if TYPE_CHECKING:
+    from splatbatch.config.schedule import Schedule
+    from splatbatch.run.plan import BatchPlan
+    from splatbatch.scene.audit.audit import Audit
+    from splatbatch.tasks.batch import Batch
+    from splatbatch.trainers.catalog import TrainerList
+
+AUDIT_WORTHS = (9, 3, 4, 2, 7, 5, 8)
+"""Of the columns of an audit, where a terminal has no room for all."""
+
+
+@app.command("verify-dims")
+def verify_dims(
+    patches: PatchArguments = [],
+    config: ConfigOption = None,
+    json_: JsonOption = False,
+    strict: Annotated[bool, Option("--strict", help="Treat warnings as errors.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Decode every photograph and mask.")] = False,
+    fix: Annotated[
+        Optional[Literal["scale", "crop"]],
+        Option(metavar="HOW", help="Write corrected models to --out; HOW is scale or crop."),
+    ] = None,
+    out: Annotated[Optional[Path], Option(metavar="DIR", help="Folder for the corrected models.")] = None,
+    colors: Annotated[
+        bool, Option("--colors", help="Decode the photographs and list those that differ in brightness or tint.")
+    ] = False,
+) -> None:
+    """Check that photographs and masks match the cameras of every patch, and check the COLMAP models."""
+    from functools import partial
+
+    from splatbatch.monitor.messages import PipeWriter, print_err
+    from splatbatch.run.prepare import verified
+    from splatbatch.tasks.audits import audit_for_all
+    from splatbatch.tasks.batch import PendingTasks, open_batch
+    from splatbatch.tasks.shared_decisions.colors import in_words, look_at_colors
+    from splatbatch.tasks.shared_decisions.frame import choose_frame, note, spans_of
+
+    if bool(fix) != bool(out):
+        raise ConfigError("--fix and --out belong together", "For example --fix scale --out FOLDER.")
+    batch = open_batch(config, patches)
+    advance = partial(PipeWriter(print_err).advance, "verify-dims", unit="models")
+    audit = audit_for_all(batch, deep=deep, advance=advance)
+    if fix and out:
+        return fix_models(batch, audit, fix, out, as_json=json_)
+    frame = choose_frame(batch, PendingTasks(batch.tasks, lambda: spans_of([audit])))
+    tones = look_at_colors(batch) if colors else {}
+    if json_:
+        print_json(verified(audit, frame, tones if colors else None))
+    else:
+        print_audit(audit)
+        if told := note(frame, audit.patches):
+            print_line(told)
+        for name, one in tones.items():
+            for line in in_words(one):
+                print_line(f"colours{f' of {name}' if name else ''}: {line}")
+    is_unlike = strict and any(one.outliers or one.left_alone or one.problem for one in tones.values())
+    raise Exit(SceneError.exit_code if is_unlike else audit.exit_code(strict=strict))
+
+
+def print_audit(audit: Audit) -> None:
+    """Print what an audit has found, as far as the terminal has room."""
+    from rich.table import Table
+
+    from splatbatch.monitor.table import narrowed
+    from splatbatch.scene.audit.table import render
+
+    console = open_console()
+    for part in render(audit):
+        console.print(narrowed(part, AUDIT_WORTHS, console.width) if isinstance(part, Table) else part)
+
+
+def fix_models(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path, *, as_json: bool) -> None:
+    """Write a corrected copy of every model and a YAML that trains them; print what changed, and which errors are left.
+
+    Exit with 3 where the audit of what was written finds errors.
+    """
+    from splatbatch.run.prepare import fix_cameras
+
+    repaired, config, audited = fix_cameras(batch, audit, how, out)
+    code = 0 if audited is None or audited.is_well else SceneError.exit_code
+    if as_json:
+        records = [one.to_record() for one in repaired]
+        told = audited and {"exit_code": audited.code, "said": audited.said}
+        print_json({"config": str(config) if repaired else None, "repaired": records, "audit": told})
+        raise Exit(code)
+    for one in repaired:
+        print_text(one.in_words())
+    if audited is None:
+        print_line("All photographs match their cameras: nothing to repair, nothing written.")
+    elif code:
+        print_text(audited.said)
+        print_line(f"{config}: corrected copies written, but the errors above remain; fix them before training")
+    else:
+        print_line(f"{config}: corrected copies written. Next: splatbatch train --config {shlex.quote(str(config))}")
+    raise Exit(code)
+
+
+@app.command()
+def plan(
+    patches: PatchArguments = [], config: ConfigOption = None, only: OnlyOption = [], json_: JsonOption = False
+) -> None:
+    """Show which patches would be trained, why, with which schedule, and how long training would take."""
+    from splatbatch.tasks.batch import open_batch
+
+    print_plan(open_batch(config, patches, conditions=only), as_json=json_)
+
+
+def print_plan(batch: Batch, *, as_json: bool = False) -> None:
+    """Print what would be done with each patch and why, the schedule, and how long it will take.
+
+    Raises:
+        ExecutorError, TrainerError: `train` could not, or would not, train it here.
+    """
+    from splatbatch.run.plan import plan as run
+
+    found = run(batch)
+    if as_json:
+        print_json(found.facts())
+    else:
+        show_plan(found)
+    found.check_place()
+
+
+def show_plan(found: BatchPlan) -> None:
+    """Print what would be done with each patch of a batch."""
+    from splatbatch.output.events import UNTIL
+    from splatbatch.run.plan import decision_on
+    from splatbatch.tasks.estimates import tight
+    from splatbatch.tasks.patch_state import GivenUp
+    from splatbatch.tasks.shared_decisions.decide import decisions_in_words
+
+    for name, state in found.states.items():
+        print_line(f"{name}: {UNTIL if isinstance(state, GivenUp) else decision_on(state)}: {state.reason}")
+    for name, need in found.footprints.items():
+        print_line(f"{name}: expected: {need.in_words()}")
+    for name, reason in tight(found.footprints, found.batch.config).items():
+        print_line(f"{name}: {reason}")
+    for text in dict.fromkeys(map(_schedule_in_words, found.schedules.values())):
+        print_line(text)
+    for line in decisions_in_words(found.batch, found.to_train):
+        print_line(line)
+    if found.to_train:
+        print_line(found.forecast.in_words())
+
+
+def _schedule_in_words(schedule: Schedule) -> str:
+    """Return at which steps things happen, without what never does."""
+    words = {"means_gain": "learning rate of means times", "gain": "other learning rates except opacities times"}
+    return ", ".join(
+        f"{words[key]} {value:.3g}" if key in words else f"{key} {value:g}"
+        for key, value in vars(schedule).items()
+        if value
+    )
+
+
+@app.command()
+def doctor(
+    folder: BatchArgument = None,
+    config: ConfigOption = None,
+    json_: JsonOption = False,
+    warm: Annotated[
+        bool, Option("--warm", help="Compile the GPU kernels now instead of with the first patch.")
+    ] = False,
+    trainers: Annotated[
+        bool, Option("--trainers", help="Only list the trainers and what each is missing on this machine.")
+    ] = False,
+) -> None:
+    """Check whether this machine can train, also with the settings of a batch, and say how to fix problems."""
+    from splatbatch.config import find_config, has_config
+    from splatbatch.doctor.checks import DoctorOutput, worst_exit_code
+    from splatbatch.doctor.examination import examine
+    from splatbatch.report.viewer.viewer import viewer_gz
+    from splatbatch.tasks.batch import open_batch
+    from splatbatch.trainers.catalog import TrainerList, trainers_here
+
+    config = the_batch(config, folder)
+    if trainers:
+        listed = TrainerList(trainers_here(find_config(config) if has_config(config) else None))
+        return print_facts(listed, show_trainers, as_json=json_)
+    findings = []
+    batch = open_batch(config) if has_config(config) else None
+    for finding in examine(batch, build=warm, has_viewer=bool(viewer_gz())):
+        findings.append(finding)
+        if not json_:
+            remedy = f"\n{'':8}   -> {finding.remedy}" if finding.remedy else ""
+            print_text(f"{finding.state:8} {finding.check}: {finding.message}{remedy}")
+    code = worst_exit_code(findings)
+    if json_:
+        print_json(DoctorOutput(tuple(findings), code))
+    raise Exit(code)
+
+
+def show_trainers(found: TrainerList) -> None:
+    """Print our own trainer, those of the config, if there is one, and the presets."""
+    headings = ("trainer", "from", "here")
+    rows = ((one.name, one.file or one.origin, "; ".join(one.missing) or "found") for one in found.trainers)
+    print_table(headings, headings, rows)
+
+
+@config_app.command("show")
+def config_show(
+    patch: Annotated[list[str], named("PATCH", "Show the settings of this patch, such as p5.")] = [],
+    config: ConfigOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Print the resolved configuration, or the settings of one patch."""
+    from splatbatch import config as configuration
+    from splatbatch.tasks.batch import open_batch
+
+    config, chosen = batch_and_patches(config, patch)
+    if chosen:
+        batch = open_batch(config, [name := the_one(chosen)])
+        own = [task.recipe for task in batch.tasks if task.name == name]  # none: a patch, whatever the sweep says
+        shown: configuration.Config | configuration.Recipe = own[0] if own else batch.config.recipe(name)
+    else:  # nothing has to be there for it
+        shown = configuration.load(configuration.find_config(config))
+    if json_:
+        return print_json(shown.model_dump(mode="json"))
+    typer.echo(configuration.to_yaml(shown), nl=False)
+
+
+@config_app.command("schema")
+def config_schema(
+    what: Annotated[
+        str,
+        Argument(
+            metavar="COMMAND",
+            help="Command, such as status or 'config show'; or partition.json. Default: the YAML.",
+            show_default=False,
+        ),
+    ] = "config show",
+) -> None:
+    """Print the JSON Schema of the YAML, of the --json output of a command, or of partition.json."""
+    from splatbatch.cli.schema import schema_of
+
+    print_json(schema_of(what))

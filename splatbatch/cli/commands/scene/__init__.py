@@ -1,1 +1,0 @@
-"""`evaluate` and `scene`: the commands about the whole scene."""

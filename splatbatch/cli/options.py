@@ -1,0 +1,94 @@
+"""The options that several commands take: imports nothing that takes time, so that --help is quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+from typer import Argument, Option
+
+
+def patches_in(ctx: Any, incomplete: str) -> list[str]:
+    """Return the patches of the batch that begin so, for a shell that completes them; none where there is no batch."""
+    from splatbatch.errors import SplatbatchError
+    from splatbatch.tasks.batch import open_batch
+    from splatbatch.text import one_line
+
+    try:
+        names = open_batch(ctx.params.get("config")).names
+    except (SplatbatchError, OSError):
+        return []
+    return [one_line(name) for name in names if name.startswith(incomplete)]
+
+
+def settings_in(incomplete: str) -> list[str]:
+    """Return the settings that begin so, for a shell that completes --set."""
+    from splatbatch.config import Recipe
+
+    return [f"{key}=" for key in Recipe().as_given() if key.startswith(incomplete)]
+
+
+def formats_in(incomplete: str) -> list[str]:
+    """Return the lists of formats that begin so, for a shell that completes --as."""
+    from typing import get_args
+
+    from splatbatch.config.sections import PublishedAs
+    from splatbatch.publish.film import SUFFIXES
+
+    before, comma, begun = incomplete.rpartition(",")
+    known = get_args(PublishedAs) if comma else (*get_args(PublishedAs), *(suffix[1:] for suffix in SUFFIXES))
+    return [f"{before}{comma}{kind}" for kind in known if kind.startswith(begun)]
+
+
+def named(metavar: str, words: str) -> Any:
+    """Return an argument that names patches, or what may stand in their place."""
+    return Argument(autocompletion=patches_in, metavar=metavar, help=words, show_default=False)
+
+
+ConfigOption = Annotated[
+    Optional[Path],
+    Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="YAML file or its folder, which can also precede the patches; - reads standard input. "
+        "Default: $SPLATBATCH_CONFIG, or splat_config.yml.",
+    ),
+]
+BatchArgument = Annotated[
+    Optional[str],
+    Argument(metavar="FOLDER", help="Folder of the batch, or its YAML; same as --config.", show_default=False),
+]
+PatchArguments = Annotated[list[str], named("PATCH", "Only these patches, such as p5 p7.")]
+OnePatchArgument = Annotated[list[str], named("PATCH", "Name of a patch, such as p5.")]
+WorkedArguments = Annotated[
+    list[str], named("PATCH|STORE", "Only these patches, such as p5 p7; or a store: ssh://…, s3://… or a folder.")
+]
+OnlyOption = Annotated[
+    list[str], Option(metavar="WHAT=NAME", help="Only variant=NAME or patch=NAME; * matches anything.")
+]
+SetOption = Annotated[
+    list[str],
+    Option(
+        "--set",
+        metavar="KEY=VALUE",
+        autocompletion=settings_in,
+        help="Change a setting, such as training.init_scale=0.3.",
+    ),
+]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON on stdout.")]
+NoVerifyOption = Annotated[bool, Option("--no-verify", help="Skip the check of the photographs.")]
+PortOption = Annotated[
+    int, Option(metavar="N", min=1, max=65535, help="Port to serve on; if it is taken, the next free port.")
+]
+ImagesOption = Annotated[Optional[Path], Option(metavar="DIR", help="Photographs; default: images beside the model.")]
+MaxImagesOption = Annotated[
+    Optional[int], Option(metavar="N", min=1, help="Maximum number of photographs in a patch; default: 400.")
+]
+OverlapOption = Annotated[
+    float, Option(metavar="X", help="Overlap of patches beyond their core, as a fraction of its width.")
+]
+GridOption = Annotated[
+    str,
+    Option(metavar="AxB", show_default=False, help="Split into A rows along the longest side, B patches each."),
+]

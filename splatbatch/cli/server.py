@@ -1,0 +1,337 @@
+"""`serve` and `view`: a report, or splats, for a browser on this machine; from another one through `ssh -L`.
+
+Who has the whole URL is answered, and only from a page of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http
+import json
+import mimetypes
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+from typer import Exit
+
+from splatbatch.cli.app import app, open_folder, open_splats
+from splatbatch.cli.options import BatchArgument, ConfigOption, PortOption, named
+from splatbatch.cli.printing import print_line
+from splatbatch.errors import MissingPartError, OutputError, SplatbatchError
+
+if TYPE_CHECKING:
+    from splatbatch.publish.joint_scene import JointScene
+    from splatbatch.tasks.batch import Batch
+    from splatbatch.tasks.status import PatchStatus
+
+LOOPBACK = "127.0.0.1"
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+INTERRUPTED = 130
+MOST_PORTS = 100
+"""Tried from the named one on."""
+TOKEN_BYTES = 24
+STUCK_S = 30.0
+"""Who sends no whole request, or takes nothing of an answer, for so long is let go: a thread waits for each."""
+MOST_STREAMS = 16
+"""Pages that follow at once."""
+PING_S = 15.0
+"""After which a page that has closed unseen is noticed."""
+LOOK_S = 2.0
+"""As long a look serves everybody."""
+REST = 20.0
+"""Times what a report takes to make, for which it stands: a batch of hundreds takes seconds."""
+OF_A_PATCH = (
+    "patch", "phase", "step", "max_steps", "loss", "psnr_covered", "psnr", "num_gaussians", "steps_per_s", "eta_s",
+    "gpu_used_mib", "gpu_temperature_c", "node",
+)  # fmt: skip
+
+
+@app.command()
+def serve(folder: BatchArgument = None, config: ConfigOption = None, port: PortOption = 8765) -> None:
+    """Serve the live report of a batch to a browser on this machine until Ctrl-C."""
+
+    server = open_server(port, LiveStatus(open_folder(config, folder).whole()).answer)
+    number = server.server_port
+    print_line(f"live report at {server.url} until Ctrl-C")
+    print_line(
+        f"From another machine: run `ssh -L {number}:{LOOPBACK}:{number} THIS_MACHINE`, then open this address there."
+    )
+    server.serve_until_interrupted()
+
+
+@app.command()
+def view(
+    names: Annotated[list[str], named("PATCH|scene", "Patches, such as p5; or scene for the merged splat.")] = [],
+    config: ConfigOption = None,
+    port: PortOption = 8080,
+) -> None:
+    """Serve patches or the scene in 3D, with photographs, to a browser on this machine until Ctrl-C."""
+    from splatbatch.publish.joint_scene import view_together
+    from splatbatch.publish.source import viewed
+    from splatbatch.report.viewer.viewer import HOW, viewer_script
+
+    batch, names = open_splats(config, names)
+    shown = view_together(viewed(batch.whole(), names), batch.config.scene.crs or "")
+    if not viewer_script():
+        raise MissingPartError("view: the viewer is not built", HOW["viewer"])
+    server = open_server(port, SplatPages(shown).answer)
+    what = ", ".join(splat.name for splat in shown.splats)
+    print_line(f"{what}: serving {shown.num_gaussians:,} Gaussians at {server.url} until Ctrl-C")
+    server.serve_until_interrupted()
+
+
+class Request(BaseHTTPRequestHandler):
+    """One request to a server of this machine, and the means to answer it."""
+
+    timeout = STUCK_S
+    server: LoopbackServer
+
+    def log_message(self, format: str, *_: Any) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """Answer, if who asks may be answered."""
+        hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
+        if not lets_in(self.server.token, self.path, hosts, origins):
+            return self.say(http.HTTPStatus.FORBIDDEN, "Open the complete URL that the command has printed.\n")
+        with contextlib.suppress(ConnectionError, TimeoutError):  # a page that was closed
+            self.server.answer(self, self.path.partition("?")[0].replace(f"/{self.server.token}", "", 1).lstrip("/"))
+
+    def begin(self, kind: str, size: int | None, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:
+        """Send the head of an answer; one without a size ends with the connection."""
+        self.send_response(status)
+        headers = {"Content-Type": kind, "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
+        headers |= {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+        headers |= {} if size is None else {"Content-Length": str(size)}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def send(self, kind: str, text: str, status: http.HTTPStatus = http.HTTPStatus.OK) -> None:
+        """Send a whole answer."""
+        content = text.encode()
+        self.begin(kind, len(content), status)
+        self.wfile.write(content)
+
+    def say(self, status: http.HTTPStatus, words: str) -> None:
+        """Send words."""
+        self.send("text/plain; charset=utf-8", words, status)
+
+
+def lets_in(token: str, path: str, hosts: list[str], origins: list[str]) -> bool:
+    """Return whether a request may be answered.
+
+    Args:
+        token: what only who has the URL knows.
+        path: what it asks for; the token is its first part.
+        hosts: its Host headers: what the browser takes us for.
+        origins: its Origin headers: whose page asks; a page of ours, or no page at all.
+    """
+    if len(hosts) != 1 or _name(f"//{hosts[0]}") not in LOOPBACK_NAMES:
+        return False
+    is_of_ours = not origins or origins == [f"http://{hosts[0]}"]
+    first_part = path.partition("?")[0].lstrip("/").partition("/")[0]
+    return is_of_ours and secrets.compare_digest(first_part.encode(), token.encode())
+
+
+def _name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+class LoopbackServer(ThreadingHTTPServer):
+    """Answers requests for what lies below a token, from this machine alone."""
+
+    def __init__(self, port: int, answer: Callable[[Request, str], None]) -> None:
+        self.token, self.answer = secrets.token_hex(TOKEN_BYTES), answer
+        super().__init__((LOOPBACK, port), Request)
+
+    @property
+    def url(self) -> str:
+        """Return the URL of the page."""
+        return f"http://{LOOPBACK}:{self.server_port}/{self.token}/"
+
+    def serve_until_interrupted(self) -> None:
+        """Answer until Ctrl-C, then exit with 130."""
+        try:
+            self.serve_forever()
+        except KeyboardInterrupt:
+            self.server_close()
+            raise Exit(INTERRUPTED) from None
+
+
+def open_server(port: int, answer: Callable[[Request, str], None]) -> LoopbackServer:
+    """Listen on a port, or the next that is free; `answer` gets each request, and what it asks for below the token.
+
+    Raises:
+        OutputError: none of them is.
+    """
+    for one in range(port, min(port + MOST_PORTS, 65536)):
+        with contextlib.suppress(OSError):
+            return LoopbackServer(one, answer)
+    raise OutputError(f"--port {port}: none of the {MOST_PORTS} ports from {port} on is free", "Give another port.")
+
+
+class LiveStatus:
+    """The report of a batch, and how far it is; it looks at files when asked, starts nothing and writes nothing."""
+
+    def __init__(self, batch: Batch) -> None:
+        from splatbatch.output.workers import Watcher
+
+        self._batch, self._watcher = batch, Watcher(batch.output)
+        self._looking, self._making = threading.Lock(), threading.Lock()
+        self._streams = threading.BoundedSemaphore(MOST_STREAMS)
+        self._now: dict[str, Any] = {}
+        self._looked_at = -LOOK_S
+        self._page = self._page_version = ""
+        self._made_at = self._took_s = 0.0
+
+    def answer(self, request: Request, name: str) -> None:
+        """Answer with the page, with how far the batch is, or with a stream of that."""
+        try:
+            match name:
+                case "":
+                    request.send("text/html; charset=utf-8", self.page())
+                case "now":
+                    request.send("application/json", self._spelled_now())
+                case "events":
+                    self._stream(request)
+                case _:
+                    request.say(http.HTTPStatus.NOT_FOUND, "There is no such page.\n")
+        except SplatbatchError as error:
+            request.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}\n")
+
+    def _stream(self, request: Request) -> None:
+        """Send how far the batch is whenever that has changed, until nobody listens."""
+        if not self._streams.acquire(blocking=False):
+            return request.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_STREAMS} live pages are open: close one.\n")
+        try:
+            request.begin("text/event-stream; charset=utf-8", None)
+            request.close_connection = True
+            said, said_at = "", 0.0
+            while True:
+                words, now = self._spelled_now(), time.monotonic()
+                if words != said or now - said_at > PING_S:
+                    event = f"event: now\ndata: {words}" if words != said else ": still here"
+                    request.wfile.write(f"{event}\n\n".encode())
+                    said, said_at = words, now
+                time.sleep(LOOK_S)
+        finally:
+            self._streams.release()
+
+    def _spelled_now(self) -> str:
+        return json.dumps(self.now(), allow_nan=False, default=str)
+
+    def now(self) -> dict[str, Any]:
+        """Return how far it is: a line, seconds to go, patches left, each running patch, and which report that is."""
+        with self._looking:
+            if time.monotonic() - self._looked_at >= LOOK_S:
+                self._now = self._look()
+                self._looked_at = time.monotonic()
+            return self._now
+
+    def page(self) -> str:
+        """Return the report as a page that follows the batch; made anew when a patch or the ledger has changed."""
+        from splatbatch.output.exclusive import holder
+        from splatbatch.report import BatchSnapshot, build, to_live_html
+        from splatbatch.run.status import standing_now
+
+        version, batch = self.now()["version"], self._batch
+        with self._making:
+            if self._page_version != version:
+                self._made_at, spent = time.monotonic(), time.thread_time()
+                standing, variants = batch.standing(), tuple(batch.config.variants.values())
+                now = BatchSnapshot(standing_now(batch, standing), holder(batch.output) is not None)
+                facts = build(batch.output, batch.names, variants, standing, now)
+                self._page, self._page_version = to_live_html(facts, batch.output, version), version
+                self._took_s = time.thread_time() - spent
+            return self._page
+
+    def _look(self) -> dict[str, Any]:
+        from splatbatch.monitor.table import batch_eta_s, batch_line, num_left, num_shown
+        from splatbatch.output.claims import at_work
+        from splatbatch.output.exclusive import holder
+        from splatbatch.output.workers import LOCAL
+        from splatbatch.run.status import spelled_crew
+        from splatbatch.tasks.status import read_status
+
+        batch = self._batch
+        found = read_status(batch.output, batch.names, num_shown(len(batch.tasks)), batch.standing())
+        running = [asdict(one) for one in found if one.state == "running"]
+        return {
+            "line": batch_line(found),
+            "eta_s": batch_eta_s(found),
+            "left": num_left(found),
+            "run": " and ".join(spelled_crew(holder(batch.output), at_work(self._watcher, but=LOCAL))),
+            "running": [{key: one[key] for key in OF_A_PATCH} for one in running],
+            "states": {one.patch: one.state for one in found},
+            "version": self._version(found),
+        }
+
+    def _version(self, found: tuple[PatchStatus, ...]) -> str:
+        """Return what tells this report from an earlier one: states, attempts, figures, and how much the ledgers say.
+
+        That of the page, until it has stood long enough: to make reports is not to take the CPU from who trains.
+        """
+        if self._page and time.monotonic() - self._made_at < REST * self._took_s:
+            return self._page_version
+        facts = [(one.patch, one.state, one.attempt, one.cause, one.psnr_covered, one.psnr) for one in found]
+        sizes = [path.stat().st_size for path in self._batch.output.ledgers() if path.exists()]
+        return hashlib.sha256(repr((facts, sizes)).encode()).hexdigest()[:16]
+
+
+class SplatPages:
+    """The page of splats, its scripts, the splats as one file, and their photographs."""
+
+    def __init__(self, shown: JointScene) -> None:
+        self._shown = shown
+        self._photos = {f"photo/{number}": path for number, path in enumerate(shown.photos)}
+
+    def answer(self, request: Request, name: str) -> None:
+        """Answer with what was asked for."""
+        from splatbatch.publish.page import asset, folder_page
+        from splatbatch.report.viewer.viewer import viewer_script
+
+        try:
+            match name:
+                case "":
+                    request.send("text/html; charset=utf-8", folder_page(self._shown.facts, "splat.ply"))
+                case "viewer.js":
+                    request.send("text/javascript; charset=utf-8", viewer_script())
+                case "page.js":
+                    request.send("text/javascript; charset=utf-8", asset(name))
+                case "page.css":
+                    request.send("text/css; charset=utf-8", asset(name))
+                case "splat.ply":
+                    self._send_splat(request)
+                case _ if name in self._photos:
+                    _send_file(request, self._photos[name])
+                case _:
+                    request.say(http.HTTPStatus.NOT_FOUND, "There is no such file.\n")
+        except (SplatbatchError, OSError, ValueError):
+            request.close_connection = True  # the browser misses the rest, and says so
+
+    def _send_splat(self, request: Request) -> None:
+        size, pieces = self._shown.ply()
+        request.begin("application/octet-stream", size)
+        for piece in pieces:
+            request.wfile.write(piece)
+
+
+def _send_file(request: Request, path: Path) -> None:
+    from splatbatch.files import open_regular
+
+    with open_regular(path) as file:
+        request.begin(mimetypes.guess_type(path.name)[0] or "image/jpeg", path.stat().st_size)
+        shutil.copyfileobj(file, request.wfile)

@@ -1,0 +1,309 @@
+"""How patches stand, and why: `status`, `report`, `explain`, `compare`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+from typer import Exit, Option
+
+from splatbatch.cli.app import app, batch_and_patches, open_folder, open_one, the_one
+from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnePatchArgument, WorkedArguments, named
+from splatbatch.cli.printing import open_console, print_facts, print_json, print_line, print_table, print_text
+from splatbatch.text import assignments, clock, one_line, plain
+
+if TYPE_CHECKING:
+    from splatbatch.cluster.workers import RequestedWorkers
+    from splatbatch.outcome import Diagnosis
+    from splatbatch.output.attempt_folder import AttemptFolder
+    from splatbatch.output.index import Index
+    from splatbatch.output.workers import Watcher
+    from splatbatch.run.status import BatchStatus
+    from splatbatch.tasks.attempt_table import AttemptComparison
+    from splatbatch.tasks.batch import Batch
+    from splatbatch.tasks.status import PatchStatus
+    from splatbatch.tasks.task import Task
+
+REDRAW_S = 2.0
+LINES_EVERY_S = 60.0
+LOOK_S = 0.5
+ENGINE_S = 8.0
+"""Between two questions to an engine."""
+ADVISED = ("failed", "refused")
+"""States of which it is told why, and what to do."""
+MOST_NAMED = 8
+ACTIONS = {
+    "ok": "nothing to do",
+    "retry": "retry with the same settings",
+    "degrade": "retry with other settings",
+    "fail": "a retry will not help",
+}
+
+
+@app.command()
+def status(
+    patches: WorkedArguments = [],
+    config: ConfigOption = None,
+    json_: JsonOption = False,
+    watch: Annotated[bool, Option("--watch", "-w", help="Keep showing the status until training ends.")] = False,
+    verify: Annotated[
+        bool, Option("--verify", help="Check contents of splats and photographs, not only size and time.")
+    ] = False,
+) -> None:
+    """Show the state and progress of every patch, also while a batch runs."""
+    from splatbatch.transfer.schemes import is_store
+
+    if patches and is_store(patches[0]):
+        from splatbatch.cli.train import show_store
+        from splatbatch.run.travel import status_of
+
+        return print_facts(status_of(patches[0]), show_store, as_json=json_)
+    from splatbatch.monitor.table import num_shown
+    from splatbatch.run.status import standings
+    from splatbatch.tasks.batch import open_batch
+
+    if watch and not json_:
+        return watch_status(open_batch(config, patches), verify=verify)
+    if not watch:
+        gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
+    batch = open_batch(config, patches)
+    found = standings(batch, verify=verify, in_full=None if json_ else num_shown(len(batch.tasks)))
+    if json_:
+        return print_json(found.facts())
+    show_status(found)
+
+
+def show_status(found: BatchStatus) -> None:
+    """Print the patches as a table; what failed and why, who works on them, and what is left to do."""
+    from splatbatch.monitor.table import batch_eta_s, num_shown, status_view
+    from splatbatch.run.status import spelled_crew
+    from splatbatch.tasks.status import summary
+
+    console, statuses = open_console(), found.statuses
+    console.print(status_view(statuses, console.width, num_shown(len(statuses))))
+    lines = alike((one.patch, one.in_words()) for one in statuses if one.state in ADVISED)
+    lines += alike((one.patch, warning) for one in statuses for warning in one.warnings)
+    lines += [one.in_words() for one in found.present if one in found.workers or one.is_quiet]
+    crew = spelled_crew(found.running, [one for one in found.workers if not one.is_frozen])
+    eta = batch_eta_s(statuses) if crew else None
+    to_go = f" About {clock(eta)} to go." if eta is not None else ""
+    last = f"{summary(statuses)}. Running: {' and '.join(crew) or 'none'}.{to_go}"
+    for line in (*lines, *found.crew.in_words(), last):
+        console.print(one_line(line), markup=False)
+
+
+def alike(told: Iterable[tuple[str, str]]) -> list[str]:
+    """Return what is told of patches as a line each; those that the same is told of share one."""
+    from splatbatch.scene.patches import list_names
+
+    lots: dict[str, list[str]] = {}
+    for patch, words in told:
+        lots.setdefault(words.replace(f" {patch}", " PATCH"), []).append(patch)
+    first = {words: words.replace(" PATCH", f" {names[0]}") for words, names in lots.items()}
+    return [f"{list_names(names, MOST_NAMED)}: {first[words]}" for words, names in lots.items()]
+
+
+@dataclass
+class StatusWatcher:
+    """A batch that is watched: how far its patches are, and who works on it, or waits to."""
+
+    batch: Batch
+    watcher: Watcher
+    crew: RequestedWorkers
+    index: Index | None
+    _next_look: float = 0.0
+
+    def statuses(self) -> tuple[PatchStatus, ...]:
+        """Return how far every patch is now."""
+        from splatbatch.monitor.table import num_shown
+        from splatbatch.run.status import statuses_of
+
+        return statuses_of(self.batch, self.batch.standing(index=self.index), num_shown(len(self.batch.tasks)))
+
+    def is_at_work(self) -> bool:
+        """Return whether somebody works on it, or an engine has workers that wait."""
+        from splatbatch.output.exclusive import holder
+
+        if time.monotonic() >= self._next_look:
+            self.crew.look()
+            self._next_look = time.monotonic() + ENGINE_S
+        living = any(not self.crew.is_dead(one.job) for one in self.watcher.living())
+        return living or self.crew.lives() or holder(self.batch.output) is not None
+
+    def is_over(self) -> bool:
+        """Return whether it was begun, and nobody works on it any more."""
+        return not self.is_at_work() and any(ledger.exists() for ledger in self.batch.output.ledgers())
+
+    def show(self) -> None:
+        """Show a table that moves on a terminal, else the table once a minute, until it is over."""
+        from rich.console import Group
+        from rich.live import Live
+        from rich.text import Text
+
+        from splatbatch.monitor.table import live_view, status_view
+        from splatbatch.output.claims import at_work, lines_of
+
+        console = open_console()
+        is_over, every_s = False, REDRAW_S if console.is_terminal else LINES_EVERY_S
+        with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+            while not is_over:
+                is_over, due = self.is_over(), time.monotonic() + every_s
+                statuses = self.statuses()
+                lines = [Text(one_line(line)) for line in (*lines_of(at_work(self.watcher)), *self.crew.in_words())]
+                if live:
+                    view = live_view(statuses, console.size.width, console.size.height - len(lines))
+                    live.update(Group(view, *lines), refresh=True)
+                else:
+                    now = time.strftime("%Y-%m-%d %H:%M:%S")
+                    console.print(now, status_view(statuses, console.width), *lines, sep="\n")
+                    sys.stdout.flush()
+                while not is_over:
+                    time.sleep(LOOK_S)
+                    if time.monotonic() >= due or self.is_over():
+                        break
+
+
+def watch_status(batch: Batch, *, verify: bool) -> None:
+    """Show a batch until it is over; exit then with 0 if every patch is trained, with 1 if not; Ctrl-C leaves it."""
+    from splatbatch.cluster.workers import RequestedWorkers
+    from splatbatch.output.workers import Watcher
+    from splatbatch.run.status import index_of
+    from splatbatch.tasks.status import summary
+
+    index = None if verify else index_of(batch)
+    watched = StatusWatcher(batch, Watcher(batch.output), RequestedWorkers(batch.output), index)
+    with suppress(KeyboardInterrupt):
+        watched.show()
+        statuses = watched.statuses()
+        print_line(summary(statuses))
+        raise Exit(0 if all(one.is_made for one in statuses) else 1)
+    if watched.is_at_work():
+        print_line("Training continues; `splatbatch cancel` stops it.")
+
+
+@app.command()
+def report(folder: BatchArgument = None, config: ConfigOption = None, json_: JsonOption = False) -> None:
+    """Write report.html, report.md and report.json, and print the report as text."""
+    from splatbatch.report import to_markdown
+    from splatbatch.run.api import write_report
+
+    facts = write_report(open_folder(config, folder))
+    if json_:
+        return print_json(facts)
+    typer.echo(plain(to_markdown(facts)), nl=False)
+
+
+@app.command()
+def explain(
+    names: Annotated[
+        list[str], named("PATCH|LOGFILE", "Name of a patch, such as p5; or the log file of any training.")
+    ] = [],
+    config: ConfigOption = None,
+    json_: JsonOption = False,
+    log: Annotated[bool, Option("--log", help="Print the log of an attempt instead.")] = False,
+    attempt: Annotated[
+        int,
+        Option("--attempt", "-a", metavar="N", help="Number of the attempt; default: the latest.", show_default=False),
+    ] = 0,
+    follow: Annotated[
+        bool, Option("--follow", "-f", help="Print the log, and new lines until the attempt ends.")
+    ] = False,
+    exit_code: Annotated[
+        Optional[int], Option(metavar="N", help="Exit code of the program; -9 or 137 means killed.")
+    ] = None,
+) -> None:
+    """Explain the history of a patch (attempts, evidence, changes, advice), or what went wrong in a log."""
+    from splatbatch.run.explain import attempt_of, diagnosed
+    from splatbatch.tasks.batch import open_batch
+
+    config, chosen = batch_and_patches(config, names)
+    name = the_one(chosen)
+    if log or follow or attempt:
+        return print_log(name, attempt_of(open_batch(config, [name]), name, attempt), is_followed=follow)
+    path = Path(name)
+    if exit_code is not None or ((os.sep in name or path.exists()) and not path.is_dir()):
+        return print_facts(diagnosed(path, exit_code, config), show_diagnosis, as_json=json_)
+    print_history(*open_one(config, [name]), as_json=json_)
+
+
+def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
+    """Print the whole history of a patch: attempts, evidence, changes, advice."""
+    from splatbatch.failures.settings import in_words
+    from splatbatch.monitor.history import tell_history
+    from splatbatch.run.explain import explained
+    from splatbatch.run.status import standing_now
+    from splatbatch.tasks.attempt_table import attempts_at
+
+    if as_json:
+        return print_json(explained(batch, task))
+    if own := task.requested_settings.differences:
+        print_line(f"{task.name}: settings that differ from the batch: {in_words(own)}")
+    for line in tell_history(batch.output, standing_now(batch)[0]):
+        print_text(plain(line).replace("\n", " "))
+    if (found := attempts_at(batch, task)).attempts:
+        print_attempts(found)
+
+
+def show_diagnosis(found: Diagnosis) -> None:
+    """Print what went wrong in a log, and the lines that show it."""
+    from splatbatch.failures.causes import title
+
+    print_text(f"{title(found.cause)}, {ACTIONS[found.action]}: {found.advice}")
+    for line in found.evidence:
+        print_text(f"  | {line}")
+
+
+def print_log(name: str, folder: AttemptFolder, *, is_followed: bool) -> None:
+    """Print the log of an attempt; with `is_followed` also what it says until it ends.
+
+    Raises:
+        OutputError: its log cannot be read.
+    """
+    from splatbatch.run.explain import follow, log_of
+
+    if is_followed:
+        with suppress(KeyboardInterrupt):
+            for said in follow(folder):
+                sys.stdout.write(said)
+                sys.stdout.flush()
+        return
+    text = log_of(folder)
+    sys.stdout.write(text)
+    if not text:
+        print_line(f"{name}: the log of {folder.path.name} is empty; see `splatbatch explain {name}`", err=True)
+
+
+@app.command()
+def compare(patch: OnePatchArgument = [], config: ConfigOption = None, json_: JsonOption = False) -> None:
+    """Compare the attempts at a patch."""
+    from splatbatch.tasks.attempt_table import attempts_at
+
+    print_facts(attempts_at(*open_one(config, patch)), print_attempts, as_json=json_)
+
+
+def print_attempts(found: AttemptComparison) -> None:
+    """Print the attempts at a patch side by side."""
+    from splatbatch.failures.causes import in_words
+    from splatbatch.monitor.table import figure
+
+    if not found.attempts:
+        return print_line(f"{found.patch}: no attempt yet")
+    headings = ("attempt", "outcome", "changed settings", "covered dB", "PSNR dB", "SSIM", "Gaussians", "time", "")
+    sets = {row.covered_set for row in found.attempts if row.kept}
+    rows = []
+    for row in found.attempts:
+        outcome = f"{row.outcome}: {in_words(row.cause)}" if row.cause else row.outcome
+        note = "kept" if row.kept else "" if row.has_splat or row.outcome != "trained" else "splat removed"
+        note += ", different pixels" if row.psnr_covered is not None and sets and row.covered_set not in sets else ""
+        quality = (figure(row.psnr_covered, ".2f"), figure(row.psnr, ".2f"), figure(row.ssim, ".4f"))
+        cells = (*quality, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
+        rows.append((str(row.number), outcome, assignments(row.changes), *cells))
+    print_table(headings, ("outcome", "changed settings", ""), rows, worths=(10, 7, 6, 9, 8, 2, 3, 4, 5))
