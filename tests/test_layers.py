@@ -70,6 +70,14 @@ def test_the_parent_never_loads_torch_gsplat_or_pycolmap(batch: FakeBatch, argum
 
 
 @pytest.mark.contract
+def test_the_status_loads_neither_the_audit_nor_the_trainers() -> None:
+    code = "import sys; import splatbatch.cli.status, splatbatch.run.status; print(sorted(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    unneeded = {"numpy", "pynvml", "splatbatch.scene.audit.audit", "splatbatch.trainers", "splatbatch.scheduler.loop"}
+    assert not unneeded & set(eval(said))
+
+
+@pytest.mark.contract
 def test_help_loads_next_to_nothing(batch: FakeBatch) -> None:
     loaded = modules_of(batch.make("p0"), ["--help"])
     # the fake trainer itself needs numpy and pydantic, the command line does not

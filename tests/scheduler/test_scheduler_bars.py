@@ -61,14 +61,6 @@ def test_a_bench_finds_packages_that_only_pythonpath_names(tmp_path: Path) -> No
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.contract
-def test_the_status_loads_neither_the_audit_nor_the_trainers() -> None:
-    code = "import sys; import splatbatch.cli.commands.status; print(sorted(sys.modules))"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    unneeded = {"numpy", "pynvml", "splatbatch.scene.audit.audit", "splatbatch.trainers", "splatbatch.scheduler.loop"}
-    assert not unneeded & set(eval(said))
-
-
 def test_the_figures_of_a_trained_patch_are_read_only_where_they_are_wanted(tmp_path: Path) -> None:
     output = OutputFolder(tmp_path)
     for name in ("p0", "p1"):
