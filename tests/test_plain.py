@@ -88,7 +88,7 @@ def test_one_thing_is_not_called_many() -> None:
 
 
 def test_no_command_prints_a_name_as_it_is() -> None:
-    """`print_line`, `print_text` and `plain` take out what a terminal obeys; texts that are put together go through one."""
+    """`print_line`, `print_text` and `plain` take out what a terminal obeys; composed texts go through one of them."""
     for path in (ROOT / "splatbatch/cli").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.echo":
