@@ -18,7 +18,7 @@ from typer import Exit, Option
 from splatbatch.cli.app import app, batch_and_patches, open_folder, open_one, the_one
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnePatchArgument, WorkedArguments, named
 from splatbatch.cli.printing import open_console, print_facts, print_json, print_line, print_table, print_text
-from splatbatch.text import assignments, clock, one_line, plain
+from splatbatch.text import assignments, clock, one_line, plain, plural
 
 if TYPE_CHECKING:
     from splatbatch.cluster.workers import RequestedWorkers
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from splatbatch.output.index import Index
     from splatbatch.output.workers import Watcher
     from splatbatch.run.status import BatchStatus
+    from splatbatch.run.travel import StoreFacts
     from splatbatch.tasks.attempt_table import AttemptComparison
     from splatbatch.tasks.batch import Batch
     from splatbatch.tasks.status import PatchStatus
@@ -62,7 +63,6 @@ def status(
     from splatbatch.transfer.schemes import is_store
 
     if patches and is_store(patches[0]):
-        from splatbatch.cli.train import show_store
         from splatbatch.run.travel import status_of
 
         return print_facts(status_of(patches[0]), show_store, as_json=json_)
@@ -79,6 +79,17 @@ def status(
     if json_:
         return print_json(found.facts())
     show_status(found)
+
+
+def show_store(found: StoreFacts) -> None:
+    """Print how each bundle of a store stands."""
+    for one in found.bundles:
+        step = f", step {one.step} of {one.max_steps}" if one.step is not None else ""
+        who = f" by {one.worker}{step}" if one.worker else ""
+        often = f"; started {plural(one.claims, 'time')}" if one.claims > 1 else ""
+        print_line(f"{one.task}: {one.state}{who}{often}")
+    at_work = sum(bool(one.bundle) for one in found.workers)
+    print_line(f"{plural(len(found.bundles), 'bundle')}, {plural(len(found.workers), 'worker')}, {at_work} at work")
 
 
 def show_status(found: BatchStatus) -> None:

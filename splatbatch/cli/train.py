@@ -25,12 +25,12 @@ from splatbatch.cli.options import (
 )
 from splatbatch.cli.printing import print_facts, print_line, print_text
 from splatbatch.errors import ConfigError
-from splatbatch.text import one_line, plural, seconds_of
+from splatbatch.text import one_line, seconds_of
 
 if TYPE_CHECKING:
     from splatbatch.output.records.run import TodoItem
     from splatbatch.run.context import RunSummary
-    from splatbatch.run.travel import PackOutput, StoreFacts
+    from splatbatch.run.travel import PackOutput
     from splatbatch.tasks.batch import Batch
     from splatbatch.tasks.status import PatchStatus
 
@@ -274,17 +274,6 @@ def show_packed(done: PackOutput, url: str) -> None:
         print_line(f"trained in the store: {list_names(done.trained)}; to adopt, run: splatbatch adopt {url}")
     if done.packed:
         print_line(f"to train, run on any machine: splatbatch work {url}")
-
-
-def show_store(found: StoreFacts) -> None:
-    """Print how each bundle of a store stands."""
-    for one in found.bundles:
-        step = f", step {one.step} of {one.max_steps}" if one.step is not None else ""
-        who = f" by {one.worker}{step}" if one.worker else ""
-        often = f"; started {plural(one.claims, 'time')}" if one.claims > 1 else ""
-        print_line(f"{one.task}: {one.state}{who}{often}")
-    at_work = sum(bool(one.bundle) for one in found.workers)
-    print_line(f"{plural(len(found.bundles), 'bundle')}, {plural(len(found.workers), 'worker')}, {at_work} at work")
 
 
 @app.command()
