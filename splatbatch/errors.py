@@ -4,8 +4,7 @@ SplatbatchError             message, hint, exit_code
 ├── ConfigError        2    the YAML, or an option of the command line
 ├── SceneError         3    patches, reconstructions, photographs
 │   └── NotMadeError   3    what a task is made from has not been made
-├── TrainerError       4    the trainer cannot run here (gsplat, CUDA, an external program)
-├── MissingPartError   4    an optional part of the program is not installed (extras: view, notify)
+├── TrainerError       4    the trainer, or another program, is not usable here (gsplat, CUDA, an extra: view, notify)
 ├── ExecutorError      5    the executor cannot run here (no such GPU, no Slurm)
 ├── OutputError        6    another run holds the output folder, or it cannot be written or read
 │   ├── BusyError      6    somebody else is at it just now
@@ -67,13 +66,7 @@ class NotMadeError(SceneError):
 
 
 class TrainerError(SplatbatchError):
-    """The chosen trainer cannot run on this machine."""
-
-    exit_code = 4
-
-
-class MissingPartError(SplatbatchError):
-    """An optional part of the program is not installed."""
+    """The chosen trainer, or another part that is not always installed, cannot be used on this machine."""
 
     exit_code = 4
 

@@ -26,7 +26,7 @@ from typer import Exit
 from splatbatch.cli.app import app, open_folder, open_splats
 from splatbatch.cli.options import BatchArgument, ConfigOption, PortOption, named
 from splatbatch.cli.printing import print_line
-from splatbatch.errors import MissingPartError, OutputError, SplatbatchError
+from splatbatch.errors import OutputError, SplatbatchError, TrainerError
 
 if TYPE_CHECKING:
     from splatbatch.publish.joint_scene import JointScene
@@ -82,7 +82,7 @@ def view(
     batch, names = open_splats(config, names)
     shown = view_together(viewed(batch.whole(), names), batch.config.scene.crs or "")
     if not viewer_script():
-        raise MissingPartError("view: the viewer is not built", HOW["viewer"])
+        raise TrainerError("view: the viewer is not built", HOW["viewer"])
     server = open_server(port, SplatPages(shown).answer)
     what = ", ".join(splat.name for splat in shown.splats)
     print_line(f"{what}: serving {shown.num_gaussians:,} Gaussians at {server.url} until Ctrl-C")

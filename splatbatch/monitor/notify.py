@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 from splatbatch.config import Notify
-from splatbatch.errors import MissingPartError
+from splatbatch.errors import TrainerError
 from splatbatch.files import Record
 from splatbatch.monitor.sinks import BatchOutcome, Sink
 from splatbatch.outcome import Diagnosis
@@ -52,10 +52,10 @@ class Notifier(Sink):
         """Take the settings.
 
         Raises:
-            MissingPartError: there are URLs, but no Apprise.
+            TrainerError: there are URLs, but no Apprise.
         """
         if settings.urls and find_spec("apprise") is None:
-            raise MissingPartError("notify.urls: Apprise is not installed", "pip install 'splatbatch[notify]'")
+            raise TrainerError("notify.urls: Apprise is not installed", "pip install 'splatbatch[notify]'")
         self._settings, self._output, self._names, self._standing = settings, output, names, standing
         self._failed: dict[str, None] = {}
         self._running: list[tuple[str, Hook]] = []

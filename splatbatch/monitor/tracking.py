@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from splatbatch.config import Tracking
-from splatbatch.errors import MissingPartError
+from splatbatch.errors import TrainerError
 from splatbatch.files import MIB
 from splatbatch.monitor.sinks import BatchOutcome, Sink
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -86,11 +86,11 @@ class MlflowSink(Sink):
         """Take the settings, the folder of the YAML, and what tells each task's settings by their full names.
 
         Raises:
-            MissingPartError: MLflow is not installed, or what it needs for a database.
+            TrainerError: MLflow is not installed, or what it needs for a database.
         """
         needed = ("mlflow", *(("sqlalchemy", "alembic") if settings.mlflow.startswith("sqlite:") else ()))
         if missing := [name for name in needed if find_spec(name) is None]:
-            raise MissingPartError(
+            raise TrainerError(
                 f"tracking.mlflow: {', '.join(missing)} is not installed", "pip install 'splatbatch[mlflow]'"
             )
         self._settings, self._output, self._settings_of = settings, output, settings_of

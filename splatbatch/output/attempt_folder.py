@@ -24,7 +24,7 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.record import TypedRecord
 
 if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
-    from splatbatch.output.records.metrics import EvaluatedViews, Metrics, TrainingSettings
+    from splatbatch.output.records.metrics import EvaluatedView, Metrics, TrainingSettings
     from splatbatch.output.records.result import Result
 
 AttemptKind = TypeVar("AttemptKind", bound=TypedRecord)
@@ -199,11 +199,12 @@ class AttemptFolder:
 
         return self.read(self.measuring, TrainingSettings) or TrainingSettings()
 
-    def read_views(self) -> EvaluatedViews:
-        """Return which held-out views are pictured; blank if none is."""
-        from splatbatch.output.records.metrics import EvaluatedViews
+    def read_views(self) -> dict[str, EvaluatedView]:
+        """Return the held-out views that are pictured, by rank, the worst first."""
+        from splatbatch.output.records.metrics import RANKS, EvaluatedView
 
-        return self.read(self.views, EvaluatedViews) or EvaluatedViews()
+        found = read_json(self.views) or {}
+        return {rank: EvaluatedView.from_record(found[rank]) for rank in RANKS if isinstance(found.get(rank), dict)}
 
     def read_result(self) -> Result | None:
         """Return the manifest of its splat; None if it left none."""

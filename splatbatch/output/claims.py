@@ -33,8 +33,7 @@ class ClaimedByOther:
     """A task that another worker claims."""
 
     owner: WorkerRecord
-    generation: int
-    path: Path = Path()
+    path: Path
     """The claim itself."""
 
     @property
@@ -64,10 +63,10 @@ class Claims:
             and highest != self.done(task)
             and not self._is_left(task, owner := self.owner(task, highest), highest)
         ):
-            return ClaimedByOther(owner, highest, self._output.claim(task, highest))
+            return ClaimedByOther(owner, self._output.claim(task, highest))
         if not self._made(task, highest + 1):
             now = max(self._highest(task), highest + 1)  # a listing may lag behind the name that is taken
-            return ClaimedByOther(self.owner(task, now), now, self._output.claim(task, now))
+            return ClaimedByOther(self.owner(task, now), self._output.claim(task, now))
         # the newest accepted record is read only now: what is decided by it follows it
         follows = self._output.patch(task).newest_accepted()
         self._claims[task] = Claim(self._mine.name, highest + 1, follows)

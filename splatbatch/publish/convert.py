@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from splatbatch.errors import MissingPartError, OutputError
+from splatbatch.errors import OutputError, TrainerError
 from splatbatch.files import write_whole
 from splatbatch.publish.formats import SplatFormat
 from splatbatch.publish.rows import copy_part, is_whole, read_part
@@ -91,7 +91,7 @@ def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
 
     Raises:
         OutputError: it cannot be written, or does not come back with as many Gaussians.
-        MissingPartError: what writes it is not installed.
+        TrainerError: what writes it is not installed.
     """
     try:
         match job.form.writer:
@@ -119,7 +119,7 @@ def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
 
 def _needed(tool: SplatTransform | None) -> SplatTransform:
     if tool is None:
-        raise MissingPartError("splat-transform: is not here", "")
+        raise TrainerError("splat-transform: is not here", "")
     return tool
 
 
@@ -127,13 +127,13 @@ def _compress(job: ConversionJob) -> None:
     """Write a .compressed.ply.
 
     Raises:
-        MissingPartError: gsply is not installed.
+        TrainerError: gsply is not installed.
     """
     try:
         import gsply
     except ImportError as error:
         hint = "pip install 'splatbatch[web]'"
-        raise MissingPartError("compressed: gsply is not installed", hint) from error
+        raise TrainerError("compressed: gsply is not installed", hint) from error
     found = read_part(job.part)
     length = np.maximum(np.linalg.norm(found.quats, axis=1, keepdims=True), 1e-12)
     columns = (found.means, found.scales, found.quats / length, found.opacities, found.sh0)
@@ -153,7 +153,7 @@ def _turned(job: ConversionJob, tool: SplatTransform | None) -> SourcePart:
 
     Raises:
         OutputError: it cannot.
-        MissingPartError: the tool is not here.
+        TrainerError: the tool is not here.
     """
     if not job.form.turn:
         return job.part

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from splatbatch.errors import OutputError
 from splatbatch.files import write_json
 from splatbatch.machine.limited_program import CallBounds, run_bounded
-from splatbatch.output.records.evaluation import Comparison, ComparisonSettings, SplatComparison
-from splatbatch.output.records.publication import PublishedFile, TilesLoss, TilesRecord
+from splatbatch.output.records.evaluation import Comparison, ComparisonSettings
+from splatbatch.output.records.publication import CompressionLoss, PublishedFile, TilesRecord
 from splatbatch.publish.formats import TILES
 from splatbatch.publish.source import SCENE, PublishedSplat
 from splatbatch.publish.tiling import TilePlacement, key_of_tiles, write_back
@@ -21,19 +21,6 @@ MODULE = "splatbatch.training.formats"
 MOST_READ_BACK = 5_000_000
 """Gaussians of a splat whose tiles are measured."""
 TOO_MANY = f"more than {MOST_READ_BACK:,} Gaussians: the tiles are not measured"
-
-
-@dataclass(frozen=True)
-class CompressionLoss:
-    """How much worse a splat is for having been compressed."""
-
-    num_photos: int
-    psnr: float
-    """In dB, of what came back, against photographs as the splat was compared with them in training."""
-    loss_db: float
-    """The original's, less that."""
-    between_db: float
-    """PSNR of what came back against the original; 100: equal."""
 
 
 def measure(
@@ -54,16 +41,16 @@ def measure(
     except OSError as error:
         raise OutputError(f"{splat.name}: compression cannot be measured ({error})") from error
     found = (Comparison.read(result) if ended.is_well else None) or Comparison()
-    before = found.splats.get("", SplatComparison()).psnr
+    before = found.splats.get("", {}).get("psnr")
     if before is None:
         raise OutputError(
             f"{splat.name}: compression could not be measured: {ended.why(bounds)}",
             "Publish with --no-measure to leave that out.",
         )
     return {
-        name: CompressionLoss(found.num_photos, one.psnr, round(before - one.psnr, 3), one.between)
+        name: CompressionLoss("", found.num_photos, one["psnr"], round(before - one["psnr"], 3), one["between"])
         for name, one in found.splats.items()
-        if name and one.psnr is not None and one.between is not None
+        if name and one.keys() >= {"psnr", "between"}
     }
 
 
@@ -81,17 +68,17 @@ def measure_tiles(
         key = key_of_tiles(splat, tiles.patches)
         if splat.num_gaussians > MOST_READ_BACK:
             notes.append(f"{splat.name}: {TOO_MANY}")
-        elif losses.get(splat.name, TilesLoss()).key != key:
+        elif losses.get(splat.name, CompressionLoss()).key != key:
             decoded = place.work / "tiles.ply"
             write_back(splat, place, tiles, decoded)
             found = measure(splat, splat.path, {TILES: decoded}, place.work, bounds)[TILES]
-            losses[splat.name] = TilesLoss(key, found.num_photos, found.psnr, found.loss_db, found.between_db)
+            losses[splat.name] = replace(found, key=key)
     shown = {name: one for name, one in losses.items() if name in {*tiles.patches, SCENE}}
     measured = replace(tiled, notes=tuple(dict.fromkeys(notes)), tiles=replace(tiles, losses=shown))
     return replace(measured, **_mean(shown)) if shown else measured
 
 
-def _mean(losses: Mapping[str, TilesLoss]) -> dict[str, Any]:
+def _mean(losses: Mapping[str, CompressionLoss]) -> dict[str, Any]:
     """Return the figures of an output that several splats are in, each weighing as many photographs as it has."""
     num = sum(one.num_photos for one in losses.values())
     means = {

@@ -14,10 +14,10 @@ from splatbatch.config import nearest
 from splatbatch.errors import ConfigError, OutputError, SplatbatchError
 from splatbatch.machine.limited_program import USUAL, CallBounds
 from splatbatch.monitor.messages import PipeWriter
-from splatbatch.output.records.publication import Publication, PublishedFile
+from splatbatch.output.records.publication import CompressionLoss, Publication, PublishedFile
 from splatbatch.publish.convert import ConversionJob, ConvertedFile, as_file, convert
 from splatbatch.publish.formats import FORMATS, KINDS, PAGE, TILES, SplatFormat
-from splatbatch.publish.loss import CompressionLoss, measure, measure_tiles
+from splatbatch.publish.loss import measure, measure_tiles
 from splatbatch.publish.page import VERSION as PAGE_VERSION
 from splatbatch.publish.page import page_name, write_page
 from splatbatch.publish.rows import folder_bytes

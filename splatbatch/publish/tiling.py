@@ -47,7 +47,7 @@ def tile(splats: Sequence[PublishedSplat], place: TilePlacement, before: Publish
     Raises:
         OutputError: a patch cannot be tiled, or the folder holds tiles of another kind.
         ConfigError: the CRS is none, or the scene lies outside its area.
-        MissingPartError: pyproj is not installed.
+        TrainerError: pyproj is not installed.
     """
     of = SCENE if any(splat.name == SCENE for splat in splats) else PATCHES
     known = before.tiles or TilesRecord()

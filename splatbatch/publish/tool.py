@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from splatbatch.caches import cache_home
-from splatbatch.errors import MissingPartError, OutputError
+from splatbatch.errors import OutputError, TrainerError
 from splatbatch.machine.limited_program import USUAL, CallBounds, CallContext, ProgramEnd, run_bounded
 
 PACKAGE, VERSION = "@playcanvas/splat-transform", "3.7.0"
@@ -78,12 +78,12 @@ def find_tool(bounds: CallBounds = USUAL, tell: Callable[[str], None] = lambda _
     """Return the tool, installed first where it is not.
 
     Raises:
-        MissingPartError: there is no node, or no npm to install it with.
+        TrainerError: there is no node, or no npm to install it with.
         OutputError: it cannot be installed, or is another version afterwards.
     """
     node = shutil.which("node")
     if node is None:
-        raise MissingPartError("node: is not installed, and splat-transform needs it", HINT)
+        raise TrainerError("node: is not installed, and splat-transform needs it", HINT)
     place = cache_folder() / FOLDER
     if version_in(place) != VERSION:
         tell(f"installing {PACKAGE} {VERSION} into {place}: about 220 MB, once")
@@ -104,12 +104,12 @@ def _install(place: Path) -> None:
     """Install the tool beside its place, and put it there whole; who comes second takes what the first has put there.
 
     Raises:
-        MissingPartError: there is no npm.
+        TrainerError: there is no npm.
         OutputError: npm fails, or what it installs is another version.
     """
     npm = shutil.which("npm")
     if npm is None:
-        raise MissingPartError("npm: is not installed, and splat-transform is not in the cache folder", HINT)
+        raise TrainerError("npm: is not installed, and splat-transform is not in the cache folder", HINT)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{FOLDER}.") as folder:

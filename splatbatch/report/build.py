@@ -140,7 +140,7 @@ def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product
         ended_at=known[-1][1] if ended_at is None and known else ended_at,
         setup_s=None if begun is None or started_at is None else max(0.0, round(begun - started_at, 2)),
         pace_s=pace_s(lines),
-        torch_peak_mib=metrics.peak.highest(),
+        torch_peak_mib=metrics.torch_peak_mib,
         psnr_covered=final.psnr_covered,
         covered_set=(own.metrics if own.metrics.written else metrics).covered.hash,
         psnr=final.psnr,
@@ -148,7 +148,7 @@ def _as_its_folder_says(attempt: ReportedAttempt, folder: AttemptFolder, product
         num_gaussians=own.num_gaussians,
         is_kept=is_kept,
         has_splat=folder.splat.exists(),
-        is_pictured=bool(folder.read_views().ranked()),
+        is_pictured=bool(folder.read_views()),
     )
 
 

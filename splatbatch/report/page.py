@@ -119,7 +119,7 @@ def _page(
     # the poorest patch takes of the budget first
     shown = {one.patch: _section(output, one, links[one.patch], budget, previews) for one in sorted(patches, key=_psnr)}
     evaluating = output.scene.evaluating.attempts() if scene and scene.splat and not scene.is_stale else []
-    evaluated = next((one for one in reversed(evaluating) if one.read_views().ranked()), None)
+    evaluated = next((one for one in reversed(evaluating) if one.read_views()), None)
     worst_first = sorted(alone(patches), key=lambda one: (one.is_made, deciding(one) is not None, deciding(one) or 0.0))
     ends_at = time.monotonic() + MOST_S
     style, script = asset("page.css"), asset("page.js") + (asset("live.js") if version is not None else "")

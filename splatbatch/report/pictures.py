@@ -73,7 +73,7 @@ class PicturedView:
 
 def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[PicturedView]:
     """Yield the held-out views that an attempt has pictured, the worst first, as far as the budget goes."""
-    for rank, view in folder.read_views().ranked() if folder else ():
+    for rank, view in folder.read_views().items() if folder else ():
         pictures = [read_picture(folder.picture(rank, kind)) for kind in KINDS] if folder else []
         if not folder or not all(pictures):
             continue
@@ -85,14 +85,14 @@ def views_of(folder: AttemptFolder | None, budget: PictureBudget) -> Iterator[Pi
 
 def small_render(folder: AttemptFolder | None, budget: PictureBudget) -> str:
     """Return the rendering that stands for a patch, small, as a data URL; empty without one, or without room."""
-    names = {rank: view.name for rank, view in folder.read_views().ranked()} if folder else {}
+    names = {rank: view.name for rank, view in folder.read_views().items()} if folder else {}
     chosen = next((names[rank] for rank in RANKS_OF_A_PATCH if rank in names), None)
     return small_picture(folder, chosen, "render", budget) if folder and chosen is not None else ""
 
 
 def small_picture(folder: AttemptFolder, name: str, kind: str, budget: PictureBudget) -> str:
     """Return a picture of the view of a photograph, small, as a data URL; empty without one, or without room."""
-    rank = next((rank for rank, view in folder.read_views().ranked() if view.name == name), "")
+    rank = next((rank for rank, view in folder.read_views().items() if view.name == name), "")
     small = _shrunk(read_picture(folder.picture(rank, kind))) if rank else b""
     return data_url(small) if small and budget.take(len(small) * 4 // 3) else ""
 
@@ -122,7 +122,7 @@ def variants_side_by_side(
 def side_by_side(heading: str, shown: Sequence[Pictured], budget: PictureBudget) -> Beside | None:
     """Return one view as most of these show it, with its photograph and the PSNR of each, as far as the budget goes."""
     known = [
-        (words, folder, {view.name: view.psnr for _, view in folder.read_views().ranked()})
+        (words, folder, {view.name: view.psnr for view in folder.read_views().values()})
         for words, folder in shown[-MOST_BESIDE:]
     ]
     names = Counter(name for _, _, views in known for name in views)

@@ -31,7 +31,7 @@ def flight_of(batch: Batch, *, is_whole: bool = False) -> Flight:
 
     Raises:
         SceneError: one is not inspected, or they lie in frames of their own.
-        ConfigError, MissingPartError: scene.crs is no CRS, or pyproj is not installed.
+        ConfigError, TrainerError: scene.crs is no CRS, or pyproj is not installed.
     """
     tasks = of_patches(batch.tasks)
     offsets = {task.patch.offset for task in tasks}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import time
 from collections.abc import Container
 from contextlib import suppress
@@ -79,9 +78,6 @@ class HostMonitor:
             disk_free_mib=self._least.get(self._folder),
             own_gpu_peak_mib=self.gpu.own_peak_mib,
             shm_free_mib=self._least.get(SHARED_MEMORY),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            boot_id=processes.boot_id(),
             stood_by=stood_by,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from splatbatch.errors import ConfigError, MissingPartError
+from splatbatch.errors import ConfigError, TrainerError
 from splatbatch.transfer.folder import FolderStore
 from splatbatch.transfer.store import Store
 
@@ -42,7 +42,7 @@ def open_store(url: str) -> Store:
 
     Raises:
         ConfigError: there is no such store, or the URL holds a password.
-        MissingPartError: a library is not installed.
+        TrainerError: a library is not installed.
     """
     scheme = scheme_of(url)
     try:
@@ -57,7 +57,7 @@ def open_store(url: str) -> Store:
                 return S3Store(url)
     except ImportError as error:
         message = f"{scheme}://: needs {error.name}, which is not installed"
-        raise MissingPartError(message, "pip install 'splatbatch[stores]'") from error
+        raise TrainerError(message, "pip install 'splatbatch[stores]'") from error
     return FolderStore(Path(url.removeprefix("file://")).expanduser())
 
 

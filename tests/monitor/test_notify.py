@@ -136,13 +136,13 @@ def test_apprise_delivers_what_failed_and_why(batch: FakeBatch, service: HTTPSer
 def test_urls_without_apprise_are_refused_before_anything_starts(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from splatbatch.errors import MissingPartError
+    from splatbatch.errors import TrainerError
     from splatbatch.monitor import notify
     from splatbatch.output.layout import OutputFolder
 
     monkeypatch.setattr(notify, "find_spec", lambda _: None)
     batch.make("p0", notify={"urls": ["ntfy://x"]})
-    with pytest.raises(MissingPartError, match="Apprise is not installed"):
+    with pytest.raises(TrainerError, match="Apprise is not installed"):
         notify.Notifier(load(batch.config).notify, OutputFolder(batch.output), ["p0"])
 
 

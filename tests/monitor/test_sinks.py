@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from splatbatch.config import Tracking
-from splatbatch.errors import MissingPartError
+from splatbatch.errors import TrainerError
 from splatbatch.monitor import tracking
 from splatbatch.monitor.sinks import BatchOutcome, Sinks
 from splatbatch.monitor.tracking import MlflowSink
@@ -224,7 +224,7 @@ def test_without_mlflow_a_batch_that_asks_for_it_ends_before_it_begins(
     monkeypatch.setattr(tracking, "find_spec", lambda _: None)
     ended = batch.make("p0", tracking={"mlflow": "file:mlruns"}).run("train")
     assert (ended.returncode, "splatbatch[mlflow]" in ended.stderr) == (4, True)
-    with pytest.raises(MissingPartError):
+    with pytest.raises(TrainerError):
         MlflowSink(Tracking(mlflow="file:x"), OutputFolder(batch.output), batch.folder, dict)
 
 

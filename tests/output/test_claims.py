@@ -49,7 +49,7 @@ def test_of_two_workers_one_has_the_task_until_it_is_done_or_gone(output: Output
     assert one.take("p0") == Claim("one", 1, 0) == one.take("p0")
     held = other.take("p0")
     assert isinstance(held, ClaimedByOther)
-    assert (held.owner.worker, held.generation) == ("one", 1)
+    assert (held.owner.worker, held.path.name) == ("one", "1")
     assert open_claims(output) == {"p0": "one"}
     one.close("p0")
     assert open_claims(output) == {}
@@ -71,7 +71,7 @@ def test_a_claim_that_was_taken_over_is_given_out_no_more(output: OutputFolder) 
     assert (one.take("p0"), second.take("p0")) == (Claim("one", 1, 0), Claim("b", 2, 0))
     held = one.take("p0")
     assert isinstance(held, ClaimedByOther)
-    assert (held.owner.worker, held.generation) == ("b", 2)
+    assert (held.owner.worker, held.path.name) == ("b", "2")
 
 
 def test_a_claim_is_never_changed_or_removed(output: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_a_listing_that_lags_behind_gives_nobody_what_another_has(
     monkeypatch.setattr(late, "_highest", lambda task: 0)
     held = late.take("p0")
     assert isinstance(held, ClaimedByOther)
-    assert (held.owner.worker, held.generation) == ("one", 1)
+    assert (held.owner.worker, held.path.name) == ("one", "1")
 
 
 def test_silence_is_content_that_does_not_change_by_the_clock_of_who_looks(output: OutputFolder) -> None:

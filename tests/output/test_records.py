@@ -47,7 +47,6 @@ from splatbatch.output.records.attempt import (
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import (
     EarlyStoppingRecord,
-    EvaluatedViews,
     HalfOfHoldout,
     Metrics,
     QualityFigures,
@@ -76,7 +75,7 @@ WHOLE: list[TypedRecord] = [
     Go("GPU-1", "gpu0", {"X": "1"}, 5.0),
     Start("host", "pid:[1]", 7, "boot", 99, 5.0, "/sys/fs/cgroup/x"),
     Heartbeat(3, 8, ("8:1", "9:2")),
-    *(ExitFacts(end, 1.5, 9.0, True, ("Xid",), 5, 6.0, 7, "host", 7, "boot", True) for end in EXITS),
+    *(ExitFacts(end, 1.5, 9.0, True, ("Xid",), 5, 6.0, 7, True) for end in EXITS),
     AttemptFacts(seconds=1.0, step=20, phase="done", gpu_peak_mib=900.0, own_gpu_peak_mib=800.0),
     ProgressLine(
         1.0,
@@ -109,13 +108,13 @@ WHOLE: list[TypedRecord] = [
     FINGERPRINT,
     CancelRequest(ProcessIdentity("host", "", 7, "boot", 9), ("p0",), "me"),
     QualityFigures(21.0, 0.5, 0.1, 25.0, 20.5, 0.4, 23.0, 0.6, 0.9),
-    EarlyStoppingRecord(30, 16, 18, 1.5, "all", HalfOfHoldout(("a.jpg",), 20.0, 0.1), HalfOfHoldout(), "n"),
+    EarlyStoppingRecord(30, 18, 1.5, HalfOfHoldout(0.1), HalfOfHoldout()),
     TrainingSettings("p0", {"a": 1}, ("b",), tones={"a.jpg": [0.8, 1.0, 1.2, -0.1]}),
     SplatFacts("s", 5, 6, 7),
     Metrics.from_record(METRICS),
     Result.from_record({"attempt": "attempt-02", "metrics": METRICS, "novelty": [1], **FINGERPRINT.to_record()}),
 ]
-KINDS = sorted({type(one) for one in WHOLE} | {EvaluatedViews, TrainingSettings}, key=lambda kind: kind.__name__)
+KINDS = sorted({type(one) for one in WHOLE} | {TrainingSettings}, key=lambda kind: kind.__name__)
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -20,7 +20,7 @@ from made_splat import write_scene
 from splat_tool import tool_or_skip
 from tiled import random_splat
 
-from splatbatch.errors import ConfigError, MissingPartError
+from splatbatch.errors import ConfigError, TrainerError
 from splatbatch.output.records.publication import TiledPatch
 from splatbatch.publish.tiles import geodesy
 from splatbatch.publish.tiles.geodesy import on_globe, upright
@@ -135,7 +135,7 @@ def test_a_crs_that_does_not_fit_is_refused(pyproj: Any, crs: str, middle: np.nd
 
 def test_without_pyproj_a_crs_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyproj", None)
-    with pytest.raises(MissingPartError) as refused:
+    with pytest.raises(TrainerError) as refused:
         on_globe("EPSG:32632", UTM)
     assert "splatbatch[geo]" in refused.value.hint
 

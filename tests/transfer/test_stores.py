@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from store_sites import Site
 
-from splatbatch.errors import ConfigError, CutOffError, MissingPartError, StoreError
+from splatbatch.errors import ConfigError, CutOffError, StoreError, TrainerError
 from splatbatch.files import fault_of_name
 from splatbatch.transfer.schemes import anchored, open_store
 
@@ -104,7 +104,7 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
 
 def test_a_missing_library_is_told_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore", None)
-    with pytest.raises(MissingPartError, match="needs obstore") as refused:
+    with pytest.raises(TrainerError, match="needs obstore") as refused:
         open_store("s3://reef/night")
     assert refused.value.hint == "pip install 'splatbatch[stores]'"
 

@@ -107,9 +107,6 @@ class ExitFacts(TypedRecord):
     """The most GPU memory that NVML saw it hold."""
     shm_free_mib: int | None = None
     """The same for shared memory."""
-    host: str = ""
-    pid: int | None = None
-    boot_id: str = ""
     stood_by: bool = False
     """To its end: it was never told to go, or had died by then."""
 

@@ -18,7 +18,7 @@ def tone_to_record(tone: ColorCorrection) -> list[float]:
     return [round(one, 6) for one in tone.values()]
 
 
-def tones_to_record(tones: Mapping[str, ColorCorrection]) -> dict[str, Any]:
+def tones_to_record(tones: Mapping[str, ColorCorrection]) -> dict[str, list[float]]:
     """Return the JSON form of tones by image name."""
     return {name: tone_to_record(tone) for name, tone in tones.items()}
 
@@ -60,8 +60,6 @@ class Outlier(TypedRecord):
     name: str = ""
     times: float | None = None
     """So much brighter, in the mean of the channels."""
-    gain: list[float] = field(default_factory=list)
-    """Per channel, R, G, B."""
 
     def in_words(self) -> str:
         """Return it as "IMG_9427 is 1.58x brighter than its neighbours"."""
@@ -87,7 +85,6 @@ class SceneColors(TypedRecord):
     """The same once each photograph is divided by its tone."""
     is_even: bool = False
     """Whether `training.colors: auto` evens the photographs."""
-    num_observations: int = 0
     outliers: tuple[Outlier, ...] = ()
     left_alone: dict[str, str] = field(default_factory=dict)
     """Photographs whose tone nobody could tell, with the reason."""

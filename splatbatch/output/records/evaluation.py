@@ -132,21 +132,12 @@ class ComparisonSettings(TrainingSettings):
 
 
 @dataclass(frozen=True)
-class SplatComparison(TypedRecord):
-    """How one of several splats looks."""
-
-    psnr: float | None = None
-    """In dB, against photographs."""
-    between: float | None = None
-    """Against the original."""
-
-
-@dataclass(frozen=True)
 class Comparison(TypedRecord):
     """What comparing splats has found."""
 
     num_photos: int = 0
-    splats: dict[str, SplatComparison] = field(default_factory=dict)
+    splats: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By name, in dB: psnr against photographs, and between it and the original."""
 
 
 @dataclass(frozen=True)

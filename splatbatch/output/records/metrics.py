@@ -81,18 +81,6 @@ class QualityFigures(TypedRecord):
 
 
 @dataclass(frozen=True)
-class MemoryPeaks(TypedRecord):
-    """The most memory that torch had allocated on the GPU."""
-
-    training_mib: float | None = None
-    evaluation_mib: float | None = None
-
-    def highest(self) -> float | None:
-        """Return the higher of them; None if nobody knows."""
-        return max((one for one in (self.training_mib, self.evaluation_mib) if one is not None), default=None)
-
-
-@dataclass(frozen=True)
 class Resolution(TypedRecord):
     """The photographs that were trained on, not those that were asked for."""
 
@@ -127,29 +115,21 @@ class EarlierFigures(TypedRecord):
 class HalfOfHoldout(TypedRecord):
     """Every other held-out photograph."""
 
-    photographs: tuple[str, ...] = ()
-    psnr: float | None = None
-    """In dB, of the splat as it was written."""
     gain_db: float | None = None
     """From the first check of the run to the last."""
 
 
 @dataclass(frozen=True)
 class EarlyStoppingRecord(TypedRecord):
-    """What came of `evaluation.stop_after`; metrics.json also holds every check."""
+    """What came of `evaluation.stop_after`; metrics.json also says how the plateau was found, and holds every check."""
 
     max_steps: int = 0
-    tail_from: int | None = None
-    """The step after which the plateau was found; None: it was not, and the run made all its steps."""
     ended_at: int | None = None
     saved_s: float | None = None
     """At the pace of the tail."""
-    pixels: str = ""
-    """Which of the held-out photographs count: covered, all."""
     chosen_by: HalfOfHoldout | None = None
     checked_by: HalfOfHoldout | None = None
     """It had no part in the choice: what the other half gains beyond it, that half was flattered by."""
-    note: str = ""
 
     def in_words(self) -> str:
         """Return what an early end has saved; empty where there was none."""
@@ -174,7 +154,8 @@ class Metrics(KeptRecord):
     initial: QualityFigures = QualityFigures()
     """Before the first step."""
     final: QualityFigures = QualityFigures()
-    peak: MemoryPeaks = MemoryPeaks()
+    peak: dict[str, float] = field(default_factory=dict)
+    """The most memory in use, in MiB: torch's on the GPU in training_mib and evaluation_mib."""
     measured_by: str = ""
     """Who has measured: "the program itself", or "splatbatch" where an external trainer's splat was; empty: ours."""
     splat: str = ""
@@ -194,32 +175,26 @@ class Metrics(KeptRecord):
         return {name: QualityFigures.from_record(one) for name, one in images.items()}
 
     @property
+    def torch_peak_mib(self) -> float | None:
+        """Return the most memory that torch had allocated on the GPU; None if nobody knows."""
+        return max((mib for name, mib in self.peak.items() if name in ("training_mib", "evaluation_mib")), default=None)
+
+    @property
     def made_on(self) -> str:
         """Return the name of the GPU, or CPU; empty where nobody wrote it down."""
         return self.made_with.get("on", "")
 
 
+RANKS = ("worst", "median", "best")
+
+
 @dataclass(frozen=True)
 class EvaluatedView(QualityFigures):
-    """A held-out view that is pictured."""
+    """A held-out view that is pictured, of those in renders/views.json: by rank, the worst first."""
 
     name: str = ""
     width: float | None = None
     height: float | None = None
-
-
-@dataclass(frozen=True)
-class EvaluatedViews(TypedRecord):
-    """renders/views.json: the held-out views that are pictured, by rank."""
-
-    worst: EvaluatedView | None = None
-    median: EvaluatedView | None = None
-    best: EvaluatedView | None = None
-
-    def ranked(self) -> tuple[tuple[str, EvaluatedView], ...]:
-        """Return those that there are, the worst first."""
-        ranks = (("worst", self.worst), ("median", self.median), ("best", self.best))
-        return tuple((rank, view) for rank, view in ranks if view)
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,11 @@ class TiledPatch(TypedRecord):
 
 
 @dataclass(frozen=True)
-class TilesLoss(TypedRecord):
-    """What a splat has lost in its finest tiles."""
+class CompressionLoss(TypedRecord):
+    """How much worse a splat is for having been compressed."""
 
     key: str = ""
-    """Hash of the tiles that were measured."""
+    """Hash of the tiles that were measured; empty of another format."""
     num_photos: int = 0
     psnr: float = 0.0
     loss_db: float = 0.0
@@ -49,7 +49,7 @@ class TilesRecord(TypedRecord):
     """Where the sky is, without a CRS."""
     sh_degree: int | None = None
     patches: dict[str, TiledPatch] = field(default_factory=dict)
-    losses: dict[str, TilesLoss] = field(default_factory=dict)
+    losses: dict[str, CompressionLoss] = field(default_factory=dict)
     """Of splats, by name, that were read back and measured."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from splatbatch import __version__
-from splatbatch.errors import MissingPartError, OutputError
+from splatbatch.errors import OutputError, TrainerError
 from splatbatch.files import write_text, write_whole
 from splatbatch.output.folders import BACKDROP
 from splatbatch.publish.convert import ConversionJob, ConvertedFile, convert
@@ -103,12 +103,12 @@ def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform
     """Write the page of a splat aside.
 
     Raises:
-        MissingPartError: the viewer is not built.
+        TrainerError: the viewer is not built.
         OutputError: the splat cannot be read, or not be written for the viewer.
         ConfigError: the CRS is none, or the scene lies outside its area.
     """
     if not viewer_script():
-        raise MissingPartError("html: the viewer is not built", HOW["viewer"])
+        raise TrainerError("html: the viewer is not built", HOW["viewer"])
     facts = facts_of(splat, crs, splat.parts)
     notes = () if facts.has_sky else (NO_SKY,)
     whole = SourcePart(splat.name, splat.path, 0, splat.num_gaussians, splat.sha256)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from splatbatch.config import Offset
-from splatbatch.errors import ConfigError, MissingPartError
+from splatbatch.errors import ConfigError, TrainerError
 
 if TYPE_CHECKING:
     import pyproj
@@ -96,7 +96,7 @@ def on_globe(crs: str, middle: Floats) -> EnuFrame:
 
     Raises:
         ConfigError: there is no such CRS, it has no lengths, or the scene lies outside its area.
-        MissingPartError: pyproj is not installed.
+        TrainerError: pyproj is not installed.
     """
     system = _system(crs)
     convert, invert = _converters(system)
@@ -116,7 +116,7 @@ def _system(crs: str) -> pyproj.CRS:
         import pyproj
     except ImportError as error:
         hint = "pip install 'splatbatch[geo]', or leave scene.crs out: the tiles then lie nowhere on Earth."
-        raise MissingPartError("scene.crs: pyproj is not installed", hint) from error
+        raise TrainerError("scene.crs: pyproj is not installed", hint) from error
     try:
         system = pyproj.CRS.from_user_input(crs)
     except pyproj.exceptions.CRSError as error:
@@ -182,7 +182,7 @@ def to_degrees(crs: str, middle: Floats) -> Convert:
     """Return what takes coordinates of a CRS to longitude, latitude (degrees) and height above the ellipsoid (m).
 
     Raises:
-        ConfigError, MissingPartError: as `on_globe` does.
+        ConfigError, TrainerError: as `on_globe` does.
     """
     ground = on_globe(crs, middle)
     import pyproj  # there, or on_globe has said that it is not

@@ -72,7 +72,7 @@ def find_initial_camera(folder: AttemptFolder | None) -> InitialCamera | None:
     images = _images(folder) if folder else []
     if not folder or not images:
         return None
-    median = folder.read_views().median
+    median = folder.read_views().get("median")
     wanted = median.name if median else ""
     chosen = next((image for image in images if image.name == wanted), images[len(images) // 2])
     up = up_of(images)
