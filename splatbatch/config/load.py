@@ -80,11 +80,11 @@ class Config(Section):
             return variant.recipe
         task = TaskId(patch, variant.name if variant else "")
         changed = {**(variant.settings if variant else {}), **(changes or {})}
-        overrides = self.patches.get(patch, PatchOverrides())
+        overrides = self.patches.get(patch, PatchOverrides()).model_dump()
         arguments = _words(task, changed.pop("arguments", ()))
-        tree = {name: getattr(self, name).model_dump() | getattr(overrides, name) for name in RECIPE_SECTIONS}
+        tree = {name: getattr(self, name).model_dump() | overrides[name] for name in RECIPE_SECTIONS}
         program = self.trainers.get(str(changed.get("training.trainer", tree["training"]["trainer"])))
-        tree["setting"] = program.settings | overrides.setting if program else {}
+        tree["setting"] = program.settings | overrides["setting"] if program else {}
         for key, value in changed.items():
             section_name, _, setting = key.partition(".")
             if setting not in tree.get(section_name, {}):
@@ -153,7 +153,7 @@ def load(path: Path, text: str | None = None) -> Config:
         mistakes += [mistake(Config, detail, source) for detail in error.errors()[:MOST_MISTAKES]]
     of_programs = check_programs(source.tree, config.trainers)
     of_sweep = check_sweep(source.tree, config.trainers, config.unswept)
-    for kind in (_override_mistakes(source), of_programs, of_sweep, _rung_mistakes(config)):
+    for kind in (of_programs, of_sweep, _rung_mistakes(config)):
         mistakes += islice(kind, MOST_MISTAKES)
     raise_all(mistakes or _mistakes_together(config), source)
     anchored = _anchored(config, path.resolve().parent)
@@ -205,21 +205,6 @@ def _words(task: TaskId, arguments: Any) -> tuple[str, ...]:
     raise InvalidSettings(f"settings of {task}: arguments: {message}", "", [(("arguments",), message)])
 
 
-def _override_mistakes(source: YamlSource) -> Iterator[Mistake]:
-    """Check each patch's overrides against the sections they override, before any patch is trained."""
-    patches = source.tree.get("patches") if isinstance(source.tree, dict) else None
-    for patch, overrides in patches.items() if isinstance(patches, dict) else ():
-        for name, info in Recipe.model_fields.items():
-            given = overrides.get(name) if isinstance(overrides, dict) else None
-            section = info.annotation
-            if isinstance(given, dict) and isinstance(section, type) and issubclass(section, Section):
-                try:
-                    section.model_validate(given)
-                except ValidationError as error:
-                    place = ("patches", patch, name)
-                    yield from (mistake(section, detail, source, place) for detail in error.errors())
-
-
 def _rung_mistakes(config: Config) -> Iterator[Mistake]:
     with contextlib.suppress(ConfigError):  # of settings, listed already
         yield from check_rungs(config.retry.ladders, config.unswept({}).settings(), config.unswept)
@@ -246,15 +231,12 @@ def _anchored(config: Config, base: Path) -> Config:
         settled = normal(key, value, config.trainers, config.unswept)
         return base / settled if isinstance(settled, Path) else settled
 
-    def anchor_overrides(overrides: PatchOverrides) -> PatchOverrides:
-        checked = anchor(Evaluation.model_validate(overrides.evaluation))
-        paths = {key: value for key, value in checked if key in overrides.evaluation and isinstance(value, Path)}
-        return overrides.model_copy(update={"evaluation": overrides.evaluation | paths})
-
     sections: dict[str, Any] = {key: anchor(value) for key, value in config if isinstance(value, Section)}
     scenes = tuple(base / place for place in config.scene.scenes)
     sections["scene"] = sections["scene"].model_copy(update={"scenes": scenes})
-    sections["patches"] = {name: anchor_overrides(overrides) for name, overrides in config.patches.items()}
+    sections["patches"] = {
+        name: own.model_copy(update={"evaluation": anchor(own.evaluation)}) for name, own in config.patches.items()
+    }
     sections["trainers"] = {name: anchor(program) for name, program in config.trainers.items()}
     sections["sweep"] = config.sweep.with_values(anchor_value)
     sections["failures"] = config.failures and base / config.failures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, FieldSerializationInfo, field_serializer, model_validator
 
 from splatbatch.config.section import Count, FilePath, Fraction, Rate, Section, Steps, either
 from splatbatch.config.trainers.programs import OUR_TRAINER, Program
@@ -184,19 +184,27 @@ class Evaluation(Section):
     """Inspect each splat once the batch is trained, as `splatbatch inspect` does."""
 
 
+NOTHING_GIVEN = Field(json_schema_extra={"default": {}})
+
+
 class PatchOverrides(Section):
     """Settings of one patch that differ from the rest."""
 
-    training: dict[str, Any] = {}
+    training: Annotated[Training, NOTHING_GIVEN] = Training()
     """Keys of `training`."""
-    refinement: dict[str, Any] = {}
+    refinement: Annotated[Refinement, NOTHING_GIVEN] = Refinement()
     """Keys of `refinement`."""
-    learning_rates: dict[str, Any] = {}
+    learning_rates: Annotated[LearningRates, NOTHING_GIVEN] = LearningRates()
     """Keys of `learning_rates`."""
-    evaluation: dict[str, Any] = {}
+    evaluation: Annotated[Evaluation, NOTHING_GIVEN] = Evaluation()
     """Keys of `evaluation`."""
     setting: dict[str, Any] = {}
     """Keys of the `settings` of the patch's trainer, if that is a program of its own."""
+
+    @field_serializer("training", "refinement", "learning_rates", "evaluation")
+    def _given(self, section: Section, about: FieldSerializationInfo) -> dict[str, Any]:
+        """Return what the YAML says of a section, and nothing that it leaves to the rest."""
+        return section.model_dump(mode=about.mode, exclude_unset=True)
 
 
 class Recipe(Section):

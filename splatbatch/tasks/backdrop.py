@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from splatbatch.config import Config
-from splatbatch.config.recipe import PatchOverrides
+from splatbatch.config.recipe import PatchOverrides, Training
 from splatbatch.config.trainers.programs import OUR_TRAINER
 from splatbatch.errors import SceneError
 from splatbatch.output.folders import BACKDROP
@@ -63,7 +63,7 @@ def _with_backdrop(config: Config, num_cores: int) -> Config:
     else:
         low_cap = f"{float(cap[:-1]) / (SHARE_OF_CAP * num_cores):.4f}x"  # of the points of all patches
     coarse = {"trainer": OUR_TRAINER, "max_steps": steps, "cap_max": low_cap}
-    overrides = own.model_copy(update={"training": coarse | own.training})
+    overrides = own.model_copy(update={"training": Training.model_validate(coarse | own.model_dump()["training"])})
     return config.model_copy(update={"patches": {**config.patches, BACKDROP: overrides}})
 
 
