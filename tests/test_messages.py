@@ -160,7 +160,7 @@ def test_the_same_seed_draws_the_same_texts(script: Any, of_the_product: list[An
         ("error", "{value}: no such patch"),
         ("error", "{value}: written by a later version of splatbatch (format {value}; this version reads {value})"),
         ("hint", "Add --force to train again."),
-        ("hint", "Choose another output.folder, or mend its permissions."),
+        ("hint", "Choose another output.folder, or fix its permissions."),
         ("help", "Only list the trainers and what each is missing on this machine."),
         ("help", "Show the state and progress of every patch, also while a batch runs."),
         ("text", "{value}: of other settings or photographs: trained from the start"),

@@ -42,7 +42,7 @@ FIRST_CUDA = {(8, 0): (11, 0), (8, 6): (11, 1), (8, 9): (11, 8), (9, 0): (11, 8)
 """The CUDA toolkit that first compiles for a compute capability (release notes)."""
 DROPPED_BY_13 = (7, 5)
 """CUDA 13 compiles for this and later ones only."""
-WARM = "`splatbatch doctor --warm` builds them; no training does."
+WARM = "Run `splatbatch doctor --warm` to build them; no training does."
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def output_folder(job: MachineNeeds) -> CheckResult:
     return problem(
         "output folder",
         f"{job.folder} cannot be written",
-        "Choose another output.folder, or mend its permissions.",
+        "Choose another output.folder, or fix its permissions.",
         OF_MACHINE,
     )
 
@@ -194,11 +194,11 @@ def output_folder(job: MachineNeeds) -> CheckResult:
 def disk(job: MachineNeeds) -> CheckResult:
     """Judge the room for the output: below `limits.free_disk_mib` nothing is started."""
     if job.free_mib is None:
-        return ok("disk", f"it is not known how much room {job.folder} has")
+        return ok("disk", f"the free space of {job.folder} is unknown")
     room, remedy = f"{job.free_mib:,} MiB free for {job.folder}", "Free space, or choose another output.folder."
     wanted, written = f"{job.wanted_mib:,} MiB", f"the batch will write about {job.need_mib:,} MiB"
     if job.free_mib < job.wanted_mib:
-        said = f"{room}, wanted {wanted} (limits.free_disk_mib): nothing is started before"
+        said = f"{room}, {wanted} required (limits.free_disk_mib): no patch starts before"
         return problem("disk", said, remedy, OF_MACHINE)
     if job.free_mib < job.need_mib + job.wanted_mib:
         return warning("disk", f"{room}; {written} and pauses below {wanted}", remedy)
@@ -208,7 +208,7 @@ def disk(job: MachineNeeds) -> CheckResult:
 def trainers(lacking: Mapping[str, tuple[str, ...]]) -> Iterator[CheckResult]:
     """Judge whether the programs that train are here."""
     for name, missing in lacking.items():
-        remedy = f"Mend trainers.{name} in the YAML, or install it: `splatbatch doctor --trainers` says what is found."
+        remedy = f"Fix trainers.{name} in the YAML, or install it; see `splatbatch doctor --trainers`."
         check = f"trainer {name}"
         yield problem(check, "; ".join(missing), remedy, OF_TRAINER) if missing else ok(check, "found")
 
@@ -223,8 +223,8 @@ def extras(versions: Mapping[str, str], wanted: frozenset[str], *, has_viewer: b
             yield warning(f"extra {extra}", f"not installed, and the YAML asks for it: {purpose}", remedy)
         else:
             yield ok(f"extra {extra}", f"not installed (optional): {purpose}: {remedy}")
-    without = "not packed: this was installed from sources without npm; a wheel of a release has it"
-    yield ok("3D viewer", "packed into the report" if has_viewer else without)
+    without = "not included: installed from source without npm; release wheels include it"
+    yield ok("3D viewer", "included in the report" if has_viewer else without)
 
 
 def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstimate]) -> int:
@@ -256,10 +256,12 @@ def of_machine(machine: Machine, *, on_cpu: bool = False) -> Iterator[CheckResul
 def driver(machine: Machine) -> CheckResult:
     """Judge whether NVML answers, and what it says of the driver."""
     if why := machine.presence.why_unusable():
-        remedy = "Reboot after a driver update, see dmesg and nvidia-smi; start a container with its GPUs (--gpus all)."
+        remedy = "Reboot after a driver update; check dmesg and nvidia-smi; start containers with --gpus all."
         return problem("driver", why, remedy, OF_MACHINE)
     if not machine.presence.cards:
-        return ok("driver", "no NVIDIA GPU here: trains on the CPU; more than an hour of it needs training.device: cpu")
+        return ok(
+            "driver", "no NVIDIA GPU here: trains on the CPU; a batch of more than an hour needs training.device: cpu"
+        )
     cuda = f", CUDA {spell(machine.driver_cuda)}" if machine.driver_cuda else ""
     return ok("driver", f"NVIDIA driver {machine.driver or 'of unknown version'}{cuda}; NVML answers")
 
@@ -272,7 +274,9 @@ def torch_build(machine: Machine) -> CheckResult:
     if not here.cards:
         return ok("torch", f"torch {build.version}")
     if build.cuda is None:
-        return problem("torch", f"torch {build.version} is built without CUDA, and a GPU is here", INSTALL, OF_TRAINER)
+        return problem(
+            "torch", f"torch {build.version} is built without CUDA, but this machine has a GPU", INSTALL, OF_TRAINER
+        )
     driver_cuda = machine.driver_cuda or build.cuda
     is_minor = driver_cuda[0] == build.cuda[0] >= MINOR_COMPATIBLE
     if driver_cuda < build.cuda and not is_minor:
@@ -287,10 +291,12 @@ def shared_memory(shm_mib: tuple[int, int] | None) -> CheckResult:
         return ok("shared memory", "no /dev/shm here")
     total, free = shm_mib
     if free < min(SHARED_MEMORY_MIB, total // 2):
-        remedy = "Free some: nothing is started before. Files of programs that died lie in /dev/shm; docker --shm-size."
+        remedy = (
+            "Free some: no patch starts before. Remove what dead programs left in /dev/shm, or use docker --shm-size."
+        )
         return problem("shared memory", f"{free} MiB of {total} free in /dev/shm", remedy, OF_MACHINE)
     if total <= SHARED_MEMORY_MIB:
-        remedy = "Enough for our own trainer; others with loader workers want docker --shm-size=8g."
+        remedy = "Enough for the builtin trainer; others with loader workers need docker --shm-size=8g."
         return warning("shared memory", f"only {total} MiB of /dev/shm, {free} free", remedy)
     return ok("shared memory", f"{free:,} of {total:,} MiB free in /dev/shm")
 
@@ -299,7 +305,7 @@ def open_files(most: int) -> CheckResult:
     """Judge how many files a process may open at most: attempts raise their own limit to that."""
     if most < FEWEST_FILES:
         remedy = f"Raise the hard limit: ulimit -Hn {FEWEST_FILES * 16}, /etc/security/limits.conf, LimitNOFILE=."
-        return warning("open files", f"a process may open {most} at most", remedy)
+        return warning("open files", f"a process may open {most} files at most", remedy)
     return ok("open files", f"up to {most:,} per process")
 
 
@@ -347,7 +353,9 @@ def of_kernels(
 def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
     """Judge whether torch has kernels for the GPUs here: "no kernel image" told beforehand."""
     if probe.error:
-        remedy = "Mend what it names; see nvidia-smi, dmesg, and that no other process holds the GPU in exclusive mode."
+        remedy = (
+            "Fix what the message names; check nvidia-smi, dmesg, and that no process holds the GPU in exclusive mode."
+        )
         return problem("cuda", probe.error, remedy, OF_MACHINE)
     for capability in capabilities:
         if probe.architectures and not can_run(capability, probe.architectures):
@@ -355,8 +363,10 @@ def torch_kernels(probe: TorchProbe, capabilities: Iterable[Version]) -> CheckRe
             said = f"no kernel image for compute capability {spell(capability)}: {have}"
             return problem("cuda", said, "Install a torch that was built for this GPU: see pytorch.org.", OF_TRAINER)
     if probe.launch_error:
-        return problem("cuda", f"torch computes nothing: {probe.launch_error}", "See nvidia-smi and dmesg.", OF_MACHINE)
-    return ok("cuda", f"torch computes on it, with kernels for {', '.join(probe.architectures) or 'it'}")
+        return problem(
+            "cuda", f"torch cannot run a kernel: {probe.launch_error}", "Check nvidia-smi and dmesg.", OF_MACHINE
+        )
+    return ok("cuda", f"torch runs here; built for {', '.join(probe.architectures) or 'this GPU'}")
 
 
 def can_run(capability: Version, architectures: Iterable[str]) -> bool:
@@ -380,8 +390,8 @@ def own_kernels(probe: TorchProbe) -> CheckResult:
         return ok("kernels", f"our kernels {at_first_use if probe.lacking else 'are compiled and work'}")
     said = f"our kernels do not work here: {probe.kernels_error}"
     if probe.has_gsplat:
-        return warning("kernels", said, "gsplat's are used: a step takes almost twice as long.")
-    return problem("kernels", said, f"Mend what it names; or {INSTALL}", OF_TRAINER)
+        return warning("kernels", said, "gsplat's kernels are used instead; a step takes almost twice as long.")
+    return problem("kernels", said, f"Fix what the message names; or {INSTALL}", OF_TRAINER)
 
 
 def gsplat(machine: Machine, tools: Toolchain, probe: TorchProbe, capabilities: Iterable[Version]) -> CheckResult:
@@ -390,7 +400,7 @@ def gsplat(machine: Machine, tools: Toolchain, probe: TorchProbe, capabilities: 
         return ok("gsplat", "its kernels are built")
     remedy = "Install the CUDA toolkit of torch's version and a C++ compiler (build-essential), or gsplat's own wheel."
     if lacking := _lacking(machine, tools, capabilities):
-        return problem("gsplat", f"its kernels are not built, and cannot be: {lacking}", remedy, OF_TRAINER)
+        return problem("gsplat", f"its kernels are not built and cannot be built: {lacking}", remedy, OF_TRAINER)
     nvcc = f"nvcc {spell(tools.nvcc_version)}" if tools.nvcc_version else "nvcc"
     return warning("gsplat", f"its kernels are not built yet: some minutes with {nvcc} at {tools.nvcc}", WARM)
 

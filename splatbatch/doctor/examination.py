@@ -26,7 +26,7 @@ from splatbatch.supervisor.ask import ask
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.estimates import check_place, footprints_of, forecast
 
-NOTHING_TO_BUILD = "there is nothing to build: no NVIDIA GPU is usable here, and the CPU needs no kernels"
+NOTHING_TO_BUILD = "there is nothing to build: no usable NVIDIA GPU here, and the CPU needs no kernels"
 
 PROBE, WARM = "splatbatch.training.probe", "splatbatch.training.cuda.warm"
 PROBE_S = 120.0
@@ -48,7 +48,7 @@ def warm(machine: Machine, wanted: Sequence[str]) -> Iterator[CheckResult]:
     for name, answer in zip(wanted, answers, strict=True):
         record = answer.record or {"error": answer.error}
         if error := str(record.get("error") or ""):
-            remedy = "`splatbatch doctor` without --warm says what it lacks."
+            remedy = "Run `splatbatch doctor` without --warm to see what is missing."
             yield problem(f"build {name}", error, remedy, OF_TRAINER)
         else:
             yield ok(f"build {name}", f"done in {number(record.get('seconds')) or 0:.1f} s")
@@ -95,7 +95,7 @@ def _without_gpu(machine: Machine, *, build: bool) -> Iterator[CheckResult]:
     """Say whether torch comes up at all; without a usable GPU that is what the CPU needs."""
     if machine.torch:
         error = probe(Machine()).error
-        yield (problem("torch", error, "Install it anew.", OF_TRAINER) if error else ok("cpu", "torch starts"))
+        yield (problem("torch", error, "Reinstall torch.", OF_TRAINER) if error else ok("cpu", "torch starts"))
     if build:
         yield ok("build", NOTHING_TO_BUILD)
 

@@ -105,14 +105,14 @@ def _where_to_look(verdict: Diagnosis, alike: Sequence[EarlierFailure], backgrou
     """Return what is left where no setting helps: the line of the log, then what no setting changes."""
     asked = {key for step in cause_of(verdict.cause).steps if not isinstance(step, str) for key in step}
     line = next((found[1] for words in verdict.evidence if (found := _LINE.match(words))), "")
-    look = f"Look at line {line} of its log" if line else "Look at the end of its log"
+    look = f"See line {line} of the log" if line else "See the end of the log"
     if background.reads is not None and not asked & background.reads:
         read = (key for key in sorted(background.reads) if re.match(r"setting\.|training\.(?!trainer$)", key))
-        reads = f"{background.trainer or 'The program'} reads {list_some(read, MOST_SHOWN) or 'no setting'}"
+        reads = f"{background.trainer or 'the program'} reads only {list_some(read, MOST_SHOWN) or 'its command line'}"
         change = f"trainers.{background.trainer}.command, the scene"
-        return f"{reads}; none of that helps here. {look}, then change {change} or the machine.{TRY}{LOG}"
+        return f"No setting helps here: {reads}. {look}, then change {change} or the machine.{TRY}{LOG}"
     before = list_some([f"attempt {one.number}" for one in alike])
-    tried = f"It failed so in {before}, too, with every setting that may help. " if before else ""
+    tried = f"Failed the same way in {before}: all suggested settings have been tried. " if before else ""
     return f"{tried}{look}, then change the scene or the machine.{TRY}{LOG}"
 
 
@@ -127,7 +127,7 @@ def _in_the_light_of(verdict: Diagnosis, alike: Sequence[EarlierFailure], backgr
     if not first or any(back.items() <= one.settings.items() for one in alike):
         return replace(verdict, evidence=evidence)
     advice = (
-        f"The first suspect is what is set here: {in_words(first)}. Take it back in the YAML{OR_TRY}{typed(back)}"
+        f"These settings may be the cause: {in_words(first)}. Undo them in the YAML{OR_TRY}{typed(back)}"
         f"{IF_NOT}{verdict.advice}"
     )
     return replace(verdict, evidence=evidence, advice=advice)

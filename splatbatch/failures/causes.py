@@ -68,7 +68,7 @@ CAUSES: Mapping[str, FailureCause] = {
     "colmap_parse": FailureCause("the reconstruction cannot be read", ("splatbatch verify-dims",)),
     "corrupt_cache": FailureCause(
         "a cached file is damaged",
-        ("delete the file that is named", "torch's lie in ~/.cache/torch/hub/checkpoints"),
+        ("delete the named file", "torch keeps its own in ~/.cache/torch/hub/checkpoints"),
         lies_in="moment",
     ),
     "corrupt_image": FailureCause("a photograph is damaged", ("splatbatch verify-dims",)),
@@ -80,7 +80,7 @@ CAUSES: Mapping[str, FailureCause] = {
         ladder="gpu_memory",
     ),
     "cuda_absurd_alloc": FailureCause(
-        "an absurd amount of GPU memory was asked for",
+        "an impossible GPU memory request",
         ({"training.kernels": "gsplat"}, "splatbatch doctor"),
         suspects=f"{NUMERICS}|{GROWTH}",
         suspects_if_larger=SIZES,
@@ -122,7 +122,7 @@ CAUSES: Mapping[str, FailureCause] = {
         "the GPU stopped answering", ("dmesg | grep -i xid", {"training.kernels": "gsplat"})
     ),
     "cuda_no_kernel_image": FailureCause(
-        "built for another kind of GPU",
+        "not built for this GPU",
         ("splatbatch doctor", "python -c 'import torch; print(torch.cuda.get_arch_list())'"),
         lies_in="machine",
     ),
@@ -150,7 +150,7 @@ CAUSES: Mapping[str, FailureCause] = {
     ),
     "download_failed": FailureCause(
         "a download failed",
-        ("fetch it once where there is a network, with TORCH_HOME on a disk that all share",),
+        ("download it once where there is a network, with TORCH_HOME on a shared disk",),
         lies_in="moment",
         passes=True,
         patience=1.5,
@@ -169,7 +169,7 @@ CAUSES: Mapping[str, FailureCause] = {
         patience=12,
     ),
     "hang": FailureCause(
-        "nothing moved any more",
+        "no progress",
         ("splatbatch explain PATCH --log", "in the YAML limits.stall_s"),
         suspects=DURATION,
         lies_in="moment",
@@ -186,8 +186,8 @@ CAUSES: Mapping[str, FailureCause] = {
     "illegal_instruction": FailureCause(
         "the CPU is too old for the program", ("lscpu | grep Flags",), lies_in="machine"
     ),
-    "incomplete_artifact": FailureCause("the splat is not whole", ("splatbatch explain PATCH --log", "df -h")),
-    "internal_fault": FailureCause("a fault of splatbatch itself"),
+    "incomplete_artifact": FailureCause("the splat is incomplete", ("splatbatch explain PATCH --log", "df -h")),
+    "internal_fault": FailureCause("an error in splatbatch"),
     "interrupted": FailureCause(
         "interrupted", ("splatbatch train",), suspects="", lies_in="moment", times=3, patience=6, may_repeat=True
     ),
@@ -215,7 +215,7 @@ CAUSES: Mapping[str, FailureCause] = {
         "a compile lock was left behind", ("find ~/.cache/torch_extensions -name lock -delete",), lies_in="moment"
     ),
     "lost": FailureCause(
-        "no word came back",
+        "the attempt was lost",
         ("splatbatch status", "splatbatch train"),
         suspects="",
         lies_in="moment",
@@ -243,25 +243,27 @@ CAUSES: Mapping[str, FailureCause] = {
     "native_abort": FailureCause("compiled code aborted", ("splatbatch explain PATCH --log",)),
     "nccl": FailureCause(
         "the GPUs could not talk to each other",
-        ("NCCL_DEBUG=INFO tells more", "one GPU per patch needs no NCCL"),
+        ("NCCL_DEBUG=INFO prints more", "one GPU per patch needs no NCCL"),
         lies_in="moment",
         times=3,
         patience=1.5,
     ),
     "no_initial_pair": FailureCause(
-        "no two photographs to begin with",
+        "no initial image pair",
         ("splatbatch reconstruct PHOTOS --camera SIMPLE_RADIAL", "splatbatch reconstruct PHOTOS --pairs all"),
         ladder="numerics",
     ),
     "no_densification": FailureCause(
         "no Gaussians were added", ({"refinement.grow_grad2d": 0.0001},), suspects=NUMERICS
     ),
-    "no_record": FailureCause("no result was left"),
+    "no_record": FailureCause("no result was written"),
     "no_training_cameras": FailureCause(
-        "no photograph belongs to the patch", ("splatbatch verify-dims",), suspects=rf"{PROGRAM}|evaluation\.holdout\w*"
+        "the patch has no training photographs",
+        ("splatbatch verify-dims",),
+        suspects=rf"{PROGRAM}|evaluation\.holdout\w*",
     ),
     "none": FailureCause("nothing is wrong"),
-    "not_made": FailureCause("what it is made from is not there"),
+    "not_made": FailureCause("its input has not been made"),
     "not_started": FailureCause(
         "the trainer could not be started",
         ("splatbatch doctor --trainers",),
@@ -270,10 +272,10 @@ CAUSES: Mapping[str, FailureCause] = {
     ),
     "output_unwritable": FailureCause(
         "the output folder cannot be written",
-        ("ls -ld and id, for the folder that is named", "in the YAML output.folder"),
+        ("ls -ld FOLDER", "id", "in the YAML output.folder"),
         lies_in="machine",
     ),
-    "port_in_use": FailureCause("a network port is taken", ("ss -ltnp shows who holds it",), lies_in="moment"),
+    "port_in_use": FailureCause("a network port is taken", ("ss -ltnp shows which process uses it",), lies_in="moment"),
     "process_limit": FailureCause(
         "too many processes",
         ("export OMP_NUM_THREADS=4", "ulimit -u"),
@@ -283,9 +285,9 @@ CAUSES: Mapping[str, FailureCause] = {
         passes=True,
     ),
     "program_bug": FailureCause(
-        "a fault in the trainer", ("splatbatch explain PATCH --log", "splatbatch doctor"), suspects=WHICH_TRAINER
+        "a bug in the trainer", ("splatbatch explain PATCH --log", "splatbatch doctor"), suspects=WHICH_TRAINER
     ),
-    "read_hangs": FailureCause("a file does not answer", lies_in="moment", passes=True, patience=6),
+    "read_hangs": FailureCause("reading a file hangs", lies_in="moment", passes=True, patience=6),
     "repeated_image": FailureCause("all photographs are the same picture", ("splatbatch verify-dims",)),
     "segfault": FailureCause(
         "the trainer crashed",

@@ -27,7 +27,7 @@ from splatbatch.outcome import Cancelled, Diagnosis, Exited, Lost, NotStarted, T
 def diagnose(seen: Evidence) -> Diagnosis:
     """Say why an attempt failed, what may help and what to type, and which lines and settings show it."""
     verdict = next((found for judge in JUDGES if (found := judge(seen))), None) or plain_end(seen)
-    slow = (f"left out: {one.cause} of {one.origin} took too long over this log" for one in seen.too_slow)
+    slow = (f"skipped: {one.cause} of {one.origin} took too long on this log" for one in seen.too_slow)
     phase = seen.phase or ("train" if seen.is_midrun else "")
     verdict = replace(verdict, evidence=(*verdict.evidence, *slow), phase=phase)
     return verdict if verdict.action == "ok" else advised(verdict, seen.background)
@@ -42,8 +42,8 @@ def whole_splat(seen: Evidence) -> Diagnosis | None:
     if seen.artifact != "" or seen.health:
         return None
     if seen.ended_well:
-        return _fine("The splat is whole.")
-    return _fine(f"The splat is whole; only after it the process ended badly: {in_words(seen.end)}.")
+        return _fine("The splat is complete.")
+    return _fine(f"The splat is complete. The process ended badly after it was written: {in_words(seen.end)}.")
 
 
 def health(seen: Evidence) -> Diagnosis | None:
@@ -52,7 +52,7 @@ def health(seen: Evidence) -> Diagnosis | None:
     if meaning := meaning_of_health(found):
         return replace(meaning, evidence=(f"health: {found}",))
     if found and seen.artifact == "":
-        return _fine(f"The splat is whole, but its training looks odd: {found}.")
+        return _fine(f"The splat is complete, but its training looks wrong: {found}.")
     return None
 
 
@@ -63,8 +63,8 @@ def memory_killer(seen: Evidence) -> Diagnosis | None:
     told = told_outright(seen) if seen.is_explained and not (seen.end is None or signal_of(seen.end)) else None
     if told and told.cause not in OF_A_KILLED_PROCESS:
         return told
-    advice = "Host memory ran out (the kernel killed a process): fewer loader workers, fewer images in memory."
-    return Diagnosis("host_oom", "degrade", advice, ("outside the log: the kernel's OOM killer struck",))
+    advice = "Host memory ran out (the kernel killed a process): use fewer loader workers, keep fewer images in memory."
+    return Diagnosis("host_oom", "degrade", advice, ("outside the log: the kernel's OOM killer ended a process",))
 
 
 def told_outright(seen: Evidence) -> Diagnosis | None:
@@ -80,7 +80,7 @@ def done(seen: Evidence) -> Diagnosis | None:
     is_ended = signal_of(seen.end) is not None or isinstance(seen.end, TimedOut)
     if not (seen.has_finished and is_ended) or seen.log.is_writing:
         return None
-    return _fine("Training had finished; only after it the program was ended.", seen.log.quote_line(seen.log.finished))
+    return _fine("Training was complete when the program was ended.", seen.log.quote_line(seen.log.finished))
 
 
 def our_doing(seen: Evidence) -> Diagnosis | None:
@@ -92,18 +92,18 @@ def our_doing(seen: Evidence) -> Diagnosis | None:
         case NotStarted(reason=reason):
             return Diagnosis("not_started", "fail", f"The command could not be started: {reason}.")
         case TimedOut() if not seen.is_watched and seen.log.made_all_steps:
-            return _fine("Training had finished; only the program did not end.")
+            return _fine("Training was complete, but the program did not exit.")
         case TimedOut(limit="wall", limit_s=limit_s):
-            advice = f"The limit of {limit_s:g} s was hit: give more time, or fewer steps."
+            advice = f"The time limit of {limit_s:g} s was reached: allow more time, or train fewer steps."
             return Diagnosis("time_limit", "degrade", advice, last_words)
         case TimedOut(limit="finished", limit_s=limit_s):
-            advice = f"The program did not end within {limit_s:g} s (artifact.finished_after_s) after it had left its"
-            advice += f" splat, which does not count: ended, and tried once more.{TRY}{LOG}"
+            advice = (
+                f"The program did not exit within {limit_s:g} s (artifact.finished_after_s) after it wrote its splat,"
+            )
+            advice += f" which is not valid. It was ended and is tried once more.{TRY}{LOG}"
             return Diagnosis("hang", "retry", advice, last_words)
         case TimedOut(limit_s=limit_s):
-            return Diagnosis(
-                "hang", "retry", f"Nothing moved for {limit_s:g} s: ended, and tried once more.", last_words
-            )
+            return Diagnosis("hang", "retry", f"No progress for {limit_s:g} s: ended and tried once more.", last_words)
     return None
 
 
@@ -149,9 +149,13 @@ def spoilt_splat(seen: Evidence) -> Diagnosis | None:
     why = seen.artifact
     if not why or not seen.ended_well:
         return None
-    advice = f"The program ended well, but its splat does not count ({why}): "
+    advice = f"The program exited normally, but its splat is not valid ({why}): "
     is_of_disk = why.startswith(OF_THE_DISK)
-    advice += "tried once more; then check the disk." if is_of_disk else f"see what it reads and writes.{TRY}{LOG}"
+    advice += (
+        "tried once more; if it repeats, check the disk."
+        if is_of_disk
+        else f"check what it reads and writes.{TRY}{LOG}"
+    )
     meaning = meaning_of_health(why) or Diagnosis("incomplete_artifact", "retry", advice)
     return replace(meaning, evidence=(f"splat: {why}", *seen.log.last_words()))
 
@@ -165,9 +169,9 @@ def without_an_end(seen: Evidence) -> Diagnosis | None:
     if seen.log.sounds_bad and not can_do_without:
         return _unknown(seen)
     if seen.text.strip() and not seen.log.made_all_steps:
-        advice = "The log stops without an end: if nothing moves, end it and try once more."
+        advice = "The log stops in the middle of a run: if the program is stuck, end it and try again."
         return Diagnosis("hang", "retry", advice, tuple(seen.log.last_words()))
-    return _fine("Nothing is wrong in this log.")
+    return _fine("No failure found in this log.")
 
 
 def plain_end(seen: Evidence) -> Diagnosis:
@@ -175,9 +179,9 @@ def plain_end(seen: Evidence) -> Diagnosis:
     evidence = (in_words(seen.end), *seen.log.worst_words())
     match seen.end:
         case Lost(reason=reason):
-            return Diagnosis("lost", "retry", f"No word came back ({reason}): run again.", evidence)
+            return Diagnosis("lost", "retry", f"The attempt was lost ({reason}): run again.", evidence)
         case Exited(code=0) if place := seen.log.broke_off:
-            advice = f"The program ended well, but the last that it told is {place}: see whether its splat is whole."
+            advice = f"The program exited normally, but its last progress is {place}: check that its splat is complete."
             return Diagnosis("incomplete_artifact", "retry", advice, tuple(seen.log.last_words()))
         case Exited(code=0):
             return _fine("The run ended normally.")
@@ -191,8 +195,8 @@ def _unknown(seen: Evidence) -> Diagnosis:
     worst = [log.quote_line(final.says)] if final and final.has_frames else log.worst_words()
     evidence = (in_words(seen.end), *(line for line in log.last_words(MOST_QUOTED) if line not in worst), *worst)
     if seen.is_watched:
-        return Diagnosis("unknown", "retry", "No known failure: tried once more; keep the log.", evidence)
-    return Diagnosis("unknown", "fail", "No known failure: read the end of the log.", evidence)
+        return Diagnosis("unknown", "retry", "Unknown failure: tried once more; keep the log.", evidence)
+    return Diagnosis("unknown", "fail", "Unknown failure: read the end of the log.", evidence)
 
 
 def _was_overcome(seen: Evidence, found: SignatureMatch) -> bool:

@@ -17,8 +17,8 @@ SIGNALS: dict[int, Diagnosis] = {
         "illegal_instruction", "fail", "The binaries need a CPU feature this machine lacks: install other builds."
     ),
     SIGABRT: Diagnosis("native_abort", "fail", "The program aborted itself: read the lines before the end."),
-    10: Diagnosis("interrupted", "retry", "The scheduler warned the run that its time ends (SIGUSR1): run again."),
-    12: Diagnosis("interrupted", "retry", "The scheduler warned the run that its time ends (SIGUSR2): run again."),
+    10: Diagnosis("interrupted", "retry", "The scheduler warned that the time of the job ends (SIGUSR1): run again."),
+    12: Diagnosis("interrupted", "retry", "The scheduler warned that the time of the job ends (SIGUSR2): run again."),
     5: Diagnosis("native_abort", "fail", "The program stopped itself (SIGTRAP): read the lines before the end."),
     7: Diagnosis(
         "shm_bus_error", "degrade", "Bus error (SIGBUS), most likely /dev/shm is full: use fewer loader workers."
@@ -27,14 +27,18 @@ SIGNALS: dict[int, Diagnosis] = {
         "native_abort", "fail", "Compiled code divided by zero (SIGFPE): a fault of the program or its input."
     ),
     SIGKILL: Diagnosis(
-        "host_oom", "degrade", "Killed without a word, most likely for host memory: fewer workers, fewer images."
+        "host_oom",
+        "degrade",
+        "Killed without a message (SIGKILL), most likely because host memory ran out: use fewer workers and images.",
     ),
     11: Diagnosis(
-        "segfault", "retry", "The program crashed (SIGSEGV): tried once more; again in this phase: a broken build."
+        "segfault",
+        "retry",
+        "The program crashed (SIGSEGV): tried once more; if it repeats in this phase, the build is broken.",
     ),
-    15: Diagnosis("interrupted", "retry", "Something asked the process to end (SIGTERM): run again."),
-    24: Diagnosis("time_limit", "degrade", "The limit of CPU time was hit (SIGXCPU): raise it."),
-    25: Diagnosis("disk_full", "fail", "The limit of file sizes was hit (SIGXFSZ): raise it."),
+    15: Diagnosis("interrupted", "retry", "The process was asked to end (SIGTERM): run again."),
+    24: Diagnosis("time_limit", "degrade", "The CPU time limit was reached (SIGXCPU): raise it (ulimit -t)."),
+    25: Diagnosis("disk_full", "fail", "The file size limit was reached (SIGXFSZ): raise it (ulimit -f)."),
     31: Diagnosis("native_abort", "fail", "The sandbox forbade a system call (SIGSYS): see the container's profile."),
 }
 
@@ -53,34 +57,36 @@ _NTSTATUS: dict[int, int] = {
 _CUT_TO_8_BITS: dict[int, int] = {256 - signal: signal for signal in (4, SIGABRT, 9, 11, 15)}
 
 CODES: dict[int, Diagnosis] = {
-    2: Diagnosis("bad_config", "fail", "Exit code 2, as of a wrong command line: correct the arguments."),
+    2: Diagnosis("bad_config", "fail", "Exit code 2, usually a wrong command line: correct the arguments."),
     125: Diagnosis("missing_dependency", "fail", "Docker could not start the container: read its message above."),
-    126: Diagnosis("missing_dependency", "fail", "The program may not be executed: check its permissions."),
+    126: Diagnosis("missing_dependency", "fail", "The program is not executable: check its permissions."),
     127: Diagnosis("missing_dependency", "fail", "A program was not found: install it, or correct PATH."),
     124: Diagnosis("time_limit", "degrade", "`timeout` ended the program: give more time."),
     0xC0000135: Diagnosis("missing_dependency", "fail", "A DLL is missing."),
     0xC0000139: Diagnosis("missing_dependency", "fail", "A DLL is of another version."),
-    0xC0000142: Diagnosis("missing_dependency", "fail", "A DLL could not start."),
+    0xC0000142: Diagnosis("missing_dependency", "fail", "A DLL failed to initialise."),
 }
 
-DIVERGED = Diagnosis("nan_loss", "degrade", "Training diverged (NaN): lower learning rate, another random start.")
+DIVERGED = Diagnosis("nan_loss", "degrade", "Training diverged (NaN): try a lower learning rate, or another seed.")
 
 # What the training process found about itself.
 HEALTH: dict[str, Diagnosis] = {
     "zero_gradients": Diagnosis(
-        "zero_gradients", "degrade", "No gradient reaches the Gaussians, nothing is learned: check poses and scale."
+        "zero_gradients", "degrade", "All gradients are zero, so nothing is learned: check poses and scale."
     ),
     "no_densification": Diagnosis(
         "no_densification",
         "degrade",
-        "Nothing was densified: lower the threshold of densification, or begin with larger Gaussians.",
+        "No Gaussians were added: lower the densification threshold, or start with larger Gaussians.",
     ),
     "nan_loss": DIVERGED,
     "repeated_image": Diagnosis(
-        "repeated_image", "fail", "All photographs are the same picture: give those the model was made from."
+        "repeated_image",
+        "fail",
+        "All photographs are the same picture: use those that the reconstruction was made from.",
     ),
     "zero_gaussians": Diagnosis(
-        "zero_gaussians", "degrade", "The Gaussians were pruned away: weaker pruning, another random start."
+        "zero_gaussians", "degrade", "All Gaussians were pruned: prune less, or try another seed."
     ),
 }
 _HEALTH_ALIASES = {

@@ -98,7 +98,7 @@ def decide(
     climbing = cause.ladder in history[-1].rungs
     if last.action == "degrade" or climbing or vain:
         rung = _next_rung(history, config, wait_s, current)
-        reason = f"{title(last.cause)}: no rung is left" if climbing else vain
+        reason = f"{title(last.cause)}: all changes of retry.ladders have been tried" if climbing else vain
         return rung or (GiveUp(reason) if reason else RetryAfter(wait_s))
     return RetryAfter(wait_s)
 
@@ -127,7 +127,7 @@ def why_stop_batch(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
         for cause in sorted(one for one in found if cause_of(one).stops_batch):
             for other in seen.setdefault(cause, []):
                 if cause_of(cause).lies_in == "machine" or _are_unlike(task, other):
-                    return f"{title(cause)} on {other} and on {task}: it lies in this machine, not in the patches"
+                    return f"{title(cause)} on {other} and on {task}: the cause is this machine, not the patches"
             seen[cause].append(task)
     return _why_ours(failures)
 
@@ -142,7 +142,7 @@ def _why_ours(failures: Mapping[TaskId, Sequence[Failure]]) -> str:
     worst = max(struck.items(), key=lambda one: len(one[1]), default=None)
     if worst is None or len(worst[1]) < MOST_OF_OURS:
         return ""
-    each = f"each time {'; '.join(worst[0])}: the others would end so, too"
+    each = f"each time {'; '.join(worst[0])}: the other patches would fail the same way"
     return f"{title(INTERNAL_FAULT)} on {len(worst[1])} patches, {each}"
 
 
@@ -173,7 +173,11 @@ def _why_not_unchanged(history: Sequence[Failure], cause: FailureCause) -> str:
     if not cause.may_repeat and (last.diagnosis.cause, last.diagnosis.phase) in before:
         where = f"phase {last.diagnosis.phase}" if last.diagnosis.phase else "the same phase"
         return f"{title(last.diagnosis.cause)} twice in {where}: deterministic, an unchanged attempt would fail again"
-    return f"{title(last.diagnosis.cause)}: tried again {plural(alike - 1, 'time')}" if alike > cause.times else ""
+    return (
+        f"{title(last.diagnosis.cause)}: failed again after {plural(alike - 1, 'more attempt')}"
+        if alike > cause.times
+        else ""
+    )
 
 
 def _next_rung(
@@ -212,7 +216,7 @@ def _changed(key: str, value: Any, current: Any) -> Any:
     if factor is None:
         return value
     if not takes_factor(key, current):
-        raise ConfigError(no_factor(key, value, current), "Give the rung a value of its own in retry.ladders.")
+        raise ConfigError(no_factor(key, value, current), "Give a value instead of a factor in retry.ladders.")
     return _scaled(current, factor)
 
 

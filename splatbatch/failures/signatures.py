@@ -27,7 +27,7 @@ from splatbatch.supervisor.external import TooSlow, time_limit
 
 SHIPPED = Path(__file__).with_name("signatures.toml")
 MOST_BYTES, MOST_CHARS = 1 << 18, 1000
-HINT = "Each [[signature]] there has cause, action, patterns with the lines they are meant for, and advice."
+HINT = "Each [[signature]] has cause, action, advice, and patterns with example lines."
 BEGINNING = r"^(?:\[rank\d+\]:)?\s*"
 """Of a line: torchrun writes the rank before it."""
 _GROUP = re.compile(r"\{([a-z_]{2,})\}")
@@ -52,13 +52,13 @@ def _pattern(given: str) -> str:
     try:
         compiled(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"is no regular expression: {error}") from error
+        raise ValueError(f"is not a regular expression: {error}") from error
     return pattern
 
 
 def _with_lines(given: tuple[str, ...]) -> tuple[str, ...]:
     if len(given) < 2:
-        raise ValueError("should be a regular expression, and lines from logs that it is meant for")
+        raise ValueError("should be a regular expression and example lines that it matches")
     return (_pattern(given[0]), *given[1:])
 
 
@@ -70,7 +70,7 @@ def _some(given: Sequence[Any]) -> Sequence[Any]:
 
 def _cause(given: str) -> str:
     if not re.fullmatch("[a-z][a-z0-9_]*", given):
-        raise ValueError("should be a name in small letters, as licence_refused")
+        raise ValueError("should be a name in small letters, such as licence_refused")
     return given
 
 
@@ -108,7 +108,7 @@ class Signature(Section):
     @model_validator(mode="after")
     def _says_what_to_do(self) -> Signature:
         if not self.advice and self.cause not in CAUSES:
-            raise ValueError(f"{self.cause} is a cause of your own: say in `advice` what to do")
+            raise ValueError(f"{self.cause} is not a known cause: say in `advice` what to do")
         return self
 
     @property
@@ -176,13 +176,15 @@ def own(path: Path | None) -> tuple[Signature, ...]:
         file = _read(path)
     except OSError as error:
         message = f"failures: {path}: cannot be read ({error.strerror})"
-        raise ConfigError(message, "Name a TOML of signatures.") from error
+        raise ConfigError(message, "Name a TOML file of signatures.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"failures: {path}: is no TOML: {error}", HINT) from error
+        raise ConfigError(f"failures: {path}: is not TOML: {error}", HINT) from error
     except InvalidSettings as error:
         raise ConfigError(f"failures: {error.message}", HINT) from error
     if vain := list(_vain(file)):
-        raise ConfigError("\n  ".join([f"failures: {path}: {len(vain)} of its patterns find nothing", *vain]), HINT)
+        raise ConfigError(
+            "\n  ".join([f"failures: {path}: {len(vain)} of its patterns do not match their lines", *vain]), HINT
+        )
     known = {one.cause: one.advice for one in reversed(shipped())}
     return tuple(file.signatures(known, str(path)))
 
@@ -203,10 +205,10 @@ def _vain(file: SignatureFile) -> Iterator[str]:
 
 def _why_not_found(patterns: Patterns, line: str) -> str:
     if any(r"\n" in pattern or "\n" in pattern for pattern in patterns):
-        return "is looked for in one line, which has no end in it: leave the line break out"
+        return "is matched within one line: remove the line break"
     try:
         with time_limit():
             is_there = any(search(patterns, lower(one)) for one in line.split("\n"))
-            return "" if is_there else f"is not in {line!r:.80}"
+            return "" if is_there else f"does not match {line!r:.80}"
     except TooSlow:
-        return f"takes too long over {line!r:.80}: avoid repetitions of repetitions, as (a+)+"
+        return f"takes too long on {line!r:.80}: avoid nested repetitions such as (a+)+"

@@ -79,7 +79,7 @@ def test_a_driver_is_judged_by_what_nvml_says(facts: Machine, state: tuple[str, 
         ((12, 2), TorchBuild("2.11", (12, 8)), ("ok", 0), "which the driver runs"),
         ((12, 8), TorchBuild("2.11", (13, 0)), ("problem", 5), "the driver is too old: it runs CUDA up to 12.8"),
         (None, TorchBuild("2.11", (13, 0)), ("ok", 0), "CUDA 13.0"),
-        ((13, 0), TorchBuild("2.11+cpu", None), ("problem", 4), "built without CUDA, and a GPU is here"),
+        ((13, 0), TorchBuild("2.11+cpu", None), ("problem", 4), "built without CUDA, but this machine has a GPU"),
         ((13, 0), None, ("problem", 4), "not installed"),
     ],
 )

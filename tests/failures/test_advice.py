@@ -45,8 +45,8 @@ def test_of_no_cause_a_program_is_advised_what_it_does_not_read(cause: str) -> N
 
 def test_where_nothing_that_it_reads_helps_the_line_of_its_log_is_named() -> None:
     assert after(FOREIGN) == (
-        "GPU memory is full. mine reads setting.scale, training.max_steps; none of that helps here."
-        " Look at line 412 of its log, then change trainers.mine.command, the scene or the machine."
+        "GPU memory is full. No setting helps here: mine reads only setting.scale, training.max_steps."
+        " See line 412 of the log, then change trainers.mine.command, the scene or the machine."
         " Try: splatbatch explain p0 --log"
     )
 
@@ -62,8 +62,8 @@ def test_what_was_in_force_when_it_failed_is_not_advised_again() -> None:
 def test_where_all_has_failed_it_is_said_in_which_attempts() -> None:
     low = {"training.cap_max": 1000, "training.resolution": "1/2", "training.images": "host"}
     assert after(OURS, EarlierFailure(1, "cuda_oom", low), EarlierFailure(2, "cuda_oom", low)) == (
-        "GPU memory is full. It failed so in attempt 1, attempt 2, too, with every setting that may help."
-        " Look at line 412 of its log, then change the scene or the machine. Try: splatbatch explain p0 --log"
+        "GPU memory is full. Failed the same way in attempt 1, attempt 2: all suggested settings have been tried."
+        " See line 412 of the log, then change the scene or the machine. Try: splatbatch explain p0 --log"
     )
 
 

@@ -23,7 +23,7 @@ OOM = "Memory cgroup out of memory: Killed process 4242 (python) total-vm:9kB"
     [
         ({"kernel_lines": [XID]}, Exited(1), "gpu_hardware_fault", XID),
         ({"kernel_lines": [OOM]}, Killed(9), "host_oom", OOM),
-        ({"out_of_memory": True}, Killed(9), "host_oom", "the kernel's OOM killer struck"),
+        ({"out_of_memory": True}, Killed(9), "host_oom", "the kernel's OOM killer ended a process"),
         ({"disk_free_mib": 0}, Exited(0), "disk_full", "0 MiB were free on the disk"),
         ({"shm_free_mib": 1}, Killed(7), "shm_bus_error", "1 MiB were free on /dev/shm"),
         ({"disk_free_mib": 9000, "shm_free_mib": None}, Exited(0), "incomplete_artifact", "missing"),

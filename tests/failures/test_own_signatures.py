@@ -66,15 +66,15 @@ def test_a_known_cause_needs_no_advice_of_its_own(tmp_path: Path) -> None:
         ('"retry"', '"again"', "signature.0.action: 'again': should be 'retry', 'degrade' or 'fail'"),
         ("action =", "actoin =", "signature.0.actoin: unknown key. Did you mean action?"),
         ("licence_refused", "Licence refused", "'Licence refused': should be a name in small letters"),
-        ("advice =", "# advice =", "licence_refused is a cause of your own: say in `advice` what to do"),
+        ("advice =", "# advice =", "licence_refused is not a known cause: say in `advice` what to do"),
         (" refused'", " (refused'", "signature.0.patterns.0: ['licence server (?P<Name>\\\\S+) (refused'"),
-        (" refused'", " declined'", f"S+) declined': is not in '{REFUSED}'"),
-        (f', "{REFUSED}"', "", "should be a regular expression, and lines from logs that it is meant for"),
+        (" refused'", " declined'", f"S+) declined': does not match '{REFUSED}'"),
+        (f', "{REFUSED}"', "", "should be a regular expression and example lines that it matches"),
         ("'licence server (?P<Name>\\S+) refused'", "'{gone}'", "{gone}: no such group under [words]"),
-        (" refused'", " refused\\n'", "is looked for in one line"),
-        ("[[signature]]", "[[signature]", "is no TOML"),
+        (" refused'", " refused\\n'", "is matched within one line"),
+        ("[[signature]]", "[[signature]", "is not TOML"),
         ("[[signature]]", "[x]\n[[signature]]", "x: unknown key"),
-        ("patterns = [[", "patterns = [['(a+)+$', '"+ "a" * 40 + "b'], [", "takes too long over"),
+        ("patterns = [[", "patterns = [['(a+)+$', '"+ "a" * 40 + "b'], [", "takes too long on"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_file_key_value_and_remedy(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -93,7 +93,7 @@ def test_a_regular_expression_that_explodes_is_left_out_and_named(tmp_path: Path
     begin = time.monotonic()
     found = diagnose_log(f"{SLOW_LINE}RuntimeError: CUDA out of memory\n", 1, own=signatures)
     assert (found.cause, time.monotonic() - begin < 5) == ("cuda_oom", True)
-    assert [line[:17] for line in found.evidence[1:]] == ["left out: slow of"] * 3
+    assert [line[:17] for line in found.evidence[1:]] == ["skipped: slow of "] * 3
 
 
 def test_a_night_asks_the_signatures_that_its_yaml_names(batch: FakeBatch) -> None:

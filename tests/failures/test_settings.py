@@ -35,7 +35,7 @@ def test_a_setting_that_leads_to_the_cause_is_the_first_suspect(
     log: str, health: str, difference: SettingDifference, words: str
 ) -> None:
     found = diagnose(seen(difference, log=log, health=health))
-    assert found.advice.startswith("The first suspect is what is set here: ")
+    assert found.advice.startswith("These settings may be the cause: ")
     assert words in found.advice
     assert found.evidence[-1] == f"settings: {difference.in_words()}"
 
@@ -93,5 +93,5 @@ def test_a_story_begins_with_what_the_patch_sets_otherwise_and_its_failure_says_
         "p5: settings that differ from the batch: learning_rates.means is 1e+09 (0.00016 in the batch)"
     )
     assert "| settings: learning_rates.means is 1e+09" in story
-    assert "advice: The first suspect is what is set here" in story
+    assert "advice: These settings may be the cause" in story
     assert "splatbatch retry p5 --set learning_rates.means=0.00016" in story

@@ -65,7 +65,7 @@ def test_where_neither_ours_nor_gsplats_work_the_attempt_ends_at_once_with_the_r
     batch.make("p0")
     paint(batch.folder / "images")
     result, _ = trained(batch, UNSERVED + WITHOUT_GSPLAT, succeeds=False)
-    assert "built for another kind of GPU" in result["said"]
+    assert "not built for this GPU" in result["said"]
     assert not (batch.output / "patches/p0/attempt-02").exists()
 
 

@@ -62,7 +62,7 @@ def test_what_takes_the_first_suspect_back_stands_before_all_else() -> None:
     given = advised(verdict, PatchContext("p1", differences=(differs,))).advice
     (item,) = facts({"patch": "p1", "state": "failed", "cause": "zero_gradients", "advice": given}).todo
     assert item.command == "splatbatch retry p1 --set learning_rates.means=0.00016"
-    assert item.what.endswith("learning_rates.means is 1e+09 (0.00016 in the batch). Take it back in the YAML.")
+    assert item.what.endswith("learning_rates.means is 1e+09 (0.00016 in the batch). Undo them in the YAML.")
 
 
 def test_what_trains_or_will_be_trained_tonight_is_nobodys_work() -> None:

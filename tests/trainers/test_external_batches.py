@@ -110,7 +110,7 @@ def test_no_advice_names_a_setting_that_the_program_does_not_read_and_each_says_
     assert len(advice) == 4 and "cuda_oom" in foreign_batch.run("explain", "p0").stdout
     assert not any("--set" in one or "cap_max" in one for one in advice)
     typed = [step for one in advice for step in one.partition(" Try: ")[2].split("; ") if step]
-    assert typed == 4 * ["splatbatch explain p0 --log"] and all("Look at line 1 of its log" in one for one in advice)
+    assert typed == 4 * ["splatbatch explain p0 --log"] and all("See line 1 of the log" in one for one in advice)
     assert "then change trainers.foreign.command, the scene or the machine." in advice[-1]
     report = json.loads((foreign_batch.output / "report.json").read_text())
     assert "--set" not in json.dumps(report["todo"])

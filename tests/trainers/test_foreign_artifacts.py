@@ -153,5 +153,5 @@ def test_a_psnr_beyond_that_of_equal_images_is_not_believed_and_said(run: Run, t
 def test_what_ended_a_program_after_its_splat_is_named(run: Run) -> None:
     artifact = {"ply": "point_cloud_*.ply", "finished_after_s": 0.3}
     found = run(settings={"do": "fill-later 4"}, artifact=artifact).outcome()
-    assert "within 0.3 s (artifact.finished_after_s) after it had left its splat" in found.diagnosis.advice
+    assert "within 0.3 s (artifact.finished_after_s) after it wrote its splat" in found.diagnosis.advice
     assert "stall_s" not in found.diagnosis.advice
