@@ -80,7 +80,7 @@ def done(seen: Evidence) -> Diagnosis | None:
     is_ended = signal_of(seen.end) is not None or isinstance(seen.end, TimedOut)
     if not (seen.has_finished and is_ended) or seen.log.is_writing:
         return None
-    return _fine("Training was complete when the program was ended.", seen.log.quote_line(seen.log.finished))
+    return _fine("Training had finished when the program was ended.", seen.log.quote_line(seen.log.finished))
 
 
 def our_doing(seen: Evidence) -> Diagnosis | None:
@@ -92,7 +92,7 @@ def our_doing(seen: Evidence) -> Diagnosis | None:
         case NotStarted(reason=reason):
             return Diagnosis("not_started", "fail", f"The command could not be started: {reason}.")
         case TimedOut() if not seen.is_watched and seen.log.made_all_steps:
-            return _fine("Training was complete, but the program did not exit.")
+            return _fine("Training had finished, but the program did not exit.")
         case TimedOut(limit="wall", limit_s=limit_s):
             advice = f"The time limit of {limit_s:g} s was reached: allow more time, or train fewer steps."
             return Diagnosis("time_limit", "degrade", advice, last_words)

@@ -69,7 +69,8 @@ CODES: dict[int, Diagnosis] = {
 
 DIVERGED = Diagnosis("nan_loss", "degrade", "Training diverged (NaN): try a lower learning rate, or another seed.")
 
-# What the training process found about itself.
+PRUNED = Diagnosis("zero_gaussians", "degrade", "All Gaussians were pruned: prune less, or try another seed.")
+
 HEALTH: dict[str, Diagnosis] = {
     "zero_gradients": Diagnosis(
         "zero_gradients", "degrade", "All gradients are zero, so nothing is learned: check poses and scale."
@@ -80,25 +81,17 @@ HEALTH: dict[str, Diagnosis] = {
         "No Gaussians were added: lower the densification threshold, or start with larger Gaussians.",
     ),
     "nan_loss": DIVERGED,
+    "not finite": DIVERGED,
     "repeated_image": Diagnosis(
         "repeated_image",
         "fail",
         "All photographs are the same picture: use those that the reconstruction was made from.",
     ),
-    "zero_gaussians": Diagnosis(
-        "zero_gaussians", "degrade", "All Gaussians were pruned: prune less, or try another seed."
-    ),
+    "zero_gaussians": PRUNED,
+    "collapse": PRUNED,
+    "empty": PRUNED,
 }
-_HEALTH_ALIASES = {
-    "collapse": "zero_gaussians",
-    "empty": "zero_gaussians",  # of a splat file
-    "not finite": "nan_loss",  # of a splat file
-    "nan": "nan_loss",
-    "non_finite": "nan_loss",
-    "non_finite_loss": "nan_loss",
-    "no_growth": "no_densification",
-    "no_gradients": "zero_gradients",
-}
+"""What the training process found about itself, or why its splat file does not count."""
 
 
 def signal_of(end: Exit | None) -> int | None:
@@ -125,8 +118,7 @@ def meaning_of_code(end: Exit | None) -> Diagnosis | None:
 
 def meaning_of_health(finding: str) -> Diagnosis | None:
     """Return what a finding like `zero_gradients: 50 steps` means; None if nothing is to be done about it."""
-    name = finding.partition(":")[0].strip()
-    return HEALTH.get(_HEALTH_ALIASES.get(name, name))
+    return HEALTH.get(finding.partition(":")[0].strip())
 
 
 def in_words(end: Exit | None) -> str:

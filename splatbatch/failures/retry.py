@@ -173,11 +173,7 @@ def _why_not_unchanged(history: Sequence[Failure], cause: FailureCause) -> str:
     if not cause.may_repeat and (last.diagnosis.cause, last.diagnosis.phase) in before:
         where = f"phase {last.diagnosis.phase}" if last.diagnosis.phase else "the same phase"
         return f"{title(last.diagnosis.cause)} twice in {where}: deterministic, an unchanged attempt would fail again"
-    return (
-        f"{title(last.diagnosis.cause)}: failed again after {plural(alike - 1, 'more attempt')}"
-        if alike > cause.times
-        else ""
-    )
+    return f"{title(last.diagnosis.cause)}: failed {alike} times" if alike > cause.times else ""
 
 
 def _next_rung(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -62,12 +62,6 @@ def _with_lines(given: tuple[str, ...]) -> tuple[str, ...]:
     return (_pattern(given[0]), *given[1:])
 
 
-def _some(given: Sequence[Any]) -> Sequence[Any]:
-    if not given:
-        raise ValueError("should not be empty")
-    return given
-
-
 def _cause(given: str) -> str:
     if not re.fullmatch("[a-z][a-z0-9_]*", given):
         raise ValueError("should be a name in small letters, such as licence_refused")
@@ -86,7 +80,7 @@ class Signature(Section):
     action: Action
     advice: Text = ""
     """Empty, in a file: that of the first signature of the same cause."""
-    patterns: Annotated[tuple[Lines, ...], AfterValidator(_some)]
+    patterns: Annotated[tuple[Lines, ...], Field(min_length=1)]
     """Regular expressions, each with lines that it is meant for."""
     also: tuple[Pattern, ...] = ()
     """One of these must stand somewhere in what is read too."""
@@ -120,16 +114,16 @@ class Signature(Section):
 class SignatureFile(Section):
     """A file of signatures as it is written."""
 
-    words: dict[str, Annotated[tuple[Pattern, ...], AfterValidator(_some)]] = {}
+    words: dict[str, Annotated[tuple[Pattern, ...], Field(min_length=1)]] = {}
     """Groups of regular expressions, of which each may stand where `{name}` does."""
-    signature: Annotated[tuple[Signature, ...], AfterValidator(_some)]
+    signature: Annotated[tuple[Signature, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _knows_its_groups(self) -> SignatureFile:
-        named = (one for entry in self.signature for one in (*entry.pattern, *entry.also, *entry.unless))
-        for one in named:
-            if (group := _GROUP.fullmatch(one)) and group[1] not in self.words:
-                raise ValueError(f"{one}: no such group under [words]. {nearest(group[1], self.words)}")
+        for entry in self.signature:
+            for one in (*entry.pattern, *entry.also, *entry.unless):
+                if (group := _GROUP.fullmatch(one)) and group[1] not in self.words:
+                    raise ValueError(f"{one}: no such group under [words]. {nearest(group[1], self.words)}")
         return self
 
     def members(self, patterns: Iterable[str]) -> Patterns:

@@ -16,8 +16,6 @@ _NAMED = re.compile(r"(\w+\.)*\w+(: |:?$)")
 _LEAD = re.compile(rf"({_STREAM.pattern})?[ \t]*(?=traceback)")
 MOST_STRAY = 8
 """So many lines of others may stand between two lines of a traceback."""
-MOST_NESTED = 3
-"""Tracebacks of others, one inside the other, that are read as such."""
 Extent = tuple[int, Sequence[int]]
 """The line of an exception's message, and all of its lines in their order."""
 
@@ -56,7 +54,6 @@ class ExceptionReader:
         self._messages, self._panic_ends = marked(signs.RAISED), marked(signs.PANIC_ENDS)
         self._chains, self._threads = marked(signs.CHAINED), marked(signs.IN_THREAD)
         self._aside, self._warnings = marked(signs.ASIDE), marked(signs.WARNINGS)
-        self._known: dict[tuple[int, int], Extent] = {}
 
     def find(self) -> tuple[ExceptionTrace, ...]:
         """Return every exception and panic, in the order in which they end."""
@@ -67,7 +64,7 @@ class ExceptionReader:
             is_head = begin in self._tracebacks or begin in self._panics
             if begin in taken or (begin <= last and not is_head):
                 continue
-            says, own = self._extent(begin, int(begin <= last))
+            says, own = self._extent(begin, begin <= last)
             taken.update(own)
             last = max(last, own[-1])
             counts, is_main = not self._aside & {begin - 1, begin}, begin - 1 not in self._threads
@@ -89,10 +86,10 @@ class ExceptionReader:
         found = _STREAM.match(self._lines[at])
         return found[0] if found else ""
 
-    def _extent(self, begin: int, depth: int) -> Extent:
-        """Return the lines that belong to what begins somewhere."""
+    def _extent(self, begin: int, is_within: bool) -> Extent:
+        """Return the lines that belong to what begins somewhere, perhaps within the traceback of another thread."""
         if begin in self._tracebacks:
-            return self._traceback(begin, depth)
+            return self._traceback(begin, is_within)
         if begin in self._panics:
             return self._panic(begin)
         return begin, range(begin, self._end_of_message(begin, self._stream(begin)) + 1)
@@ -109,19 +106,14 @@ class ExceptionReader:
             says = says if says > begin else end
         return says, range(begin, end + 1)
 
-    def _traceback(self, begin: int, depth: int) -> Extent:
+    def _traceback(self, begin: int, is_within: bool) -> Extent:
         """Return a traceback's own lines, from its head to the end of its message; one that was cut has none."""
-        if (begin, depth) not in self._known:
-            self._known[begin, depth] = self._read(begin, depth)
-        return self._known[begin, depth]
-
-    def _read(self, begin: int, depth: int) -> Extent:
         own, stream, has_frames = [begin], self._lead(begin), False
         while True:
             at = self._after_frames(own, stream)
             has_frames = has_frames or any(self._is_frame(one, stream) for one in own)
             expects_code = self._is_frame(own[-1], stream) or not has_frames  # some logs leave frames out
-            follows = self._continuation(at, stream, expects_code, depth)
+            follows = self._continuation(at, stream, expects_code, is_within)
             if follows is None:
                 return own[-1], own
             if not self._is_indented(follows, stream):
@@ -143,19 +135,19 @@ class ExceptionReader:
                 own.append(at)
         return len(self._lines)
 
-    def _continuation(self, at: int, stream: str, expects_code: bool, depth: int) -> int | None:
+    def _continuation(self, at: int, stream: str, expects_code: bool, is_within: bool) -> int | None:
         """Return where a traceback goes on: its next frame or code, or its message; None: it was cut."""
         found: dict[str, int] = {}
         num_stray = 0
         while at < len(self._lines) and num_stray < MOST_STRAY:
             num_stray += self._is_of(stream, at)
             if at in self._tracebacks and self._is_of(stream, at):
-                if depth >= MOST_NESTED:
+                if is_within:
                     break
-                at = self._traceback(at, depth + 1)[1][-1]
+                at = self._traceback(at, is_within=True)[1][-1]
             elif self._is_frame(at, stream) or (expects_code and self._lines[at].startswith(f"{stream}    ")):
                 return at
-            elif self._is_message(at, stream, depth):
+            elif self._is_message(at, stream, is_within):
                 if at not in self._warnings:
                     return at
                 found.setdefault("said", at)
@@ -164,10 +156,10 @@ class ExceptionReader:
             at += 1
         return found.get("said", found.get("named"))
 
-    def _is_message(self, at: int, stream: str, depth: int) -> bool:
+    def _is_message(self, at: int, stream: str, is_within: bool) -> bool:
         """Return whether a line is an exception's; if frames follow, it was another's."""
         is_said = at in self._messages and self._is_of(stream, at)
-        return is_said and (depth > 0 or not self._is_frame(at + 1, stream))
+        return is_said and (is_within or not self._is_frame(at + 1, stream))
 
     def _is_named(self, at: int, stream: str) -> bool:
         """Return whether a line may be of an exception whose name is in no list."""

@@ -100,7 +100,8 @@ def test_a_rung_that_would_change_nothing_is_passed_over() -> None:
     again = decide([failure("cuda_oom", "degrade")], Retry(), current=on_host)
     assert again == RetryAfter(10, "gpu_memory", {"training.cap_max": "x0.6"}, taken=2)
     spent = failure("cuda_oom", "degrade", gpu_memory=2)
-    assert decide([spent], Retry(), current=on_host) == GiveUp("GPU memory ran out (cuda_oom): all changes of retry.ladders have been tried")
+    reason = "GPU memory ran out (cuda_oom): all changes of retry.ladders have been tried"
+    assert decide([spent], Retry(), current=on_host) == GiveUp(reason)
 
 
 def climb(cause: str, action: str, attempts: int) -> list[object]:
