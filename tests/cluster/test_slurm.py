@@ -33,8 +33,8 @@ def submitted(batch: FakeBatch) -> list[str]:
         ({"gpus_per_worker": 3}, "Requested node configuration is not available", "gpus_per_worker"),
         ({"sbatch": ["--mem=99G"]}, "Requested node configuration is not available", "executor.sbatch"),
         ({"sbatch": ["--nodelist=n9"]}, "Invalid node name", "sinfo -N"),
-        ({"worker_time": "3h"}, "worker_time", "leave it out"),
-        ({"sbatch": ["--no-such-option"]}, "unrecognized option", "sbatch(1)"),
+        ({"worker_time": "3h"}, "worker_time", "remove it"),
+        ({"sbatch": ["--no-such-option"]}, "unrecognized option", "man sbatch"),
     ],
 )
 def test_what_slurm_would_refuse_is_said_in_its_words_before_anything_is_submitted(
