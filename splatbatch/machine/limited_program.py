@@ -6,20 +6,28 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from splatbatch.files import MIB
-from splatbatch.processes import descendants, descendants_at_a_glance, die_with_parent, send, send_group
+from splatbatch.processes import MARKER, descendants, descendants_at_a_glance, die_with_parent, send, send_group
 
 POLL_S = 0.05
 MOST_SAID = 4096
 """Characters of what it said that are kept: the last ones."""
+KILLED_WITHIN_S = 0.2
+"""So long we look on while one that was killed goes."""
+SHELL = ("/bin/sh", "-c", 'exec "$0" "$@"')
+"""Starts a hook: a program on a mount that hangs then holds up the shell, and not us."""
+NEVER_BEGAN = (126, 127)
+"""Exit codes of a shell that cannot start a command."""
+HOOK_MARK = "hook"
 
 
 @dataclass(frozen=True)
@@ -54,9 +62,14 @@ class ProgramEnd:
         """Return whether it ended by itself and says that all went well."""
         return self.code == 0 and not self.exceeded
 
+    @property
+    def last_line(self) -> str:
+        """Return the last line of what it said; empty if it said nothing."""
+        return next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "")
+
     def why(self, bounds: CallBounds) -> str:
         """Return in one line why it did not end well."""
-        last = next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "it said nothing")
+        last = self.last_line or "it said nothing"
         match self.exceeded:
             case "time":
                 return f"was ended after {bounds.wall_s:g} s (last: {last})"
@@ -78,49 +91,113 @@ class CallContext:
     """Called while it runs; what it raises ends the program."""
 
 
+class LimitedProgram:
+    """A program of somebody else while it runs, in a session of its own; whoever asks how it is ends it at a limit."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        bounds: CallBounds,
+        within: CallContext = CallContext(),
+        message: bytes = b"",
+        *,
+        is_heard: bool = True,
+    ) -> None:
+        """Start it, with a message on its stdin; what it says is kept if it is heard.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self._bounds, self._began, self._peak_mib = bounds, time.monotonic(), 0
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read at its end
+        # a file, not a pipe: a program that never reads must not hold us up
+        with tempfile.TemporaryFile() as told:
+            told.write(message)
+            told.seek(0)
+            self._process = subprocess.Popen(
+                command,
+                cwd=within.folder,
+                env={**os.environ, **within.environment},
+                stdin=told,
+                stdout=self._said if is_heard else subprocess.DEVNULL,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=partial(die_with_parent, signal.SIGKILL, os.getpid()),  # noqa: PLW1509 - it makes two calls
+            )
+
+    def poll(self) -> ProgramEnd | None:
+        """Return how it ended, None while it runs within its limits; what it has started has ended, too."""
+        exceeded: Literal["", "time", "memory"] = ""
+        seconds = time.monotonic() - self._began
+        if self._process.poll() is None:
+            self._peak_mib = max(self._peak_mib, memory_mib(self._process.pid))
+            if seconds > self._bounds.wall_s:
+                exceeded = "time"
+            elif self._peak_mib > self._bounds.memory_mib:
+                exceeded = "memory"
+            else:
+                return None
+        self.end()
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - MOST_SAID))
+        words = self._said.read().decode(errors="replace")
+        code = self._process.returncode
+        return ProgramEnd(-signal.SIGKILL if code is None else code, words, self._peak_mib, exceeded, seconds)
+
+    def end(self) -> None:
+        """End it with all that it has started; one that hangs in the kernel is left to it."""
+        below = descendants(self._process.pid) if self._process.poll() is None else []
+        send_group(signal.SIGKILL, self._process.pid)
+        send(signal.SIGKILL, below)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILLED_WITHIN_S)
+
+
 def run_bounded(command: Sequence[str], bounds: CallBounds, within: CallContext = CallContext()) -> ProgramEnd:
     """Run a program to its end, or until it exceeds a limit.
 
     Raises:
         OSError: it cannot be started.
     """
-    began, peak = time.monotonic(), 0
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(
-            command,
-            cwd=within.folder,
-            env={**os.environ, **within.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=partial(die_with_parent, signal.SIGKILL, os.getpid()),  # noqa: PLW1509 - it makes two calls
-        )
-        exceeded: Literal["", "time", "memory"] = ""
-        try:
-            while process.poll() is None and not exceeded:
-                within.tick()
-                peak = max(peak, memory_mib(process.pid))
-                if time.monotonic() - began > bounds.wall_s:
-                    exceeded = "time"
-                elif peak > bounds.memory_mib:
-                    exceeded = "memory"
-                else:
-                    time.sleep(POLL_S)
-        finally:
-            _end(process)
-        size = said.seek(0, os.SEEK_END)
-        said.seek(max(0, size - MOST_SAID))
-        words = said.read().decode(errors="replace")
-    return ProgramEnd(process.returncode, words, peak, exceeded, time.monotonic() - began)
+    program = LimitedProgram(command, bounds, within)
+    try:
+        while (end := program.poll()) is None:
+            within.tick()
+            time.sleep(POLL_S)
+        return end
+    except BaseException:
+        program.end()
+        raise
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a program and all that it has started; one that has ended by itself leaves at most its group."""
-    below = descendants(process.pid) if process.poll() is None else []
-    send_group(signal.SIGKILL, process.pid)
-    send(signal.SIGKILL, below)
-    process.wait()
+class Hook(LimitedProgram):
+    """A command told something once, beside a batch that never waits for it."""
+
+    def __init__(self, argv: Sequence[str], message: bytes, timeout_s: float, *, is_heard: bool = False) -> None:
+        """Start it; what it prints goes nowhere, since it may repeat a password.
+
+        Args:
+            argv: the command.
+            message: on its stdin.
+            timeout_s: it is ended after that.
+            is_heard: its last line says why it failed; for programs of ours, which repeat no password.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        aside = CallContext(environment={MARKER: HOOK_MARK})  # what it leaves running is not of an attempt
+        super().__init__([*SHELL, *argv], CallBounds(timeout_s, sys.maxsize), aside, message, is_heard=is_heard)
+
+    def verdict(self) -> str | None:
+        """Return None while it runs, "" if it ended well, else why not."""
+        end = self.poll()
+        if end is None or end.is_well:
+            return None if end is None else ""
+        if end.exceeded:
+            return f"ended after {self._bounds.wall_s:g} s"
+        if end.code in NEVER_BEGAN:
+            return f"cannot be started (exit code {end.code})"
+        ended = f"exit code {end.code}" if end.code > 0 else f"ended by signal {-end.code}"
+        return f"{ended}: {end.last_line}" if end.last_line else ended
 
 
 def memory_mib(pid: int) -> int:

@@ -39,10 +39,12 @@ LONGEST_STEP_S = 3 * LOOK_S
 
 @dataclass
 class SupervisorWatchdog:
-    """Counts for how long a supervisor has given no sign of life, by our own clock."""
+    """A supervisor that we started; counts for how long it has given no sign of life, by our own clock."""
 
-    pid: int
+    process: Child
     folder: AttemptFolder
+    ticks: int = 0
+    """When it started: with its number it names the process."""
     limit_s: float = 0.0
     """Of its silence; 0: the usual one. One that was asked to stop gets less."""
     silent_s: float = 0.0
@@ -57,15 +59,29 @@ class SupervisorWatchdog:
         if passed_s < LOOK_S:
             return ""
         self._looked_at = now
-        signs = (_turns(self.pid), self.folder.read_heartbeat().sequence)
+        signs = (_turns(self.process.pid), self.folder.read_heartbeat().sequence)
         if signs != self._signs:
             self._signs, self.silent_s, self.woken_s = signs, 0.0, -1.0
             return ""
         self.silent_s += min(passed_s, LONGEST_STEP_S)
         return self._what_to_do()
 
+    def wake_or_end(self) -> None:
+        """See to it that one that stands still goes on, or ends: its limits count for nothing as long as it stands."""
+        if what := self.look(time.monotonic()):
+            self.process.send_signal(signal.SIGCONT if what == "wake" else signal.SIGKILL)
+
+    def reap(self) -> None:
+        """See to it that one that has told its end goes: one that was stopped then would stay for ever."""
+        if self.folder.exit.exists() and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            try:
+                self.process.wait(WAKING_S)
+            except subprocess.TimeoutExpired:
+                self.process.send_signal(signal.SIGKILL)
+
     def _what_to_do(self) -> Literal["", "wake", "end"]:
-        usual_s = DEVICE_SILENCE_S if _state(self.pid) == "D" else SILENCE_S
+        usual_s = DEVICE_SILENCE_S if _state(self.process.pid) == "D" else SILENCE_S
         if self.woken_s < 0 and self.silent_s > (self.limit_s or usual_s):
             self.woken_s = self.silent_s
             self.wakings += 1
@@ -105,7 +121,7 @@ class LocalExecutor:
         self._slots = tuple(replace(slot, environment=self._mps.environment) for slot in slots) if self._mps else slots
         self.shared_mib = SERVER_MIB if self._mps else 0.0
         self._starts = Supervisors()
-        self._supervisors: dict[Key, _Supervisor] = {}
+        self._supervisors: dict[Key, SupervisorWatchdog] = {}
         self._unended: dict[Key, AttemptFolder] = {}
         # what a killed supervisor leaves behind becomes our child, even if it hides
         processes.adopt_orphans()
@@ -117,7 +133,8 @@ class LocalExecutor:
     def submit(self, key: Key, folder: AttemptFolder) -> Handle:
         """Start the supervisor of an attempt; from the main thread, since its death signal follows the thread."""
         if key not in self._supervisors:
-            self._supervisors[key] = _Supervisor.of(folder, self._starts.start(folder))
+            process = self._starts.start(folder)
+            self._supervisors[key] = SupervisorWatchdog(process, folder, processes.start_ticks(process.pid))
         return _handle(self._supervisors[key].process.pid)
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, ProcessState]:
@@ -134,7 +151,7 @@ class LocalExecutor:
             elif pid:
                 self._end_leftovers(key)
             if supervisor := self._supervisors.get(key):
-                supervisor.silence.limit_s = WAKING_S
+                supervisor.limit_s = WAKING_S
 
     def kill(self, handles: Mapping[Key, Handle]) -> None:
         """End supervisors by SIGKILL, with all that they have started."""
@@ -184,35 +201,6 @@ class LocalExecutor:
             processes.end_adopted(key, started_by_us, supervisor.ticks)
         elif key in self._unended:
             orphans.end(self._unended[key])
-
-
-@dataclass(frozen=True)
-class _Supervisor:
-    folder: AttemptFolder
-    process: Child
-    ticks: int
-    silence: SupervisorWatchdog
-
-    @staticmethod
-    def of(folder: AttemptFolder, process: Child) -> _Supervisor:
-        return _Supervisor(folder, process, processes.start_ticks(process.pid), SupervisorWatchdog(process.pid, folder))
-
-    def reap(self) -> None:
-        """See to it that one that has told its end goes: whoever stopped it then would have it stay for ever."""
-        if self.folder.exit.exists() and self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            try:
-                self.process.wait(WAKING_S)
-            except subprocess.TimeoutExpired:
-                self.process.send_signal(signal.SIGKILL)
-
-    def wake_or_end(self) -> None:
-        """See to it that one that stands still goes on, or ends: its limits count for nothing as long as it stands."""
-        match self.silence.look(time.monotonic()):
-            case "wake":
-                self.process.send_signal(signal.SIGCONT)
-            case "end":
-                self.process.send_signal(signal.SIGKILL)
 
 
 def _handle(pid: int) -> Handle:

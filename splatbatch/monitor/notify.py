@@ -25,11 +25,11 @@ from importlib.util import find_spec
 from splatbatch.config import Notify
 from splatbatch.errors import TrainerError
 from splatbatch.files import Record
+from splatbatch.machine.limited_program import Hook
 from splatbatch.monitor.sinks import BatchOutcome, Sink
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.events import AttemptEnded, Event, GaveUp, PatchRejected
 from splatbatch.output.layout import OutputFolder
-from splatbatch.supervisor.hook import Hook
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import MADE, PatchStatus, read_status
 
@@ -76,7 +76,9 @@ class Notifier(Sink):
 
     def tick(self) -> Iterator[str]:
         """Start what waits, look after what runs; yield why a delivery failed."""
-        yield from self._look()
+        verdicts = [(way, hook, hook.verdict()) for way, hook in self._running]
+        self._running = [(way, hook) for way, hook, verdict in verdicts if verdict is None]
+        yield from (f"{way}: {verdict}" for way, _, verdict in verdicts if verdict)
         if self._last is not None:
             if not self._running or time.monotonic() > self._last_at:
                 last, self._last = self._last, None
@@ -141,8 +143,3 @@ class Notifier(Sink):
         lines += [f"{one['words']}. {one['command']}".strip() for one in message["afterwards"]]
         place = f"{message['host']}: {message['output']}"
         return {"urls": urls, "title": f"splatbatch: {message['summary']}", "body": "\n".join([place, *lines])}
-
-    def _look(self) -> Iterator[str]:
-        verdicts = [(way, hook, hook.verdict()) for way, hook in self._running]
-        self._running = [(way, hook) for way, hook, verdict in verdicts if verdict is None]
-        yield from (f"{way}: {verdict}" for way, _, verdict in verdicts if verdict)

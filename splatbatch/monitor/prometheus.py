@@ -82,35 +82,37 @@ class MetricsFile(Sink):
 
 def to_prometheus(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], now: float, *, is_running: bool) -> str:
     """Return the metrics in Prometheus's text format, version 0.0.4."""
-    return "".join(f"{line}\n" for line in (*_of_workers(statuses, workers, is_running), *_lines(statuses, now)))
-
-
-def _of_workers(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], is_running: bool) -> Iterator[str]:
-    yield from _family("running", "1 while a batch runs in this output folder.", [("", float(is_running))])
-    hosts = Counter(one.worker.host for one in workers)
-    counted = [(_label(node=host), float(number)) for host, number in hosts.items()]
-    yield from _family("workers", "Workers that have not ended, on each node.", counted)
-    if len({one.node for one in statuses if one.node}) > 1:
-        places = [(_label(patch=one.patch, node=one.node), 1.0) for one in statuses if one.node]
-        yield from _family("patch_node", "Where a patch is trained, or was: 1 with the name of the node.", places)
-
-
-def _lines(statuses: Sequence[PatchStatus], now: float) -> Iterator[str]:
-    yield from _family("updated_timestamp_seconds", "When this file was written.", [("", now)])
-    counts = [(_label(state=state), float(sum(one.state == state for one in statuses))) for state in STATES]
-    yield from _family("patches", "Patches in each state.", counts)
+    hosts, nodes = Counter(one.worker.host for one in workers), {one.node for one in statuses if one.node}
+    placed = [one for one in statuses if one.node] if len(nodes) > 1 else []
     eta = batch_eta_s(statuses)
-    yield from _family("eta_seconds", "Time until every patch is trained.", [] if eta is None else [("", eta)])
-    for field, name, about in PER_PATCH:
-        values = [(_label(patch=one.patch), getattr(one, field)) for one in statuses]
-        yield from _family(f"patch_{name}", about, [(label, float(v)) for label, v in values if v is not None])
+    families: list[tuple[str, str, list[tuple[str, float | None]]]] = [
+        ("running", "1 while a batch runs in this output folder.", [("", is_running)]),
+        ("workers", "Workers that have not ended, on each node.", [(_label(node=one), hosts[one]) for one in hosts]),
+        (
+            "patch_node",
+            "Where a patch is trained, or was: 1 with the name of the node.",
+            [(_label(patch=one.patch, node=one.node), 1) for one in placed],
+        ),
+        ("updated_timestamp_seconds", "When this file was written.", [("", now)]),
+        (
+            "patches",
+            "Patches in each state.",
+            [(_label(state=state), sum(one.state == state for one in statuses)) for state in STATES],
+        ),
+        ("eta_seconds", "Time until every patch is trained.", [("", eta)]),
+    ]
+    families += [
+        (f"patch_{name}", about, [(_label(patch=one.patch), getattr(one, field)) for one in statuses])
+        for field, name, about in PER_PATCH
+    ]
+    return "".join(f"{line}\n" for family in families for line in _family(*family))
 
 
-def _family(name: str, about: str, values: Sequence[tuple[str, float]]) -> Iterator[str]:
-    if values:
+def _family(name: str, about: str, values: Sequence[tuple[str, float | None]]) -> Iterator[str]:
+    if known := [(label, float(value)) for label, value in values if value is not None]:
         yield f"# HELP splatbatch_{name} {about}"
         yield f"# TYPE splatbatch_{name} gauge"
-        yield from (f"splatbatch_{name}{label} {value!r}" for label, value in values)
+        yield from (f"splatbatch_{name}{label} {value!r}" for label, value in known)
 
 
 def _label(**values: str) -> str:

@@ -21,13 +21,13 @@ from typing import Any
 from splatbatch.config import Tracking
 from splatbatch.errors import TrainerError
 from splatbatch.files import MIB
+from splatbatch.machine.limited_program import Hook
 from splatbatch.monitor.sinks import BatchOutcome, Sink
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import judged_attempts
 from splatbatch.output.records.metrics import Metrics
-from splatbatch.supervisor.hook import Hook
 from splatbatch.text import one_line
 
 PROGRAM = (sys.executable, "-m", "splatbatch.monitor.tracking")

@@ -18,12 +18,12 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from splatbatch import processes
 from splatbatch.machine import control_group
+from splatbatch.machine.supervisors import ForkedChild
 
 MOST_BYTES = 1 << 20
 """Of what one is told: its command, its environment."""
@@ -48,13 +48,12 @@ def load(programs: Sequence[str]) -> None:
     os.environ.update(environment)
 
 
-@dataclass
-class PreloadedProcess:
-    """A process that has loaded programs, and runs none yet; polled as a `subprocess.Popen` is."""
+class PreloadedProcess(ForkedChild):
+    """A process that has loaded programs, and runs none yet."""
 
-    pid: int
-    channel: socket.socket
-    _ended: int | None = None
+    def __init__(self, pid: int, channel: socket.socket) -> None:
+        super().__init__(pid)
+        self.channel = channel
 
     def begin(self, argv: Sequence[str], env: dict[str, str], cwd: Path, output: int, group: Path | None) -> bool:
         """Let it run a command, its streams into `output`; False: it is none of those that are loaded, or it is gone.
@@ -69,13 +68,6 @@ class PreloadedProcess:
             socket.send_fds(self.channel, [json.dumps(told).encode()], [output])
             return bool(self.channel.recv(1))
         return False
-
-    def poll(self) -> int | None:
-        """Return how it ended; None while it runs."""
-        if self._ended is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._ended = os.waitstatus_to_exitcode(status) if pid else None
-        return self._ended
 
     def dismiss(self) -> None:
         """End it: it is not needed."""

@@ -21,6 +21,7 @@ from splatbatch.config import Executor as ExecutorConfig
 from splatbatch.files import read_json, write_json
 from splatbatch.machine import control_group, local, orphans
 from splatbatch.machine.local import LocalExecutor, SupervisorWatchdog
+from splatbatch.machine.supervisors import ForkedChild
 from splatbatch.output.attempt_folder import AttemptFolder
 
 AT_ONCE = {
@@ -239,7 +240,7 @@ def test_an_attempt_leaves_no_control_group_behind(tmp_path: Path) -> None:
 
 def test_time_in_which_we_stood_still_ourselves_does_not_count_as_silence(tmp_path: Path) -> None:
     now = 1000.0
-    watch = SupervisorWatchdog(1 << 30, AttemptFolder(tmp_path))
+    watch = SupervisorWatchdog(ForkedChild(1 << 30), AttemptFolder(tmp_path))
     for passed_s in (2.0, 2.0, 3600.0, 2.0):
         now += passed_s
         assert watch.look(now) == ""
@@ -248,6 +249,6 @@ def test_time_in_which_we_stood_still_ourselves_does_not_count_as_silence(tmp_pa
 
 def test_a_supervisor_that_waits_for_a_disk_is_given_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_state", lambda _: "D")
-    watch = SupervisorWatchdog(1 << 30, AttemptFolder(tmp_path))
+    watch = SupervisorWatchdog(ForkedChild(1 << 30), AttemptFolder(tmp_path))
     orders = [watch.look(1000.0 + second) for second in range(1, 651)]
     assert 595 < orders.index("wake") < orders.index("end") - 4 < 605

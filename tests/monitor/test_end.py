@@ -15,12 +15,12 @@ from process_family import wait_until
 from told import listen
 
 from splatbatch.errors import ExecutorError
+from splatbatch.machine.limited_program import Hook
 from splatbatch.monitor import tracking
 from splatbatch.monitor.sinks import Sinks
 from splatbatch.run import context
 from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler import session
-from splatbatch.supervisor.hook import Hook
 
 SLEEP = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)  # {os.getpid()}"
 HANG = [sys.executable, "-c", SLEEP]

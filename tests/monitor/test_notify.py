@@ -19,7 +19,7 @@ from told import listen
 
 from splatbatch.config import load
 from splatbatch.errors import ConfigError
-from splatbatch.supervisor.hook import Hook
+from splatbatch.machine.limited_program import Hook
 
 KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
 PASSWORD = "hunter2secret"
