@@ -101,9 +101,9 @@ class LimitedProgram:
         within: CallContext = CallContext(),
         message: bytes = b"",
         *,
-        is_heard: bool = True,
+        kept: Literal["all", "stdout", "nothing"] = "all",
     ) -> None:
-        """Start it, with a message on its stdin; what it says is kept if it is heard.
+        """Start it, with a message on its stdin; so much of what it prints is kept.
 
         Raises:
             OSError: it cannot be started.
@@ -119,8 +119,8 @@ class LimitedProgram:
                 cwd=within.folder,
                 env={**os.environ, **within.environment},
                 stdin=told,
-                stdout=self._said if is_heard else subprocess.DEVNULL,
-                stderr=subprocess.STDOUT,
+                stdout=subprocess.DEVNULL if kept == "nothing" else self._said,
+                stderr=subprocess.STDOUT if kept == "all" else subprocess.DEVNULL,
                 start_new_session=True,
                 preexec_fn=partial(die_with_parent, signal.SIGKILL, os.getpid()),  # noqa: PLW1509 - it makes two calls
             )
@@ -185,7 +185,8 @@ class Hook(LimitedProgram):
             OSError: it cannot be started.
         """
         aside = CallContext(environment={MARKER: HOOK_MARK})  # what it leaves running is not of an attempt
-        super().__init__([*SHELL, *argv], CallBounds(timeout_s, sys.maxsize), aside, message, is_heard=is_heard)
+        bounds = CallBounds(timeout_s, sys.maxsize)
+        super().__init__([*SHELL, *argv], bounds, aside, message, kept="stdout" if is_heard else "nothing")
 
     def verdict(self) -> str | None:
         """Return None while it runs, "" if it ended well, else why not."""
