@@ -63,13 +63,13 @@ class ProgramEnd:
         return self.code == 0 and not self.exceeded
 
     @property
-    def last_line(self) -> str:
+    def last_words(self) -> str:
         """Return the last line of what it said; empty if it said nothing."""
         return next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "")
 
     def why(self, bounds: CallBounds) -> str:
         """Return in one line why it did not end well."""
-        last = self.last_line or "it said nothing"
+        last = self.last_words or "it said nothing"
         match self.exceeded:
             case "time":
                 return f"was ended after {bounds.wall_s:g} s (last: {last})"
@@ -198,7 +198,7 @@ class Hook(LimitedProgram):
         if end.code in NEVER_BEGAN:
             return f"cannot be started (exit code {end.code})"
         ended = f"exit code {end.code}" if end.code > 0 else f"ended by signal {-end.code}"
-        return f"{ended}: {end.last_line}" if end.last_line else ended
+        return f"{ended}: {end.last_words}" if end.last_words else ended
 
 
 def memory_mib(pid: int) -> int:
