@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from splatbatch.config import Variant
+from splatbatch.config.sweep.sweep import BASE, HASH_DIGITS
 from splatbatch.report.facts import ReportedPatch, SweepFacts, SweepFigures, VariantPatch, VariantRow
 from splatbatch.report.units import amount
 
@@ -20,6 +22,8 @@ TITLES = {
     "seconds": "time, s",
 }
 """Of figures that are drawn against settings."""
+MADE = re.compile(rf"_[0-9a-f]{{{HASH_DIGITS}}}$")
+"""Ends the name of a variant that was given none."""
 HEADINGS = {
     **{"psnr_covered": "covered dB", "psnr": "PSNR dB", "ssim": "SSIM"},
     **{"num_gaussians": "Gaussians", "bytes": "MiB", "seconds": "time"},
@@ -99,7 +103,13 @@ def _row(variant: Variant, tasks: Mapping[str, ReportedPatch | None]) -> Variant
         key: value if isinstance(value, bool | int | float) else spelt(value) for key, value in variant.compared.items()
     }
     means = SweepFigures(*(_mean([one.of(key) for one in trained]) for key in FIGURES))
-    return VariantRow(variant.name, settings, len(trained), len(figures), means, figures)
+    return VariantRow(variant.name, settings, len(trained), len(figures), means, figures, label_of(variant))
+
+
+def label_of(variant: Variant) -> str:
+    """Return what people call a variant: "mcmc" of one that has no name of its own, by the values that are compared."""
+    has_name = variant.name != BASE and not MADE.search(variant.name)
+    return variant.name if has_name else ", ".join(spelt(value) or "none" for value in variant.compared.values())
 
 
 def _figures(task: ReportedPatch | None) -> VariantPatch:
@@ -151,7 +161,7 @@ def _lines(
     for row in rows:
         others = ", ".join(f"{other}={spelt(value)}" for other, value in row.settings.items() if other != key)
         if (mean := row.mean.of(name)) is not None:
-            lines.setdefault(others, []).append((values.index(spelt(row.settings[key])), mean, row.variant))
+            lines.setdefault(others, []).append((values.index(spelt(row.settings[key])), mean, row.label))
     return {others: sorted(points) for others, points in lines.items()}
 
 
@@ -183,4 +193,4 @@ def deciding_in(sweep: SweepFacts, patch: str) -> str:
 def changed_in(sweep: SweepFacts) -> list[str]:
     """Return what failures made change settings of a variant: "p0 under b"."""
     rows = ((patch, row) for row in sweep.variants for patch in row.patches)
-    return [f"{patch} under {row.variant}" for patch, row in rows if row.patches[patch].changes]
+    return [f"{patch} under {row.label}" for patch, row in rows if row.patches[patch].changes]

@@ -188,6 +188,8 @@ class VariantRow:
     """How many of its patches are trained, of how many."""
     mean: SweepFigures
     patches: dict[str, VariantPatch]
+    label: str = ""
+    """What people call it: its own name, else the values that are compared."""
     is_comparable: bool = False
     """Means over different patches say nothing: it has trained the largest set of patches that any variant has."""
 

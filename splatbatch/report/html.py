@@ -29,45 +29,21 @@ from splatbatch.report.inspection import cell_map, certificate_of, falloff_curve
 from splatbatch.report.pictures import FULL_ERROR, error_colors
 from splatbatch.report.quality import FIGURES, figure_row
 from splatbatch.report.scene import SEAM_FIGURES, seam_figures
-from splatbatch.report.todo import MOST_NAMED
 from splatbatch.report.units import SIGNS, amount, duration, figure, photographs
+from splatbatch.report.workers import ran_in_words
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.status import STATES
 from splatbatch.text import assignments, moment, one_line, plain, plural
 
 SPECIAL = re.compile(r"[\\`*\[|]")
 GRADES = {"even": "even", "slight": "slight", "step": "a step", "unknown": ""}
-RUNNING = ("patch", "phase", "", "step", "loss", "covered dB", "PSNR dB", "steps/s", "to go", "GPU", "node")
-"""Columns of what is in training, which live.js fills."""
 IN_WORDS = (
-    *(amount, assignments, deciding, duration, figure, figure_row, grade_in_words, in_words, moment, one_line),
-    *(list_names, photographs, plain, plural, seam_figures, spell_figures, spelt, title),
-    *(
-        cell_map,
-        certificate_of,
-        falloff_curve,
-        holdout_map,
-        changed_in,
-        deciding_in,
-        headings_of,
-        is_best,
-        is_best_of,
-        setting_charts,
-    ),
+    *(amount, assignments, deciding, duration, figure, figure_row, grade_in_words, in_words, list_names, moment),
+    *(one_line, photographs, plain, plural, ran_in_words, seam_figures, spell_figures, spelt, title),
+    *(changed_in, deciding_in, headings_of, is_best, is_best_of, setting_charts),
+    *(cell_map, certificate_of, falloff_curve, holdout_map),
 )
-"""What templates call to say facts."""
-CONSTANTS = {
-    **{"SIGNS": SIGNS, "STATES": STATES, "GRADES": GRADES, "SEAM_FIGURES": SEAM_FIGURES, "FIGURES": FIGURES},
-    **{"RUNNING": RUNNING, "ERROR_COLORS": error_colors(), "FULL_ERROR": f"{255 * FULL_ERROR:.0f}"},
-    **{
-        "MOST_ITEMS": 40,
-        "MOST_LINKED": 8,
-        "MOST_INPUTS": 300,
-        "MOST_WORKERS": 200,
-        "FEW": 12,
-        "MOST_NAMED": MOST_NAMED,
-    },
-}
+"""What templates call to say facts, or to draw them."""
 
 
 def render(name: str, **facts: Any) -> str:
@@ -88,7 +64,9 @@ def environment(*, is_html: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals.update(CONSTANTS, **{one.__name__: one for one in (*IN_WORDS, fence_of)})
+    made.globals |= {one.__name__: one for one in (*IN_WORDS, fence_of)}
+    made.globals |= {"SIGNS": SIGNS, "STATES": STATES, "GRADES": GRADES, "SEAM_FIGURES": SEAM_FIGURES}
+    made.globals |= {"FIGURES": FIGURES, "ERROR_COLORS": error_colors(), "FULL_ERROR": f"{255 * FULL_ERROR:.0f}"}
     made.filters |= {"figure_row": figure_row, "last_name": _last_name, "spell_json": _spell_json}
     return made
 

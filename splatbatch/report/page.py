@@ -37,7 +37,7 @@ from splatbatch.report.todo import verdict
 from splatbatch.report.units import duration
 from splatbatch.report.viewer.viewer import SplatStage, stage, stage_of, viewer_gz, viewer_script, what_is_missing
 from splatbatch.report.workers import nodes_of
-from splatbatch.tasks.counts import counting, how_many
+from splatbatch.tasks.counts import WORDS, counting, how_many
 from splatbatch.tasks.status import MADE, noun_of
 
 PICTURE_BYTES = 16 << 20
@@ -61,11 +61,6 @@ class PatchSection:
     inspected: list[tuple[str, str]]
     beside: Beside | None
     charts: tuple[Chart, ...]
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether something is odd about it."""
-        return self.patch.state in ("failed", "refused", "stale") or bool(self.patch.outliers)
 
     @property
     def figures(self) -> Iterator[str]:
@@ -142,7 +137,7 @@ def _page(
         "lack": what_is_missing() if previews.size and any(one.splat for one in report.patches) else "",
         "runs": timelines(report, links),
         "scene_inspected": pictures_of(scene.quality if scene else None, budget),
-        "variants": list(variants_side_by_side(output, patches, small)) if report.sweep else [],
+        "variants": list(variants_side_by_side(output, patches, report.sweep, small)) if report.sweep else [],
         "strips": [(one, color_strip(one, folders(one.scene), strip, ends_at)) for one in report.colors],
     }
     scripts = [script, *([viewer_script()] if previews.is_used else [])]
@@ -191,8 +186,12 @@ def alone(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
 def _fine(patches: Sequence[ReportedPatch]) -> str:
     """Say that there is nothing to do."""
     noun, left = noun_of(patches), [patch.patch for patch in patches if not patch.is_made]
-    whole = f"Every {noun} is as it should be; nothing is odd."
-    return f"Nothing is odd; {how_many(left, noun)} still to be made." if left else whole
+    words = WORDS[noun]
+    return (
+        f"{how_many(left, noun)} to {words.verb}. No warnings."
+        if left
+        else f"All {words.one}{words.plural} {words.done}. No warnings."
+    )
 
 
 def _counts(words: Iterable[str]) -> str:

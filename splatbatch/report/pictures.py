@@ -13,7 +13,7 @@ from splatbatch.files import read_regular
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.metrics import EvaluatedView
-from splatbatch.report.facts import ReportedPatch
+from splatbatch.report.facts import ReportedPatch, SweepFacts
 
 KINDS = ("photo", "render", "error")
 MOST_PICTURE_BYTES = 60_000
@@ -109,12 +109,17 @@ def attempts_side_by_side(output: OutputFolder, patch: ReportedPatch, budget: Pi
 
 
 def variants_side_by_side(
-    output: OutputFolder, patches: Sequence[ReportedPatch], budget: PictureBudget
+    output: OutputFolder, patches: Sequence[ReportedPatch], sweep: SweepFacts, budget: PictureBudget
 ) -> Iterator[Beside]:
     """Yield for each patch of a sweep the same view under each variant."""
+    labels = {row.variant: row.label for row in sweep.variants}
     for name in dict.fromkeys(one.of_patch for one in patches):
         of_patch = [one for one in patches if one.of_patch == name and one.variant]
-        found = [(one.variant, folder) for one in of_patch if (folder := attempt_folder(output, one))]
+        found = [
+            (labels.get(one.variant, one.variant), folder)
+            for one in of_patch
+            if (folder := attempt_folder(output, one))
+        ]
         if same := side_by_side(f"The same view of {name}", found, budget):
             yield same
 

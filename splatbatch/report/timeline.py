@@ -10,12 +10,10 @@ from splatbatch.failures.causes import in_words, title
 from splatbatch.report.curves import Ticks, axis_label, time_ticks
 from splatbatch.report.facts import Report, ReportedAttempt
 from splatbatch.report.units import SIGNS, duration
-from splatbatch.report.workers import starts_of
+from splatbatch.report.workers import RUN_GAP_S, starts_of
 from splatbatch.text import assignments, moment, plural
 
 MOST_RUNS = 6
-RUN_GAP_S = 7200.0
-"""Between two runs that are shown as one: who restarts what has ended early goes on with it."""
 MOST_BARS = 2000
 """Of a run; more would be narrower than a hair."""
 Seat = tuple[str, str, str]

@@ -58,6 +58,9 @@ def _of_stages(report: Report, again: str) -> Iterator[TodoItem]:
 def verdict(report: Report) -> str:
     """Return how it went in a sentence: "7 of 9 patches trained. 2 things to do"."""
     said = done_in_words(report.patches)
+    if sweep := report.sweep:
+        said = done_in_words(report.patches, "splats")
+        said += f": {plural(len(sweep.patches), 'patch', 'es')} x {plural(len(sweep.variants), 'setting')}"
     if running := report.counts.get("running", 0):
         said += f", {running} in training"
     num_to_do = sum(item.kind == "do" for item in report.todo)

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
-from splatbatch.report.facts import ReportedAttempt, ReportedPatch, ReportedRun, ReportedWorker
+from splatbatch.report.facts import Report, ReportedAttempt, ReportedPatch, ReportedRun, ReportedWorker
+from splatbatch.text import moment
 
-HEADINGS = ("worker", "node", "job", "since", "attempts", "trained", "in training", "is training")
+RUN_GAP_S = 7200.0
+"""Between two runs that are shown as one: who restarts what has ended early goes on with it."""
 
 
 def workers_of(output: OutputFolder, patches: Sequence[ReportedPatch]) -> tuple[ReportedWorker, ...]:
@@ -44,6 +46,18 @@ def _worker(record: WorkerRecord, attempts: Sequence[tuple[str, ReportedAttempt]
 def nodes_of(patches: Iterable[ReportedPatch]) -> list[str]:
     """Return the names of the hosts on which attempts were made: where it is one, no page names it."""
     return sorted({attempt.node for patch in patches for attempt in patch.attempts if attempt.node})
+
+
+def ran_in_words(report: Report) -> str:
+    """Say from when to when the latest run went, or the several that followed each other; empty where nobody knows."""
+    starts = starts_of(report.runs, RUN_GAP_S)
+    if not starts:
+        return ""
+    ends = [run.ended_at for run in report.runs] + [one.ended_at for patch in report.patches for one in patch.attempts]
+    start, end = moment(starts[-1])[:16], moment(max((at for at in ends if at), default=starts[-1]))[:16]
+    if report.counts.get("running"):
+        return f"running since {start}"
+    return f"ran {start[11:]}-{end[11:]} on {start[:10]}" if start[:10] == end[:10] else f"ran {start} to {end}"
 
 
 def starts_of(runs: Sequence[ReportedRun], gap_s: float = 0.0) -> list[float]:

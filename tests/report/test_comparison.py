@@ -19,6 +19,7 @@ from splatbatch.report import to_markdown, write_report
 from splatbatch.report.comparison import FIGURES, compare, is_best, setting_charts, spelt
 from splatbatch.report.facts import ReportedPatch, SweepFacts
 from splatbatch.report.outliers import outliers
+from splatbatch.report.todo import verdict
 from splatbatch.report.units import photographs
 from splatbatch.tasks.status import PatchStatus, State
 
@@ -45,6 +46,14 @@ def made(*psnrs: tuple[float | None, float | None, float | None], **more: Any) -
     found = compare([unit(*pair, **more) for pair in pairs], VARIANTS)
     assert found is not None
     return found
+
+
+def test_a_variant_without_a_name_of_its_own_is_called_by_its_values(output: MadeOutput) -> None:
+    made = [variant("base", cap=5), variant("strategy-default_0a4bde", cap=5, strategy="default"), VARIANTS[1]]
+    report = write_report(output.output, [], made)
+    assert report.sweep and [row.label for row in report.sweep.variants] == ["5, mcmc", "5, default", "b"]
+    assert "splats trained: 2 patches x 3 settings" in verdict(report)
+    assert "| 5, mcmc |" in to_markdown(report) and "<td>5, default</td>" in output.output.report("html").read_text()
 
 
 def test_without_a_sweep_nothing_is_compared() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from accessible import violations
 from browser import Watched
+from made_output import OOM
 from report_kinds import EVIL, KINDS, Kind, begun
 from report_kinds import written as report_of
 
@@ -231,6 +232,20 @@ def test_a_telephone_takes_sixty_patches_in_ten_screens(chromium: Any, tmp_path:
     watched = Watched(chromium.new_page(viewport={"width": 320, "height": 640}))
     watched.open(report_of(made).page)
     assert watched.page.evaluate("document.documentElement.scrollHeight") <= 10 * 640
+
+
+def test_a_telephone_takes_forty_patches_in_six_screens_also_after_retries(chromium: Any, tmp_path: Path) -> None:
+    made = begun(tmp_path)
+    for number in range(40):
+        for _ in range(2 * (number % 4 == 3)):
+            made.attempt(f"p{number}", "GPU 0", 90, outcome="failed", phase="train", step=712, diagnosis=OOM)
+        if number % 20 != 7:
+            made.trained(f"p{number}", "GPU 1", 300, 25, changes={"training.images": "host"} if number % 4 == 3 else {})
+    for width, height in ((390, 844), (1440, 900)):
+        watched = Watched(chromium.new_page(viewport={"width": width, "height": height}))
+        watched.open(report_of(made).page)
+        assert watched.page.evaluate("document.documentElement.scrollWidth") == width and watched.errors == []
+        assert watched.page.evaluate("document.documentElement.scrollHeight") <= 6 * height or width > 390
 
 
 def test_a_scene_opens_with_the_merged_splat(written: Mapping[str, Kind]) -> None:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 from drawn import drawn
-from made_output import NASTY, MadeOutput, night, pictures
-from report_kinds import green
+from made_output import EVENING, NASTY, OOM, MadeOutput, night, pictures
+from report_kinds import begun, green, written
 from slowness import slowness
 
 from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
 from splatbatch.report.curves import MOST_POINTS, Chart, thin
-from splatbatch.report.facts import ReportedPatch
+from splatbatch.report.facts import Report, ReportedPatch, ReportedRun
 from splatbatch.report.pictures import (
     ERROR_STOPS,
     FULL_ERROR,
@@ -33,6 +33,8 @@ from splatbatch.report.pictures import (
     views_of,
 )
 from splatbatch.report.viewer.viewer import viewer_gz
+from splatbatch.report.workers import ran_in_words
+from splatbatch.text import moment
 
 
 class Page(HTMLParser):
@@ -211,6 +213,31 @@ def test_what_an_early_end_saved_is_said_with_what_the_choice_flatters(tmp_path:
 
 def test_without_tones_there_is_no_column_for_it(text: str) -> None:
     assert ">evened</button>" not in text
+
+
+def test_the_page_says_from_when_to_when_the_latest_run_went(tmp_path: Path) -> None:
+    made = begun(tmp_path)
+    made.trained("p0", "GPU 0", 3000, 26.0)
+    page = written(made).page.read_text()
+    assert f", ran {moment(EVENING)[11:16]}-{moment(EVENING + 3009)[11:16]} on {moment(EVENING)[:10]}, " in page
+    assert ", ran " in made.output.report("md").read_text()
+    assert "running since" in ran_in_words(
+        Report(runs=(ReportedRun(EVENING, None, (), {}, ""),), counts={"running": 1})
+    )
+
+
+def test_only_failed_patches_are_open_and_no_note_is_left_out(tmp_path: Path) -> None:
+    made = begun(tmp_path)
+    for number in range(6):
+        made.attempt("p5", "GPU 0", 60, outcome="failed", phase="train", step=7, diagnosis=OOM) if number == 5 else None
+        made.trained(f"p{number}", "GPU 0", 60 + 900 * (number == 5), 26.0)
+    made.attempt("p6", "GPU 0", 60, outcome="failed", phase="train", step=7, diagnosis=OOM)
+    path = made.output.patch("p5").result
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"warnings": [f"note {number}" for number in range(5)]}))
+    page = written(made).page.read_text()
+    assert [one["id"] for one in Page(page).of("details") if "open" in one and one.get("id")] == ["patch-6"]
+    table = page.partition('aria-label="Patches"')[2].partition("</table>")[0]
+    assert "time " in table and all(f"note {number}" in table for number in range(5))
 
 
 def test_a_batch_of_nothing_has_a_page(tmp_path: Path) -> None:
