@@ -183,8 +183,8 @@ def deadline_of(
     if choice is None:
         return None
     tasks = [standing.current(name) for name in choice.patches if standing and standing.knows(name)]
-    ends = [event.t for event in history if _counts(event, choice.patches, choice.chosen_at or 0.0)]
-    ended_at = max((at for at in ends if at is not None), default=None)
+    ended = (event for event in history if isinstance(event, events.AttemptEnded) and event.patch in choice.patches)
+    ended_at = max((one.t for one in ended if one.t is not None and one.t >= (choice.chosen_at or 0.0)), default=None)
     words = list(decision_in_words(choice, tasks))
     if ended_at is not None and choice.ends_at is not None:
         late_s = ended_at - choice.ends_at
@@ -192,10 +192,6 @@ def deadline_of(
         words.append(f"the last attempt ended at {moment(ended_at)}, {how}")
     told = {one.name: getattr(choice, one.name) for one in fields(choice)}
     return ReportedDeadline(**told, words=tuple(words), ended_at=ended_at)
-
-
-def _counts(event: events.Event, patches: Sequence[str], since: float) -> bool:
-    return isinstance(event, events.AttemptEnded) and event.patch in patches and (event.t or 0.0) >= since
 
 
 def build(
@@ -214,6 +210,8 @@ def build(
     audits = [record for record in said if record["event"] == events.PatchesAudited.name]
     counted = set(counting([one.patch for one in statuses]))
     scene = scene_facts(output, standing.patches_folder) if standing else None
+    frame, places = Frame.read(output.frame), {TaskId.of_folder(one.patch).patch for one in statuses}
+    tasks = [standing.current(name) for name in names if standing and standing.knows(name)]
     report = Report(
         output=str(output.path),
         summary=summary(statuses),
@@ -222,8 +220,8 @@ def build(
         sweep=compare(patches, variants),
         runs=runs,
         workers=workers_of(output, patches),
-        settled=_settled(output, names, standing),
-        frame=_frame(output, statuses),
+        settled=() if holds_out_frames(output) is None else frames_in_words(tasks),
+        frame=ReportedFrame(frame.offset, frame.scenes, note(frame, places)) if frame else None,
         colors=colors_of(output),
         scene=scene,
         map=overview(output, standing.patches_in_one_world()) if standing and not scene else None,
@@ -315,17 +313,6 @@ def _runs(said: Sequence[Record]) -> tuple[ReportedRun, ...]:
             case _:
                 pass
     return tuple(runs)
-
-
-def _frame(output: OutputFolder, statuses: Sequence[PatchStatus]) -> ReportedFrame | None:
-    frame = Frame.read(output.frame)
-    names = {TaskId.of_folder(status.patch)[0] for status in statuses}
-    return ReportedFrame(frame.offset, frame.scenes, note(frame, names)) if frame else None
-
-
-def _settled(output: OutputFolder, names: Sequence[str], standing: FreshnessChecker | None) -> tuple[str, ...]:
-    tasks = [standing.current(name) for name in names if standing and standing.knows(name)]
-    return () if holds_out_frames(output) is None else frames_in_words(tasks)
 
 
 def _audit(said: Record, statuses: Sequence[PatchStatus]) -> Record:

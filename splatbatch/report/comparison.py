@@ -173,16 +173,18 @@ def headings_of(sweep: SweepFacts) -> dict[str, str]:
 
 def is_best(sweep: SweepFacts, row: VariantRow, key: str) -> bool:
     """Return whether a variant's mean is the best one, or reads like it: one of two equals is no better."""
-    best = next((one.mean.of(key) for one in sweep.variants if one.variant == sweep.best[key]), None)
-    return best is not None and row.is_comparable and amount(key, row.mean.of(key)) == amount(key, best)
+    best = next((one for one in sweep.variants if one.variant == sweep.best[key]), None)
+    return bool(best and row.is_comparable) and _reads_alike(key, row.mean, best.mean if best else None)
 
 
 def is_best_of(sweep: SweepFacts, patch: str, row: VariantRow) -> bool:
     """Return whether a variant is the best of a patch, or reads like it."""
     best = next((one for one in sweep.variants if one.variant == sweep.best_of_patch[patch]), None)
-    by = deciding_in(sweep, patch)
-    shown, wanted = (amount(by, one.patches[patch].of(by)) if one else None for one in (row, best))
-    return best is not None and shown == wanted
+    return _reads_alike(deciding_in(sweep, patch), row.patches[patch], best.patches[patch] if best else None)
+
+
+def _reads_alike(key: str, one: SweepFigures, best: SweepFigures | None) -> bool:
+    return best is not None and amount(key, one.of(key)) == amount(key, best.of(key))
 
 
 def deciding_in(sweep: SweepFacts, patch: str) -> str:

@@ -89,7 +89,7 @@ def draw_map(scene: SceneMap | None, patches: Sequence[ReportedPatch], links: Ma
         WIDTH_PX,
         height,
         f"{plural(len(scene.cores), 'patch', 'es')} from above, {plural(len(scene.seams), 'seam')}",
-        dots=tuple((*place(one.at), _radius(one.psnr, of_dots), _held_out(one), {}) for one in chosen),
+        dots=tuple(_ring(one, place(one.at), of_dots) for one in chosen),
         areas=tuple(
             _area(one.patch, by_place.get(one.patch), links, (place(one.lower), place(one.upper)), shades)
             for one in scene.cores
@@ -150,13 +150,11 @@ def _opacity(psnr: float | None, shades: tuple[float, float]) -> float:
     return round(FAINTEST + share * (STRONGEST - FAINTEST), 3)
 
 
-def _radius(psnr: float | None, shades: tuple[float, float]) -> float:
-    low, high = shades
-    return 3.5 if psnr is None or high <= low else round(3 + 4 * (high - psnr) / (high - low), 1)
-
-
-def _held_out(camera: CameraPosition) -> str:
-    return f"{camera.name}, held out" + (f": {camera.psnr:.2f} dB" if camera.psnr is not None else "")
+def _ring(camera: CameraPosition, at: Point, shades: tuple[float, float]) -> Dot:
+    """Return a camera that is held out, the larger the poorer."""
+    (low, high), psnr = shades, camera.psnr
+    radius = 3.5 if psnr is None or high <= low else round(3 + 4 * (high - psnr) / (high - low), 1)
+    return *at, radius, f"{camera.name}, held out" + (f": {psnr:.2f} dB" if psnr is not None else ""), {}
 
 
 def camera_map(told: ReconstructionRecord) -> Drawing | None:

@@ -7,7 +7,7 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from splatbatch.failures.causes import title
@@ -116,6 +116,7 @@ def _page(
     evaluating = output.scene.evaluating.attempts() if scene and scene.splat and not scene.is_stale else []
     evaluated = next((one for one in reversed(evaluating) if one.read_views()), None)
     worst_first = sorted(alone(patches), key=lambda one: (one.is_made, deciding(one) is not None, deciding(one) or 0.0))
+    seams = Counter(GRADES[one.grade] or "not measured" for one in (scene.seams if scene else ()))
     ends_at = time.monotonic() + MOST_S
     style, script = asset("page.css"), asset("page.js") + (asset("live.js") if version is not None else "")
     facts = {
@@ -127,7 +128,7 @@ def _page(
         "scene_words": in_words(scene) if scene else "",
         "scene_stage": stage("scene", output.scene.splat, evaluated, previews) if scene and scene.splat else None,
         "scene_views": list(views_of(evaluated, budget)),
-        "seam_counts": _counts(GRADES[one.grade] or "not measured" for one in scene.seams) if scene else "",
+        "seam_counts": ", ".join(f"{number} {words}" for words, number in seams.items()),
         "map": draw_map(report.map or scene, report.patches, links),
         "cameras": camera_map(report.reconstruction) if report.reconstruction else None,
         "worst_first": worst_first,
@@ -192,10 +193,6 @@ def _fine(patches: Sequence[ReportedPatch]) -> str:
         if left
         else f"All {words.one}{words.plural} {words.done}. No warnings."
     )
-
-
-def _counts(words: Iterable[str]) -> str:
-    return ", ".join(f"{number} {word}" for word, number in Counter(words).items())
 
 
 def _totals(report: Report) -> Iterator[tuple[str, str]]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from splatbatch.hashing import FileFacts
 from splatbatch.output.attempt_folder import PICTURES
-from splatbatch.output.folders import PatchFolder, SceneFolder, SplatFolder
-from splatbatch.output.records.quality import Inspection, LeaveOutResult, QualityFigure, read_certificate
+from splatbatch.output.folders import SplatFolder
+from splatbatch.output.records.quality import LeaveOutResult, QualityFigure, read_certificate
 from splatbatch.report.facts import SplatQuality
 from splatbatch.text import plural
 
@@ -15,23 +15,16 @@ FIGURES = ("figure", "value", "limit", "state", "what")
 MOST_NAMED = 8
 
 
-def quality_of(folder: PatchFolder, sha256: str) -> SplatQuality | None:
-    """Return what an inspection has found of a splat of this hash; None if nobody has inspected that one."""
+def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality | None:
+    """Return what an inspection has found of a splat of this hash; None if nobody has inspected that one.
+
+    Without a hash it is the splat that lies there now.
+    """
     found = folder.read_inspection()
-    if found is None or not found.grade or not sha256 or found.splat != sha256:
+    if found is None or not found.grade or not found.splat:
         return None
-    return _quality(found, folder)
-
-
-def quality_of_scene(folder: SceneFolder) -> SplatQuality | None:
-    """Return what an inspection has found of the merged scene as it is now; None if nobody has inspected that."""
-    found = folder.read_inspection()
-    if found is None or not found.grade or found.splat != FileFacts().sha256(str(folder.splat)):
+    if found.splat != (FileFacts().sha256(str(folder.splat)) if sha256 is None else sha256):
         return None
-    return _quality(found, folder)
-
-
-def _quality(found: Inspection, folder: SplatFolder) -> SplatQuality:
     certificate = read_certificate(folder.certificate) or {}
     named = found.attempt if Path(found.attempt).name == found.attempt else ""
     return SplatQuality(

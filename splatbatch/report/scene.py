@@ -18,7 +18,7 @@ from splatbatch.output.records.evaluation import SceneEvaluation, SeamMeasuremen
 from splatbatch.output.records.merge import Merge
 from splatbatch.output.records.result import Result
 from splatbatch.report.facts import CameraPosition, CoreBox, Grade, ReportedPartition, ReportedSeam, SceneMap
-from splatbatch.report.quality import quality_of_scene
+from splatbatch.report.quality import quality_of
 from splatbatch.report.viewer.viewer import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image, centers_of
@@ -54,6 +54,7 @@ Places = npt.NDArray[np.float64]  # [N, 2]
 
 def scene_facts(output: OutputFolder, patches: Path) -> ReportedPartition | None:
     """Return what there is to say of a scene that was cut into patches; None where none was."""
+    from splatbatch.scene.partition.border import seams_of
     from splatbatch.scene.partition.record import partition_of
 
     try:
@@ -66,18 +67,19 @@ def scene_facts(output: OutputFolder, patches: Path) -> ReportedPartition | None
     if merged and (damage := output.scene.merged.damage(merged, FileFacts(reads=False))):
         return ReportedPartition(problem=f"{damage}. Merge again: splatbatch merge.")
     found = measured or SceneEvaluation()
+    seams = {seam.name: seam for seam in found.seams}
     return ReportedPartition(
         cores=tuple(
             CoreBox(core.name, place_from_above(core.bounds.lower), place_from_above(core.bounds.upper))
             for core in partition.cores
         ),
         cameras=_cameras(partition, found, output),
-        seams=_seams(partition, found),
+        seams=tuple(_seam(seam, seams.get(seam.name)) for seam in seams_of(partition)),
         evaluation=replace(measured, photos={}, seams=()) if measured else None,
         is_stale=measured is not None and _is_older(output, merged, measured),
         splat=str(output.scene.splat) if merged else "",
         behind=behind_in_words(merged) if merged else "",
-        quality=quality_of_scene(output.scene),
+        quality=quality_of(output.scene),
     )
 
 
@@ -106,13 +108,6 @@ def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder)
             psnr = found.photos[name].deciding if name in found.photos else None
             cameras.append(CameraPosition(place_from_above(place), name, psnr))
     return tuple(cameras)
-
-
-def _seams(partition: Partition, found: SceneEvaluation) -> tuple[ReportedSeam, ...]:
-    from splatbatch.scene.partition.border import seams_of
-
-    measured = {seam.name: seam for seam in found.seams}
-    return tuple(_seam(seam, measured.get(seam.name)) for seam in seams_of(partition))
 
 
 def _seam(seam: Seam, measured: SeamMeasurement | None) -> ReportedSeam:
