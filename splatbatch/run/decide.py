@@ -253,14 +253,12 @@ def refresh_file_facts(looked: Decisions, patience: WaitHooks) -> list[str]:
 
 def settle_standing(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:
     """Let what shows a batch go by what a reader finds of its scene now: in the night nothing else asks the scene."""
-    look = batch.standing()
-    found = answers(isolated.start(look.observe, batch.names), patience)
+    found = answers(isolated.start(batch.standing().observe, batch.names), patience)
     standing.close_scene({name: Observation(*one.value) for name, one in found if isinstance(one, Returned)})
 
 
 def look_anew(batch: Batch, standing: FreshnessChecker) -> None:
     """Let a batch be looked at anew, unless its scene hangs by now: then it is shown as it was in the night."""
-    look = batch.standing()
-    found = [one for _, one in answers(isolated.start(look.observe, batch.names))]
-    if not any(isinstance(one, Hung) for one in found):
+    found = [*answers(isolated.start(batch.standing().observe, batch.names))]
+    if not any(isinstance(one, Hung) for _, one in found):
         standing.forget()

@@ -16,31 +16,20 @@ from splatbatch.tasks.task import Task
 from splatbatch.text import plural
 
 
-class DecodeAhead:
-    """Decodes, in the order of the tasks, each photograph once; nothing runs any more once it is closed.
+def start_decoding(tasks: Iterable[Task]) -> CallQueue[str]:
+    """Begin to decode, in the order of the tasks, each photograph once; nothing runs any more once it is ended.
 
     No task waits for it: what it has not seen by its turn is trained, and fails as it would have failed.
     """
+    named = {task.name: task for task in tasks}
+    problems: dict[Path, str] = {}  # of all photographs that were seen: patches share them
+    names = [*named] if len(named) > 1 else []  # those of a lone patch are decoded by its training
+    return isolated.start(partial(_why_refused, named, problems), names, is_low=True)
 
-    def __init__(self, tasks: Iterable[Task]) -> None:
-        self._tasks = {task.name: task for task in tasks}
-        problems: dict[Path, str] = {}  # of all photographs that were seen: patches share them
-        names = [*self._tasks] if len(self._tasks) > 1 else []  # those of a lone patch are decoded by its training
-        self._reading: CallQueue[str] = isolated.start(partial(_why_refused, self._tasks, problems), names, is_low=True)
 
-    def close(self) -> None:
-        """Decode no further."""
-        self._reading.end()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all that is to be decoded has been."""
-        return self._reading.is_over
-
-    def refused(self) -> Mapping[str, str]:
-        """Return the tasks whose photographs were found wanting since it was asked last, each with the reason."""
-        found = self._reading.look()
-        return {name: answer.value for name, answer in found if isinstance(answer, Returned) and answer.value}
+def refused(decoding: CallQueue[str]) -> Mapping[str, str]:
+    """Return the tasks whose photographs were found wanting since it was asked last, each with the reason."""
+    return {name: found.value for name, found in decoding.look() if isinstance(found, Returned) and found.value}
 
 
 def _why_refused(tasks: Mapping[str, Task], problems: dict[Path, str], name: str) -> str:

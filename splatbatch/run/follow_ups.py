@@ -33,7 +33,7 @@ from splatbatch.output.records.record import TypedRecord
 from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
 from splatbatch.processes import MARKER
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.progress import LogForwarder
+from splatbatch.run.progress import log_forwarder
 from splatbatch.scene.partition.record import partition_of
 from splatbatch.scene.patches import Patch, list_names
 from splatbatch.scheduler import single
@@ -169,8 +169,8 @@ class FinishedBatch:
             f"afterwards/{what}",  # as no patch can be called
             Patch(what, scene.patches, scene.images or scene.patches),
         )
-        log = LogForwarder(home, self.say)
-        return printed.read(self.make(task, log.look, alone=what == "merge").metrics) or printed()
+        forward = log_forwarder(home, self.say)
+        return printed.read(self.make(task, forward, alone=what == "merge").metrics) or printed()
 
     def merge(
         self, *, allow_missing: bool, clean: bool = False, keep_uncleaned: bool = False, out: Path | None = None

@@ -37,23 +37,20 @@ class ProgressPrinter:
         return folder
 
 
-class LogForwarder:
-    """Says, line by line, what the process of a task says from now on."""
+def log_forwarder(home: PatchFolder, say: Callable[[str], None]) -> Callable[[], None]:
+    """Return what says, line by line, what the process of a task has said since it was called last."""
+    earlier, places = home.latest(home.files()), Counter[AttemptFolder]()
 
-    def __init__(self, home: PatchFolder, say: Callable[[str], None]) -> None:
-        self._home, self._say = home, say
-        self._earlier = home.latest(home.files())
-        self._places = Counter[AttemptFolder]()
-
-    def look(self) -> None:
-        """Say what was said since the last look."""
-        folder = self._home.latest(self._home.files())
-        if folder is None or folder == self._earlier:
+    def forward() -> None:
+        folder = home.latest(home.files())
+        if folder is None or folder == earlier:
             return
         with suppress(OSError), open_regular(folder.log) as log:  # it may have said nothing yet
-            log.seek(self._places[folder])
+            log.seek(places[folder])
             whole, end, _ = log.read().rpartition(b"\n")
-            self._places[folder] += len(whole) + len(end)
+            places[folder] += len(whole) + len(end)
             for line in whole.decode(errors="replace").splitlines():
                 if not line.startswith(SAYS):  # why it has failed is told at the end
-                    self._say(one_line(line))
+                    say(one_line(line))
+
+    return forward

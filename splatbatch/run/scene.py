@@ -83,55 +83,44 @@ def make_scene(options: SceneOptions, show: Show) -> int:
     _cut(options, show)
     _write_config(options, changes)
     log_line("train: 2 of 4")
-    rest = SceneFollowUps(options)
+    batch, errors = open_batch(options.config), list[SplatbatchError]()
+    ended = train(batch, TrainOptions(), show, partial(_follow, options, errors))
+    if errors:
+        raise errors[0]
+    found = batch.output.scene.read_evaluation() or SceneEvaluation()
+    return ended.exit_code or (NOT_WHOLE if found.lacking else 0)
+
+
+def _follow(options: SceneOptions, errors: list[SplatbatchError], trained: FinishedBatch) -> Sequence[FollowUpResult]:
+    """Merge, evaluate and publish as far as possible; return the result of each, and note why a step has failed."""
+    done = []
+    for what, make in (("merge", _merge), ("evaluate", _evaluate)):
+        done.append(found := trained.follow(what, partial(make, options, trained)))
+        if not found.is_done:
+            errors += [trained.error] if trained.error else []
+            return [*done, *publish_as_asked(trained, why_not=f"the scene is {found.words}")]
+    return [*done, *publish_as_asked(trained, merges=False, allow_missing=options.allow_missing)]
+
+
+def _merge(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
+    if trained.code not in (0, NOT_WHOLE) or (trained.code and not options.allow_missing):
+        words = "not merged: a patch is missing; --allow-missing merges the others"
+        return follow_up_result("merge", LEFT_OUT, words, TRAIN)
+    trained.say("merge: 3 of 4")
+    trained.show(trained.merge(allow_missing=options.allow_missing, clean=options.clean))
+    return follow_up_result("merge", DONE, f"merged: {trained.batch.output.scene.splat}")
+
+
+def _evaluate(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
+    trained.say("evaluate: 4 of 4")
     batch = open_batch(options.config)
-    ended = train(batch, TrainOptions(), show, rest.follow)
-    if rest.error:
-        raise rest.error
-    return ended.exit_code or rest.code
-
-
-@dataclass
-class SceneFollowUps:
-    """What follows the training of a scene: merged, measured, and published as its YAML says."""
-
-    options: SceneOptions
-    error: SplatbatchError | None = None
-    """Why a step could not be done."""
-    code: int = 0
-
-    def follow(self, trained: FinishedBatch) -> Sequence[FollowUpResult]:
-        """Merge, evaluate and publish as far as possible; return the result of each."""
-        done = []
-        for what, make in (("merge", self._merge), ("evaluate", self._evaluate)):
-            done.append(found := trained.follow(what, partial(make, trained)))
-            if not found.is_done:
-                self.error = trained.error
-                return [*done, *publish_as_asked(trained, why_not=f"the scene is {found.words}")]
-        return [*done, *publish_as_asked(trained, merges=False, allow_missing=self.options.allow_missing)]
-
-    def _merge(self, trained: FinishedBatch) -> FollowUpResult:
-        code, options = trained.code, self.options
-        if code not in (0, NOT_WHOLE) or (code and not options.allow_missing):
-            words = "not merged: a patch is missing; --allow-missing merges the others"
-            return follow_up_result("merge", LEFT_OUT, words, TRAIN)
-        trained.say("merge: 3 of 4")
-        trained.show(trained.merge(allow_missing=options.allow_missing, clean=options.clean))
-        return follow_up_result("merge", DONE, f"merged: {trained.batch.output.scene.splat}")
-
-    def _evaluate(self, trained: FinishedBatch) -> FollowUpResult:
-        trained.say("evaluate: 4 of 4")
-        batch = open_batch(self.options.config)
-        scene = batch.output.scene
-        task = evaluation.evaluating(batch, evaluation.order(batch, scene.splat))
-        if task.is_fresh(batch.output):
-            trained.say("already evaluated: nothing has changed")
-        else:
-            trained.make(task)
-        found = scene.read_evaluation() or SceneEvaluation()
-        trained.show(found)
-        self.code = NOT_WHOLE if found.lacking else 0
-        return follow_up_result("evaluate", DONE, "evaluated: the merged scene")
+    task = evaluation.evaluating(batch, evaluation.order(batch, batch.output.scene.splat))
+    if task.is_fresh(batch.output):
+        trained.say("already evaluated: nothing has changed")
+    else:
+        trained.make(task)
+    trained.show(batch.output.scene.read_evaluation() or SceneEvaluation())
+    return follow_up_result("evaluate", DONE, "evaluated: the merged scene")
 
 
 def _reconstruct(options: SceneOptions, show: Show) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from splatbatch.run.decide import (
     settle,
     settle_standing,
 )
-from splatbatch.run.decode_ahead import DecodeAhead
+from splatbatch.run.decode_ahead import refused, start_decoding
 from splatbatch.run.follow_ups import After, Show, publish_as_asked
 from splatbatch.run.inspection import inspect_wanted
 from splatbatch.run.interruption import Interruption
@@ -187,15 +187,18 @@ class BatchWorker:
                 ledger.write(Notice("still_given_up", reason, patch=name))
         outcomes, todo = dict(record_unreadable_tasks(looked, ledger)), looked.todo
         if todo.tasks:
-            refused = record_rejections(looked, ledger, verify=self.options.verify)
-            todo = todo.only(name for name in todo.names if name not in refused)
+            rejected = record_rejections(looked, ledger, verify=self.options.verify)
+            todo = todo.only(name for name in todo.names if name not in rejected)
         claimer = self._claimer(looked, before)
         for name in set(self.claims.mine()) - set(todo.names):  # what the dead had left of it was all it needed
             claimer.close(name)
         if todo.tasks:
-            with closing(DecodeAhead(todo.tasks if self.options.verify and self.is_alone else ())) as decoding:
-                claimer.refused = decoding.refused
+            decoding = start_decoding(todo.tasks if self.options.verify and self.is_alone else ())
+            claimer.refused = partial(refused, decoding)
+            try:
                 outcomes |= self._run_tasks(todo, claimer)
+            finally:
+                decoding.end()
         self.is_over |= claimer.is_over
         fresh = tuple(looked.up_to_date)
         return RunResult((*fresh, *claimer.trained_elsewhere), outcomes, self.stop(), claimer.outdated(fresh))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -68,9 +67,10 @@ def test_a_batch_that_ends_before_all_is_decoded_leaves_no_traceback(
     monkeypatch.setattr(threading, "excepthook", raised.append)
     monkeypatch.setattr(decode_ahead, "decode_problem", lambda _: time.sleep(0.1) or "")
     before = threading.active_count()
-    with closing(decode_ahead.DecodeAhead(open_batch(spoilt.config).tasks)) as running:
-        time.sleep(0.15)
-    assert (raised, running.refused()) == ([], {})
+    running = decode_ahead.start_decoding(open_batch(spoilt.config).tasks)
+    time.sleep(0.15)
+    running.end()
+    assert (raised, decode_ahead.refused(running)) == ([], {})
     assert threading.active_count() <= before
 
 
@@ -105,8 +105,8 @@ def test_what_is_decoded_is_what_will_be_trained_on(batch: FakeBatch) -> None:
 def refused(batch: FakeBatch) -> list[str]:
     """Return the patches that are refused once all their photographs were decoded."""
     found: dict[str, str] = {}
-    with closing(decode_ahead.DecodeAhead(open_batch(batch.config).tasks)) as decoded:
-        while not decoded.is_over:
-            found |= decoded.refused()
-            time.sleep(0.02)
+    decoding = decode_ahead.start_decoding(open_batch(batch.config).tasks)
+    while not decoding.is_over:
+        found |= decode_ahead.refused(decoding)
+        time.sleep(0.02)
     return sorted(found)

@@ -7,7 +7,6 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from splatbatch.outcome import Failed
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.run.decide import TrainOptions, look
-from splatbatch.run.decode_ahead import DecodeAhead
+from splatbatch.run.decode_ahead import refused, start_decoding
 from splatbatch.scheduler import session
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
@@ -189,8 +188,8 @@ def _beside(opened: Batch) -> dict[str, str]:
     for name in opened.names:
         contents.want(name)
     contents.finish(isolated.ENDLESS)
-    with closing(DecodeAhead(opened.tasks)) as decoding:
-        while not decoding.is_over:
-            decoding.refused()
-            time.sleep(0.01)
+    decoding = start_decoding(opened.tasks)
+    while not decoding.is_over:
+        refused(decoding)
+        time.sleep(0.01)
     return {}
