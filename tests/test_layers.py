@@ -108,7 +108,7 @@ OF_OTHERS = {
     "publish/tiles/write.py": "a tileset that it wrote, in a folder to hand over",
     "scene/imports/colmap_export.py": "where on Earth OpenSfM says that a model lies",
     "supervisor/apprise_urls.py": "a message on its stdin",
-    "monitor/tracking.py": "its order, on stdin",
+    "monitor/mlflow_runs.py": "its order, on stdin",
     "supervisor/ask.py": "what a program of ours answers",
     "supervisor/preload.py": "what a process that waits is told to run, by its socket",
     "training/checkpoint.py": "a checkpoint",
@@ -126,7 +126,7 @@ def test_fields_of_records_are_parsed_in_output_alone() -> None:
     parsers = {
         path.relative_to(package) for path in package.rglob("*.py") if "splatbatch.fields import" in path.read_text()
     }
-    others = {"outcome.py", "scene/photos/headers.py", "tasks/throughput.py"}
+    others = {"outcome.py", "scene/photos/headers.py", "tasks/status.py"}
     # what stands there is no record: a YAML as it was read, and the answer of a program of ours
     others |= {"config/sweep/sweep.py", "config/trainers/program_checks.py", "doctor/examination.py"}
     others |= {"tasks/attempt_table.py"}  # settings.json holds a tree of settings, as any version had them

@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 
 from splatbatch.cli.app import app, batch_and_patches, config_app, the_batch, the_one
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnlyOption, PatchArguments, named
-from splatbatch.cli.printing import open_console, print_facts, print_json, print_line, print_table, print_text
+from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
 from splatbatch.errors import ConfigError, SceneError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typer import Option
 from splatbatch import terminal
 from splatbatch.cli.app import SCENE, app, open_folder, open_one, open_splats
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnePatchArgument, formats_in, named
-from splatbatch.cli.printing import print_facts, print_line, print_table, print_warnings
+from splatbatch.cli.stdout import print_facts, print_line, print_table, print_warnings
 from splatbatch.errors import ConfigError
 from splatbatch.files import MIB
 from splatbatch.text import plural

@@ -11,7 +11,7 @@ from typer import Exit, Option
 from splatbatch import terminal
 from splatbatch.cli.app import SCENE, app, batch_and_patches, open_folder, open_splats
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, PatchArguments, named
-from splatbatch.cli.printing import print_facts, print_json, print_line, print_table
+from splatbatch.cli.stdout import print_facts, print_json, print_line, print_table
 from splatbatch.errors import ConfigError
 from splatbatch.text import plural
 

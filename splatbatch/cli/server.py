@@ -25,7 +25,7 @@ from typer import Exit
 
 from splatbatch.cli.app import app, open_folder, open_splats
 from splatbatch.cli.options import BatchArgument, ConfigOption, PortOption, named
-from splatbatch.cli.printing import print_line
+from splatbatch.cli.stdout import print_line
 from splatbatch.errors import OutputError, SplatbatchError, TrainerError
 
 if TYPE_CHECKING:

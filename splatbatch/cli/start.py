@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 from splatbatch import terminal
 from splatbatch.cli.app import app
 from splatbatch.cli.options import GridOption, ImagesOption, JsonOption, MaxImagesOption, OverlapOption
-from splatbatch.cli.printing import print_json, print_line, print_table, print_text, print_warnings
+from splatbatch.cli.stdout import print_json, print_line, print_table, print_text, print_warnings
 from splatbatch.errors import ConfigError, OutputError
 from splatbatch.text import one_line, plain, plural, spell_place
 

@@ -17,7 +17,7 @@ from typer import Exit, Option
 
 from splatbatch.cli.app import app, batch_and_patches, open_folder, open_one, the_one
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnePatchArgument, WorkedArguments, named
-from splatbatch.cli.printing import open_console, print_facts, print_json, print_line, print_table, print_text
+from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
 from splatbatch.text import assignments, clock, one_line, plain, plural
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from splatbatch.cli.options import (
     WorkedArguments,
     named,
 )
-from splatbatch.cli.printing import print_facts, print_line, print_text
+from splatbatch.cli.stdout import print_facts, print_line, print_text
 from splatbatch.errors import ConfigError
 from splatbatch.text import one_line, seconds_of
 

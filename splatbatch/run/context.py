@@ -18,10 +18,10 @@ from splatbatch.files import is_out_of_space, write_text
 from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned, StopRequested, WaitHooks, answer
 from splatbatch.monitor.console import ConsoleListener
 from splatbatch.monitor.messages import print_err
+from splatbatch.monitor.mlflow_runs import MlflowSink
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.monitor.sinks import BUDGET_S, BatchOutcome, Sink, Sinks
-from splatbatch.monitor.tracking import MlflowSink
 from splatbatch.outcome import Made, Outcome
 from splatbatch.outcome import Trained as TrainedOutcome
 from splatbatch.output.claims import Claims

@@ -16,7 +16,6 @@ from splatbatch import __version__
 from splatbatch.caches import own_scratch
 from splatbatch.errors import ConfigError, ExecutorError, OutputError, SplatbatchError, StoreError, TrainerError
 from splatbatch.failures.causes import cause_of, title
-from splatbatch.fields import mapping
 from splatbatch.files import MOST_FILES, TooManyFiles, find_files
 from splatbatch.hashing import sha256_of
 from splatbatch.isolated import ExpectedError, Returned, StopRequested, WaitHooks
@@ -32,7 +31,7 @@ from splatbatch.run.worker import on_given_cards
 from splatbatch.scheduler import session
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.tasks.batch import Batch
-from splatbatch.text import one_line, seconds_of
+from splatbatch.text import one_line
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.blobs import FileRef
 from splatbatch.transfer.bundle import Bundle, open_bundle, why_left
@@ -161,8 +160,7 @@ class StoreWorker:
 
     def _holds(self, bundle: Bundle) -> bool:
         """Return whether our time holds a training; one that nobody can tell of is begun."""
-        grace_s = seconds_of(str(mapping(bundle.settings.get("limits")).get("grace_s"))) or 10.0
-        return self._end - time.monotonic() > grace_s + MARGIN_S + self._took.get(bundle.max_steps, 0.0)
+        return self._end - time.monotonic() > bundle.grace_s + MARGIN_S + self._took.get(bundle.max_steps, 0.0)
 
     def _train(self, bundle: Bundle, name: str, seen: StoreListing) -> SplatbatchError | None:
         """Train a bundle, and have its result sent; return why this machine cannot, if so."""

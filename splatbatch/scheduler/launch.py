@@ -77,7 +77,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
     slot = replace(slot, environment=()) if stands_by else slot  # which slot it will be, go.json says
     running = RunningAttempt(task, attempt, key, slot, Standby() if stands_by else Execution())
     limits = loop.config.limits.model_copy(update=dict(task.kind.limits))
-    running.reading = isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running])
+    running.read_by(isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running]))
     if pacer:
         pacer.newest.append(running)
     return running
@@ -100,7 +100,7 @@ def begin(
         if "refused" in record:  # its files are no good any more
             return PatchRejected(running.task.name, record["refused"], record["inputs"])
         running.note_inputs(Fingerprint.from_record(record["depends_on"]))
-        running.reading = None
+        running.read_by(None)
         if isinstance(running.stage, Execution):
             _tell(loop, running)
         running.handle = loop.executor.submit(running.key, running.attempt.folder)
@@ -116,7 +116,7 @@ def go(loop: LoopState, running: RunningAttempt, slot: Slot) -> None:
         OSError: it cannot be told; it still stands by.
     """
     judge.write_go(running.attempt.folder.go, slot)
-    running.slot, running.context, running.stage = slot, None, Execution()
+    running.go(slot)
     _tell(loop, running)
 
 

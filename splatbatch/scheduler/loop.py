@@ -118,8 +118,7 @@ class Loop(LoopState):
         """Have an attempt collected that has ended; a standby that has died counts for nothing, also if told to go."""
         is_on_slot, now = isinstance(one.stage, Execution), self.clock.now()
         if is_on_slot and (isinstance(end, Cancelled) or not judge.died_on_standby(one.attempt.folder)):
-            one.stage = ended = Collection(end, now)
-            self._collect(one, ended)
+            self._collect(one, one.end(end, now))
             return
         if is_on_slot:
             self.slots.release(one.key, now)
@@ -132,7 +131,7 @@ class Loop(LoopState):
         """
         now = self.clock.now()
         if one.reading is None and (self._disk.takes_writes(now) or self._disk.given_up(now)):
-            one.reading = isolated.start(partial(collect, end=ended.end, task=one.task), [one.attempt])
+            one.read_by(isolated.start(partial(collect, end=ended.end, task=one.task), [one.attempt]))
         is_over = one.reading is not None and self._take_in(one, ended.end, one.reading)
         if ended.has_slot and (is_over or now >= ended.since + KEEPS_SLOT_S):
             ended.has_slot = False
@@ -153,7 +152,7 @@ class Loop(LoopState):
             now = self.clock.now()
             self._disk.shut(now, str(error))
             self._retries.note(one.task, Failed(self._disk.diagnosis()))
-            one.reading = None
+            one.read_by(None)
             return self._disk.given_up(now)
 
     def _record(self, one: RunningAttempt, end: Exit, collected: Record) -> None:
@@ -262,7 +261,7 @@ class Loop(LoopState):
         except Exception as error:  # noqa: BLE001 - the wall: see `_could_not`
             self._could_not(task, error)
             return
-        self.attempts[one.key] = one
+        self.add(one)
         self._take_slot(one, slot)
         if one.reading is not None:
             self._begin(one, one.reading)

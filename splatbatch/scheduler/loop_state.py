@@ -42,6 +42,10 @@ class LoopState:
         self.slots = Slots(self.executor.slots(), self.config.cooldown, self.executor.shared_mib)
         self.queue = Queue(self.tasks, self.attempts, self.hooks, self.slots)
 
+    def add(self, one: RunningAttempt) -> None:
+        """Look after an attempt from now on."""
+        self.attempts[one.key] = one
+
     def running(self) -> dict[Key, RunningAttempt]:
         """Return the attempts that have a slot, and are prepared or run."""
         return {key: one for key, one in self.attempts.items() if isinstance(one.stage, Execution)}

@@ -82,6 +82,27 @@ class RunningAttempt:
         """Keep what it depends on, once that is read."""
         self.attempt = replace(self.attempt, depends_on=depends_on)
 
+    def read_by(self, reading: CallQueue[Any] | None) -> None:
+        """Have a reader prepare or collect it; None: that reader is done."""
+        self.reading = reading
+
+    def open_context(self, slot: Slot) -> None:
+        """Bind it to the slot on which it opens its CUDA context while it stands by."""
+        self.context = slot
+
+    def go(self, slot: Slot) -> None:
+        """Let it take a slot, after it stood by."""
+        self.slot, self.context, self.stage = slot, None, Execution()
+
+    def dismiss(self, *, task_waits: bool) -> None:
+        """Stand by no longer: it was asked to end."""
+        self.stage = Dismissal(task_waits)
+
+    def end(self, end: Exit, now: float) -> Collection:
+        """Leave it to a reader, now that it has ended."""
+        self.stage = Collection(end, now)
+        return self.stage
+
     def is_finalizing(self) -> bool:
         """Return whether it has made its last step, and only evaluates and exports."""
         return self.attempt.folder.last_progress().phase in FINALIZING

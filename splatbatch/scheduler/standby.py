@@ -56,7 +56,7 @@ def top_up(loop: LoopState, now: float) -> None:
             loop.in_their_turn.add(task.id)
             continue
         loop.queue.take(task)
-        loop.attempts[standby.key] = standby
+        loop.add(standby)
 
 
 def open_contexts(loop: LoopState) -> None:
@@ -75,7 +75,7 @@ def open_contexts(loop: LoopState) -> None:
             ):
                 with suppress(OSError):  # it opens its context when it is told to go
                     judge.write_go(folder.ahead, slot)
-                    one.context = slot
+                    one.open_context(slot)
     discard_contexts(
         loop, {one.context.name for one in loop.ready() if one.context and not loop.slots.serves(one.context)}
     )
@@ -92,7 +92,7 @@ def discard_contexts(loop: LoopState, slots: Collection[str]) -> None:
 def dismiss(loop: LoopState, standby: RunningAttempt, *, task_waits: bool) -> None:
     """End one that cannot, or may not, be told to begin."""
     loop.executor.cancel(handles_of({standby.key: standby}))
-    standby.stage = Dismissal(task_waits)
+    standby.dismiss(task_waits=task_waits)
 
 
 def retire(loop: LoopState) -> None:
@@ -100,7 +100,7 @@ def retire(loop: LoopState) -> None:
     ready = loop.ready()
     ask_to_end(loop.executor, {one.key: one for one in ready})
     for one in reversed(ready):
-        one.stage = Dismissal(task_waits=False)
+        one.dismiss(task_waits=False)
         loop.queue.put_back(one.task)
 
 

@@ -35,6 +35,7 @@ from splatbatch.scene.photos.folders import see_name
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import is_drawn_behind, places
 from splatbatch.tasks.task import Task, TaskSettings
+from splatbatch.text import seconds_of
 from splatbatch.transfer.blobs import FileRef
 
 _KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda value: value == "True"}
@@ -86,6 +87,11 @@ class Bundle(TypedRecord):
         """Return the steps of its training, as far as its manifest says."""
         steps = self.changes.get("training.max_steps", mapping(self.settings.get("training")).get("max_steps"))
         return steps if isinstance(steps, int) else 0
+
+    @property
+    def grace_s(self) -> float:
+        """Return how long an attempt may take to end, seconds; 10 where nothing says it."""
+        return seconds_of(str(mapping(self.settings.get("limits")).get("grace_s"))) or 10.0
 
     def to_record(self) -> dict[str, Any]:
         """Return it as a store holds it."""

@@ -16,7 +16,7 @@ from told import listen
 
 from splatbatch.errors import ExecutorError
 from splatbatch.machine.limited_program import Hook
-from splatbatch.monitor import tracking
+from splatbatch.monitor import mlflow_runs
 from splatbatch.monitor.sinks import Sinks
 from splatbatch.run import context
 from splatbatch.run.interruption import Interruption
@@ -36,15 +36,15 @@ def silent_server() -> Iterator[str]:
 
 PATIENT = {
     "splatbatch.monitor.notify.TIMEOUT_S": 600.0,
-    "splatbatch.monitor.tracking.TIMEOUT_S": 600.0,
+    "splatbatch.monitor.mlflow_runs.TIMEOUT_S": 600.0,
 }
 
 
 @pytest.fixture
 def hanging(batch: FakeBatch, silent_server: str, monkeypatch: pytest.MonkeyPatch) -> FakeBatch:
     """Return a batch whose command, mail server and MLflow hang for as long as they are let."""
-    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
-    monkeypatch.setattr(tracking, "PROGRAM", tuple(HANG))
+    monkeypatch.setattr(mlflow_runs, "find_spec", lambda _: True)
+    monkeypatch.setattr(mlflow_runs, "PROGRAM", tuple(HANG))
     notify = {"command": HANG, "urls": [f"mailto://me:pw@{silent_server}?to=a@b.c&from=a@b.c"]}
     return batch.make("p0", "p1", notify=notify, tracking={"mlflow": "http://127.0.0.1:9"}, constants=PATIENT)
 

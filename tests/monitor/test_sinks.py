@@ -16,9 +16,9 @@ import pytest
 
 from splatbatch.config import Tracking
 from splatbatch.errors import TrainerError
-from splatbatch.monitor import tracking
+from splatbatch.monitor import mlflow_runs
+from splatbatch.monitor.mlflow_runs import MlflowSink
 from splatbatch.monitor.sinks import BatchOutcome, Sinks
-from splatbatch.monitor.tracking import MlflowSink
 from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.run import context as ending
@@ -58,17 +58,16 @@ client.create_run("1", tags={"mlflow.parentRunId": parent.info.run_id})
 """
 """Begins a run below that of the batch, and never ends it."""
 
-RUN = (
-    "import runpy, sys; sys.path += sys.argv[1:]; runpy.run_module('splatbatch.monitor.tracking', run_name='__main__')"
-)
+MODULE = "splatbatch.monitor.mlflow_runs"
+RUN = f"import runpy, sys; sys.path += sys.argv[1:]; runpy.run_module({MODULE!r}, run_name='__main__')"
 
 
 @pytest.fixture
 def with_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the sink find the client, wherever that is installed; its own packages come before ours."""
     ours = [str(Path(__file__).parents[2]), *(path for path in sys.path if path.endswith("site-packages"))]
-    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
-    monkeypatch.setattr(tracking, "PROGRAM", (CLIENT, "-c", RUN, *ours))
+    monkeypatch.setattr(mlflow_runs, "find_spec", lambda _: True)
+    monkeypatch.setattr(mlflow_runs, "PROGRAM", (CLIENT, "-c", RUN, *ours))
     monkeypatch.setattr(ending, "BUDGET_S", 240.0)  # where all cores are busy, MLflow alone takes half a minute
 
 
@@ -172,7 +171,7 @@ def test_a_store_in_a_folder_is_written_or_its_refusal_is_shown_with_what_to_wri
 
 def test_passwords_of_a_store_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t0ken-of-mine")
-    said = tracking.without_passwords("E: http://me:hunter2@host/api\n  refused t0ken-of-mine")
+    said = mlflow_runs.without_passwords("E: http://me:hunter2@host/api\n  refused t0ken-of-mine")
     assert said == "E: http://***@host/api refused ***"
 
 
@@ -186,7 +185,7 @@ def test_passwords_of_a_store_are_not_repeated(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_a_store_in_a_file_lies_beside_the_yaml(store: str, told: str) -> None:
-    assert tracking.anchored(store, Path("/reef")) == told
+    assert mlflow_runs.anchored(store, Path("/reef")) == told
 
 
 @pytest.mark.all(but="raise SystemError")
@@ -195,9 +194,9 @@ def test_a_store_in_a_file_lies_beside_the_yaml(store: str, told: str) -> None:
 def test_a_store_that_fails_or_hangs_costs_the_batch_nothing(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
-    monkeypatch.setattr(tracking, "PROGRAM", (sys.executable, "-c", program))
-    monkeypatch.setattr(tracking, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(mlflow_runs, "find_spec", lambda _: True)
+    monkeypatch.setattr(mlflow_runs, "PROGRAM", (sys.executable, "-c", program))
+    monkeypatch.setattr(mlflow_runs, "TIMEOUT_S", 0.5)
     batch.make("p0", "p1", tracking={"mlflow": "http://127.0.0.1:9"})
     ended = batch.run("train")
     assert (ended.returncode, "2 of 2 patches trained" in ended.stdout) == (0, True)
@@ -206,14 +205,14 @@ def test_a_store_that_fails_or_hangs_costs_the_batch_nothing(
 
 @pytest.mark.contract
 def test_a_program_that_is_not_there_costs_the_batch_nothing(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
-    monkeypatch.setattr(tracking, "PROGRAM", ("/nowhere/python",))
+    monkeypatch.setattr(mlflow_runs, "find_spec", lambda _: True)
+    monkeypatch.setattr(mlflow_runs, "PROGRAM", ("/nowhere/python",))
     ended = batch.make("p0", tracking={"mlflow": "file:mlruns"}).run("train")
     assert (ended.returncode, "tracking.mlflow: cannot be started" in ended.stderr) == (0, True)
 
 
 def test_a_store_in_a_database_needs_what_the_extra_brings(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None if name == "alembic" else True)
+    monkeypatch.setattr(mlflow_runs, "find_spec", lambda name: None if name == "alembic" else True)
     ended = batch.make("p0", tracking={"mlflow": "sqlite:///mlflow.db"}).run("train")
     assert (ended.returncode, "alembic is not installed" in ended.stderr) == (4, True)
 
@@ -221,7 +220,7 @@ def test_a_store_in_a_database_needs_what_the_extra_brings(batch: FakeBatch, mon
 def test_without_mlflow_a_batch_that_asks_for_it_ends_before_it_begins(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking, "find_spec", lambda _: None)
+    monkeypatch.setattr(mlflow_runs, "find_spec", lambda _: None)
     ended = batch.make("p0", tracking={"mlflow": "file:mlruns"}).run("train")
     assert (ended.returncode, "splatbatch[mlflow]" in ended.stderr) == (4, True)
     with pytest.raises(TrainerError):
@@ -276,8 +275,8 @@ def test_a_sink_that_raises_is_told_of_once_and_left_alone(where: str) -> None:
 
 @pytest.mark.contract
 def test_a_beat_never_waits(batch: FakeBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
-    monkeypatch.setattr(tracking, "PROGRAM", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(mlflow_runs, "find_spec", lambda _: True)
+    monkeypatch.setattr(mlflow_runs, "PROGRAM", (sys.executable, "-c", "import time; time.sleep(60)"))
     sink = MlflowSink(Tracking(mlflow="file:x"), OutputFolder(batch.output), batch.folder, dict)
     sink.tell(AttemptEnded("p0", 1, "trained"))
     began = time.monotonic()
@@ -302,8 +301,8 @@ class Failing:
 def test_a_store_that_is_away_all_night_is_told_of_once_and_not_asked_without_pause(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking, "find_spec", lambda _: True)
-    monkeypatch.setattr(tracking, "Hook", Failing)
+    monkeypatch.setattr(mlflow_runs, "find_spec", lambda _: True)
+    monkeypatch.setattr(mlflow_runs, "Hook", Failing)
     monkeypatch.setattr("splatbatch.monitor.sinks.LOOK_S", 0.0)
     sink = MlflowSink(Tracking(mlflow="http://x"), OutputFolder(batch.output), batch.folder, lambda: {"p0": {}})
     said = [line for _ in range(50) for line in sink.tick()]

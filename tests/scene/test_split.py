@@ -438,7 +438,7 @@ def test_mended_copies_stay_patches_of_their_partition(scene: Path, tmp_path: Pa
 
 
 def test_the_schema_of_a_partition_is_printed():
-    assert json.loads(invoke("split", "--schema").out)["title"] == "PartitionForm"
+    assert json.loads(invoke("config", "schema", "partition.json").out)["title"] == "PartitionForm"
 
 
 def test_a_look_can_be_drawn_and_read_by_programs(scene: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatbatch.monitor import notify, sinks, tracking
+from splatbatch.monitor import mlflow_runs, notify, sinks
 
 Answer = Callable[[Sequence[str]], str | None]
 """What `Hook.verdict` returns of a command; None: it hangs."""
@@ -57,6 +57,6 @@ def listen(monkeypatch: pytest.MonkeyPatch, answer: Answer = lambda _: "") -> Li
     """Let a listener stand for every hook."""
     listener = Listener(answer)
     monkeypatch.setattr(notify, "Hook", listener)
-    monkeypatch.setattr(tracking, "Hook", listener)
+    monkeypatch.setattr(mlflow_runs, "Hook", listener)
     monkeypatch.setattr(sinks, "LOOK_S", 0.0)
     return listener

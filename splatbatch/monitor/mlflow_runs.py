@@ -1,4 +1,4 @@
-"""MLflow: a sink, and `python -m splatbatch.monitor.tracking`, which writes attempts down, its order as JSON on stdin.
+"""MLflow: a sink, and `python -m splatbatch.monitor.mlflow_runs`, which records attempts; its order is JSON on stdin.
 
 A batch is a parent run, each attempt a run below it. What is there already, by its tags, is not written again, so that
 a process that was cut off is made good by the next. The batch never waits for one.
@@ -30,7 +30,7 @@ from splatbatch.output.ledger import judged_attempts
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.text import one_line
 
-PROGRAM = (sys.executable, "-m", "splatbatch.monitor.tracking")
+PROGRAM = (sys.executable, "-m", "splatbatch.monitor.mlflow_runs")
 FILES, DATABASE = "file:", "sqlite:///"
 IN_A_FILE = f"{DATABASE}mlflow.db"
 TIMEOUT_S = 120.0
