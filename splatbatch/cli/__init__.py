@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 import typer
 
 from splatbatch import terminal
-from splatbatch.cli import checks, products, quality, server, start, status, train
+from splatbatch.cli import checks, products, quality, start, status, train
 from splatbatch.cli.app import app, command_first
 from splatbatch.errors import Interrupted, OutputError, SceneError, SplatbatchError
 from splatbatch.text import plain
 
-__all__ = ["app", "checks", "main", "products", "quality", "server", "start", "status", "train"]
+__all__ = ["app", "checks", "main", "products", "quality", "start", "status", "train"]
 
 
 ONLY_READ = frozenset({"status", "verify-dims", "plan", "report", "explain"})

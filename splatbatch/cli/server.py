@@ -1,4 +1,4 @@
-"""`serve` and `view`: a report, or splats, for a browser on this machine; from another one through `ssh -L`.
+"""What `serve` and `view` run: a report, or splats, for a browser on this machine; from another one through `ssh -L`.
 
 Who has the whole URL is answered, and only from a page of ours.
 """
@@ -18,15 +18,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from typer import Exit
 
-from splatbatch.cli.app import app, open_folder, open_splats
-from splatbatch.cli.options import BatchArgument, ConfigOption, PortOption, named
-from splatbatch.cli.stdout import print_line
-from splatbatch.errors import OutputError, SplatbatchError, TrainerError
+from splatbatch.errors import OutputError, SplatbatchError
 
 if TYPE_CHECKING:
     from splatbatch.publish.joint_scene import JointScene
@@ -53,40 +50,6 @@ OF_A_PATCH = (
     "patch", "phase", "step", "max_steps", "loss", "psnr_covered", "psnr", "num_gaussians", "steps_per_s", "eta_s",
     "gpu_used_mib", "gpu_temperature_c", "node",
 )  # fmt: skip
-
-
-@app.command()
-def serve(folder: BatchArgument = None, config: ConfigOption = None, port: PortOption = 8765) -> None:
-    """Serve the live report of a batch to a browser on this machine until Ctrl-C."""
-
-    server = open_server(port, LiveStatus(open_folder(config, folder).whole()).answer)
-    number = server.server_port
-    print_line(f"live report at {server.url} until Ctrl-C")
-    print_line(
-        f"From another machine: run `ssh -L {number}:{LOOPBACK}:{number} THIS_MACHINE`, then open this address there."
-    )
-    server.serve_until_interrupted()
-
-
-@app.command()
-def view(
-    names: Annotated[list[str], named("PATCH|scene", "Patches, such as p5; or scene for the merged splat.")] = [],
-    config: ConfigOption = None,
-    port: PortOption = 8080,
-) -> None:
-    """Serve patches or the scene in 3D, with photographs, to a browser on this machine until Ctrl-C."""
-    from splatbatch.publish.joint_scene import view_together
-    from splatbatch.publish.source import viewed
-    from splatbatch.report.viewer.viewer import HOW, viewer_script
-
-    batch, names = open_splats(config, names)
-    shown = view_together(viewed(batch.whole(), names), batch.config.scene.crs or "")
-    if not viewer_script():
-        raise TrainerError("view: the viewer is not built", HOW["viewer"])
-    server = open_server(port, SplatPages(shown).answer)
-    what = ", ".join(splat.name for splat in shown.splats)
-    print_line(f"{what}: serving {shown.num_gaussians:,} Gaussians at {server.url} until Ctrl-C")
-    server.serve_until_interrupted()
 
 
 class Request(BaseHTTPRequestHandler):

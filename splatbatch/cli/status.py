@@ -1,4 +1,4 @@
-"""How patches stand, and why: `status`, `report`, `explain`, `compare`."""
+"""How patches stand, and why: `status`, `report`, `explain`, `compare`, and in a browser `serve`, `view`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 from typer import Exit, Option
 
-from splatbatch.cli.app import app, batch_and_patches, open_folder, open_one, the_one
-from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnePatchArgument, WorkedArguments, named
+from splatbatch.cli.app import app, batch_and_patches, open_folder, open_one, open_splats, the_one
+from splatbatch.cli.options import (
+    BatchArgument,
+    ConfigOption,
+    JsonOption,
+    OnePatchArgument,
+    PortOption,
+    WorkedArguments,
+    named,
+)
 from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
+from splatbatch.errors import TrainerError
 from splatbatch.text import assignments, clock, one_line, plain, plural
 
 if TYPE_CHECKING:
@@ -318,3 +327,39 @@ def print_attempts(found: AttemptComparison) -> None:
         cells = (*quality, figure(row.num_gaussians, ",d"), clock(row.seconds), note.removeprefix(", "))
         rows.append((str(row.number), outcome, assignments(row.changes), *cells))
     print_table(headings, ("outcome", "changed settings", ""), rows, worths=(10, 7, 6, 9, 8, 2, 3, 4, 5))
+
+
+@app.command()
+def serve(folder: BatchArgument = None, config: ConfigOption = None, port: PortOption = 8765) -> None:
+    """Serve the live report of a batch to a browser on this machine until Ctrl-C."""
+    from splatbatch.cli.server import LOOPBACK, LiveStatus, open_server
+
+    server = open_server(port, LiveStatus(open_folder(config, folder).whole()).answer)
+    number = server.server_port
+    print_line(f"live report at {server.url} until Ctrl-C")
+    print_line(
+        f"From another machine: run `ssh -L {number}:{LOOPBACK}:{number} THIS_MACHINE`, then open this address there."
+    )
+    server.serve_until_interrupted()
+
+
+@app.command()
+def view(
+    names: Annotated[list[str], named("PATCH|scene", "Patches, such as p5; or scene for the merged splat.")] = [],
+    config: ConfigOption = None,
+    port: PortOption = 8080,
+) -> None:
+    """Serve patches or the scene in 3D, with photographs, to a browser on this machine until Ctrl-C."""
+    from splatbatch.cli.server import SplatPages, open_server
+    from splatbatch.publish.joint_scene import view_together
+    from splatbatch.publish.source import viewed
+    from splatbatch.report.viewer.viewer import HOW, viewer_script
+
+    batch, names = open_splats(config, names)
+    shown = view_together(viewed(batch.whole(), names), batch.config.scene.crs or "")
+    if not viewer_script():
+        raise TrainerError("view: the viewer is not built", HOW["viewer"])
+    server = open_server(port, SplatPages(shown).answer)
+    what = ", ".join(splat.name for splat in shown.splats)
+    print_line(f"{what}: serving {shown.num_gaussians:,} Gaussians at {server.url} until Ctrl-C")
+    server.serve_until_interrupted()

@@ -18,7 +18,6 @@ from splatbatch.files import is_out_of_space, write_text
 from splatbatch.isolated import Answer, Crashed, ExpectedError, Hung, Returned, StopRequested, WaitHooks, answer
 from splatbatch.monitor.console import ConsoleListener
 from splatbatch.monitor.messages import print_err
-from splatbatch.monitor.mlflow_runs import MlflowSink
 from splatbatch.monitor.notify import Notifier
 from splatbatch.monitor.prometheus import MetricsFile
 from splatbatch.monitor.sinks import BUDGET_S, BatchOutcome, Sink, Sinks
@@ -232,11 +231,14 @@ def people(batch: Batch, shown: FreshnessChecker) -> Sink:
 def tracking(batch: Batch, _: FreshnessChecker) -> Sink:
     """Return what writes attempts into MLflow, if that is asked for."""
 
+    if not (wanted := batch.config.tracking).mlflow:
+        return Sink()
+    from splatbatch.monitor.mlflow_runs import MlflowSink
+
     def settings() -> dict[str, dict[str, Any]]:
         return {task.name: task.requested_settings.recipe.settings() for task in batch.tasks}
 
-    wanted = batch.config.tracking
-    return MlflowSink(wanted, batch.output, batch.path.resolve().parent, settings) if wanted.mlflow else Sink()
+    return MlflowSink(wanted, batch.output, batch.path.resolve().parent, settings)
 
 
 def write_the_report(
