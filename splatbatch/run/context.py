@@ -258,8 +258,9 @@ def write_the_report(
     def write(_: str) -> Any:
         from splatbatch.report import write_report
 
-        variants = settings.variants.values()
-        return in_json(write_report(batch.output, names, variants, settings.output.previews_mib, standing).todo)
+        return in_json(
+            write_report(batch.output, names, settings.variants.values(), settings.output.previews_mib, standing).todo
+        )
 
     match _answer_in_time(write, batch.output.path, WaitHooks(stop=stop, tell=print_err)):
         case ExpectedError(error=error):
