@@ -106,7 +106,10 @@ def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedRea
         OSError: it cannot be opened, is no regular file (EINVAL), or is too large (EFBIG).
     """
     note_reading(str(path))
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would wait for one
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would wait for one
+    except ValueError as error:  # a NUL, or half a character: no file has such a name
+        raise OSError(errno.EINVAL, "no name of a file", str(path)) from error
     try:
         status = os.fstat(descriptor)
         if not S_ISREG(status.st_mode):

@@ -90,7 +90,7 @@ def completed(batch: FakeBatch, line: str, shell: str = "bash") -> list[str]:
         ("splatbatch retry p", {"p0", "p1", "p10"}),
         ("splatbatch retry p1", {"p1", "p10"}),
         ("splatbatch retry --fa", {"--failed"}),
-        ("splatbatch config s", {"show"}),
+        ("splatbatch config s", {"show", "schema"}),
         ("splatbatch config show p0", {"p0"}),
         ("splatbatch explain --j", {"--json"}),
         ("splatbatch train --set training.max_s", {"training.max_steps="}),

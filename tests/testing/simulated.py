@@ -178,9 +178,9 @@ class World:
             self._enter(attempt, "train", self._step(attempt))
         return attempt.worked_s
 
-    def _step(self, attempt: Attempt) -> float:
+    def _step(self, attempt: Attempt) -> int:
         script = attempt.script
-        return script.steps * script.step_at(min(1.0, attempt.worked_s / script.train_s))
+        return int(script.steps * script.step_at(min(1.0, attempt.worked_s / script.train_s)))
 
     def _begin(self, attempt: Attempt, uuid: str) -> None:
         assert attempt.opened in (None, uuid)
@@ -190,7 +190,7 @@ class World:
         at_once = sum(one.gpu == uuid and one.phase == "train" for one in self.attempts.values())
         self.most_at_once = max(self.most_at_once, at_once)
 
-    def _enter(self, attempt: Attempt, phase: str, step: float) -> None:
+    def _enter(self, attempt: Attempt, phase: str, step: int) -> None:
         attempt.phase = phase
         figures = {"t": self.time, "seconds": self.time - (attempt.began or 0.0), "step": step}
         figures |= {"max_steps": attempt.script.steps, "peak_mib": attempt.script.peak_mib}
