@@ -87,12 +87,8 @@ def _num_bytes(name: str) -> int:
     return len(name.encode(errors="surrogateescape"))
 
 
-def _say_nothing(path: str) -> None:
-    """Tell nobody what is read."""
-
-
-note_reading: Callable[[str], None] = _say_nothing
-"""Hears of every file before it is opened: a reader process (reader.py) tells its parent what it waits for."""
+note_reading: Callable[[str], object] = str
+"""Called with each path before it is opened; does nothing but in a reader, which tells its parent what it waits for."""
 
 
 def open_regular(path: str | Path, most_bytes: int | None = None) -> BufferedReader:
@@ -283,17 +279,16 @@ def read_lines(path: Path, mentions: Sequence[str] = ()) -> Iterator[Record]:
     try:
         with open_regular(path) as file:
             for line in iter(lambda: file.readline(LONGEST_LINE_BYTES), b""):
-                if quoted and not any(word in line for word in quoted):
-                    continue
-                if (record := object_in(line)) is not None:
+                is_wanted = not quoted or any(word in line for word in quoted)
+                if is_wanted and (record := object_in(line)) is not None:
                     yield record
     except OSError:
         return
 
 
-def last_line(path: Path, tail_bytes: int = 65536) -> Record | None:
+def last_line(path: Path) -> Record | None:
     """Return the last whole JSON object of a .jsonl file, reading only its end."""
-    found = map(object_in, reversed(read_tail(path, tail_bytes).splitlines()))
+    found = map(object_in, reversed(read_tail(path).splitlines()))
     return next((record for record in found if record is not None), None)
 
 
@@ -329,8 +324,7 @@ def find_files(folder: Path, globs: Iterable[str], most: int) -> list[Path]:
         TooManyFiles: more than `most` names had to be looked at.
     """
     wanted = frozenset(PurePath(one).parts for one in globs)
-    found = set()
-    todo, num = [(folder, wanted)], 0
+    todo, found, num = [(folder, wanted)], set[Path](), 0
     while todo:
         place, patterns = todo.pop()
         patterns |= {parts[1:] for parts in patterns if parts[:1] == ("**",)}
