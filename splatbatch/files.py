@@ -36,9 +36,7 @@ MOST_FILES = 200_000
 """Looked at below a folder that a program of others has filled."""
 MOST_LEVELS_BELOW = 64
 """Of folders in each other: a program that leaves more has lost its way."""
-LOCAL_DISKS = frozenset(
-    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs"}
-)
+LOCAL_DISKS = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs"}
 """File systems of which this machine's kernel knows who locks what."""
 LONGEST_NAME_BYTES, LONGEST_PART_BYTES = 1024, 255
 """Of a name from elsewhere, and of each part of it between two /."""
@@ -70,7 +68,7 @@ def fault_of_name(name: str) -> str:
     Windows would take for one outside is refused, too: a store or a disk may be shared with it.
     """
     parts, there = name.split("/"), PureWindowsPath(name)
-    if there.anchor or not all(part.strip(". ") for part in (*parts, *there.parts)):
+    if there.anchor or not all(part.strip(". ") for part in [*parts, *there.parts]):
         why = "leads out of its folder"
     elif (
         _NO_NAME.search(name)
@@ -242,8 +240,10 @@ def read_record(path: Path) -> Record | None:
     """
     record = read_json(path)
     if record and isinstance(written := record.pop("format", 0), int) and written > FORMAT:
-        message = f"{path}: written by a later version of splatbatch (format {written}; this version reads {FORMAT})"
-        raise LaterFormatError(message, "Install that version, or a newer one: pip install --upgrade splatbatch")
+        raise LaterFormatError(
+            f"{path}: written by a later version of splatbatch (format {written}; this version reads {FORMAT})",
+            "Install that version, or a newer one: pip install --upgrade splatbatch",
+        )
     return record
 
 
@@ -323,8 +323,7 @@ def find_files(folder: Path, globs: Iterable[str], most: int) -> list[Path]:
     Raises:
         TooManyFiles: more than `most` names had to be looked at.
     """
-    wanted = frozenset(PurePath(one).parts for one in globs)
-    todo, found, num = [(folder, wanted)], set[Path](), 0
+    todo, found, num = [(folder, frozenset(PurePath(one).parts for one in globs))], set[Path](), 0
     while todo:
         place, patterns = todo.pop()
         patterns |= {parts[1:] for parts in patterns if parts[:1] == ("**",)}
@@ -359,7 +358,7 @@ def free_mib(path: Path) -> int | None:
 
 def is_out_of_space(error: BaseException) -> bool:
     """Return whether a full disk or an exhausted quota is what went wrong, or what led to it."""
-    full = (errno.ENOSPC, errno.EDQUOT)
+    full = errno.ENOSPC, errno.EDQUOT
     return any(isinstance(one, OSError) and one.errno in full for one in (error, error.__cause__))
 
 
