@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
-from splatbatch.config.yaml.limits import YamlTooLarge, read_file
+from splatbatch.config.yaml.limits import read_file
 from splatbatch.errors import ConfigError
 from splatbatch.files import write_text
 
@@ -42,7 +42,7 @@ def _save(path: Path, where: tuple[str, ...], changes: Mapping[str, Any]) -> Non
         mode = target.stat().st_mode & 0o7777
         write_text(target, text)
         os.chmod(target, mode)  # noqa: PTH101
-    except (OSError, ValueError, YAMLError, YamlTooLarge, TypeError, AttributeError) as error:
+    except (OSError, ValueError, YAMLError, TypeError, AttributeError) as error:
         whose = f"of {where[-1]} " if where else ""
         raise ConfigError(f"{path}: settings {whose}cannot be saved ({error})", "Write them in yourself.") from error
 
@@ -94,5 +94,5 @@ def save_moved(
 
     try:
         write_text(target, _edited(path, move))
-    except (OSError, ValueError, YAMLError, YamlTooLarge, TypeError, AttributeError) as error:
+    except (OSError, ValueError, YAMLError, TypeError, AttributeError) as error:
         raise ConfigError(f"{target}: cannot be written ({error})", f"Copy {path.name} there by hand.") from error

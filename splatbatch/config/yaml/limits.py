@@ -1,16 +1,19 @@
-"""YAML read within bounds: how large, how deep, how much its aliases make of it; known before anything is built."""
+"""YAML read within bounds: how large, how deep, how much its aliases stand for; checked while it is composed."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
 
+from splatbatch.errors import ConfigError
 from splatbatch.files import MIB, open_regular
 
 MOST_BYTES = MIB
@@ -29,25 +32,27 @@ FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 STDIN = Path("-")
 AS_WRITTEN = ("deadline",)
 """Settings whose words are kept: to YAML 1.1 25:00 is the number 1500, and a date is no text."""
-TWICE = "stands here and in line"
+NO_NUMBER = "Quote what is no number."
 LONGEST_NUMBER = 40
+DECIMAL_COMMA = re.compile(r"[0-9],$")
+"""What stands before the key 00016 of {means: 0,00016}, which is two keys to YAML."""
 _SIXTIES = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _GAPS = re.compile(r"[-+]?(0[xb])?[0-9a-fA-F]*[0-9.]_[0-9a-fA-F_]*(\.[0-9_]*)?")
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
 
+TOO_LARGE = "A configuration is some lines of text: is this the right file?"
+"""The remedy for a YAML that is larger than anybody's configuration."""
+
 Read = tuple[yaml.Node | None, Any]
 """The nodes, with their lines, and the values."""
-
-
-class YamlTooLarge(yaml.MarkedYAMLError):
-    """The YAML is larger than anybody's configuration."""
 
 
 def read_file(path: Path) -> str:
     """Return the text of a YAML file; "-" is standard input.
 
     Raises:
-        OSError, ValueError, YamlTooLarge: it cannot be read, or is longer than anybody's configuration.
+        OSError, ValueError: it cannot be read.
+        ConfigError: it is longer than anybody's configuration.
     """
     if path == STDIN:
         data = standard_input()
@@ -55,7 +60,7 @@ def read_file(path: Path) -> str:
         with open_regular(path) as file:
             data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise YamlTooLarge(problem=f"more than {MOST_BYTES // MIB} MiB")
+        raise ConfigError(f"{path}: too large: more than {MOST_BYTES // MIB} MiB", TOO_LARGE)
     return data.decode("utf-8")
 
 
@@ -69,89 +74,98 @@ def read_text(text: str) -> Read:
     """Return what a YAML holds.
 
     Raises:
-        yaml.YAMLError: it is none, or is larger than anybody's configuration (`YamlTooLarge`).
+        yaml.YAMLError: it is none, or not what its author means; then `note` is the remedy.
         ValueError: a value is none, such as a day that there is not.
     """
     try:
         return _read(text, FAST)
-    except YamlTooLarge:
-        raise
     except yaml.YAMLError as error:
+        if getattr(error, "note", None):
+            raise
         if DEPTH_OF_PARSER in str(error):
-            raise YamlTooLarge(problem=TOO_DEEP, problem_mark=getattr(error, "problem_mark", None)) from None
+            mark = getattr(error, "problem_mark", None)
+            raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=mark, note=TOO_LARGE) from None
         return _read(text, yaml.SafeLoader if len(text) < SHORT else FAST)
 
 
-def _read(text: str, kind: Any) -> Read:
-    _measure(_with_plain_numbers(yaml.parse(text, Loader=kind), text))
-    loader = kind(text)
-    try:
-        node = loader.get_single_node()
-        _see_twice(node)  # before it is built: what << takes over stands among a mapping's own keys then
-        return node, loader.construct_document(node) if node else None
-    finally:
-        loader.dispose()
+def _read(text: str, kind: type[yaml.SafeLoader]) -> Read:
+    composer = BoundedComposer(text, kind(text))
+    node = composer.get_single_node()
+    return node, composer.construct_document(node) if node else None
 
 
-def _with_plain_numbers(events: Iterator[yaml.Event], text: str) -> Iterator[yaml.Event]:
-    key, is_flow_mapping = "", [False]
-    for event in events:
-        if isinstance(event, yaml.CollectionStartEvent):
-            is_flow_mapping.append(isinstance(event, yaml.MappingStartEvent) and bool(event.flow_style))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            is_flow_mapping.pop()
-        elif isinstance(event, yaml.ScalarEvent) and is_flow_mapping[-1] and event.value.isdecimal():
-            at = cast("yaml.Mark", event.start_mark).index
-            if text[at - 1] == "," and text[at - 2].isdecimal():  # {means: 0,00016}: to YAML two keys
-                problem = f"{key},{event.value} is no number: write {key}.{event.value}"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=_mark(event))
-        if isinstance(event, yaml.ScalarEvent):
-            if event.implicit[0] and key not in AS_WRITTEN:
-                _see_number(event)
-            key = event.value
-        yield event
+class BoundedComposer(Composer, SafeConstructor, Resolver):
+    """PyYAML's composer over the events of its fast or slow parser; it refuses what no author of a YAML means.
 
-
-def _measure(events: Iterator[yaml.Event]) -> None:
-    """Walk through the events of a YAML, and stop where it becomes too much.
-
-    Raises:
-        YamlTooLarge: it does.
+    That is a YAML larger than anybody's configuration, an alias of what it stands in, a key that stands twice in a
+    mapping, and a number that YAML reads as another. Each is a `yaml.MarkedYAMLError` whose `note` is the remedy.
     """
-    sizes: dict[str | None, int] = {}
-    open_ones: list[tuple[str | None, int]] = []
-    num = 0
-    for event in events:
-        if isinstance(event, yaml.AliasEvent):
-            if event.anchor in (anchor for anchor, _ in open_ones):
-                raise yaml.MarkedYAMLError(problem=f"*{event.anchor} holds itself", problem_mark=_mark(event))
-            num += sizes.get(event.anchor, 1)  # one that is not known is the parser's to name
-        elif isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
-            num += 1
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_ones.append((event.anchor, num - 1))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_ones.pop()
-            sizes |= {anchor: num - before} if anchor else {}
-        elif isinstance(event, yaml.ScalarEvent) and event.anchor:
-            sizes[event.anchor] = 1
-        _see_bounds(event, num, len(open_ones))
+
+    def __init__(self, text: str, parser: yaml.SafeLoader) -> None:
+        for base in (Composer, SafeConstructor, Resolver):
+            base.__init__(self)
+        self.check_event, self.peek_event, self.get_event = parser.check_event, parser.peek_event, parser.get_event
+        self.text = text
+        self.count = self.level = 0
+        self.sizes: dict[str | None, int] = {}
+        """Nodes below each anchor, itself included; an anchor that is not here yet is still open."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int | yaml.Node | None) -> yaml.Node | None:
+        """Compose one node; what an alias stands for is counted each time."""
+        event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
+        before, is_alias = self.count, isinstance(event, yaml.AliasEvent)
+        if is_alias and event.anchor in self.anchors and event.anchor not in self.sizes:
+            raise _mistake(event, f"*{event.anchor} holds itself", "Remove the alias.")
+        self.count += self.sizes.get(event.anchor, 1) if is_alias else 1
+        self._check_size(event)
+        if isinstance(event, yaml.ScalarEvent):
+            self._check_scalar(event, parent, index)
+        self.level += 1
+        node = super().compose_node(parent, index)  # type: ignore[arg-type]  # PyYAML gives the key, or None
+        self.level -= 1
+        if event.anchor and not is_alias:
+            self.sizes[event.anchor] = self.count - before
+        return node
+
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        """Compose a mapping whose keys differ: YAML takes the last of equal ones, and hides the mistake."""
+        node = super().compose_mapping_node(anchor)
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            name = str(key.value)  # a key may itself be a list or mapping, which nothing of ours is called
+            if name in lines:
+                problem = f"{name!r} stands here and in line {lines[name]}"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark, note="Keep one of the two.")
+            lines[name] = key.start_mark.line + 1
+        return node
+
+    def _check_size(self, event: yaml.Event) -> None:
+        if self.count > MOST_NODES:
+            what = f"more than {MOST_NODES:,} keys and values, what aliases stand for counted each time"
+        elif self.level >= MOST_LEVELS and isinstance(event, yaml.CollectionStartEvent):
+            what = TOO_DEEP
+        elif isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARS:
+            what = f"a value of {len(event.value):,} characters"
+        else:
+            return
+        raise _mistake(event, what, TOO_LARGE)
+
+    def _check_scalar(self, event: yaml.ScalarEvent, parent: yaml.Node | None, index: int | yaml.Node | None) -> None:
+        at = cast("yaml.Mark", event.start_mark).index
+        is_number = index is None and event.value.isdecimal()
+        if is_number and isinstance(parent, yaml.MappingNode) and DECIMAL_COMMA.search(self.text, max(0, at - 2), at):
+            whole = parent.value[-1][1].value
+            raise _mistake(event, f"{whole},{event.value} is no number: write {whole}.{event.value}", NO_NUMBER)
+        if event.implicit[0] and getattr(index, "value", "") not in AS_WRITTEN:
+            _check_number(event)
 
 
-def _see_bounds(event: yaml.Event, num: int, level: int) -> None:
-    what = ""
-    if num > MOST_NODES:
-        what = f"more than {MOST_NODES:,} keys and values, what aliases stand for counted each time"
-    elif level > MOST_LEVELS:
-        what = TOO_DEEP
-    elif isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARS:
-        what = f"a value of {len(event.value):,} characters"
-    if what:
-        raise YamlTooLarge(problem=what, problem_mark=_mark(event))
+def _mistake(event: yaml.Event, problem: str, remedy: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=cast("yaml.Mark", event.start_mark), note=remedy)
 
 
-def _see_number(event: yaml.ScalarEvent) -> None:
-    """See that a number is the one that people read: YAML 1.1 has numbers to the base of 8 and 60, and 1_0 is 10.
+def _check_number(event: yaml.ScalarEvent) -> None:
+    """Check that a number is the one that people read: YAML 1.1 has numbers to the base of 8 and 60, and 1_0 is 10.
 
     Raises:
         yaml.MarkedYAMLError: it is another.
@@ -167,33 +181,5 @@ def _see_number(event: yaml.ScalarEvent) -> None:
     else:
         return
     if is_other:
-        remedy = f"write {instead}, or quote what is no number"
-        raise yaml.MarkedYAMLError(problem=f"{event.value} is read as {taken}: {remedy}", problem_mark=_mark(event))
-
-
-def _see_twice(top: yaml.Node | None) -> None:
-    """See that no mapping has a key twice: YAML takes the last, and hides the mistake.
-
-    Raises:
-        yaml.MarkedYAMLError: one has.
-    """
-    todo, looked_at = [top], set()
-    while todo:
-        node = todo.pop()
-        if not isinstance(node, yaml.CollectionNode) or id(node) in looked_at:
-            continue
-        looked_at.add(id(node))
-        if not isinstance(node, yaml.MappingNode):
-            todo += node.value
-            continue
-        seen: dict[str, int] = {}
-        for key, value in node.value:
-            name = str(key.value)  # a key may itself be a list or mapping, which nothing of ours is called
-            if name in seen:
-                raise yaml.MarkedYAMLError(problem=f"{name!r} {TWICE} {seen[name]}", problem_mark=key.start_mark)
-            seen[name] = key.start_mark.line + 1
-            todo += (key, value)
-
-
-def _mark(event: yaml.Event) -> yaml.Mark | None:
-    return cast("yaml.Mark | None", event.start_mark)
+        problem = f"{event.value} is read as {taken}: write {instead}, or quote what is no number"
+        raise _mistake(event, problem, NO_NUMBER)

@@ -11,14 +11,13 @@ from typing import Any
 
 import yaml
 
-from splatbatch.config.yaml.limits import AS_WRITTEN, STDIN, TWICE, YamlTooLarge, read_file, read_text
+from splatbatch.config.yaml.limits import AS_WRITTEN, STDIN, TOO_LARGE, read_file, read_text
 from splatbatch.errors import ConfigError
 
 Keys = tuple[Any, ...]
 MOST_NAMES = 20
 SYNTAX = "Look for a missing colon, a tab, or indentation that changes inside a section."
 LONGEST = 300
-TOO_LARGE = "A configuration is some lines of text: is this the right file?"
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,6 @@ def near(path: Path) -> str:
 
 
 REMEDIES = {
-    TWICE: "Keep one of the two.",
-    " write ": "Quote what is no number.",
     "the tag": "Remove {tag}: values have no tags here.",
     "another document": "Remove the line ---: a configuration is one document.",
     "escape": "Single quotes keep a backslash as it is: 'C:\\data'.",
@@ -134,8 +131,9 @@ def _no_yaml(path: Path, error: Exception, text: str) -> ConfigError:
     if error.context_mark and any(words in problem for words in FROM_ITS_BEGIN):
         mark = error.context_mark
     line = f":{mark.line + 1}" if mark else ""
-    if isinstance(error, YamlTooLarge):
-        return ConfigError(f"{path}{line}: too large: {error.problem}", TOO_LARGE)
+    if error.note:
+        what = "too large" if error.note == TOO_LARGE else "no valid YAML"
+        return ConfigError(f"{path}{line}: {what}: {problem}", error.note)
     written = text.splitlines()[mark.line].strip() if text and mark and mark.line < len(text.splitlines()) else ""
     tag = problem.partition("'")[2].rstrip("'").replace("tag:yaml.org,2002:", "!!")
     hint = next((remedy for words, remedy in REMEDIES.items() if words in problem), SYNTAX)
