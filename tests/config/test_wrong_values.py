@@ -14,6 +14,7 @@ TEXTS = [
     ("x-a: 1\n".encode("utf-16"), 1, "Save it as UTF-8"),
     (b"x-a: 1\nx-b: a\x00b\n", 2, "Remove the character U+0000"),
     (b"x-a: 1\nx-b: a\x07b\n", 2, "Remove the character U+0007"),
+    (b"x-a: 1\n" + "# é\n".encode() * 20_000 + b"x-b: a\x00b\n", 20_002, "Remove the character U+0000"),
     ("learning_rates: {means: 0,00016}", 1, "write 0.00016"),
     ("learning_rates: {means: 1,6}", 1, "write 1.6"),
     ("learning_rates:\n  means: 0,00016", 2, "write 0.00016"),

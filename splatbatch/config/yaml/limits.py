@@ -85,7 +85,8 @@ def read_text(text: str) -> Read:
         if DEPTH_OF_PARSER in str(error):
             mark = getattr(error, "problem_mark", None)
             raise yaml.MarkedYAMLError(problem=TOO_DEEP, problem_mark=mark, note=TOO_LARGE) from None
-        return _read(text, yaml.SafeLoader if len(text) < SHORT else FAST)
+        is_brief = len(text) < SHORT or isinstance(error, yaml.reader.ReaderError)
+        return _read(text, yaml.SafeLoader if is_brief else FAST)
 
 
 def _read(text: str, kind: type[yaml.SafeLoader]) -> Read:
