@@ -20,7 +20,7 @@ LOADER.exec_module(SCRIPT)
         ("splatbatch/machine/protocol.py", "tests/scheduler/test_loop.py", "tests/splats/test_ply.py"),
         ("tests/testing/stereo.py", "tests/tasks/test_hold_out_of_rigs.py", "tests/tasks/test_patch_state.py"),
         ("tests/output/test_exclusive.py", "tests/output/test_exclusive.py", "tests/output/test_claims.py"),
-        ("docs/failures.md", "tests/docs/test_docs.py", "tests/scene/test_frame.py"),
+        ("docs/failed.md", "tests/docs/test_docs.py", "tests/scene/test_frame.py"),
         ("configs/engines/ssh_workers.sh", "tests/cluster/test_ssh_workers.py", "tests/scene/test_frame.py"),
         ("splatbatch/failures/signatures.toml", "tests/failures/test_signatures.py", "tests/scene/test_frame.py"),
     ],
