@@ -95,14 +95,14 @@ def test_what_the_page_shows_runs(
     batch: FakeBatch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(batch.make("p0").folder)
-    page = (DOCS / "python.md").read_text()
+    page = (DOCS / "json.md").read_text()
     exec(page.partition("```python\n")[2].partition("```")[0])
     said = capsys.readouterr().out
     assert said.startswith("p0 Missing ") and "0 ['p0']" in said
 
 
 def test_the_page_names_every_function() -> None:
-    page = (DOCS / "python.md").read_text()
+    page = (DOCS / "json.md").read_text()
     functions = [name for name in api.__all__ if name.islower()]
     assert len(functions) == 13
     assert [name for name in functions if f"| `{name}(" not in page] == []
