@@ -44,7 +44,7 @@ class UprightScene:
 
     up: Vector
     north: Vector | None
-    """In the splat's axes; None: nobody knows."""
+    """In the splat's axes; None: unknown."""
     camera: InitialCamera | None
 
     @property

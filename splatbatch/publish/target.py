@@ -1,4 +1,4 @@
-"""The folder that everything goes into: nobody else's files are lost, and what a killed publish left is swept."""
+"""The folder that everything goes into: no file of others is lost, and what a killed publish left is removed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PublishTarget:
 
     folder: Path
     is_forced: bool = False
-    """Files of somebody else may be overwritten."""
+    """Files of other programs may be overwritten."""
 
     def check(self, output: Path) -> Publication:
         """See that one may publish there; return what lies there already.
@@ -70,7 +70,7 @@ class PublishTarget:
         """Return where an output goes.
 
         Raises:
-            OutputError: somebody else's file stands there.
+            OutputError: a file of another program stands there.
         """
         place = self.folder / name
         if (place.exists() or place.is_symlink()) and name not in known.outputs and not self.is_forced:
@@ -153,7 +153,7 @@ class PublishedFolder:
         """Return where an output goes.
 
         Raises:
-            OutputError: somebody else's file stands there.
+            OutputError: a file of another program stands there.
         """
         return self.target.check_place(name, self.known)
 

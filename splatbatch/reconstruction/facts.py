@@ -61,7 +61,7 @@ class OtherComponent(TypedRecord):
 
 @dataclass(frozen=True)
 class ReconstructionRecord(TypedRecord):
-    """reconstruction.json: what came of photographs."""
+    """reconstruction.json: the model that photographs gave, and which of them have no pose."""
 
     given: int = 0
     registered: int = 0
@@ -111,7 +111,7 @@ class ReconstructionRecord(TypedRecord):
 
 
 def check_output_folder(out: Path) -> None:
-    """See that nothing of somebody else's stands where the model goes.
+    """Check that no file of another program stands where the model goes.
 
     Raises:
         OutputError: something does.

@@ -106,7 +106,7 @@ class ComponentGrowth:
 
     @cached_property
     def snapshots(self) -> Path:
-        """Where they lie: beside the attempts, since each costs its work to whoever comes after."""
+        """Where they lie: beside the attempts, since each costs its work to the attempts that follow."""
         return self.work.folder.path.parent / f"snapshots-{self.work.told.inputs[:16]}-{self.relaxed}"
 
     def all(self) -> list[pycolmap.Reconstruction]:

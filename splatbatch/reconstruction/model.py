@@ -90,7 +90,7 @@ def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
 def _put(model: pycolmap.Reconstruction, images: Mapping[str, Path], out: Path, facts: ReconstructionRecord) -> None:
     """Put a model and its photographs in place of those of an earlier run, each folder whole.
 
-    What says that they are ours comes first: whoever is cut off in between may begin again.
+    What says that they are ours comes first: a process that is cut off in between may begin again.
     """
     aside = out / ".new"
     shutil.rmtree(aside, ignore_errors=True)

@@ -58,7 +58,7 @@ class CameraGroup(TypedRecord):
 
 @dataclass(frozen=True)
 class ReconstructionOptions(TypedRecord):
-    """What somebody may ask for; it is part of what makes a reconstruction what it is."""
+    """What a user may ask for; it is part of the reconstruction's identity."""
 
     features: int = 4096
     """The most that are found in a photograph."""
@@ -213,7 +213,7 @@ class StageSettings(TypedRecord):
 
 @dataclass(frozen=True)
 class StageMetrics(TypedRecord):
-    """metrics.json of a stage, kept beside its product: what came of it."""
+    """metrics.json of a stage, kept beside its product: its figures."""
 
     inputs: str = ""
     parts: dict[str, str] = field(default_factory=dict)

@@ -74,7 +74,7 @@ class StageAttempt:
         return product_of(Path(self.told.products), stage)
 
     def made(self, what: str) -> list[tuple[str, StageMetrics]]:
-        """Return the names of all stages of a kind, with what came of each."""
+        """Return the names of all stages of a kind, with the figures of each."""
         names = [one.name for one in stages(self.plan) if one.what == what]
         return [
             (name, StageMetrics.read(record_of(Path(self.told.products), name)) or StageMetrics()) for name in names

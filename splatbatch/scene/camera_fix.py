@@ -83,7 +83,7 @@ _OF_GEOMETRY = frozenset(
 BLOCKING = _OF_GEOMETRY | {
     "missing_model", "corrupt_model", "bad_camera_size", "params_count", "bad_params", "transposed", "lens_mix",
 }  # fmt: skip
-"""Errors of an original that no change of sizes mends. `lens_mix` among them: to other lenses another K seems right."""
+"""Errors of an original that no change of sizes fixes. `lens_mix` among them: to other lenses another K seems right."""
 _OF_PICTURES = frozenset({"other_pictures", "displaced", "lens_mix"})
 """Errors of photographs: a copy that they do not fit is none, whether its original had them or not."""
 _NEW = _OF_GEOMETRY | {"unlike_ratios", "principal_point_outside", "reprojection", "wrong_pose"}
@@ -200,9 +200,9 @@ def _followed(
         return replace(change, has_keypoints=False)
     what = (
         f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
-        f" {size_text(photo)} the keypoints as they are miss by {alone:.4g} px: this would not mend it"
+        f" {size_text(photo)} the keypoints as they are miss by {alone:.4g} px: this would not fix it"
     )
-    return FixRefusal(what, "Mend what verify-dims says of the geometry first.")
+    return FixRefusal(what, "Fix the geometry that verify-dims reports first.")
 
 
 def _median(views: TrackObservations, camera: Camera) -> float:
@@ -495,7 +495,7 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
     if reasons:
         raise SceneError(
             "cannot be repaired honestly, nothing was written:\n  " + "\n  ".join(reasons),
-            "Mend these first, or name the other patches alone: splatbatch verify-dims PATCH --fix HOW.",
+            "Fix these first, or name only the other patches: splatbatch verify-dims PATCH --fix HOW.",
         )
     return plans
 

@@ -1,4 +1,4 @@
-"""Where a scene lies below, or around, a folder that somebody names; where there is none, what lies there instead."""
+"""Where a scene lies below, or around, a named folder; where there is none, what lies there instead."""
 
 from __future__ import annotations
 

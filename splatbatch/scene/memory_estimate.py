@@ -136,7 +136,7 @@ def every(num_photos: int) -> int:
 def estimate(recipe: Recipe, extent: PatchSize, card_mib: int | None = None) -> MemoryEstimate:
     """Return what the training of a patch needs.
 
-    Where nobody knows the memory of the card, photographs are taken to fit.
+    Where the memory of the card is unknown, photographs are taken to fit.
     """
     training = recipe.training
     divisor = extent.stored * max(1, divisor_of(training.resolution, extent.sizes) // extent.stored)

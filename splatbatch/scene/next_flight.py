@@ -39,7 +39,7 @@ VERTICAL = 0.9
 TILTS_DEG = (0.0, 30.0, 50.0)
 SIDES = 8
 MARGIN = 0.08
-"""Share of a photograph at its edge that does not count: nobody flies to the centimetre."""
+"""Share of a photograph at its edge that does not count: no flight is exact to the centimetre."""
 APART_DEG = 8.0
 """A direction that is closer to one that is there already tells little."""
 REACH = (0.5, 1.5)
@@ -51,7 +51,7 @@ MOST_CELLS = 300
 MOST_VIEWS = 500
 Convert = Callable[[Floats], Floats]
 """World coordinates, [n, 3], to longitude, latitude and height above the ellipsoid."""
-LOCAL = "the model's own axes and units: scene.crs is not set, so that nobody knows where on Earth they lie"
+LOCAL = "the model's own axes and units: scene.crs is not set, so their place on Earth is unknown"
 METERS_PER_DEGREE = 111_319.49
 """At the equator, where the KML of a scene without a CRS lies: one unit of the model as one metre."""
 KML = "http://www.opengis.net/kml/2.2"

@@ -34,7 +34,7 @@ class Flaws:
     not_finite: int = 0
     """A parameter that is drawn is NaN or infinite, or the size it stands for is."""
     unturned: int = 0
-    """The rotation is 0, 0, 0, 0, which is none: nobody has written it. Programs that give a file its size before its
+    """The rotation is 0, 0, 0, 0, which is none: it was never written. Programs that give a file its size before its
     content leave such rows; trained rotations have any length, and never this one."""
     out_of_reach: int = 0
     """A coordinate is finite and beyond `LARGEST_COORDINATE`."""

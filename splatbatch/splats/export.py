@@ -1,4 +1,4 @@
-"""A splat for somebody else: copied whole, or cut to fewer colours and Gaussians, and checked where it arrives."""
+"""A splat to hand over: copied whole, or cut to fewer colours and Gaussians, and checked where it arrives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from splatbatch.splats.check import check_splat
 from splatbatch.text import spell_place
 
 EXPORTED = "splatbatch export of"
-"""Begins the comment in the header of a splat that was cut for somebody else."""
+"""Begins the comment in the header of a splat that was cut to hand over."""
 
 
 @dataclass(frozen=True)

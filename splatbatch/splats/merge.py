@@ -168,7 +168,7 @@ class WrittenPart:
     removed: Mapping[str, int] = field(default_factory=dict)
     """By cleaning, by rule; what is neither here nor there lies outside its region."""
     sha256: str = ""
-    """Of its rows as they lie there; empty: nobody knows."""
+    """Of its rows as they lie there; empty: unknown."""
 
 
 def damaged_parts(path: Path, parts: Iterable[WrittenPart]) -> tuple[str, ...]:

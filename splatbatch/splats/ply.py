@@ -101,7 +101,7 @@ def names_at(degree: int) -> tuple[str, ...]:
 
 
 def degree_of(header: SplatHeader) -> int:
-    """Return the degree of the harmonics that a splat has: whoever reads, checks, merges or publishes one asks here.
+    """Return the degree of the harmonics that a splat has; used to read, check, merge and publish one.
 
     Raises:
         ValueError: properties that every splat has are missing; the harmonics are those of no degree, or of one that

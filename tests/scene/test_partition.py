@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splatbatch.errors import SceneError
-from splatbatch.scene.partition.boxes import EVERYWHERE, NOBODY, Box, first_meeting, owners, tile
+from splatbatch.scene.partition.boxes import EVERYWHERE, NO_BOX, Box, first_meeting, owners, tile
 from splatbatch.scene.partition.record import (
     Core,
     Partition,
@@ -81,7 +81,7 @@ def test_a_box_holds_its_lower_sides_and_not_its_upper_ones():
 
 def test_what_is_no_place_belongs_to_nobody():
     boxes = EVERYWHERE.cut(0, 0.0)
-    assert owners(boxes, np.array([[np.nan, 0, 0], [np.inf, 0, 0], [1.0, 0, 0]])).tolist() == [NOBODY, NOBODY, 1]
+    assert owners(boxes, np.array([[np.nan, 0, 0], [np.inf, 0, 0], [1.0, 0, 0]])).tolist() == [NO_BOX, NO_BOX, 1]
 
 
 def test_a_partition_reads_back_as_it_was_written(written: Path, tmp_path: Path):

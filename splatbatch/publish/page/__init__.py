@@ -1,4 +1,4 @@
-"""The page as HTML: the viewer, a map, the figures; it asks nobody but the folder that it lies in."""
+"""The page as HTML: the viewer, a map, the figures; it loads nothing from outside its folder."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PageFacts:
     sky: Color
     crs: str = ""
     metres_per_unit: float | None = None
-    """None: nobody knows."""
+    """None: unknown."""
     has_sky: bool = False
     """Photographs say what colour it has."""
     photos: tuple[PhotoView, ...] = ()

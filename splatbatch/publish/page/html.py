@@ -1,4 +1,4 @@
-"""HTML that nobody can inject into: whatever was not made by `tag` is text, and is escaped."""
+"""HTML that is safe from injection: all that `tag` did not make is text, and is escaped."""
 
 from __future__ import annotations
 

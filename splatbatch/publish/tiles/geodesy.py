@@ -44,13 +44,13 @@ class EnuFrame:
     rotation: Floats
     """[3, 3], from the model's axes to the tileset's."""
     scale: float
-    """Metres in a unit of the model; 1 where nobody knows."""
+    """Metres in a unit of the model; 1 where unknown."""
     convert: Convert
     """Takes places [N, 3] of the model to the tileset's."""
     invert: Convert
     """Takes them back."""
     crs: str = ""
-    """Empty: nobody knows where the scene lies."""
+    """Empty: where the scene lies is unknown."""
 
     def around(self, middle: Floats) -> TileFrame:
         """Return the frame of a patch around its middle, in coordinates of the model."""

@@ -3,7 +3,7 @@
 SPZ 2: Gaussians in about 20 bytes each and one for each colour coefficient, packed by gzip; what CesiumJS decodes.
 
 Source: github.com/nianticlabs/spz. A header of 16 bytes, then all places, opacities, colours, scales, rotations and
-coefficients one after the other. Whoever calls has the axes that the reader wants: nothing is turned here.
+coefficients one after the other. The caller has the axes that the reader wants: nothing is turned here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes 3D Tiles patch by patch: what has not changed stays as it is, and the root leads to the new folders at once.
 
 A patch's tiles lie in a folder named after all that decides what is in them, so that nothing is overwritten while
-somebody reads it: the new ones are there whole, the root is renamed over the old one, then the old ones go.
+others read it: the new ones are there whole, the root is renamed over the old one, then the old ones go.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Tiles:
             for left in place.iterdir() if place.is_dir() else ():
                 if KEY.fullmatch(left.name) and (name not in tiled or left.name != tiled[name].key):
                     shutil.rmtree(left, ignore_errors=True)
-            with contextlib.suppress(OSError):  # not empty: somebody uses it
+            with contextlib.suppress(OSError):  # not empty: it is in use
                 place.rmdir()
 
 

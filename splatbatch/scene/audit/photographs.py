@@ -44,7 +44,7 @@ _TRAITS: dict[Trait, tuple[str, str]] = {
     "animated": ("animated", "holds several frames or pages"),
 }
 _FAULTS = {
-    "missing": ("missing_image", "Mend the link, or copy the photograph there."),
+    "missing": ("missing_image", "Correct the link, or copy the photograph there."),
     "empty": ("empty_image", "Copy the photograph again."),
     "truncated": ("truncated_image", "Copy the photograph again; the original may be whole."),
     "unreadable": (
@@ -386,7 +386,7 @@ def _describe(relation: Relation, photo: ImageHeader) -> tuple[str, str, str]:
         case TransposedSize():
             why = f"; its EXIF orientation {photo.orientation} was applied when the model was made"
             what = f"width and height are exchanged{why if photo.orientation > 4 else ': it was turned since'}"
-            return "transposed", what, "Turn the photographs back as COLMAP saw them; no change of K can mend this."
+            return "transposed", what, "Turn the photographs back as COLMAP saw them; no change of K can fix this."
         case ShapeMismatch() | SameSize():
             return "other_size", "another shape (cropped, padded or another camera's)", f"{_CROP} {_SCALE}"
 

@@ -53,7 +53,7 @@ class MissingModel(ModelError):
 def unreadable(path: Path, error: OSError) -> ModelError:
     """Return the error for a path that the system does not let us read."""
     if error.errno == errno.ENOENT and path.is_symlink():
-        return ModelError(path, f"a link to {path.readlink()}, which does not exist", "Mend the link.")
+        return ModelError(path, f"a link to {path.readlink()}, which does not exist", "Correct the link.")
     return ModelError(path, *_REMEDIES.get(error.errno or 0, (error.strerror or str(error), _COPY_AGAIN)))
 
 

@@ -1,8 +1,8 @@
 """A COLMAP model read in a fraction of a second and without trust: broken files end in a SceneError, nothing worse.
 
-This reader is for what nobody has checked yet. pycolmap's reads a cut cameras.bin as if it were whole; takes the
-garbage count of a cut points3D.bin for a size (bad_alloc), and can end the process; ours cannot abort. Projection and
-distortion are pycolmap's (`scene.reprojection`), once a camera is known to be sound.
+This reader is for models that have not been checked yet. pycolmap's reads a cut cameras.bin as if it were whole; takes
+the garbage count of a cut points3D.bin for a size (bad_alloc), and can end the process; ours cannot abort. Projection
+and distortion are pycolmap's (`scene.reprojection`), once a camera is known to be sound.
 """
 
 from __future__ import annotations

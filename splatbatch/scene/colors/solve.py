@@ -51,7 +51,7 @@ class ColorObservations:
     radius: Floats  # [O], r^2: its squared length
     camera: Ints  # [num_photos], 0 to num_cameras - 1
     axes: Floats  # [num_photos, 3], where each looks in the world
-    slopes: Floats  # [num_photos, 2, 3], by how much that turns per unit of place; both 0 where nobody knows
+    slopes: Floats  # [num_photos, 2, 3], by how much that turns per unit of place; both 0 where unknown
     exposures: Floats  # [num_photos], logarithms of what EXIF says; NaN where it says nothing
 
     def bearings(self) -> Floats:
@@ -124,7 +124,7 @@ def evened_of(seen: ColorObservations, found: Solution) -> Floats:
 
 
 def point_colors(seen: ColorObservations, found: Solution, weights: Floats, num_points: int) -> Floats:
-    """Return the colours of the points, [num_points, 3] or [num_points, 1]; NaN where nobody sees one."""
+    """Return the colours of the points, [num_points, 3] or [num_points, 1]; NaN of a point that no photograph sees."""
     total = np.bincount(seen.point, weights, num_points)
     evened = evened_of(seen, found)
     sums = np.stack([np.bincount(seen.point, weights * one, num_points) for one in evened.T], axis=1)

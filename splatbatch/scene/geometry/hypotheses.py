@@ -422,7 +422,7 @@ def conventions(views: TrackObservations) -> Iterator[CauseCandidate]:
 
 
 def other_conventions(images: Sequence[Image], poses: Poses) -> Iterator[tuple[str, str, Poses]]:
-    """Yield what poses may be, what mends it, and the poses then."""
+    """Yield what poses may be, its remedy, and the poses then."""
     for _, what, remedy, changed in _conventions(images, poses[1]):
         yield what, remedy, changed
 

@@ -1,4 +1,4 @@
-"""What photographs may be instead of what a model takes them for, each with what mends it."""
+"""What photographs may be instead of what a model takes them for, each with its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An import by itself: photographs against the sizes of their cameras, names, units, and points that nobody sees."""
+"""An import by itself: photographs against their cameras' sizes, names, units, points that no photograph sees."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from splatbatch.scene.photos.sizes import (
 from splatbatch.text import plural, spell_place
 
 _NONE = 1
-"""Sides of this length or less mean that nobody has written the size: exports with 0x0 and 1x1 exist."""
+"""Sides of this length or less mean that the size was not written: exports with 0x0 and 1x1 exist."""
 _CENTRAL = (0.25, 0.75)
 """Share of the side where a principal point lies that is in pixels of the photograph."""
 _FAR = 200

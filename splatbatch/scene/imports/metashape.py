@@ -226,7 +226,7 @@ def world_of(document: XmlDocument, chunk: Element, component: str | None, mista
         what = f"cameras name the component {component or '(none)'}; transforms are there for {known}"
         mistakes.add(document.where(chunk, "components"), what, _AGAIN)
     if element is None:
-        return ModelFrame(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is nobody's", crs)
+        return ModelFrame(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is unknown", crs)
     placed = _similarity(document, element, mistakes)
     is_local = not crs or crs.upper().startswith(("LOCAL_CS", "ENGCRS", "LOCAL"))
     is_geocentric = _ECEF[0] < float(np.linalg.norm(placed.translation)) < _ECEF[1]

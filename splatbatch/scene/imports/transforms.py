@@ -123,7 +123,7 @@ class Intrinsics:
             if key in self._frame or key in self._top:
                 value = number(self.get(key))
                 if value is None:
-                    self.fault(f"{key} {spelt(self.get(key))} {why_no_number(self.get(key))}", f"Mend {key}.")
+                    self.fault(f"{key} {spelt(self.get(key))} {why_no_number(self.get(key))}", f"Correct {key}.")
                 return value
         return None
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from splatbatch.scene.colmap.types import Floats
 
 Corner = tuple[float, float, float]
-NOBODY = -1
+NO_BOX = -1
 """Stands for the core of a place that is none: NaN, or infinity."""
 
 
@@ -66,8 +66,8 @@ EVERYWHERE = Box((-math.inf,) * 3, (math.inf,) * 3)
 
 
 def owners(boxes: Sequence[Box], places: Floats) -> NDArray[np.intp]:
-    """Return the index of the box that each place [N, 3] lies in; `NOBODY` where none holds it."""
-    found = np.full(len(places), NOBODY, dtype=np.intp)
+    """Return the index of the box that each place [N, 3] lies in; `NO_BOX` where none holds it."""
+    found = np.full(len(places), NO_BOX, dtype=np.intp)
     for index, box in enumerate(boxes):
         found[box.holds(places)] = index
     return found

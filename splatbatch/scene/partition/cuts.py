@@ -101,7 +101,7 @@ class PartObservations:
         """Return which share of its points each photograph sees in each of so many cores, [count, I]."""
         pairs = self.observations.photo.astype(np.int64)
         pairs *= count + 1
-        pairs += owner[self.point] + 1  # those of nobody come first
+        pairs += owner[self.point] + 1  # those in no box come first
         table = np.bincount(pairs, minlength=len(self.totals) * (count + 1)).reshape(-1, count + 1)
         return table[:, 1:].T / np.maximum(self.totals, 1)
 
@@ -364,7 +364,7 @@ def by_grid(tried: CutContext, ground: CutContext, shape: tuple[int, int]) -> Cu
     """Return a scene in so many rows of so many parts each.
 
     Raises:
-        ConfigError: there would be parts that nobody sees; the nearest possible grid is named.
+        ConfigError: there would be parts that no photograph sees; the nearest possible grid is named.
     """
     if found := _tried(tried, partial(grid, shape=shape)):
         return ground.lay_out(found.cores)

@@ -76,7 +76,7 @@ def check_picture(path: Path) -> None:
     """See that a picture can be written as a file's name says.
 
     Raises:
-        ConfigError: it cannot, or somebody else's file lies there.
+        ConfigError: it cannot, or a file of another program lies there.
     """
     if path.suffix != ".svg":
         raise ConfigError(f"--picture {path}: should end in .svg")

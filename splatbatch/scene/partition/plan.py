@@ -38,7 +38,7 @@ UNEVEN = 1.6
 
 @dataclass(frozen=True)
 class DrawnBoxes:
-    """Boxes that somebody has drawn."""
+    """Boxes drawn by hand."""
 
     axes: record.Axes
     cores: dict[str, Box]
@@ -154,7 +154,7 @@ def _checked(path: Path, form: Any) -> DrawnBoxes:
 
 
 def _opened(boxes: list[Box]) -> list[Box]:
-    """Return boxes whose outer sides are infinite: whoever draws a rectangle means all of the scene."""
+    """Return boxes whose outer sides are infinite: a rectangle drawn by hand means all of the scene."""
     lows = [min(box.lower[axis] for box in boxes) for axis in range(3)]
     highs = [max(box.upper[axis] for box in boxes) for axis in range(3)]
 

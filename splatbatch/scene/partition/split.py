@@ -216,7 +216,7 @@ def finish(out: Path) -> bool:
 
 
 def _put(ready: Path, out: Path, name: str, *, is_gone: bool) -> None:
-    """Put one patch in place of an older one; what somebody else has put beside its files stays with it."""
+    """Put one patch in place of an older one; what others have put beside its files stays with it."""
     new, old = ready / name, out / name
     if not new.is_dir() and not is_gone:
         return  # it stays as it is, or is in place already
@@ -234,7 +234,7 @@ def _put(ready: Path, out: Path, name: str, *, is_gone: bool) -> None:
 
 
 def _remove_ours(folder: Path) -> None:
-    """Remove a patch that is no more, and its folder unless somebody else's files are in it."""
+    """Remove a patch that is no more, and its folder unless files of others are in it."""
     for entry in os.listdir(folder):  # noqa: PTH208 - names alone
         path = folder / entry
         if _is_ours(path) and path.is_dir() and not path.is_symlink():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 Size = tuple[int, int]
 """Width and height in pixels."""
 FEW_PX = 4
-"""Up to here a difference may be rounding or a crop; nobody can tell which."""
+"""Up to here a difference may be rounding or a crop; the sizes do not tell which."""
 _FEW_SHARE = 0.1  # of the side: 4 px of a thumbnail are not few
 _WORDS = {2: "a half", 3: "a third", 4: "a quarter", 8: "an eighth", 16: "a sixteenth"}
 
