@@ -8,7 +8,7 @@ from cpu_scenes import HEIGHT, WIDTH, cameras, ellipsoids, relative_error, train
 from torch import Tensor
 
 from splatbatch.training.cpu import ProjectedGaussians, project, raster, view_colors
-from splatbatch.training.cpu.quadratics import pixel_basis
+from splatbatch.training.cpu.raster import pixel_basis
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 

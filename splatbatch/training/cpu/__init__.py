@@ -1,7 +1,6 @@
 """Gaussian splatting on the CPU: pure PyTorch, deterministic, by the rules of gsplat's CUDA kernels."""
 
-from splatbatch.training.cpu.projection import Ellipsoids, PinholeCameras, ProjectedGaussians, project
+from splatbatch.training.cpu.projection import Ellipsoids, PinholeCameras, ProjectedGaussians, project, view_colors
 from splatbatch.training.cpu.raster import raster
-from splatbatch.training.cpu.spherical_harmonics import view_colors
 
 __all__ = ["Ellipsoids", "PinholeCameras", "ProjectedGaussians", "project", "raster", "view_colors"]

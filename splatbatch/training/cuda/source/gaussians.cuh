@@ -13,7 +13,7 @@ constexpr int PARTS = 8;         // warps of a tile
 constexpr int PART_WIDTH = 8;    // px
 constexpr int PART_HEIGHT = 4;   // px
 
-// gsplat's thresholds (training/cpu/compositing.py says the same)
+// gsplat's thresholds (training/cpu/raster.py says the same)
 constexpr float MOST_OPAQUE = 0.999f;
 constexpr float LEAST_TRANSMITTANCE = 1e-4f;
 constexpr float FAINTEST = -7.9943534368588578f;  // log2(1 / 255)

@@ -1,4 +1,4 @@
-// Colours from spherical harmonics: 3DGS's basis, with the numbers of training/cpu/spherical_harmonics.py.
+// Colours from spherical harmonics: 3DGS's basis, with the numbers of training/cpu/projection.py.
 #pragma once
 #include "device.cuh"
 
