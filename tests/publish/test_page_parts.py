@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cut_batch import trained
+from dom import compare_dom
 from fake_batch import FakeBatch, write_model
 from letters import letters
 from PIL import Image
@@ -26,6 +27,7 @@ from splatbatch.splats import read_header, write_splat
 pytestmark = pytest.mark.usefixtures("made_here")
 
 COLMAP_UP = np.array([0.0, -1.0, 0.0])
+SAMPLES = Path(__file__).with_name("samples")
 NASTY = "p0</script><img src=x onerror=alert(1)>"
 
 
@@ -151,3 +153,17 @@ def test_without_a_viewer_there_is_no_page(tmp_path: Path, monkeypatch: pytest.M
         ended = invoke("publish", "p0", "--as", "html", "--to", str(tmp_path / "site"), batch=batch)
         assert ended.code == 4 and "html: the viewer is not built" in ended.err
         assert [path.name for path in (tmp_path / "site").iterdir()] == []
+
+
+@pytest.mark.parametrize("form", ["folder", "file"])
+def test_the_page_has_the_recorded_dom(tmp_path: Path, form: str) -> None:
+    facts = facts_of(tmp_path, NASTY, north=True)
+    boxes = {NASTY: np.array([[0.0, 0.0], [5.0, 5.0]]), "p&1": np.array([[5.0, 0.0], [5.4, 5.0]])}
+    view = PhotoView("a <b>.jpg", "photo/0", np.array([1.0, 2, 3]), np.array([0.0, 0, 1]), 50.0)
+    splat = replace(facts.splat, offset=(500_000, 5_200_000, 0), warnings=("It is <small>.",))
+    every = replace(facts, boxes=boxes, middles=dict.fromkeys(boxes, np.ones(3)), metres_per_unit=1.0)
+    page = {
+        "folder": folder_page(replace(every, splat=splat, photos=(view,)), "splat/lod-meta.json"),
+        "file": file_page(facts_of(tmp_path), "scene.sog", b"sog", (b"packed", "viewer()")),
+    }[form]
+    compare_dom(page, SAMPLES / f"page-of-a-{form}.dom", tmp_path)
