@@ -263,7 +263,8 @@ class SplatPages:
 
     def answer(self, request: Request, name: str) -> None:
         """Answer with what was asked for."""
-        from splatbatch.publish.page import asset, folder_page
+        from splatbatch.publish.page import PACKAGE, folder_page
+        from splatbatch.report.html import asset
         from splatbatch.report.viewer.viewer import viewer_script
 
         try:
@@ -272,10 +273,9 @@ class SplatPages:
                     request.send("text/html; charset=utf-8", folder_page(self._shown.facts, "splat.ply"))
                 case "viewer.js":
                     request.send("text/javascript; charset=utf-8", viewer_script())
-                case "page.js":
-                    request.send("text/javascript; charset=utf-8", asset(name))
-                case "page.css":
-                    request.send("text/css; charset=utf-8", asset(name))
+                case "page.js" | "page.css":
+                    kind = "css" if name == "page.css" else "javascript"
+                    request.send(f"text/{kind}; charset=utf-8", asset(name, PACKAGE))
                 case "splat.ply":
                     self._send_splat(request)
                 case _ if name in self._photos:

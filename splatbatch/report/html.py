@@ -6,8 +6,9 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -35,14 +36,14 @@ from splatbatch.scene.patches import list_names
 from splatbatch.tasks.status import STATES
 from splatbatch.text import assignments, moment, one_line, plain, plural
 
+PACKAGE = "splatbatch.report"
 SPECIAL = re.compile(r"[\\`*\[|]")
 GRADES = {"even": "even", "slight": "slight", "step": "a step", "unknown": ""}
 IN_WORDS = (
-    *(amount, assignments, deciding, duration, figure, figure_row, grade_in_words, in_words, list_names, moment),
-    *(one_line, photographs, plain, plural, ran_in_words, seam_figures, spell_figures, spelt, title),
-    *(changed_in, deciding_in, headings_of, is_best, is_best_of, setting_charts),
-    *(cell_map, certificate_of, falloff_curve, holdout_map),
-)
+    amount, assignments, cell_map, certificate_of, changed_in, deciding, deciding_in, duration, falloff_curve, figure,
+    grade_in_words, headings_of, holdout_map, in_words, is_best, is_best_of, list_names, moment, one_line, photographs,
+    plain, plural, ran_in_words, seam_figures, setting_charts, spell_figures, spelt, title,
+)  # fmt: skip
 """What templates call to say facts, or to draw them."""
 
 
@@ -53,10 +54,29 @@ def render(name: str, **facts: Any) -> str:
 
 @cache
 def environment(*, is_html: bool) -> Environment:
-    """Return what fills templates in; None is nothing in either language."""
-    spell = _html if is_html else markdown
-    made = Environment(
-        loader=PackageLoader("splatbatch.report"),
+    """Return what fills the report's templates in."""
+    made = templates_of(PACKAGE, _html if is_html else markdown)
+    made.globals |= {one.__name__: one for one in (*IN_WORDS, fence_of)} | {
+        "SIGNS": SIGNS,
+        "STATES": STATES,
+        "GRADES": GRADES,
+        "SEAM_FIGURES": SEAM_FIGURES,
+        "FIGURES": FIGURES,
+        "ERROR_COLORS": error_colors(),
+        "FULL_ERROR": f"{255 * FULL_ERROR:.0f}",
+    }
+    made.filters |= {"figure_row": figure_row, "last_name": _last_name, "spell_json": _spell_json}
+    return made
+
+
+def _html(value: object) -> object:
+    return "" if value is None else value
+
+
+def templates_of(package: str, spell: Callable[[object], object] = _html) -> Environment:
+    """Return what fills the templates of a package in: what facts hold is text and is escaped, None is nothing."""
+    return Environment(
+        loader=PackageLoader(package),
         autoescape=True,
         finalize=spell,
         undefined=StrictUndefined,
@@ -64,11 +84,6 @@ def environment(*, is_html: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals |= {one.__name__: one for one in (*IN_WORDS, fence_of)}
-    made.globals |= {"SIGNS": SIGNS, "STATES": STATES, "GRADES": GRADES, "SEAM_FIGURES": SEAM_FIGURES}
-    made.globals |= {"FIGURES": FIGURES, "ERROR_COLORS": error_colors(), "FULL_ERROR": f"{255 * FULL_ERROR:.0f}"}
-    made.filters |= {"figure_row": figure_row, "last_name": _last_name, "spell_json": _spell_json}
-    return made
 
 
 def fence_of(quoted: Sequence[str]) -> str:
@@ -85,10 +100,6 @@ def _spell_json(value: object) -> str:
     return json.dumps(value, indent=1, sort_keys=True, default=str)
 
 
-def _html(value: object) -> object:
-    return "" if value is None else value
-
-
 def markdown(value: object) -> Markup:
     """Return text that others wrote so that Markdown reads text in it: no HTML, table, link, emphasis or line end."""
     if isinstance(value, Markup):
@@ -98,10 +109,9 @@ def markdown(value: object) -> Markup:
 
 
 @cache
-def asset(name: str) -> str:
-    """Return the text of the page's style, or of a script of it."""
-    loader = environment(is_html=True).loader
-    return loader.get_source(environment(is_html=True), name)[0] if loader else ""
+def asset(name: str, package: str = PACKAGE) -> str:
+    """Return the text of a style or a script that lies beside the templates of a package."""
+    return files(package).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def policy(style: str, scripts: Sequence[str], *, follows: bool) -> str:
@@ -114,10 +124,11 @@ def policy(style: str, scripts: Sequence[str], *, follows: bool) -> str:
     workers = "worker-src blob:; " if len(scripts) > 1 else ""
     asks = "connect-src 'self'; " if follows else ""
     return (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {' '.join(map(_digest, scripts))}; {workers}"
+        f"default-src 'none'; style-src {digest(style)}; script-src {' '.join(map(digest, scripts))}; {workers}"
         f"img-src data:; {asks}base-uri 'none'; form-action 'none'"
     )
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Return the hash of a style or a script, as a policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

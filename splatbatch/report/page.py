@@ -142,12 +142,11 @@ def _page(
         "strips": [(one, color_strip(one, folders(one.scene), strip, ends_at)) for one in report.colors],
     }
     scripts = [script, *([viewer_script()] if previews.is_used else [])]
-    rules = policy(style, scripts, follows=version is not None)
     packed = {
         "style": style,
         "script": script,
         "viewer": base64.b64encode(viewer_gz()).decode() if previews.is_used else "",
-        "policy": rules,
+        "policy": policy(style, scripts, follows=version is not None),
     }
     return render("page.html.j2", **facts, **packed, version=version)
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +18,11 @@ from letters import letters
 from PIL import Image
 
 from splatbatch.output.records.metrics import TrainingSettings
-from splatbatch.publish.page import PageFacts, PhotoView, digest, draw_plan, file_page, folder_page
+from splatbatch.publish.page import PageFacts, PhotoView, draw_plan, file_page, folder_page, page_templates
 from splatbatch.publish.source import PublishedSplat, SourcePart
 from splatbatch.publish.stage import NEUTRAL, UprightScene, set_stage, sky_of
 from splatbatch.publish.tool import FOLDER, cache_folder, version_in
+from splatbatch.report.html import digest
 from splatbatch.report.viewer.viewer import InitialCamera, turn_upright
 from splatbatch.splats import read_header, write_splat
 
@@ -99,12 +101,16 @@ def test_a_splat_whose_model_is_gone_is_shown_from_nowhere_in_particular(tmp_pat
     assert set_stage(splat, "").camera is None
 
 
+def drawn_plan(boxes: dict[str, Any], metres_per_unit: float | None) -> str:
+    return page_templates().get_template("plan.html.j2").render(plan=draw_plan(boxes, metres_per_unit))
+
+
 def test_the_map_names_patches_and_tells_north_and_scale_where_these_are_known() -> None:
     boxes = {"p0": np.array([[0.0, 0], [300, 200]]), "p1": np.array([[300.0, 0], [400, 200]])}
-    plain, known = draw_plan(boxes, None), draw_plan(boxes, 1.0)
+    plain, known = drawn_plan(boxes, None), drawn_plan(boxes, 1.0)
     assert ">p0<" in plain and "<title>p1</title>" in plain and "north" not in plain and "scale" not in plain
     assert 'class="north"' in known and ">200 m<" in known
-    assert ">2 km<" in draw_plan(boxes, 10.0) and ">50 m<" in draw_plan(boxes, 0.3048)
+    assert ">2 km<" in drawn_plan(boxes, 10.0) and ">50 m<" in drawn_plan(boxes, 0.3048)
 
 
 @pytest.mark.parametrize("north", [True, False])

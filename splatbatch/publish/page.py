@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment
 
 from splatbatch import __version__
 from splatbatch.errors import OutputError, TrainerError
@@ -21,11 +19,11 @@ from splatbatch.files import write_text, write_whole
 from splatbatch.output.folders import BACKDROP
 from splatbatch.publish.convert import ConversionJob, ConvertedFile, convert
 from splatbatch.publish.formats import FORMATS, FormatReader
-from splatbatch.publish.page.html import Html, tag
 from splatbatch.publish.source import SCENE, PublishedSplat, SourcePart
 from splatbatch.publish.stage import Color, UprightScene, box_on, places_of, set_stage, sky_of
 from splatbatch.publish.tiles.geodesy import on_globe
 from splatbatch.publish.tool import SplatTransform
+from splatbatch.report.html import asset, digest, templates_of
 from splatbatch.report.viewer.viewer import HOW, Vector, viewer_gz, viewer_script
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats.preview import rotated
@@ -38,20 +36,11 @@ MOST_BYTES = 50_000_000
 MOST_AT_ONCE = 5_000_000
 """Gaussians that are read at once; a larger scene is streamed patch by patch, in one page."""
 CONTENT = "splat"
+PACKAGE = "splatbatch.publish"
 NO_SKY = "no photograph shows the sky: the page has a plain one"
-NEEDLE = "M0 -16L5 2L0 -1L-5 2Z"
 SHARED = "base-uri 'none'; form-action 'none'"
 SIZE, MARGIN = 200.0, 8.0
 NICE = (1, 2, 5, 10)
-LEAST_LABEL = 26.0
-"""Of a box's width: what is narrower says its name under the cursor."""
-FIGURES = {
-    "psnr_covered": ("PSNR, held out, covered pixels", "{:.2f} dB"),
-    "psnr": ("PSNR, held out", "{:.2f} dB"),
-    "ssim": ("SSIM", "{:.3f}"),
-    "num_photos": ("photographs", "{:.0f}"),
-}
-"""What the page says of a splat's figures, each in words and as it is spelled."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +115,7 @@ def write_page(splat: PublishedSplat, crs: str, work: Path, tool: SplatTransform
     write_text(folder / "index.html", folder_page(facts, f"{CONTENT}/{job.form.suffix}"))
     write_whole(folder / "viewer.js", lambda file: file.write(viewer_script().encode()))
     for name in ("page.css", "page.js"):
-        write_text(folder / name, asset(name))
+        write_text(folder / name, asset(name, PACKAGE))
     return ViewerPage(folder, written, (*notes, *written.notes))
 
 
@@ -172,56 +161,38 @@ def folder_page(facts: PageFacts, content: str) -> str:
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; connect-src 'self'"
         f" blob:; img-src 'self' data: blob:; worker-src 'self' blob:; {SHARED}"
     )
-    head = [tag("link", rel="stylesheet", href="page.css"), tag("link", rel="icon", href="data:,")]
-    scripts = [tag("script", src=name) for name in ("viewer.js", "page.js")]
-    return _document(facts, content, policy, head, scripts)
+    return _document(facts, content, policy)
 
 
 def file_page(facts: PageFacts, content: str, packed: bytes, viewer: tuple[bytes, str]) -> str:
     """Return a page that holds everything: the splat, and the viewer as it is packed and as its hash is taken."""
-    style, script = asset("page.css"), asset("page.js")
+    script = asset("page.js", PACKAGE)
     policy = (
         f"default-src 'none'; script-src {digest(script)} {digest(viewer[1])} 'wasm-unsafe-eval'; style-src"
         f" 'unsafe-inline'; connect-src data: blob:; img-src data: blob:; worker-src blob:; {SHARED}"
     )
-    templates = [
-        tag("template", Html(base64.b64encode(data).decode()), id=name)
-        for name, data in (("viewer", viewer[0]), ("splat", packed))
-    ]
-    head = [tag("style", Html(style)), tag("link", rel="icon", href="data:,")]
-    return _document(facts, content, policy, head, [*templates, tag("script", Html(script))])
+    spelled = {"packed": base64.b64encode(packed).decode(), "viewer": base64.b64encode(viewer[0]).decode()}
+    return _document(facts, content, policy, script=script, style=asset("page.css", PACKAGE), **spelled)
+
+
+def _document(facts: PageFacts, content: str, policy: str, **held: str) -> str:
+    """Return the page; `held` is what one of a single file holds."""
+    plan = draw_plan(facts.boxes, facts.metres_per_unit)
+    shown = {"facts": facts, "scene": _scene(facts, content), "plan": plan, "policy": policy, "packed": ""}
+    return page_templates().get_template("page.html.j2").render(shown | held)
 
 
 @cache
-def asset(name: str) -> str:
-    """Return the text of the page's style, or of its script."""
-    return files("splatbatch.publish.page").joinpath(name).read_text(encoding="utf-8")
+def page_templates() -> Environment:
+    """Return what fills the page and its map in."""
+    made = templates_of(PACKAGE)
+    made.globals |= {"version": __version__, "spell_place": spell_place, "MARGIN": MARGIN}
+    made.filters["spelt"] = _spelt
+    return made
 
 
-def digest(text: str) -> str:
-    """Return a script's hash, as a policy names it."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _document(facts: PageFacts, content: str, policy: str, head: list[Html], scripts: list[Html]) -> str:
-    first = [
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", facts.splat.name),
-    ]
-    data = json.dumps(_scene(facts, content)).replace("<", "\\u003c")
-    body = [
-        tag("div", id="stage"),
-        tag("div", tag("span"), id="bar"),
-        _about(facts),
-        tag("div", draw_plan(facts.boxes, facts.metres_per_unit), id="where", class_="panel"),
-        *([_photos(facts)] if facts.photos else []),
-        *([_compass()] if facts.stage.north is not None else []),
-        tag("script", Html(data), id="scene", type="application/json"),
-        *scripts,
-    ]
-    return f"<!doctype html>\n{tag('html', tag('head', *first, *head), tag('body', *body), lang='en')}\n"
+def _spelt(figure: float | None, form: str) -> str:
+    return form.format(figure) if figure else ""
 
 
 def _scene(facts: PageFacts, content: str) -> dict[str, Any]:
@@ -270,99 +241,42 @@ def _above(stage: UprightScene, middle: Floats, box: Floats) -> list[float]:
     return found
 
 
-def _about(facts: PageFacts) -> Html:
-    splat = facts.splat
-    rows = {"Gaussians": f"{splat.num_gaussians:,}"}
-    if len(facts.boxes) > 1:
-        rows["patches"] = str(len(facts.boxes))
-    figures = splat.figures
-    rows |= {label: form.format(figures[key]) for key, (label, form) in FIGURES.items() if figures.get(key)}
-    if facts.crs:
-        rows["coordinates"] = facts.crs
-    cells = [tag("tr", tag("td", name), tag("td", value)) for name, value in rows.items()]
-    place = [tag("p", f"The splat's origin lies at {spell_place(splat.offset)}.")] if any(splat.offset) else []
-    return tag(
-        "details",
-        tag("summary", tag("h1", splat.name, style="display:inline")),
-        tag("table", tag("tbody", *cells)),
-        *place,
-        *(tag("p", one) for one in splat.warnings),
-        tag("p", "drag: turn, right button: move, wheel: nearer", id="said"),
-        tag("button", "back to the start", id="back", type="button"),
-        tag("p", f"splatbatch {__version__}, viewer by PlayCanvas (MIT)"),
-        id="about",
-        class_="panel",
-        open=True,
-    )
+@dataclass(frozen=True)
+class PatchPlan:
+    """The map of patches, in pixels of its own."""
+
+    width: float
+    height: float
+    left: float
+    """Where its left edge and its upper one are, in units of the scene."""
+    top: float
+    unit: float
+    """Pixels a unit of the scene is long."""
+    patches: Mapping[str, tuple[float, float, float, float]]
+    """Of each: its left and upper edge, width and height."""
+    scale: tuple[float, float] | None
+    """A round number of metres, and how long that is; None: unknown."""
 
 
-def _photos(facts: PageFacts) -> Html:
-    """Return the photographs to choose from; the chosen one is shown beside the splat."""
-    choices = [tag("option", one.name, value=str(index)) for index, one in enumerate(facts.photos)]
-    first = tag("option", "a photograph …", value="", selected=True)
-    picture = tag("img", alt="the photograph", hidden=True)
-    return tag("div", tag("select", first, *choices, aria_label="photograph"), picture, id="photo", class_="panel")
-
-
-def _compass() -> Html:
-    south = tag("path", d=NEEDLE, transform="rotate(180)", fill="#cbd5e1")
-    needle = tag("g", tag("path", d=NEEDLE, fill="#f87171"), south)
-    text = tag("text", "N", y=-16, text_anchor="middle", font_size=6, fill="#f3f4f6")
-    return tag("div", tag("svg", needle, text, viewBox="-24 -24 48 48"), id="compass", role="img", aria_label="North")
-
-
-def draw_plan(boxes: Mapping[str, Floats], metres_per_unit: float | None) -> Html:
-    """Return the map of patches, each a box [2, 2]; with metres for a unit it has an arrow to the north and a scale.
-
-    The script moves its marker `.here`, by the attributes: units of the scene at the left and at the bottom, and the
-    size of a unit.
-    """
+def draw_plan(boxes: Mapping[str, Floats], metres_per_unit: float | None) -> PatchPlan:
+    """Return the map of patches, each a box [2, 2]; with metres for a unit it has an arrow to the north and a scale."""
     corners = np.concatenate([*boxes.values()])
     low, high = corners.min(axis=0), corners.max(axis=0)
     unit = (SIZE - 2 * MARGIN) / max(float((high - low).max()), 1e-12)
     width, height = (2 * MARGIN + unit * (high - low)).tolist()
     corner = np.array([low[0], high[1]])
-    on_sheet = {name: MARGIN + unit * np.abs(np.array([box[0, 0], box[1, 1]]) - corner) for name, box in boxes.items()}
-    patches = [
-        _patch(name, index, on_sheet[name], unit * (box[1] - box[0])) for index, (name, box) in enumerate(boxes.items())
-    ]
-    here = tag("path", class_="here", d="M0 -7L4.5 5L0 2L-4.5 5Z")
-    foot = 24.0 if metres_per_unit else 0.0
-    known = [_scale_bar(unit / metres_per_unit, width, height), _north(width)] if metres_per_unit else []
-    return tag(
-        "svg",
-        *patches,
-        here,
-        *known,
-        id="plan",
-        viewBox=f"0 0 {width:.1f} {height + foot:.1f}",
-        role="group",
-        aria_label="Map of the patches",
-        data_left=f"{float(low[0]) - MARGIN / unit:.9g}",
-        data_top=f"{float(high[1]) + MARGIN / unit:.9g}",
-        data_unit=f"{unit:.9g}",
-    )
+    patches = {}
+    for name, box in boxes.items():
+        place = MARGIN + unit * np.abs(np.array([box[0, 0], box[1, 1]]) - corner)
+        patches[name] = (*place.tolist(), *(unit * (box[1] - box[0])).tolist())
+    scale = _scale_bar(unit / metres_per_unit, width / 2) if metres_per_unit else None
+    left, top = float(low[0]) - MARGIN / unit, float(high[1]) + MARGIN / unit
+    return PatchPlan(width, height, left, top, unit, patches, scale)
 
 
-def _patch(name: str, index: int, at_px: Floats, size_px: Floats) -> Html:
-    (x, y), (wide, tall) = at_px.tolist(), size_px.tolist()
-    rect = tag("rect", x=round(x, 1), y=round(y, 1), width=round(wide, 1), height=round(tall, 1))
-    at = {"x": round(x + wide / 2, 1), "y": round(y + tall / 2 + 4, 1)}
-    label = tag("text", name, text_anchor="middle", **at) if wide >= LEAST_LABEL else Html("")
-    return tag("g", tag("title", name), rect, label, class_="patch", role="button", tabindex="0", data_patch=str(index))
-
-
-def _scale_bar(px_per_metre: float, width: float, height: float) -> Html:
-    """Return a bar of a round number of metres, at most half of the map long."""
-    longest = width / 2 / px_per_metre
+def _scale_bar(px_per_metre: float, most_px: float) -> tuple[float, float]:
+    """Return the largest round number of metres that is at most so long, and how long it is."""
+    longest = most_px / px_per_metre
     power = 10.0 ** math.floor(math.log10(longest))
     metres = max(step * power for step in NICE if step * power <= longest)
-    length, y = metres * px_per_metre, height + 8
-    line = tag("path", d=f"M{MARGIN} {y - 4:.1f}v4h{length:.1f}v-4")
-    words = f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"
-    return tag("g", line, tag("text", words, x=round(MARGIN + length + 5, 1), y=round(y + 2, 1)), class_="scale")
-
-
-def _north(width: float) -> Html:
-    x = width - MARGIN - 8
-    return tag("g", tag("path", d=f"M{x:.1f} 34V12m-5 8l5 -9l5 9"), tag("text", "N", x=x - 4, y=46), class_="north")
+    return metres, metres * px_per_metre
