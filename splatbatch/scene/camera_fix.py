@@ -443,7 +443,7 @@ def fix_models(
     Returns nothing, and writes nothing, if every photograph fits its camera. A failure leaves nothing behind.
 
     Raises:
-        SceneError: `out` is not empty, or a model cannot be repaired honestly; all reasons are listed.
+        SceneError: `out` is not empty, or no correction of a model is safe; all reasons are listed.
     """
     _refuse_occupied(out)
     everyone = [*patches, *([source_patch(source, patches)] if source else [])]
@@ -478,7 +478,7 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
     """Return what would be changed in models that were audited.
 
     Raises:
-        SceneError: one cannot be repaired honestly; all reasons are listed.
+        SceneError: no correction of one is safe; all reasons are listed.
     """
     names = [patch.name for patch in patches]
     reasons = [
@@ -494,7 +494,7 @@ def plan_models(audit: Audit, patches: Sequence[Patch], how: How) -> list[Camera
         plans = [plan_model(patch, cameras[patch.name], how, reasons) for patch in patches]
     if reasons:
         raise SceneError(
-            "cannot be repaired honestly, nothing was written:\n  " + "\n  ".join(reasons),
+            "no correction is safe, nothing was written:\n  " + "\n  ".join(reasons),
             "Fix these first, or name only the other patches: splatbatch verify-dims PATCH --fix HOW.",
         )
     return plans

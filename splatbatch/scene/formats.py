@@ -148,7 +148,7 @@ FORMATS = (
     ForeignFormat(
         "an archive",
         ("*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.7z"),
-        "Unpack it, and name the folder that comes of it.",
+        "Unpack it, and name the unpacked folder.",
     ),
 )
 """Of several that are found the first counts: what says more stands before what says less."""

@@ -44,7 +44,7 @@ output:
 _LONGEST_COMMENT = 100
 
 DEVICES = {
-    True: "cuda            # never the CPU, where a night ends with nothing; cpu asks for it all the same",
+    True: "cuda            # never the CPU, on which a night is too short; cpu trains there all the same",
     False: "auto            # no NVIDIA GPU was seen here: the CPU, for an hour at most; cpu: for as long as it takes",
 }
 """By whether there is an NVIDIA GPU, usable or not, where the YAML is written."""

@@ -257,7 +257,7 @@ BAD_XML: dict[str, tuple[tuple[str, str], str]] = {
     "scale": (("2.5</scale>", "-1</scale>"), r"and a scale above 0"),
     "mirrored chunk": (('<rotation locked="false">', '<rotation locked="false">-1 0 0 0 1 0 0 0 1</rotation><x>'),
                        r"mismatched tag"),
-    "two components": (('component_id="0"', 'component_id="1"'), r"2 components that do not hang together"),
+    "two components": (('component_id="0"', 'component_id="1"'), r"2 components that are not connected"),
     "mixed ids": (('camera id="2"', 'camera id="1"'), r"has the id 1 of another camera"),
 }  # fmt: skip
 

@@ -303,7 +303,7 @@ def test_a_look_writes_nothing(scene: Path):
 def test_a_folder_of_somebody_else_is_refused(scene: Path, name: str):
     (scene / "patches").mkdir()
     (scene / "patches" / name).write_text('{"note": "mine"}')
-    with pytest.raises(SceneError, match=f"--out .*patches: not empty, and no split of ours .{name}"):
+    with pytest.raises(SceneError, match=f"--out .*patches: not empty, and not made by splatbatch split .{name}"):
         cut(scene, scene / "patches")
     assert [path.name for path in (scene / "patches").iterdir()] == [name]
 
@@ -372,7 +372,7 @@ def test_a_source_with_loose_ends_makes_sound_patches(scene: Path, tmp_path: Pat
     (sparse / "images.bin").write_bytes(images)
     done = cut(scene, tmp_path / "patches")
     assert any("1 photograph see no point and are in no patch" in note for note in done.notes)
-    assert any("1 point of the source left out: nowhere to be" in note for note in done.notes)
+    assert any("1 point of the source left out: no finite place" in note for note in done.notes)
     for name in ("p0", "p1"):
         assert pycolmap.Reconstruction(tmp_path / "patches" / name / "sparse" / "0").is_valid()
     assert (done.plan.observations.point_of_keypoint != NONE).sum() == len(done.plan.observations.photo)

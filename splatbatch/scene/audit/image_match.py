@@ -96,7 +96,7 @@ class ImageMatchFindings:
         return odd >= limits.HALF * max(1, len(compared.sizes))
 
     def _blank_ones(self) -> Iterator[AuditFinding]:
-        total, remedy = len(self.compared.rows), "Copy them again; a photograph that shows nothing teaches nothing."
+        total, remedy = len(self.compared.rows), "Copy them again; a photograph of one colour is of no use in training."
         if self._blank and len(self._blank) >= limits.HALF * total:
             message = f"{len(self._blank)} of {total} photographs looked at are {next(iter(self._blank.values()))}"
             yield replace(self.scribe.note("blank", "photographs", message, remedy), severity="error")

@@ -152,7 +152,7 @@ def _unexplained(survey: GeometrySurvey, seen: Ints, rows: Ints) -> Iterator[Cau
     remedy = "Look at these images in COLMAP's viewer; register them again or remove them from the model."
     for number, some in _by_camera(survey.views, rows):
         before = typical(survey.views.only(some))
-        chosen = BestCause("reprojection", "nothing that is known explains it", remedy, before, float("nan"))
+        chosen = BestCause("reprojection", "no known mistake explains it", remedy, before, float("nan"))
         yield _cause(survey, some, number, chosen)
 
 

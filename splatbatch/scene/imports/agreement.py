@@ -442,7 +442,7 @@ def _judge(
 ) -> None:
     verdict = judge(shots, matched)
     if verdict is None:
-        notes.leave_out("a look at the poses: too few of the photographs' features match to say anything of them")
+        notes.leave_out("a look at the poses: too few features match between the photographs")
         return
     told = (
         f"{100 * verdict.agreement:.0f} % of what pairs of photographs both show (median of {verdict.num_pairs} pairs)"
@@ -452,7 +452,7 @@ def _judge(
         remedy = "Export poses and photographs anew, in the axes that the format is written in."
         mistakes.add("poses", f"the photographs contradict them: {told} fits{cause}", remedy)
     else:
-        notes.convert(f"poses were held against the photographs: {told} fits")
+        notes.convert(f"poses were compared with the photographs: {told} fits")
 
 
 def triangulated(

@@ -198,7 +198,7 @@ def chosen_chunk(document: XmlDocument, label: str, notes: ImportMessages, mista
                 notes.leave_out(f"chunk {_in_words(other)}")
         return candidates[0]
     known = "; ".join(_in_words(chunk) for chunk in chunks)
-    what = f"{len(candidates)} chunks are meant by it" if label else f"{len(candidates)} chunks with poses"
+    what = f"{len(candidates)} chunks have this name" if label else f"{len(candidates)} chunks with poses"
     remedy = "Name one with --chunk LABEL and import each into a folder of its own, or merge them in Metashape."
     mistakes.add(document.where(document.root), f"{what}: {known}", remedy)
     return None
@@ -498,7 +498,7 @@ def _stations(
     if len(components) > 1:
         counts = ", ".join(f"component {key}: {plural(count, 'camera')}" for key, count in components.most_common())
         remedy = "Align them to each other (markers, more photographs), or export one component alone."
-        what = f"{len(components)} components that do not hang together: {counts}"
+        what = f"{len(components)} components that are not connected: {counts}"
         mistakes.add(document.where(chunk, "components"), what, remedy)
     found = []
     for camera, group in posed:

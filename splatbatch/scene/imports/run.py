@@ -28,7 +28,7 @@ ImportFormat = Literal["transforms", "metashape", "colmap"]
 _HEAD = 4096  # bytes of an XML file that are looked at
 _EXPORTS = (".", "colmap_export", "opensfm/colmap_export", "colmap", "colmap/sparse/0", "sparse/0", "sparse",
             "dense/sparse", "undistorted/sparse")  # fmt: skip
-_LINKS = "Name a new folder on a disk that has room and knows symbolic links: photographs are linked, not copied."
+_LINKS = "Name a new folder on a disk with free space and symbolic links: photographs are linked, not copied."
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _chosen(path: Path, notes: ImportMessages) -> ImportSource:
     alike = [one for one in found if one.kind == found[0].kind]
     if len(alike) > 1:
         names = ", ".join(one.paths[0].name for one in alike)
-        raise SceneError(f"{path}: {len(alike)} files of the same kind: {names}", "Name the one that is meant.")
+        raise SceneError(f"{path}: {len(alike)} files of the same kind: {names}", "Name one of them.")
     for other in found[1:]:
         notes.leave_out(f"beside it: {other.in_words()}")
     return found[0]

@@ -538,7 +538,7 @@ class FrameReader:
             return candidates[0]
         if candidates:
             names = ", ".join(sorted(path.name for path in candidates))
-            self._mistakes.add(place, f"may be {names}", "Write file_path with the suffix of the file that is meant.")
+            self._mistakes.add(place, f"may be {names}", "Write file_path with the suffix of the right file.")
         elif self._skips:
             self.missing.append(written)
         else:
@@ -694,7 +694,7 @@ def _tell_own_lenses(frames: Sequence[TransformsFrame], notes: ImportMessages) -
         if any(frame.keys.get(key, top[key]) != top[key] for frame in frames)
     ]
     if keys:
-        notes.convert(f"{', '.join(keys)}: frames have values of their own, which count; those at the top count not")
+        notes.convert(f"{', '.join(keys)}: frames have values of their own; those at the top are ignored")
 
 
 def _splits(frames: Sequence[TransformsFrame], mistakes: ImportMistakes) -> dict[Path, str]:

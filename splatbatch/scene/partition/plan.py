@@ -353,8 +353,10 @@ def _notes(
         names = [image.name for image, is_blind in zip(sightings.images, blind, strict=True) if is_blind]
         notes.append(f"{plural(len(names), 'photograph')} see no point and are in no patch: {', '.join(names[:5])}")
     if sightings.num_nowhere:
-        notes.append(f"{plural(sightings.num_nowhere, 'point')} of the source left out: nowhere to be (NaN, infinity)")
+        notes.append(
+            f"{plural(sightings.num_nowhere, 'point')} of the source left out: no finite place (NaN, infinity)"
+        )
     if len(layout.cores) > 1 and layout.evenness() > UNEVEN:
         remedy = "; to cut anew, split into another folder" if before else ""
-        notes.append(f"the dearest patch costs {layout.evenness():.1f} times the cheapest{remedy}")
+        notes.append(f"largest patch / smallest patch, by cost: {layout.evenness():.1f}{remedy}")
     return notes

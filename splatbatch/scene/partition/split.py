@@ -157,7 +157,7 @@ def check_out(out: Path) -> None:
         names = sorted(os.listdir(out))  # noqa: PTH208 - names alone
         if names and not is_of_split(out / PARTITION) and not (out / SPLIT_READY).is_dir():
             lies = ", ".join(names[:5])
-            raise SceneError(f"--out {out}: not empty, and no split of ours ({lies})", "Name a new folder.")
+            raise SceneError(f"--out {out}: not empty, and not made by splatbatch split ({lies})", "Name a new folder.")
     elif out.exists() or out.is_symlink():
         raise SceneError(f"--out {out}: not a folder", "Name a new folder.")
 
