@@ -109,7 +109,6 @@ OF_OTHERS = {
     "scene/imports/colmap_export.py": "where on Earth OpenSfM says that a model lies",
     "supervisor/apprise_urls.py": "a message on its stdin",
     "monitor/mlflow_runs.py": "its order, on stdin",
-    "supervisor/ask.py": "what a program of ours answers",
     "supervisor/preload.py": "what a process that waits is told to run, by its socket",
     "training/checkpoint.py": "a checkpoint",
 }

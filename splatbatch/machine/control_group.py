@@ -42,8 +42,10 @@ def enter(group: Path | None) -> None:
         (group / "cgroup.procs").write_text("0")
 
 
-def members(group: Path) -> list[int]:
-    """Return the processes in a group; none if it is gone."""
+def members(group: Path | None) -> list[int]:
+    """Return the processes in a group; none if there is none, or it is gone."""
+    if group is None:
+        return []
     with suppress(OSError, ValueError):  # 0 is one that has no number here, and would stand for all of us
         return [int(line) for line in (group / "cgroup.procs").read_text().split() if int(line) > 0]
     return []

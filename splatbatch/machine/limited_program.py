@@ -67,6 +67,12 @@ class ProgramEnd:
         """Return the last line of what it said; empty if it said nothing."""
         return next((line.strip() for line in reversed(self.said.splitlines()) if line.strip()), "")
 
+    @property
+    def in_words(self) -> str:
+        """Return how it ended by itself, and the last line of what it said."""
+        ended = f"ended by signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
+        return f"{ended}: {self.last_words}" if self.last_words else ended
+
     def why(self, bounds: CallBounds) -> str:
         """Return in one line why it did not end well."""
         last = self.last_words or "it said nothing"
@@ -108,7 +114,7 @@ class LimitedProgram:
         Raises:
             OSError: it cannot be started.
         """
-        self._bounds, self._began, self._peak_mib = bounds, time.monotonic(), 0
+        self._bounds, self._tick, self._began, self._peak_mib = bounds, within.tick, time.monotonic(), 0
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read at its end
         # a file, not a pipe: a program that never reads must not hold us up
         with tempfile.TemporaryFile() as told:
@@ -143,6 +149,17 @@ class LimitedProgram:
         code = self._process.returncode
         return ProgramEnd(-signal.SIGKILL if code is None else code, words, self._peak_mib, exceeded, seconds)
 
+    def wait(self) -> ProgramEnd:
+        """Return how it ended, once it has; what is raised meanwhile ends it."""
+        try:
+            while (end := self.poll()) is None:
+                self._tick()
+                time.sleep(POLL_S)
+            return end
+        except BaseException:
+            self.end()
+            raise
+
     def end(self) -> None:
         """End it with all that it has started; one that hangs in the kernel is left to it."""
         below = descendants(self._process.pid) if self._process.poll() is None else []
@@ -158,15 +175,7 @@ def run_bounded(command: Sequence[str], bounds: CallBounds, within: CallContext 
     Raises:
         OSError: it cannot be started.
     """
-    program = LimitedProgram(command, bounds, within)
-    try:
-        while (end := program.poll()) is None:
-            within.tick()
-            time.sleep(POLL_S)
-        return end
-    except BaseException:
-        program.end()
-        raise
+    return LimitedProgram(command, bounds, within).wait()
 
 
 class Hook(LimitedProgram):
@@ -197,8 +206,7 @@ class Hook(LimitedProgram):
             return f"ended after {self._bounds.wall_s:g} s"
         if end.code in NEVER_BEGAN:
             return f"cannot be started (exit code {end.code})"
-        ended = f"exit code {end.code}" if end.code > 0 else f"ended by signal {-end.code}"
-        return f"{ended}: {end.last_words}" if end.last_words else ended
+        return end.in_words
 
 
 def memory_mib(pid: int) -> int:

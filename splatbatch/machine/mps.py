@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from splatbatch import processes
@@ -76,7 +77,6 @@ class Mps:
 
 
 def _start_daemon(program: str, folder: Path) -> subprocess.Popen[bytes]:
-    me = os.getpid()
     return subprocess.Popen(
         [program, "-f"],  # in the foreground: a process that the kernel ends when we die
         stdin=subprocess.DEVNULL,
@@ -84,7 +84,7 @@ def _start_daemon(program: str, folder: Path) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         env={**os.environ, **_environment(folder), processes.MARKER: _key(folder)},
         start_new_session=True,
-        preexec_fn=lambda: processes.die_with_parent(signal.SIGTERM, me),  # noqa: PLW1509 - the parent has one thread
+        preexec_fn=partial(processes.die_with_parent, signal.SIGTERM, os.getpid()),  # noqa: PLW1509 - one thread here
     )
 
 

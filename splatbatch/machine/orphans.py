@@ -1,6 +1,4 @@
-"""What a killed run has left behind: its attempts, their processes, and how these are found.
-
-What an attempt whose supervisor was killed has left running, and its end.
+"""What a killed run has left behind: its attempts and their processes, how these are found, and how they are ended.
 
 A process may empty its environment and open a session of its own; it is found all the same by its control group, or by
 the number and start that the supervisor wrote down with its last beat. Never found is only what was born between
@@ -13,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from splatbatch import processes
 from splatbatch.errors import SplatbatchError
@@ -41,25 +38,22 @@ def has_died(attempt: AttemptFolder) -> bool:
 
 def find(folder: AttemptFolder) -> list[int]:
     """Return the processes of an attempt that its files name and that still run."""
-    if not _may_be_ours(start := folder.read_start()):
+    start = folder.read_start()
+    if not _may_be_ours(start):
         return []
-    group = control_group.of_supervisor(start)
-    return sorted({*(control_group.members(group) if group else ()), *_recorded(folder)})
+    return sorted({*control_group.members(control_group.of_supervisor(start)), *_recorded(folder)})
 
 
 def end(folder: AttemptFolder) -> None:
     """End by SIGKILL what is left of an attempt without a supervisor, and all below it."""
     processes.end_all(lambda: processes.with_descendants(find(folder)))
-    control_group.end(_group(folder.read_start()))
+    start = folder.read_start()
+    control_group.end(control_group.of_supervisor(start) if _may_be_ours(start) else None)
 
 
 def _may_be_ours(start: Start) -> bool:
     """Return whether the numbers in start.json are of this boot and, as containers of a host differ, of this space."""
     return start.boot_id == processes.boot_id() and start.space in ("", processes.pid_space())
-
-
-def _group(start: Start) -> Path | None:
-    return control_group.of_supervisor(start) if _may_be_ours(start) else None
 
 
 def _recorded(folder: AttemptFolder) -> Iterable[int]:

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from splatbatch import processes
 from splatbatch.output.attempt_folder import AttemptFolder
@@ -69,7 +70,9 @@ class Supervisors:
 
     def start(self, folder: AttemptFolder) -> Child:
         """Start the supervisor of an attempt; from the main thread of its subreaper: its death signal follows that."""
-        return self._forked(folder) or _start_plainly(folder)
+        if forked := self._forked(folder):
+            return forked
+        return _start(SUPERVISOR, str(folder.path), stdin=subprocess.DEVNULL, dies_by=signal.SIGTERM)
 
     def server(self) -> int | None:
         """Return the number of the server, if one runs."""
@@ -85,14 +88,13 @@ class Supervisors:
     def _forked(self, folder: AttemptFolder) -> Child | None:
         if self._is_given_up:
             return None
-        pid = 0
         with suppress(OSError, ValueError):
             self._server = self._server or _Server.start()
-            pid = self._server.ask(os.fsencode(folder.path))
-        if not pid:  # one that has failed once is not trusted again
-            self._is_given_up = True
-            self.close()
-        return ForkedChild(pid) if pid else None
+            if pid := self._server.ask(os.fsencode(folder.path)):
+                return ForkedChild(pid)
+        self._is_given_up = True  # one that has failed once is not trusted again
+        self.close()
+        return None
 
 
 @dataclass(frozen=True)
@@ -133,17 +135,12 @@ def start_ahead(*programs: str) -> None:
             _AHEAD.append(_Server.start(*programs))
 
 
-def _start_plainly(folder: AttemptFolder) -> Child:
-    return _start(SUPERVISOR, str(folder.path), stdin=subprocess.DEVNULL, dies_by=signal.SIGTERM)
-
-
 def _start(module: str, *arguments: str, stdin: int, dies_by: int) -> subprocess.Popen[bytes]:
-    me = os.getpid()
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdin=stdin,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=lambda: processes.die_with_parent(dies_by, me),  # noqa: PLW1509 - the parent has one thread
+        preexec_fn=partial(processes.die_with_parent, dies_by, os.getpid()),  # noqa: PLW1509 - one thread here
     )
