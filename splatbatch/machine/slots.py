@@ -6,7 +6,7 @@ Behind each is a gate: it opens when the GPU is proved free and cool, not after 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -81,7 +81,8 @@ class SlotGate:
         """Processes that stand by and hold a CUDA context here."""
         self._cooldown = cooldown
         self._before = self._sample()
-        self._tenants: dict[Key, Occupant] = {}
+        self.tenants: dict[Key, Occupant] = {}
+        """The attempts that are here."""
         self._released_at = float("-inf")
         self._waiting_since: float | None = None
         self.shut: ClosedGate | None = None
@@ -89,38 +90,34 @@ class SlotGate:
 
     def take(self, key: Key, footprint_mib: float | None = None, *, alone: bool = False) -> None:
         """An attempt runs here now."""
-        self._tenants[key] = Occupant(footprint_mib, alone)
+        self.tenants[key] = Occupant(footprint_mib, alone)
         self._waiting_since = self.shut = None
 
     def finalizes(self, key: Key, footprint_mib: float | None) -> None:
         """An attempt has made its last step, and never took more memory than this; on the CPU it keeps its seat."""
         if self.slot.gpu and not self._cooldown.floor_s:
-            self._tenants[key].training = False
-            self._tenants[key].footprint_mib = footprint_mib
+            self.tenants[key].training = False
+            self.tenants[key].footprint_mib = footprint_mib
 
     def release(self, key: Key, now: float) -> None:
         """An attempt has ended."""
-        del self._tenants[key]
+        del self.tenants[key]
         self._released_at = now
-
-    def tenants(self) -> tuple[Key, ...]:
-        """Return the attempts that are here."""
-        return tuple(self._tenants)
 
     def has_seat(self, *, alone: bool = False) -> bool:
         """Return whether another attempt may start here as far as we ourselves decide it."""
-        if any(tenant.alone for tenant in self._tenants.values()) or (alone and self._tenants):
+        if any(tenant.alone for tenant in self.tenants.values()) or (alone and self.tenants):
             return False
-        return sum(tenant.training for tenant in self._tenants.values()) < self.seats
+        return sum(tenant.training for tenant in self.tenants.values()) < self.seats
 
     def is_open(self, now: float, footprint_mib: float | None = None) -> bool:
         """Return whether an attempt of this footprint may start on a free seat; else `reason` says why not."""
         self.reason = self.why_shut(now, footprint_mib)
         if not self.reason:
             self._waiting_since = None  # what was due may have failed at the door: the next wait is another one
-        elif self._waiting_since is None and not self._tenants and not self._cools_down(now):
+        elif self._waiting_since is None and not self.tenants and not self._cools_down(now):
             self._waiting_since = now
-        if self.reason and not self._tenants:
+        if self.reason and not self.tenants:
             self.shut = ClosedGate(self.shut.since if self.shut else now, self.reason)
         return not self.reason
 
@@ -135,9 +132,9 @@ class SlotGate:
         return gpu.sample(self.slot.gpu) if self.slot.gpu else GpuSample()
 
     def _why_not(self, sample: GpuSample, footprint_mib: float | None) -> str:
-        if not self._tenants:
+        if not self.tenants:
             return gpu.why_not_ready(sample, self._before, self._cooldown, ours_mib=self._ours_mib())
-        footprints = [footprint_mib, *(tenant.footprint_mib for tenant in self._tenants.values())]
+        footprints = [footprint_mib, *(tenant.footprint_mib for tenant in self.tenants.values())]
         known = [one for one in footprints if one is not None]
         if len(known) < len(footprints) or sample.used_mib is None or sample.total_mib is None:
             return "how much memory attempts take here is not known yet"
@@ -159,8 +156,8 @@ class SlotGate:
         """
         if self._cooldown.floor_s or self.seats != 1 or self._shared_mib or not self._serves_many:
             return False
-        known = [one.footprint_mib for one in self._tenants.values() if one.footprint_mib is not None and not one.alone]
-        if len(known) != 1 or len(self._tenants) != 1 or not self._leaves_room((self._before.used_mib or 0) + known[0]):
+        known = [one.footprint_mib for one in self.tenants.values() if one.footprint_mib is not None and not one.alone]
+        if len(known) != 1 or len(self.tenants) != 1 or not self._leaves_room((self._before.used_mib or 0) + known[0]):
             return False
         used_mib = self._sample().used_mib  # asked last: where there is never room, it would be asked in every round
         return used_mib is not None and self._leaves_room(used_mib)
@@ -175,7 +172,7 @@ class SlotGate:
 
     def is_tight(self) -> bool:
         """Return whether several attempts leave less of the GPU free than they should."""
-        sample = self._sample() if len(self._tenants) > 1 else GpuSample()
+        sample = self._sample() if len(self.tenants) > 1 else GpuSample()
         if sample.used_mib is None or sample.total_mib is None:
             return False
         return sample.total_mib - sample.used_mib < MARGIN_MIB / 2
@@ -194,34 +191,31 @@ class Slots:
     """Those in service; attempts on one that was given up run on, and nothing is started there any more."""
 
     def __init__(self, slots: Sequence[Slot], cooldown: Cooldown, shared_mib: float = 0.0) -> None:
-        self._gates = [SlotGate(slot, cooldown, shared_mib) for slot in slots]
+        self._gates = {slot.name: SlotGate(slot, cooldown, shared_mib) for slot in slots}
         self._given_up: list[SlotGate] = []
-        self._beside = [SlotGate(Slot(CORES), cooldown)] if all(slot.gpu for slot in slots) else []
+        self._beside = {CORES: SlotGate(Slot(CORES), cooldown)} if all(slot.gpu for slot in slots) else {}
         """For what takes no GPU, one at a time, where all slots are GPUs; elsewhere it takes a slot as any other."""
 
     def __len__(self) -> int:
         return len(self._gates)
 
-    def has_seat(self, *, alone: bool = False) -> bool:
-        """Return whether another attempt may start somewhere, as far as we ourselves decide it."""
-        return any(gate.has_seat(alone=alone) for gate in self._gates)
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of those in service."""
+        return frozenset(self._gates)
 
-    def with_seat(self) -> frozenset[str]:
+    def with_seat(self, *, alone: bool = False) -> frozenset[str]:
         """Return the names of those on which another attempt may start, as far as we ourselves decide it."""
-        return frozenset(gate.slot.name for gate in self._gates if gate.has_seat())
-
-    def serves(self, slot: Slot) -> bool:
-        """Return whether a slot is in service."""
-        return any(gate.slot.name == slot.name for gate in self._gates)
+        return frozenset(name for name, gate in self._gates.items() if gate.has_seat(alone=alone))
 
     def has_room_for_context(self, slot: Slot) -> bool:
         """Return whether another process may open a CUDA context beside the one attempt that trains on a slot."""
-        return any(gate.has_room_for_context() for gate in self._gates if gate.slot.name == slot.name)
+        return slot.name in self._gates and self._gates[slot.name].has_room_for_context()
 
     def note_contexts(self, contexts: Mapping[str, int]) -> None:
         """Take it into account how many processes that stand by hold a context, by slot."""
-        for gate in self._gates:
-            gate.contexts = contexts.get(gate.slot.name, 0)
+        for name, gate in self._gates.items():
+            gate.contexts = contexts.get(name, 0)
 
     def offer(
         self, footprint: MemoryEstimate | None, now: float, *, alone: bool = False, on: Slot | None = None
@@ -235,8 +229,8 @@ class Slots:
             on: the only slot that will do; None: any.
         """
         refused = []
-        for gate in self._gates:
-            if gate.has_seat(alone=alone) and (on is None or on.name == gate.slot.name):
+        for name, gate in self._gates.items():
+            if gate.has_seat(alone=alone) and (on is None or on.name == name):
                 if gate.is_open(now, footprint.gpu_mib if footprint else None):
                     return gate.slot
                 refused.append(gate)
@@ -249,9 +243,11 @@ class Slots:
 
     def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
         """Return the slot of what takes no GPU, or None: it is taken; whoever may have one gets a GPU that is ready."""
-        gates = [gate for gate in self._beside if gate.has_seat()]
-        ready = [gate for gate in self._gates if not gate.tenants() and not gate.why_shut(now)] if or_gpu else []
-        return next((gate.slot for gate in (*ready, *gates)), None)
+        if or_gpu:
+            for gate in self._gates.values():
+                if not gate.tenants and not gate.why_shut(now):
+                    return gate.slot
+        return next((gate.slot for gate in self._beside.values() if gate.has_seat()), None)
 
     def offer_standby(self, slot: Slot, footprint: MemoryEstimate | None, now: float) -> Slot | ClosedGate:
         """Return a slot that is taken for a process that only prepares, or why the host has no memory for one."""
@@ -261,8 +257,8 @@ class Slots:
 
     def take(self, key: Key, slot: Slot, footprint: MemoryEstimate | None, *, alone: bool = False) -> None:
         """An attempt runs on a slot that was offered."""
-        gate = next(gate for gate in (*self._gates, *self._beside) if gate.slot.name == slot.name)
-        gate.take(key, footprint.gpu_mib if footprint else None, alone=alone)
+        gates = self._gates | self._beside
+        gates[slot.name].take(key, footprint.gpu_mib if footprint else None, alone=alone)
 
     def release(self, key: Key, now: float) -> None:
         """An attempt has ended."""
@@ -270,11 +266,11 @@ class Slots:
 
     def waited(self, slot: Slot) -> ClosedGate | None:
         """Return since when, and for what, a slot that was due stood empty; None if it did not."""
-        return next((gate.shut for gate in self._gates if gate.slot.name == slot.name), None)
+        return self._gates[slot.name].shut if slot.name in self._gates else None
 
     def company(self, key: Key) -> tuple[Key, ...]:
         """Return all attempts on the slot of one, itself included."""
-        return self._gate_of(key).tenants()
+        return tuple(self._gate_of(key).tenants)
 
     def finalizes(self, key: Key, footprint_mib: float | None) -> None:
         """An attempt has made its last step: another may start beside it, if the memory of both fits."""
@@ -286,28 +282,24 @@ class Slots:
 
     def taken(self) -> list[Slot]:
         """Return the slots on which something runs."""
-        return [gate.slot for gate in self._gates if gate.tenants()]
+        return [gate.slot for gate in self._gates.values() if gate.tenants]
 
     def give_up_overdue(self, now: float) -> Mapping[str, str]:
         """Take those out of service that something has kept for too long; return why, by name."""
-        overdue = {gate.slot.name: gate.reason for gate in self._gates if gate.given_up(now)}
-        for gate in [gate for gate in self._gates if gate.slot.name in overdue]:
-            self.give_up(gate.slot)
+        overdue = {name: gate.reason for name, gate in self._gates.items() if gate.given_up(now)}
+        self._give_up(overdue)
         return overdue
-
-    def has_other(self, slot: Slot) -> bool:
-        """Return whether any but this one is in service."""
-        return any(gate.slot.name != slot.name for gate in self._gates)
 
     def give_up(self, slot: Slot) -> None:
         """Take a slot out of service."""
-        self._given_up += [gate for gate in self._gates if gate.slot.name == slot.name]
-        self._gates = [gate for gate in self._gates if gate.slot.name != slot.name]
+        self._give_up([slot.name] if slot.name in self._gates else ())
 
     def keep(self, most: int) -> None:
         """Take all but the first so many out of service."""
-        self._given_up += self._gates[most:]
-        self._gates = self._gates[:most]
+        self._give_up([*self._gates][most:])
+
+    def _give_up(self, names: Iterable[str]) -> None:
+        self._given_up += [self._gates.pop(name) for name in names]
 
     def diagnosis(self) -> Diagnosis:
         """Return why nothing can be trained once no slot is left."""
@@ -315,30 +307,31 @@ class Slots:
 
     def share_nothing(self) -> None:
         """Start attempts without what serves all of them together: it does not work here."""
-        for gate in self._gates:
+        for gate in self._gates.values():
             gate.slot = replace(gate.slot, environment=())
 
     @property
     def seats(self) -> int:
         """Attempts that may train on a GPU at once."""
-        return next((gate.seats for gate in self._gates), 1)
+        return next((gate.seats for gate in self._gates.values()), 1)
 
     def set_seats(self, seats: int) -> None:
         """Let so many train on each GPU at once; on the CPU one."""
-        for gate in self._gates:
+        for gate in self._gates.values():
             gate.seats = seats if gate.slot.gpu else 1
 
     def full_gpus(self) -> list[tuple[Key, ...]]:
         """Return the attempts on each GPU that trains as many as it may."""
-        tenants = [gate.tenants() for gate in self._gates if gate.slot.gpu]
-        return [keys for keys in tenants if len(keys) == self.seats]
+        gates = [gate for gate in self._gates.values() if gate.slot.gpu and len(gate.tenants) == self.seats]
+        return [tuple(gate.tenants) for gate in gates]
 
     def is_tight(self) -> bool:
         """Return whether several attempts leave less of some GPU free than they should."""
-        return any(gate.is_tight() for gate in self._gates)
+        return any(gate.is_tight() for gate in self._gates.values())
 
     def _gate_of(self, key: Key) -> SlotGate:
-        return next(gate for gate in (*self._gates, *self._beside, *self._given_up) if key in gate.tenants())
+        gates = (*self._gates.values(), *self._beside.values(), *self._given_up)
+        return next(gate for gate in gates if key in gate.tenants)
 
 
 def available_mib() -> int:

@@ -208,12 +208,12 @@ class Loop(LoopState):
 
     def _start_next(self) -> bool:
         """Start whatever is next, if there is a slot for it; return whether there was."""
-        if not self.slots.has_seat():  # nothing is claimed that others could start sooner
+        if not self.slots.with_seat():  # nothing is claimed that others could start sooner
             return False
         now = self.clock.now()
         ready, task = standby.next_task(self, now)
         alone = task is not None and self._retries.is_alone(task)
-        if task is None or not self.slots.has_seat(alone=alone) or not self._has_room():
+        if task is None or not self.slots.with_seat(alone=alone) or not self._has_room():
             return False
         offer = self.slots.offer(self._sharing.of(task), now, alone=alone, on=ready.context if ready else None)
         if isinstance(offer, ClosedGate):

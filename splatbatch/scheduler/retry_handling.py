@@ -80,7 +80,7 @@ class RetryHandling:
         """
         loop, task, slot, cause = self.loop, running.task, running.slot, diagnosis.cause
         past, evidence, is_excused = self._history(task), "; ".join(diagnosis.evidence), True
-        if cause == GPU_FAULT and slot.gpu and loop.slots.has_other(slot):
+        if cause == GPU_FAULT and slot.gpu and loop.slots.names - {slot.name}:
             loop.slots.give_up(slot)
             loop.ledger.write(Notice("slot_given_up", f"{title(GPU_FAULT)}: {evidence}", slot=slot.name))
             self._learn(task, has_moved=True)

@@ -76,9 +76,7 @@ def open_contexts(loop: LoopState) -> None:
                 with suppress(OSError):  # it opens its context when it is told to go
                     judge.write_go(folder.ahead, slot)
                     one.open_context(slot)
-    discard_contexts(
-        loop, {one.context.name for one in loop.ready() if one.context and not loop.slots.serves(one.context)}
-    )
+    discard_contexts(loop, {one.context.name for one in loop.ready() if one.context} - loop.slots.names)
     loop.slots.note_contexts(Counter(one.context.name for one in loop.attempts.values() if one.context))
 
 
