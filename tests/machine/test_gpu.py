@@ -7,7 +7,7 @@ import pytest
 from splatbatch.config import Cooldown
 from splatbatch.machine import gpu
 from splatbatch.machine.protocol import Slot
-from splatbatch.machine.slots import SlotGate
+from splatbatch.machine.slots import SlotGate, Slots
 from splatbatch.output.records.attempt import GpuSample
 
 NO_GPU = not gpu.gpus()
@@ -90,3 +90,7 @@ def test_a_slot_is_given_up_when_its_gpu_is_held_for_too_long(monkeypatch: pytes
     monkeypatch.setattr(gpu, "sample", lambda _: GpuSample(used_mib=900, processes=(9,)))
     assert [gate.is_open(now) or gate.given_up(now) for now in (0, 60, 61)] == [False, False, True]
     assert "400 MiB more in use than before the batch held by process 9" in gate.reason
+
+
+def test_a_gpu_that_is_named_twice_is_one_slot() -> None:
+    assert len(Slots([Slot("gpu0", "GPU-0"), Slot("gpu0", "GPU-0")], Cooldown())) == 1
