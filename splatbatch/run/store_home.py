@@ -116,7 +116,7 @@ class HomeSide:
         self.name, self.watch = home_of(self.batch.output), StoreWatch()
         self.courier, self.endings = courier.Courier(self.url, self.hooks), TaskHistory(self.batch.output)
         self.waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
-        self._read, self._packed, self._shown = set[str](), set[str](), ""
+        self._others, self._packed, self._shown = set[str](), set[str](), ""
         for path in self.batch.output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json"):
             if arrival := Arrival.read(path):
                 self._note(AttemptFolder(path.parent), arrival)
@@ -162,14 +162,16 @@ class HomeSide:
     def look(self) -> StoreListing:
         """Look at the store, and read the manifests that are new."""
         seen = exchange.listing(self.courier)
-        unread = [name for name in seen.bundles if name not in self._read]
-        records = self.courier.run(exchange.read_sound, [f"{BUNDLES}/{name}" for name in unread])
+        unread = [name for name in seen.bundles if name not in self.bundles.keys() | self._others]
+        records = self.courier.run(exchange.read_sealed, [f"{BUNDLES}/{name}" for name in unread])
         for name, record in zip(unread, records, strict=True):
-            self._read.add(name)
+            bundle = Bundle.from_record(record)
+            if bundle.home == self.name:
+                self.bundles[name] = bundle
+                continue
+            self._others.add(name)
             if not record:
                 self.hooks.tell(f"bundle {name} in the store is damaged or missing; ignored")
-            elif (bundle := Bundle.from_record(record)).home == self.name:
-                self.bundles[name] = bundle
         return seen
 
     def pack(self, tasks: Sequence[Task]) -> dict[str, str]:
@@ -190,7 +192,6 @@ class HomeSide:
                 name, manifest = exchange.bundle_file(bundle)
                 self._put([manifest])
                 packed[task.name], self.bundles[name] = name, bundle
-                self._read.add(name)
             self._close(
                 (name for name in ours if name != packed[task.name] and seen.state(name).is_open), "packed anew"
             )
@@ -305,7 +306,7 @@ class HomeSide:
 
         Returned is whether the result is what it says.
         """
-        returned = exchange.result_at(self.courier, f"{RESULTS}/{name}")
+        returned = exchange.result_at(self.courier, name)
         task = next((one for one in self.batch.every if one.name == bundle.task), None)
         ours = 0
         try:
@@ -365,7 +366,7 @@ class HomeSide:
 
     def _adopt_pictures(self, name: str) -> bool:
         """Bring home what is sent after the splats of a result; return whether no more of it is to come."""
-        for one in exchange.result_at(self.courier, f"{RESULTS}/{name}").attempts:
+        for one in exchange.result_at(self.courier, name).attempts:
             folder, pieces = self.arrived[name].get(one.number), [piece for piece in one.pieces if is_following(piece)]
             faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, name, self.hooks.tell)
             if "missing" in faults.values():

@@ -41,7 +41,6 @@ from splatbatch.transfer.exchange import (
     CLAIMS,
     HERE,
     LEFT,
-    RESULTS,
     BundleState,
     StoreListing,
     StoreWatch,
@@ -144,14 +143,12 @@ class StoreWorker:
         for name in self._watch.due(seen, self.sign.worker, unfit):
             generation = seen.bundles[name].generation + 1
             asked = (name, generation, self.sign.worker, self.sign.token, self.only_builtin)
-            try:
-                record = self._asks.ask(exchange.claim, asked)
-            except StoreError as error:
-                log_line(error.message)
-                self._not_before[name] = now + 600
-                continue
+            record = self._asks.ask(exchange.claim, asked)
             bundle = Bundle.from_record(record)
-            if record and (why := why_left(bundle, only_builtin=self.only_builtin)):
+            if record is None:
+                log_line(f"bundle {name} was altered in the store; refused")
+                self._not_before[name] = now + 600
+            elif record and (why := why_left(bundle, only_builtin=self.only_builtin)):
                 log_line(why)
                 self._not_before[name] = NEVER
             elif record:
@@ -235,7 +232,7 @@ class StoreWorker:
     def _resume(self, bundle: Bundle, state: BundleState, batch: Batch) -> set[int]:
         """Lay beside ours the attempt that another worker had to stop, to go on from there; return its number."""
         for name in (name for name, outcome in state.results.items() if outcome == "stopped"):
-            told = exchange.result_at(self._asks, f"{RESULTS}/{name}")
+            told = exchange.result_at(self._asks, name)
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
                 if len(wanted) == 2 and not self._fetch(wanted, bundle.task):

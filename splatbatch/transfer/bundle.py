@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import shlex
 import time
@@ -21,7 +19,6 @@ from splatbatch.errors import ConfigError, SceneError, StoreError
 from splatbatch.fields import mapping, texts
 from splatbatch.files import fault_of_name, write_json
 from splatbatch.hashing import FileFacts
-from splatbatch.json_text import parse
 from splatbatch.output.folders import RESULT, SPLAT, PatchFolder
 from splatbatch.output.records.colors import tones_from_record, tones_to_record
 from splatbatch.output.records.fingerprint import ORIGIN, FilePlace, Fingerprint, is_content
@@ -96,24 +93,6 @@ class Bundle(TypedRecord):
     def to_record(self) -> dict[str, Any]:
         """Return it as a store holds it."""
         return super().to_record() | {"tones": tones_to_record(self.tones)}
-
-
-def sealed(record: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return a record as a store holds it, and the hash that is its name there."""
-    content = json.dumps(record, sort_keys=True, allow_nan=False).encode()
-    return hashlib.sha256(content).hexdigest()[:32], content
-
-
-def unsealed(name: str, content: bytes) -> dict[str, Any]:
-    """Return what a store holds under the hash of it.
-
-    Raises:
-        StoreError: it is not what was written.
-    """
-    record = parse(content) if hashlib.sha256(content).hexdigest()[:32] == name else None
-    if not isinstance(record, dict):
-        raise StoreError(f"{name}: was altered in the store; refused")
-    return record
 
 
 def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[Bundle, dict[str, str]]:

@@ -6,19 +6,20 @@ read back. Training twice is waste; accepting twice cannot happen, since only ho
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from splatbatch.errors import CutOffError, StoreError
-from splatbatch.files import MIB, MOST_JSON_BYTES
-from splatbatch.json_text import parse
+from splatbatch.files import MIB, MOST_JSON_BYTES, object_in
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.transfer.blobs import FileRef, NewFile, at_once
-from splatbatch.transfer.bundle import Bundle, sealed, unsealed, why_left
+from splatbatch.transfer.bundle import Bundle, why_left
 from splatbatch.transfer.courier import Courier
 from splatbatch.transfer.store import Store, read_whole
 
@@ -175,8 +176,8 @@ def look(store: Store, _: None = None) -> dict[str, Any]:
 def _sign(store: Store, place: str) -> WorkerStatus:
     """Return the sign of a worker, or what a claim says of one; either may go, or be torn, at any moment."""
     try:
-        return WorkerStatus.from_record(parse(read_whole(store, place, MIB)))
-    except (OSError, ValueError):
+        return WorkerStatus.from_record(object_in(read_whole(store, place, MIB)))
+    except OSError:
         return WorkerStatus()
 
 
@@ -212,7 +213,7 @@ class StoreWatch:
             for name, one in seen.bundles.items()
             if one.is_open and name not in unfit and one.generation < MOST_HANDLINGS and self.is_dead(name, one)
         ]
-        return sorted(free, key=lambda one: sealed({"worker": me, "bundle": one})[0])
+        return sorted(free, key=lambda one: _digest(f"{me} {one}".encode()))
 
 
 def is_following(piece: FileRef) -> bool:
@@ -220,21 +221,18 @@ def is_following(piece: FileRef) -> bool:
     return piece.name.partition("/")[0] in FOLLOWING
 
 
-def claim(store: Store, asked: tuple[str, int, str, str, bool]) -> dict[str, Any]:
-    """Claim a bundle; return its manifest, or nothing where another has it. A courier does this.
+def claim(store: Store, asked: tuple[str, int, str, str, bool]) -> dict[str, Any] | None:
+    """Claim a bundle; return its manifest: empty where another has it, None where it was altered. A courier does this.
 
     One that is left to others is returned, and not claimed.
 
     Args:
         store: that holds it.
         asked: the bundle, the generation of the claim, the worker, its token, and whether it runs no commands.
-
-    Raises:
-        StoreError: the manifest was altered.
     """
     bundle, generation, worker, token, only_builtin = asked
     record = read_sealed(store, f"{BUNDLES}/{bundle}")
-    if why_left(Bundle.from_record(record), only_builtin=only_builtin):
+    if not record or why_left(Bundle.from_record(record), only_builtin=only_builtin):
         return record
     place = f"{CLAIMS}/{bundle}.{generation}"
     store.write(place, json.dumps({"worker": worker, "token": token}).encode(), once=True)
@@ -242,41 +240,34 @@ def claim(store: Store, asked: tuple[str, int, str, str, bool]) -> dict[str, Any
     return record if is_ours else {}
 
 
-def read_sealed(store: Store, place: str) -> dict[str, Any]:
-    """Return a bundle or a result, by folder and name; nothing where there is none. A courier does this.
+def read_sealed(store: Store, place: str) -> dict[str, Any] | None:
+    """Return a bundle or a result, by folder and name: empty where there is none, None where it was altered.
 
-    Raises:
-        StoreError: it was altered.
-    """
-    try:
-        content = read_whole(store, place, MOST_JSON_BYTES)
-    except FileNotFoundError:
-        return {}
-    return unsealed(place.rpartition("/")[2].rpartition(".")[2], content)
-
-
-def read_sound(store: Store, place: str) -> dict[str, Any]:
-    """Return a bundle or a result, by folder and name; nothing where it was altered, or is gone. A courier does this.
+    A courier does this.
 
     Raises:
         CutOffError: the store does not answer.
     """
     try:
-        return read_sealed(store, place)
+        content = read_whole(store, place, MOST_JSON_BYTES)
+    except FileNotFoundError:
+        return {}
     except CutOffError:
         raise
     except StoreError:
-        return {}
+        return None
+    name = place.rpartition("/")[2].rpartition(".")[2]
+    return object_in(content) if _digest(content) == name else None
 
 
-def result_at(courier: Courier, place: str) -> TransferResult:
-    """Return a result, by folder and name; an empty one where it was altered, or is gone. It raises as `listing`."""
-    return TransferResult.from_record(courier.ask(read_sound, place))
+def result_at(courier: Courier, name: str) -> TransferResult:
+    """Return a result; an empty one where it was altered, or is gone. It raises as `listing`."""
+    return TransferResult.from_record(courier.ask(read_sealed, f"{RESULTS}/{name}"))
 
 
 def outline(store: Store, bundle: str) -> tuple[str, str, int]:
     """Return task, home and steps of a bundle; of one that was altered its name alone. A courier does this."""
-    found = Bundle.from_record(read_sound(store, f"{BUNDLES}/{bundle}"))
+    found = Bundle.from_record(read_sealed(store, f"{BUNDLES}/{bundle}"))
     return found.task or bundle, found.home, found.max_steps
 
 
@@ -296,13 +287,23 @@ def _sign_file(sign: WorkerStatus) -> NewFile:
     return f"{WORKERS}/{sign.worker}", json.dumps(sign.to_record()).encode()
 
 
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _sealed(record: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return the hash that is the name of a record in a store, and the record as it lies there."""
+    content = json.dumps(record, sort_keys=True, allow_nan=False).encode()
+    return _digest(content), content
+
+
 def bundle_file(bundle: Bundle) -> tuple[str, NewFile]:
     """Return the name of a bundle, and its manifest as it is put into a store, once all its blobs are there."""
-    name, content = sealed(bundle.to_record())
+    name, content = _sealed(bundle.to_record())
     return name, (f"{BUNDLES}/{name}", content)
 
 
 def result_file(result: TransferResult) -> NewFile:
     """Return the result of a bundle as it is put into a store, once the blobs of its splats are there."""
-    digest, content = sealed(result.to_record())
+    digest, content = _sealed(result.to_record())
     return f"{RESULTS}/{result.bundle}.{result.outcome}.{digest}", content

@@ -32,7 +32,7 @@ class Forgery:
     def __init__(self, home: FakeBatch, url: str, folder: Path) -> None:
         self.home, self.url, self.folder = home, url, folder
         [self.name] = [path.name for path in Path(url, "results").iterdir()]
-        self.record = exchange.read_sound(open_store(url), f"results/{self.name}")
+        self.record = exchange.read_sealed(open_store(url), f"results/{self.name}")
         self.pieces = {one["name"]: one for one in self.record["attempts"][0]["pieces"]}
 
     def content(self, name: str) -> dict[str, Any]:

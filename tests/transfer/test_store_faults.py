@@ -14,7 +14,6 @@ from fake_batch import SHARED, FakeBatch
 from store_sites import SECRET, Site
 from travelling import QUICK, SHORT, bundles, ends, files_below, run, states, work, worker
 
-from splatbatch.errors import StoreError
 from splatbatch.hashing import sha256_of
 from splatbatch.transfer import blobs, exchange
 from splatbatch.transfer.blobs import FileRef
@@ -46,12 +45,7 @@ def is_refused(store: FolderStore, file: Path, into: Path) -> bool:
     if file.parent.name == "blobs":
         [(_, fault)] = blobs.fetch(store, (str(into), [FileRef("a", file.name, file.stat().st_size)]))
         return fault == "damaged" and not (into / file.name).exists()
-    if file.parent.name == "results":
-        return exchange.read_sound(store, f"results/{file.name}") == {}
-    with suppress(StoreError):
-        exchange.read_sealed(store, f"bundles/{file.name}")
-        return False
-    return True
+    return exchange.read_sealed(store, f"{file.parent.name}/{file.name}") is None
 
 
 class Noisy(FolderStore):
@@ -115,7 +109,7 @@ def test_a_splat_that_is_damaged_in_the_store_is_refused_by_name_and_trained_aga
     run(home, url, "pack", "p0", "--to", url)
     work(home, tmp_path / "far", url)
     [name] = [path.name for path in (tmp_path / "store/results").iterdir()]
-    pieces = exchange.read_sound(FolderStore(tmp_path / "store"), f"results/{name}")["attempts"][0]["pieces"]
+    pieces = exchange.read_sealed(FolderStore(tmp_path / "store"), f"results/{name}")["attempts"][0]["pieces"]
     [splat] = [one["sha256"] for one in pieces if one["name"] == "splat.ply"]
     flip(tmp_path / "store/blobs" / splat, random.Random(2))
     said = run(home, url, "adopt", url)
