@@ -50,7 +50,7 @@ def blob(sha256: str) -> str:
 
 def names(store: Store, folder: str) -> list[str]:
     """Return the names in a folder of a store. A courier does this."""
-    return list(store.names(folder))
+    return [*store.names(folder)]
 
 
 def distinct(pieces: Iterable[FileRef]) -> list[FileRef]:
@@ -65,7 +65,7 @@ def at_once(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def put(store: Store, files: Sequence[NewFile]) -> None:
-    """Put files into a store, side by side; of each alone the transfer begins anew when it was cut off.
+    """Put files into a store, each name once, side by side; what was cut off begins anew, that file alone.
 
     A courier does this.
     """
@@ -73,7 +73,7 @@ def put(store: Store, files: Sequence[NewFile]) -> None:
     def put_one(file: NewFile) -> None:
         patiently(store.write, *file)
 
-    at_once(put_one, files)
+    at_once(put_one, [*dict(files).items()])
 
 
 def fetch(store: Store, asked: tuple[str, Sequence[FileRef]]) -> list[tuple[int, str]]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from splatbatch.errors import CutOffError, StoreError
-from splatbatch.files import is_out_of_space, open_regular, sync_folder
+from splatbatch.files import is_out_of_space, open_regular, write_whole
 from splatbatch.output.generations import create_once
 from splatbatch.transfer.store import PIECE_BYTES
 
@@ -35,36 +37,23 @@ class FolderStore:
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
         """Write a file, whole or not at all; `once`: unless there is one of that name."""
         place = self._folder / name
-        aside = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+        target = place.with_name(f".{place.name}.{uuid.uuid4().hex}") if once else place
         with _told(self._folder):
             place.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with aside.open("xb") as file:
-                    if isinstance(content, bytes):
-                        file.write(content)
-                    else:
-                        with open_regular(content) as source:
-                            shutil.copyfileobj(source, file, PIECE_BYTES)
-                    file.flush()
-                    os.fsync(file.fileno())
-                if once:
-                    return create_once(aside, place)
-                aside.replace(place)
-                sync_folder(place.parent)
+            with io.BytesIO(content) if isinstance(content, bytes) else open_regular(content) as source:
+                write_whole(target, partial(shutil.copyfileobj, source, length=PIECE_BYTES))
+            if not once:
                 return True
+            try:
+                return create_once(target, place)
             finally:
-                with contextlib.suppress(OSError):
-                    aside.unlink(missing_ok=True)
+                target.unlink(missing_ok=True)
 
-    def names(self, folder: str) -> dict[str, int]:
-        """Return the names of the files in a folder, each with its size."""
-        found: dict[str, int] = {}
+    def names(self, folder: str) -> set[str]:
+        """Return the names of the files in a folder."""
         with _told(self._folder), contextlib.suppress(FileNotFoundError), os.scandir(self._folder / folder) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):
-                    if entry.name[0] != "." and entry.is_file():
-                        found[entry.name] = entry.stat().st_size
-        return found
+            return {entry.name for entry in entries if entry.name[0] != "." and entry.is_file()}
+        return set()
 
 
 @contextlib.contextmanager

@@ -74,11 +74,11 @@ class S3Store:
                 return False
         return True
 
-    def names(self, folder: str) -> dict[str, int]:
-        """Return the names of the objects in a folder, each with its size."""
+    def names(self, folder: str) -> set[str]:
+        """Return the names of the objects in a folder."""
         with self._told():
-            pages = [one for page in obstore.list(self._bucket, prefix=f"{folder}/") for one in page]
-        return {one["path"].rpartition("/")[2]: one["size"] for one in pages}
+            pages = obstore.list(self._bucket, prefix=f"{folder}/")
+            return {one["path"].rpartition("/")[2] for page in pages for one in page}
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

@@ -21,11 +21,13 @@ def scheme_of(url: str) -> str:
         raise ConfigError(
             f"{scheme}://: unknown kind of store", "A store is a folder, ssh://host/path or s3://bucket/prefix."
         )
-    parts = urlsplit(url) if scheme in ("ssh", "s3") else urlsplit("")
+    if scheme in ("", "file"):
+        return scheme
+    parts = urlsplit(url)
     if parts.password is not None or (scheme == "s3" and parts.username):
         hint = "Remove it. Credentials come from AWS_… variables, an ssh agent, or the keys in ~/.ssh."
         raise ConfigError(f"{scheme}://{parts.hostname}: the URL of a store contains a password", hint)
-    if scheme and not (parts.hostname or scheme == "file"):
+    if not parts.hostname:
         raise ConfigError(
             f"{url}: the {'bucket' if scheme == 's3' else 'host'} is missing", f"Write {scheme}://name/path."
         )

@@ -28,7 +28,7 @@ class SftpStore:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self._host, self._port, self._user = parts.hostname or "", parts.port, parts.username
+        self._host, self._login = parts.hostname or "", {"port": parts.port, "username": parts.username}
         self._root = PurePosixPath(
             parts.path.removeprefix("/~/") if parts.path.startswith("/~/") else parts.path or "."
         )
@@ -53,15 +53,14 @@ class SftpStore:
         """Write a file, whole or not at all; `once`: unless there is one of that name."""
         return self._do(self._written(self._sftp(), PurePosixPath(self._at(name)), content, once=once))
 
-    def names(self, folder: str) -> dict[str, int]:
-        """Return the names of the files in a folder, each with its size."""
+    def names(self, folder: str) -> set[str]:
+        """Return the names of the files in a folder."""
         try:
             found = self._do(self._sftp().readdir(self._at(folder)))
         except FileNotFoundError:
-            return {}
-        named = ((str(one.filename), one.attrs) for one in found)
-        regular = asyncssh.FILEXFER_TYPE_REGULAR
-        return {name: attrs.size or 0 for name, attrs in named if attrs.type == regular and name[0] != "."}
+            return set()
+        files = {str(one.filename) for one in found if one.attrs.type == asyncssh.FILEXFER_TYPE_REGULAR}
+        return {name for name in files if name[0] != "."}
 
     def _at(self, name: str) -> str:
         return (self._root / name).as_posix()
@@ -117,13 +116,9 @@ class SftpStore:
 
     async def _connected(self) -> asyncssh.SFTPClient:
         config = Path("~/.ssh/config").expanduser()
-        told: dict[str, Any] = {
-            "config": [str(config)] if config.is_file() else None,
-            "keepalive_interval": KEEPALIVE_S,
-        }
-        told |= {"port": self._port} if self._port else {}
-        told |= {"username": self._user} if self._user else {}
-        connection = await asyncssh.connect(self._host, **told)
+        told: dict[str, Any] = {name: value for name, value in self._login.items() if value}
+        told["config"] = [str(config)] if config.is_file() else None
+        connection = await asyncssh.connect(self._host, keepalive_interval=KEEPALIVE_S, **told)
         return await connection.start_sftp_client()
 
     def _do(self, what: Coroutine[Any, Any, T]) -> T:

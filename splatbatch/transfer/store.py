@@ -25,7 +25,6 @@ class Store(Protocol):
         Raises:
             FileNotFoundError: there is none.
         """
-        ...
 
     def write(self, name: str, content: Path | bytes, *, once: bool = False) -> bool:
         """Write a file, whole or not at all; return whether we did, as far as the store tells.
@@ -35,11 +34,9 @@ class Store(Protocol):
             content: of it, or the file that holds it.
             once: a file of that name stays as it is; else it is replaced.
         """
-        ...
 
-    def names(self, folder: str) -> dict[str, int]:
-        """Return the names of the files in a folder, each with its size; none if there is no folder."""
-        ...
+    def names(self, folder: str) -> set[str]:
+        """Return the names of the files in a folder; none if there is no folder."""
 
 
 def read_whole(store: Store, name: str, most_bytes: int) -> bytes:
@@ -48,10 +45,9 @@ def read_whole(store: Store, name: str, most_bytes: int) -> bytes:
     Raises:
         FileNotFoundError: there is none.
     """
-    found, num_bytes = [], 0
+    found = bytearray()
     for piece in store.read(name):
-        found.append(piece)
-        num_bytes += len(piece)
-        if num_bytes > most_bytes:
+        found += piece
+        if len(found) > most_bytes:
             break
-    return b"".join(found)
+    return bytes(found)
