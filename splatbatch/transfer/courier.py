@@ -17,9 +17,7 @@ from splatbatch.isolated import (
     ORDERS,
     Answer,
     CallQueue,
-    Crashed,
     ExpectedError,
-    Hung,
     IsolatedProcess,
     StopRequested,
     WaitHooks,
@@ -90,30 +88,29 @@ class Courier(CallQueue[Order]):
         return self.run(call, [item])[0]
 
     def look(self) -> list[tuple[Order, Answer]]:
-        """Return what has come, and go on; never wait."""
-        found: list[tuple[Order, Answer]] = []
-        while self._left and (answer := self._answer()) is not None:
-            self._is_told = False
-            if isinstance(answer, Hung):
-                self._drop()
-                self._patience.tell(f"the store does not answer{AGAIN}")
-                continue
-            if isinstance(answer, Crashed):
-                self._drop()
-                self._crashes += 1
-                if self._crashes < MOST_CRASHES:
-                    continue
-                words = f"the transfer process crashed: {answer.words}"
-                answer = ExpectedError(SplatbatchError(words, "Please report this."))
-            self._crashes = 0
-            found.append((self._left.popleft(), answer))
-        note, now = self._process.note() if self._process else "", time.monotonic()
-        if found or not note.endswith(AGAIN):
-            self._answered_at = now
-        elif now - self._answered_at > SAYS_S:
-            self._answered_at = now
+        """Return the answer to the first call that is left, if it has come, and go on; never wait."""
+        if not self._left:
+            return []
+        process = self._told_process()
+        if found := process.answers():
+            self._is_told, self._crashes = False, 0
+            return [(self._left.popleft(), found[0])]
+        if process.has_exited():
+            words, self._crashes = process.why_it_died().words, self._crashes + 1
+            self._drop()
+            if self._crashes >= MOST_CRASHES:
+                self._crashes = 0
+                error = SplatbatchError(f"the transfer process crashed: {words}", "Please report this.")
+                return [(self._left.popleft(), ExpectedError(error))]
+        elif process.idle_s() > HANGS_S:
+            self._drop()
+            self._patience.tell(f"the store does not answer{AGAIN}")
+        elif not (note := process.note()).endswith(AGAIN):
+            self._answered_at = time.monotonic()
+        elif time.monotonic() - self._answered_at > SAYS_S:
+            self._answered_at = time.monotonic()
             self._patience.tell(note)
-        return found
+        return []
 
     def end(self) -> None:
         """Make no further calls; one that is under way is ended with its process."""
@@ -125,23 +122,18 @@ class Courier(CallQueue[Order]):
         self._left.clear()
         self._drop()
 
-    def _answer(self) -> Answer | None:
-        """Return what has come of the first call that is left, if something has; see that it is made."""
+    def _told_process(self) -> IsolatedProcess:
+        """Return the process, once it was told the first call that is left."""
         if self._process is None:
             there, self._orders = Pipe(duplex=False)
             self._process = IsolatedProcess(self._call, _received(), is_low=False, orders=there.fileno())
             there.close()
         if not self._is_told:
+            self._is_told, self._answered_at = True, time.monotonic()
             self._process.moves()
-            self._is_told = True
             with contextlib.suppress(OSError):  # it is gone: its answer says so
                 self._orders.send(self._left[0])
-        if found := self._process.answers():
-            return found[0]
-        if self._process.has_exited():
-            return self._process.why_it_died()
-        idle_s = self._process.idle_s()
-        return Hung(self._process.note(), idle_s) if idle_s > HANGS_S else None
+        return self._process
 
     def _drop(self) -> None:
         self._is_told = False
@@ -157,10 +149,10 @@ def store_at(url: str) -> Store:
 
 
 def _received() -> Iterator[Order]:
-    """Yield what a courier is told, until it is told no more."""
-    with contextlib.suppress(EOFError), Connection(ORDERS, writable=False) as told:
-        while True:
-            yield told.recv()
+    """Yield what a courier is told; its process ends once it is told no more."""
+    told = Connection(ORDERS, writable=False)
+    while True:
+        yield told.recv()
 
 
 def _obey(url: str, order: Order) -> object:
