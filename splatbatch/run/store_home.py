@@ -27,7 +27,6 @@ from splatbatch.outcome import Lost
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded, AttemptStarted, CancelRequested, Notice
-from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import Claim, ExitFacts, JobSpec
 from splatbatch.output.records.record import TypedRecord
@@ -83,15 +82,6 @@ class StoreName(TypedRecord):
     home: str = ""
 
 
-def home_of(output: OutputFolder) -> str:
-    """Return the name by which stores know an output folder; it is given one where it has none."""
-    known = StoreName.read(output.home)
-    if known is None or not known.home:
-        known = StoreName(uuid.uuid4().hex)
-        write_json(output.home, known.to_record())
-    return known.home
-
-
 @dataclass
 class HomeSide:
     """A batch whose tasks travel by a store: they are packed, and what workers bring is adopted."""
@@ -113,11 +103,19 @@ class HomeSide:
     """Results that have come since we began."""
 
     def __post_init__(self) -> None:
-        self.name, self.watch = home_of(self.batch.output), StoreWatch()
-        self.courier, self.endings = courier.Courier(self.url, self.hooks), TaskHistory(self.batch.output)
+        output = self.batch.output
+        known = StoreName.read(output.home) or StoreName()
+        self.name = known.home or uuid.uuid4().hex
+        if not known.home:
+            write_json(output.home, StoreName(self.name).to_record())
+        self.courier, self.endings, self.watch = (
+            courier.Courier(self.url, self.hooks),
+            TaskHistory(output),
+            StoreWatch(),
+        )
         self.waiting = {task.name: task for task in self.batch.tasks if task.kind is TRAINING}
         self._others, self._packed, self._shown = set[str](), set[str](), ""
-        for path in self.batch.output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json"):
+        for path in output.path.glob(f"patches/*/{ATTEMPT_PREFIX}*/brought.json"):
             if arrival := Arrival.read(path):
                 self._note(AttemptFolder(path.parent), arrival)
 
@@ -163,7 +161,7 @@ class HomeSide:
         """Look at the store, and read the manifests that are new."""
         seen = exchange.listing(self.courier)
         unread = [name for name in seen.bundles if name not in self.bundles.keys() | self._others]
-        records = self.courier.run(exchange.read_sealed, [f"{BUNDLES}/{name}" for name in unread])
+        records = self.courier.run((exchange.read_sealed, (f"{BUNDLES}/{name}",)) for name in unread)
         for name, record in zip(unread, records, strict=True):
             bundle = Bundle.from_record(record)
             if bundle.home == self.name:
@@ -280,8 +278,7 @@ class HomeSide:
         self._put([(f"{CLOSED}/{name}", why.encode()) for name in names])
 
     def _put(self, files: list[NewFile]) -> None:
-        if files:
-            self.courier.ask(blobs.put, files)
+        self.courier.ask(blobs.put, files)
 
     def _put_bundles(self, tasks: Sequence[Task], there: set[str]) -> Iterator[tuple[Task, Bundle]]:
         """Put what bundles of tasks need into the store, but for the blobs that are there; yield the bundles."""
@@ -311,7 +308,9 @@ class HomeSide:
         ours = 0
         try:
             _see_sound(name, bundle, returned)
-            self._fetch([one for one in returned.pieces if not is_following(one)], bundle.task)
+            pieces = [one for one in returned.pieces if not is_following(one)]
+            for piece, fault in self._fetch(pieces, bundle.task).items():
+                raise StoreError(f"{piece.name} is {fault} in the store")
             if task is None:
                 raise StoreError(f"the batch no longer has a task {bundle.task}")
             for one in returned.attempts:
@@ -354,21 +353,15 @@ class HomeSide:
         self.ledger.write(AttemptStarted(task.name, attempt.number, job.key, returned.worker, dict(job.changes)))
         return attempt.number
 
-    def _fetch(self, pieces: Sequence[FileRef], task: str) -> None:
-        """Fetch blobs into the folder of what arrives.
-
-        Raises:
-            StoreError: one is gone, or damaged in the store.
-        """
-        faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, task, self.hooks.tell)
-        for piece, fault in faults.items():
-            raise StoreError(f"{piece.name} is {fault} in the store")
+    def _fetch(self, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
+        """Fetch blobs into the folder of what arrives; return those that are damaged or missing, and which of both."""
+        return blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, task, self.hooks.tell)
 
     def _adopt_pictures(self, name: str) -> bool:
         """Bring home what is sent after the splats of a result; return whether no more of it is to come."""
         for one in exchange.result_at(self.courier, name).attempts:
             folder, pieces = self.arrived[name].get(one.number), [piece for piece in one.pieces if is_following(piece)]
-            faults = blobs.fetch_all(self.courier, self.batch.output.arriving, pieces, name, self.hooks.tell)
+            faults = self._fetch(pieces, name)
             if "missing" in faults.values():
                 return False
             if folder and (arrival := Arrival.read(folder.brought)):

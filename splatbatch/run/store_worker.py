@@ -141,9 +141,7 @@ class StoreWorker:
         now = time.monotonic()
         unfit = frozenset(name for name, end in self._not_before.items() if now < end)
         for name in self._watch.due(seen, self.sign.worker, unfit):
-            generation = seen.bundles[name].generation + 1
-            asked = (name, generation, self.sign.worker, self.sign.token, self.only_builtin)
-            record = self._asks.ask(exchange.claim, asked)
+            record = self._asks.ask(exchange.read_sealed, f"{BUNDLES}/{name}")
             bundle = Bundle.from_record(record)
             if record is None:
                 log_line(f"bundle {name} was altered in the store; refused")
@@ -151,7 +149,7 @@ class StoreWorker:
             elif record and (why := why_left(bundle, only_builtin=self.only_builtin)):
                 log_line(why)
                 self._not_before[name] = NEVER
-            elif record:
+            elif record and self._asks.ask(exchange.claim, name, seen.bundles[name].generation + 1, self.sign):
                 return bundle, name
         return None
 
@@ -176,7 +174,7 @@ class StoreWorker:
             self._patch = batch.output.patch(bundle.task)
             others = frozenset({name, *self._not_before})
             for following in self._watch.due(seen, self.sign.worker, others)[:1]:
-                self._fetches.begin(_fetch_ahead, (following, str(self.scratch / blobs.BLOBS), self.only_builtin))
+                self._fetches.begin(_fetch_ahead, following, self.scratch / blobs.BLOBS, self.only_builtin)
             result = self._judged(result, self._run(batch, is_retry=bundle.is_retry).get(bundle.task))
             self._took[bundle.max_steps] = time.monotonic() - began
         except StopRequested:
@@ -190,7 +188,7 @@ class StoreWorker:
             self._patch = None
             self.sign = replace(self.sign, bundle="", task="", phase="", step=None)
             claim = f"{name}.{seen.bundles[name].generation + 1}"
-            self._sends.begin(_send, (result, folder, resumed, claim))
+            self._sends.begin(_send, result, folder, resumed, claim)
         return error
 
     def _judged(self, result: TransferResult, outcome: Outcome | None) -> TransferResult:
@@ -252,15 +250,15 @@ class StoreWorker:
 
     def _beat(self) -> None:
         """Show that we live, and go on with all that is under way; called many times a second."""
-        for (_, sent), answer in self._sends.look():
+        for (_, (_, folder, *_)), answer in self._sends.look():
             if isinstance(answer, ExpectedError):
                 self._refusal = answer.error
             else:
-                shutil.rmtree(sent[1], ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
         if self._refusal:  # each time: else we would go on as if all had been sent
             raise self._refusal
         self._fetches.look()
-        for (_, sign), answer in self._beats.look():
+        for (_, (sign,)), answer in self._beats.look():
             if sign.bundle and sign.bundle == self.sign.bundle and answer == Returned(sign.bundle):
                 self._closed = "the task was closed in the store"
         if self._beats.is_over and time.monotonic() >= self._next_beat:
@@ -294,22 +292,23 @@ class StoreWorker:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def _fetch_ahead(store: Store, asked: tuple[str, str, bool]) -> None:
+def _fetch_ahead(store: Store, name: str, folder: Path, only_builtin: bool) -> None:
     """Fetch the blobs of the bundle that is likely to be trained next; claim nothing. A courier does this."""
-    name, folder, only_builtin = asked
     bundle = Bundle.from_record(exchange.read_sealed(store, f"{BUNDLES}/{name}"))
     if not why_left(bundle, only_builtin=only_builtin):
-        blobs.fetch(store, (folder, blobs.distinct(bundle.pieces)))
+        blobs.fetch(store, folder, blobs.distinct(bundle.pieces))
 
 
-def _send(store: Store, asked: tuple[TransferResult, Path, set[int], str]) -> None:
+def _send(store: Store, result: TransferResult, folder: Path, others: set[int], claim: str) -> None:
     """Send the result of a bundle: its splats first, then what says so, then pictures. A courier does this.
 
     Args:
         store: that takes it.
-        asked: the result without its attempts, the folder of the bundle, attempts that are another's, and our claim.
+        result: without its attempts.
+        folder: of the bundle.
+        others: attempts that are another worker's.
+        claim: that is ours.
     """
-    result, folder, others, claim = asked
     place = PatchFolder(folder / "output/patches" / result.task)
     attempts = tuple(_packed(one) for one in place.attempts() if one.number not in others and one.start.exists())
     pieces = [(place.path / _attempt(one.number), piece) for one in attempts for piece in one.pieces]

@@ -127,7 +127,7 @@ def status_of(url: str) -> StoreFacts:
     url = anchored(url, Path.cwd())
     with _courier(url) as ours:
         seen = exchange.listing(ours)
-        told = ours.run(exchange.outline, seen.bundles)
+        told = ours.run((exchange.outline, (name,)) for name in seen.bundles)
     watch, found = StoreWatch(), []
     for (name, one), (task, home, max_steps) in zip(seen.bundles.items(), told, strict=True):
         sign = seen.signs.get(one.worker)
@@ -150,7 +150,7 @@ def cancel_in(url: str, names: Iterable[str]) -> list[str]:
     wanted = set(names)
     with _courier(url) as ours:
         left = [name for name, one in exchange.listing(ours).bundles.items() if one.is_open]
-        tasks = [task for task, *_ in ours.run(exchange.outline, left)]
+        tasks = [task for task, *_ in ours.run((exchange.outline, (name,)) for name in left)]
         chosen = {name: task for name, task in zip(left, tasks, strict=True) if not wanted or task in wanted}
         if lacking := wanted - set(chosen.values()):
             raise StoreError(f"{url}: no open task {', '.join(sorted(lacking))} in this store")

@@ -76,15 +76,14 @@ def put(store: Store, files: Sequence[NewFile]) -> None:
     at_once(put_one, [*dict(files).items()])
 
 
-def fetch(store: Store, asked: tuple[str, Sequence[FileRef]]) -> list[tuple[int, str]]:
+def fetch(store: Store, folder: Path, pieces: Sequence[FileRef]) -> list[tuple[int, str]]:
     """Fetch the blobs of files into a folder under their hashes. A courier does this.
 
     What is there and whole is not fetched again; what was cut off goes on where it ended. Returned is how often each
     came with other contents than its name says, and whether it is "damaged" or "missing" in the end.
     """
-    folder, pieces = asked
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    return at_once(partial(_fetch_one, store, Path(folder)), pieces)
+    folder.mkdir(parents=True, exist_ok=True)
+    return at_once(partial(_fetch_one, store, folder), pieces)
 
 
 def fetch_all(
@@ -92,7 +91,7 @@ def fetch_all(
 ) -> dict[FileRef, str]:
     """Fetch the blobs of a task's files; return those that are damaged or missing in the store, and which of both."""
     faults, wanted = {}, distinct(pieces)
-    for piece, (num_refused, fault) in zip(wanted, courier.ask(fetch, (str(folder), wanted)), strict=True):
+    for piece, (num_refused, fault) in zip(wanted, courier.ask(fetch, folder, wanted), strict=True):
         if num_refused:
             tell(f"{task}: {piece.name} does not match its SHA-256: refused, fetched again")
         if fault:

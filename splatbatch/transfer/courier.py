@@ -35,10 +35,10 @@ SAYS_S = 10.0
 """After so long without an answer the user is told."""
 REST_S = 0.05
 AGAIN = "; trying again"
-Call = Callable[[Store, Any], Any]
-"""Is made by a courier; what it returns must be JSON."""
-Order = tuple[Call, Any]
-"""A call, and what it is about; it travels as a pickle, between us alone."""
+Call = Callable[..., Any]
+"""Is made by a courier, of its store; what it returns must be JSON."""
+Order = tuple[Call, tuple[Any, ...]]
+"""A call, and its arguments beside the store; it travels as a pickle, between us alone."""
 R = TypeVar("R")
 
 
@@ -66,26 +66,26 @@ class Courier(CallQueue[Order]):
         """Nothing: `look` itself says that the store does not answer."""
         return
 
-    def begin(self, call: Call, *items: object) -> None:
-        """Have a call made for each item, after those that are left."""
-        self._left.extend((call, item) for item in items)
+    def begin(self, call: Call, *arguments: object) -> None:
+        """Have a call made, after those that are left."""
+        self._left.append((call, arguments))
 
-    def run(self, call: Call, items: Iterable[object]) -> list[Any]:
-        """Wait until a call was made for each item; return what they returned.
+    def run(self, orders: Iterable[Order]) -> list[Any]:
+        """Wait until some calls were made; return what they returned.
 
         Raises:
             SplatbatchError: the store refuses us.
             StopRequested: the wait was ended.
         """
-        self.begin(call, *items)
+        self._left.extend(orders)
         try:
             return [answer.result("") for _, answer in isolated.answers(self, self._patience)]
         finally:
             self.end()
 
-    def ask(self, call: Call, item: object = None) -> Any:
+    def ask(self, call: Call, *arguments: object) -> Any:
         """Return what one call returns; see `run`."""
-        return self.run(call, [item])[0]
+        return self.run([(call, arguments)])[0]
 
     def look(self) -> list[tuple[Order, Answer]]:
         """Return the answer to the first call that is left, if it has come, and go on; never wait."""
@@ -156,8 +156,8 @@ def _received() -> Iterator[Order]:
 
 
 def _obey(url: str, order: Order) -> object:
-    call, item = order
-    return patiently(call, store_at(url), item)
+    call, arguments = order
+    return patiently(call, store_at(url), *arguments)
 
 
 def patiently(request: Callable[..., R], *arguments: object) -> R:

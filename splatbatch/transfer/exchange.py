@@ -19,7 +19,7 @@ from splatbatch.errors import CutOffError, StoreError
 from splatbatch.files import MIB, MOST_JSON_BYTES, object_in
 from splatbatch.output.records.record import TypedRecord
 from splatbatch.transfer.blobs import FileRef, NewFile, at_once
-from splatbatch.transfer.bundle import Bundle, why_left
+from splatbatch.transfer.bundle import Bundle
 from splatbatch.transfer.courier import Courier
 from splatbatch.transfer.store import Store, read_whole
 
@@ -140,7 +140,7 @@ def listing(courier: Courier) -> StoreListing:
     return StoreListing.from_record(courier.ask(look))
 
 
-def look(store: Store, _: None = None) -> dict[str, Any]:
+def look(store: Store) -> dict[str, Any]:
     """Look at a store; return it as JSON. A courier does this."""
     bundles, claims, closed, results, workers = at_once(store.names, (BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS))
     generations: dict[str, int] = {}
@@ -221,23 +221,11 @@ def is_following(piece: FileRef) -> bool:
     return piece.name.partition("/")[0] in FOLLOWING
 
 
-def claim(store: Store, asked: tuple[str, int, str, str, bool]) -> dict[str, Any] | None:
-    """Claim a bundle; return its manifest: empty where another has it, None where it was altered. A courier does this.
-
-    One that is left to others is returned, and not claimed.
-
-    Args:
-        store: that holds it.
-        asked: the bundle, the generation of the claim, the worker, its token, and whether it runs no commands.
-    """
-    bundle, generation, worker, token, only_builtin = asked
-    record = read_sealed(store, f"{BUNDLES}/{bundle}")
-    if not record or why_left(Bundle.from_record(record), only_builtin=only_builtin):
-        return record
+def claim(store: Store, bundle: str, generation: int, sign: WorkerStatus) -> bool:
+    """Claim a bundle for a worker; return whether it is its own now. A courier does this."""
     place = f"{CLAIMS}/{bundle}.{generation}"
-    store.write(place, json.dumps({"worker": worker, "token": token}).encode(), once=True)
-    is_ours = _sign(store, place).token == token  # whatever the store has answered, or lost on its way
-    return record if is_ours else {}
+    store.write(place, json.dumps({"worker": sign.worker, "token": sign.token}).encode(), once=True)
+    return _sign(store, place).token == sign.token  # whatever the store has answered, or lost on its way
 
 
 def read_sealed(store: Store, place: str) -> dict[str, Any] | None:

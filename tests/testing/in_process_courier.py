@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from splatbatch.errors import CutOffError
 from splatbatch.isolated import Answer, ExpectedError, InProcessCalls
 from splatbatch.transfer import courier
-from splatbatch.transfer.courier import Courier, Order
+from splatbatch.transfer.courier import Call, Courier, Order
+
+
+def made(call: Call, url: str, arguments: tuple[Any, ...]) -> Any:
+    return call(courier.store_at(url), *arguments)
 
 
 class InProcessCourier(Courier):
     def look(self) -> list[tuple[Order, Answer]]:
         found: list[tuple[Order, Answer]] = []
         while self._left:
-            call, item = order = self._left[0]
-            [(_, answer)] = InProcessCalls(partial(call, courier.store_at(self.url)), [item]).look()
+            call, arguments = order = self._left[0]
+            [(_, answer)] = InProcessCalls(partial(made, call, self.url), [arguments]).look()
             if isinstance(answer, ExpectedError) and isinstance(answer.error, CutOffError):
                 break  # it is made again at the next look
             self._left.popleft()

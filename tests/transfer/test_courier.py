@@ -39,9 +39,8 @@ def refuses(store: Store, item: str) -> str:
     return item.upper()
 
 
-def often(store: Store, asked: tuple[str, str, int]) -> int:
+def often(store: Store, place: str, how: str, num: int) -> int:
     """Do something for the first few times, then return how often it was."""
-    place, how, num = asked
     with Path(place).open("a") as log:
         log.write("x")
     if (number := Path(place).stat().st_size) <= num:
@@ -55,7 +54,7 @@ def often(store: Store, asked: tuple[str, str, int]) -> int:
 
 @pytest.mark.contract
 def test_a_courier_makes_call_after_call_by_one_store_in_one_process(ours: Courier) -> None:
-    found = ours.run(pid_and_store, ["a", "b"]) + ours.run(pid_and_store, ["c"])
+    found = [*ours.run((pid_and_store, (item,)) for item in "ab"), ours.ask(pid_and_store, "c")]
     assert [item for _, _, item in found] == ["a", "b", "c"]
     assert len({(pid, store) for pid, store, _ in found}) == 1 and found[0][0] != os.getpid()
 
@@ -63,7 +62,7 @@ def test_a_courier_makes_call_after_call_by_one_store_in_one_process(ours: Couri
 @pytest.mark.contract
 def test_what_a_store_refuses_ends_the_wait_and_the_courier_goes_on(ours: Courier) -> None:
     with pytest.raises(StoreError, match="no room"):
-        ours.run(refuses, ["a", "refused", "never"])
+        ours.run((refuses, (item,)) for item in ("a", "refused", "never"))
     assert (ours.is_over, ours.ask(refuses, "b")) == (True, "B")
 
 
@@ -74,14 +73,14 @@ def test_a_call_is_made_again_until_the_store_answers(
 ) -> None:
     monkeypatch.setattr(courier, "HANGS_S", 0.6)
     monkeypatch.setattr(courier, "SAYS_S", 0.0)
-    assert ours.ask(often, (str(tmp_path / "log"), how, 2)) == 3
+    assert ours.ask(often, str(tmp_path / "log"), how, 2) == 3
     assert said in "".join(SAID)
 
 
 @pytest.mark.contract
 def test_a_call_that_crashes_its_process_each_time_is_given_up(ours: Courier, tmp_path: Path) -> None:
     with pytest.raises(SplatbatchError, match="SIGKILL"):
-        ours.ask(often, (str(tmp_path / "log"), "dies", 100))
+        ours.ask(often, str(tmp_path / "log"), "dies", 100)
     assert (tmp_path / "log").stat().st_size == courier.MOST_CRASHES
 
 

@@ -84,7 +84,7 @@ def of_what_comes_later(name: str, folder: Path, top: Path) -> object:
 
 def of_a_piece(name: str, folder: Path, top: Path) -> object:
     """Fetch a blob whose hash is a path."""
-    found = blobs.fetch(FolderStore(top / "store"), (str(folder), [FileRef("a", name, len(CONTENT))]))
+    found = blobs.fetch(FolderStore(top / "store"), folder, [FileRef("a", name, len(CONTENT))])
     return _refuse(found == [(0, "missing")])
 
 

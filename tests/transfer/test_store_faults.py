@@ -43,7 +43,7 @@ def flip(path: Path, chance: random.Random) -> bytes:
 def is_refused(store: FolderStore, file: Path, into: Path) -> bool:
     """Return whether a file of a store is refused by whoever reads it."""
     if file.parent.name == "blobs":
-        [(_, fault)] = blobs.fetch(store, (str(into), [FileRef("a", file.name, file.stat().st_size)]))
+        [(_, fault)] = blobs.fetch(store, into, [FileRef("a", file.name, file.stat().st_size)])
         return fault == "damaged" and not (into / file.name).exists()
     return exchange.read_sealed(store, f"{file.parent.name}/{file.name}") is None
 
@@ -79,7 +79,7 @@ def test_five_hundred_flipped_bits_are_refused_and_fetched_again(home: FakeBatch
     for number in range(250):  # on the way: refused, told and fetched again
         one, into = chance.choice([path for path in whole if path.stat().st_size]), tmp_path / f"again-{number}"
         noisy = Noisy(tmp_path / "store", chance)
-        told = blobs.fetch(noisy, (str(into), [FileRef("a", one.name, one.stat().st_size)]))
+        told = blobs.fetch(noisy, into, [FileRef("a", one.name, one.stat().st_size)])
         again += told == [(1, "")] and (into / one.name).read_bytes() == one.read_bytes()
     assert (refused, again) == (250, 250)
 

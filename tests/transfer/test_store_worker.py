@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,9 +26,10 @@ class SlowToClaim(InProcessCourier):
 
     claimed = 0
 
-    def begin(self, call: Any, *items: Any) -> None:
-        super().begin(call, *items)
-        SlowToClaim.claimed += call is exchange.claim
+    def run(self, orders: Iterable[Order]) -> list[Any]:
+        made = list(orders)
+        SlowToClaim.claimed += sum(call is exchange.claim for call, _ in made)
+        return super().run(made)
 
     def look(self) -> list[tuple[Order, Answer]]:
         is_claim = bool(self._left) and self._left[0][0] is exchange.claim
@@ -80,7 +82,7 @@ def test_what_a_store_does_not_take_ends_its_worker_and_stays_until_then(
     (tmp_path / "store/results").write_text("no folder")
     worker = StoreWorker(str(tmp_path / "store"), cast("Interruption", OnceClaimed()), tmp_path)
     (folder := tmp_path / "attempt").mkdir()
-    worker._sends.begin(lambda store, _: blobs.put(store, [("results/a", b"1")]), (None, folder))
+    worker._sends.begin(lambda store, *_: blobs.put(store, [("results/a", b"1")]), None, folder)
     for _ in range(2):
         with pytest.raises(StoreError):
             worker._beat()
