@@ -119,7 +119,7 @@ def convert(job: ConversionJob, tool: SplatTransform | None) -> ConvertedFile:
 
 def _needed(tool: SplatTransform | None) -> SplatTransform:
     if tool is None:
-        raise TrainerError("splat-transform: is not here", "")
+        raise TrainerError("splat-transform: not installed", "")
     return tool
 
 
@@ -153,7 +153,7 @@ def _turned(job: ConversionJob, tool: SplatTransform | None) -> SourcePart:
 
     Raises:
         OutputError: it cannot.
-        TrainerError: the tool is not here.
+        TrainerError: the tool is not installed.
     """
     if not job.form.turn:
         return job.part

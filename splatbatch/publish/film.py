@@ -1,4 +1,4 @@
-"""A film of a flight through a splat: drawn by a process of ours, encoded by ffmpeg; a GIF where that is not here."""
+"""A film of a flight through a splat: drawn by a process of its own, encoded by ffmpeg; without ffmpeg a GIF."""
 
 from __future__ import annotations
 

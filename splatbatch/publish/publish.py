@@ -37,7 +37,7 @@ MOST_IN_ONE = 5_000_000
 """Gaussians of a scene that become one file; a larger one is written part by part."""
 PART_BY_PART = "the scene was written part by part, and the parts are not measured"
 MEASURING_FAILED = "what compression costs could not be measured"
-NO_DECODER = "splat-transform, which reads it back, is not here: not measured"
+NO_DECODER = "splat-transform, which reads it back, is not installed: not measured"
 
 
 @dataclass(frozen=True)

@@ -138,9 +138,7 @@ def _see_trained(status: PatchStatus) -> None:
         OutputError: it is not trained, or stale.
     """
     if status.state != "trained":
-        raise OutputError(
-            f"{status.patch}: {status.why}: nothing of it is published", "Train it first: splatbatch train."
-        )
+        raise OutputError(f"{status.patch}: {status.why}: not published", "Train it first: splatbatch train.")
 
 
 def _patch(batch: Batch, task: Task) -> PublishedSplat:
@@ -188,7 +186,7 @@ def _scene(batch: Batch) -> PublishedSplat:
     merged = check_whole(files)
     if merged is None:
         raise OutputError(
-            f"{files.splat}: there is no merged scene, or not the one that merge.json tells of", MERGE_FIRST
+            f"{files.splat}: there is no merged scene, or another one than merge.json describes", MERGE_FIRST
         )
     candidates, warnings = look(batch, partition)
     _see_fresh(candidates, {part.patch: part.sha256 for part in merged.parts})

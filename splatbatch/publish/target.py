@@ -43,7 +43,7 @@ class PublishTarget:
 
         Raises:
             ConfigError: it is no folder.
-            OutputError: it lies among what the batch has written, or holds files that no publish wrote.
+            OutputError: it lies among what the batch has written, or holds files that publish did not write.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ConfigError(f"--to {self.folder}: a file, not a folder", "Name a folder.")
@@ -52,7 +52,7 @@ class PublishTarget:
             raise OutputError(f"--to {self.folder}: lies in the output folder, among what the batch has written", hint)
         found = Publication.of(self.folder)
         if found is None and not self.is_forced and (foreign := self._files()):
-            message = f"--to {self.folder}: holds what no publish wrote: {list_names(foreign, 3)}"
+            message = f"--to {self.folder}: holds files that publish did not write: {list_names(foreign, 3)}"
             raise OutputError(message, "Name an empty folder, or add --force to publish among it.")
         return found or Publication()
 
@@ -74,7 +74,7 @@ class PublishTarget:
         """
         place = self.folder / name
         if (place.exists() or place.is_symlink()) and name not in known.outputs and not self.is_forced:
-            raise OutputError(f"{place}: is there already, and no publish wrote it", "Add --force to overwrite it.")
+            raise OutputError(f"{place}: exists and was not written by publish", "Add --force to overwrite it.")
         if place.is_symlink():
             place.unlink()
         return place

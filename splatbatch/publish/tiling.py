@@ -23,7 +23,7 @@ from splatbatch.splats.blocks import sample_means
 from splatbatch.splats.ply import write_pieces
 
 COLMAP_UP = (0.0, -1.0, 0.0)
-NOWHERE = "scene.crs is not set: the tiles lie nowhere on Earth, with the sky above"
+NOWHERE = "scene.crs is not set: the tiles have no place on Earth"
 PATCHES = "patches"
 """What tiles hold that were made of patches, not of the merged scene."""
 

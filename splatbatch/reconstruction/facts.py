@@ -118,5 +118,5 @@ def check_output_folder(out: Path) -> None:
     """
     for name in ("sparse", COPIES):
         if (out / name).exists() and not (out / OURS).exists():
-            message = f"{out / name} is there already, and no reconstruction of ours"
+            message = f"{out / name} exists and was not made by splatbatch reconstruct"
             raise OutputError(message, "Name another folder with --out.")

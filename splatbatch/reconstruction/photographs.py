@@ -208,7 +208,7 @@ def _place(gps: dict[int, Any]) -> tuple[tuple[float, float, float] | None, str]
         return None, ""
     if abs(latitude) > 90 or abs(longitude) > 180:
         swapped = ": they look swapped" if abs(longitude) <= 90 and abs(latitude) <= 180 else ""
-        return None, f"GPS latitude {latitude:.4f}, longitude {longitude:.4f} is nowhere{swapped}; it is not used"
+        return None, f"GPS {latitude:.4f}, {longitude:.4f}: no latitude and longitude{swapped}; not used"
     return (latitude, longitude, altitude), ""
 
 
@@ -304,4 +304,4 @@ def _pairing(photographs: Sequence[Photograph], wanted: ReconstructionOptions) -
 def _mapper(wanted: ReconstructionOptions) -> tuple[str, str]:
     if wanted.mapper != "auto":
         return wanted.mapper, "as asked for"
-    return "incremental", "incremental: it goes on where it ended, and takes as long as global"
+    return "incremental", "incremental: it can be resumed, and takes as long as global"

@@ -164,7 +164,7 @@ def check_place(target: Path, product: Path, output: Path, *, is_forced: bool) -
     if target.exists() and target.samefile(product):
         raise OutputError(f"{target}: is the same file as {product}", "Name a place that is no link to it.")
     if not is_forced and not _may_be_replaced(target, product):
-        raise OutputError(f"{target}: is there already, and no publish wrote it", "Add --force to overwrite it.")
+        raise OutputError(f"{target}: exists and was not written by publish", "Add --force to overwrite it.")
 
 
 def _may_be_replaced(target: Path, product: Path) -> bool:

@@ -254,7 +254,7 @@ def merge_splats(target: Path, parts: Sequence[MergePart], offset: Offset, advan
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, write)
     except OSError as error:
-        hint = "Free space, or see to its permissions; what was there is there still."
+        hint = "Free space or correct the permissions; the earlier file is unchanged."
         raise OutputError(f"{target}: cannot be written ({error.strerror or error})", hint) from error
     return MergedSplat(tuple(found), degree)
 
@@ -326,7 +326,7 @@ def check_place(target: Path, output: Path) -> None:
 
     Raises:
         ConfigError: it is no name of a PLY file.
-        OutputError: it lies in the output folder, or is a file that no merge wrote.
+        OutputError: it lies in the output folder, or is a file that merge did not write.
     """
     if target.suffix.lower() != SUFFIX or target.is_dir():
         raise ConfigError(f"--out {target}: not the name of a PLY file", "Name a file, as scene.ply.")
@@ -334,7 +334,7 @@ def check_place(target: Path, output: Path) -> None:
         hint = "Name a place elsewhere, or leave --out out."
         raise OutputError(f"--out {target}: lies in the output folder, among what the batch has written", hint)
     if target.is_symlink() or (target.exists() and not _is_merged(target)):
-        raise OutputError(f"--out {target}: is there already, and no merge wrote it", "Name another, or remove it.")
+        raise OutputError(f"--out {target}: exists and was not written by merge", "Name another, or remove it.")
 
 
 def _is_merged(path: Path) -> bool:

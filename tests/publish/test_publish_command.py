@@ -233,11 +233,11 @@ def test_a_wrong_option_is_named(batch: FakeBatch, arguments: tuple[str, ...], c
 def test_a_folder_of_somebody_else_is_left_alone(batch: FakeBatch) -> None:
     folder(batch).mkdir()
     (folder(batch) / "thesis.txt").write_text("mine")
-    assert "holds what no publish wrote: thesis.txt" in refused(batch, 6, "p0", "--as", "ply")
+    assert "holds files that publish did not write: thesis.txt" in refused(batch, 6, "p0", "--as", "ply")
     assert publish(batch, "p0", "--as", "ply", "--force").code == 0
     assert (folder(batch) / "thesis.txt").read_text() == "mine"
     (folder(batch) / "p1.ply").write_text("mine, too")
-    assert "p1.ply: is there already, and no publish wrote it" in publish(batch, "p1", "--as", "ply").err
+    assert "p1.ply: exists and was not written by publish" in publish(batch, "p1", "--as", "ply").err
     assert (folder(batch) / "p1.ply").read_text() == "mine, too"
 
 
@@ -248,7 +248,7 @@ def test_the_output_folder_is_no_place_to_publish(batch: FakeBatch) -> None:
 
 def test_a_stale_patch_is_refused(batch: FakeBatch) -> None:
     batch.change(training={"max_steps": 21})
-    assert "p0: stale: settings have changed: training.max_steps 20 -> 21: nothing" in refused(
+    assert "p0: stale: settings have changed: training.max_steps 20 -> 21: not published" in refused(
         batch, 6, "p0", "--as", "ply"
     )
     assert "p0: stale" in refused(batch, 6, "scene", "--as", "ply")

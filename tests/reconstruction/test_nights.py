@@ -151,7 +151,7 @@ def test_a_model_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     quarry(images := tmp_path / "photos", NAMES)
     (tmp_path / "out/sparse").mkdir(parents=True)
     ended = reconstruct(images, tmp_path / "out")
-    assert ended.code == 6 and "no reconstruction of ours" in ended.err
+    assert ended.code == 6 and "was not made by splatbatch reconstruct" in ended.err
 
 
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_folder_may_have_a_dot_in_its_name(trained: FakeBatch, name: str) -> N
     ("arguments", "code", "words"),
     [
         (["p0", "p1", "--to", "a.ply"], 2, "one file cannot hold 2 splats"),
-        (["p2"], 6, "p2: waiting: nothing of it is published"),
+        (["p2"], 6, "p2: waiting: not published"),
         (["p9"], 2, "p9"),
         (["p0", "--sh-degree", "4"], 2, "sh-degree"),
     ],
