@@ -20,10 +20,10 @@ from splatbatch.config.recipe import Evaluation, LearningRates, PatchOverrides, 
 from splatbatch.config.rungs import check_rungs
 from splatbatch.config.section import FilePath, Section
 from splatbatch.config.sections import Cooldown, Limits, Notify, Output, Publish, Retry, Scene, Tracking
-from splatbatch.config.sweep.checks import check_sweep, normal
+from splatbatch.config.sweep.checks import TRAINER, check_sweep, normal
 from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
 from splatbatch.config.trainers.program_checks import check_programs
-from splatbatch.config.trainers.programs import Program
+from splatbatch.config.trainers.programs import OUR_TRAINERS, Program
 from splatbatch.config.yaml.limits import STDIN
 from splatbatch.config.yaml.mistakes import MOST_MISTAKES, InvalidSettings, Mistake, mistake, raise_all, validated
 from splatbatch.config.yaml.source import YamlSource, dump, near, nearest, parse_value
@@ -83,7 +83,7 @@ class Config(Section):
         overrides = self.patches.get(patch, PatchOverrides()).model_dump()
         arguments = _words(task, changed.pop("arguments", ()))
         tree = {name: getattr(self, name).model_dump() | overrides[name] for name in RECIPE_SECTIONS}
-        program = self.trainers.get(str(changed.get("training.trainer", tree["training"]["trainer"])))
+        program = self.trainers.get(str(changed.get(TRAINER, tree["training"]["trainer"])))
         tree["setting"] = program.settings | overrides["setting"] if program else {}
         for key, value in changed.items():
             section_name, _, setting = key.partition(".")
@@ -91,6 +91,9 @@ class Config(Section):
                 known = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
                 hint = nearest(key, known)
                 raise InvalidSettings(f"{key}: unknown setting", hint, [((key,), f"unknown setting. {hint}")])
+            if key == TRAINER and value not in (known := [*OUR_TRAINERS, *self.trainers]):
+                what, hint = f"{value!r}: no such trainer", nearest(str(value), known)
+                raise InvalidSettings(f"{key}: {what}", hint, [((key,), f"{what}. {hint}")])
             tree[section_name][setting] = value
         settings = tree.pop("setting")
         told = program.called_with(arguments).model_dump() | {"settings": settings} if program else None

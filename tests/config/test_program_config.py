@@ -87,3 +87,11 @@ def test_the_identity_of_our_own_recipe_has_no_program_in_it() -> None:
 def test_where_memory_is_taken_and_what_is_written_beside_makes_no_result_stale() -> None:
     recipe, elsewhere = Recipe(), Training(images="host", workers=0, checkpoint_every=9)
     assert Recipe(training=elsewhere).decisive() == recipe.decisive() != Recipe(training=Training(seed=1)).decisive()
+
+
+def test_a_change_names_a_trainer_that_is_there(tmp_path: Path) -> None:
+    config = loaded(tmp_path, BRUSH)
+    assert config.recipe("p0", {"training.trainer": "gsplat"}).program is None
+    with pytest.raises(ConfigError, match="training.trainer: 'brsh': no such trainer") as error:
+        config.recipe("p0", {"training.trainer": "brsh"})
+    assert error.value.hint == "Did you mean brush?"
