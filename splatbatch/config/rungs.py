@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from splatbatch.config.sections import LadderName, Rung
+from splatbatch.config.sweep.checks import mistakes_in
 from splatbatch.config.sweep.sweep import RecipeOf
-from splatbatch.config.yaml.mistakes import InvalidSettings, spelt
 from splatbatch.config.yaml.source import Keys, nearest
 
 SLOTS = "slots"
@@ -62,10 +62,4 @@ def _why_no_value(key: str, value: Any, recipe_of: RecipeOf) -> list[str]:
     if key == SLOTS:
         is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
         return [] if is_count else [f"{value!r}: should be a number of slots, or a factor such as x0.5"]
-    try:
-        recipe_of({key: value})
-    except InvalidSettings as error:  # what concerns several settings together is seen when they are together
-        # below a key stand the members of a union: the value fits none of them
-        found = [words for where, words in error.mistakes if spelt(where) == key or spelt(where).startswith(f"{key}.")]
-        return ["; or ".join(found)] if found else []
-    return []
+    return mistakes_in(key, value, recipe_of)

@@ -18,9 +18,8 @@ from splatbatch.config.sweep.sweep import (
     combinations,
     faults,
 )
-from splatbatch.config.trainers.programs import OUR_TRAINERS
 from splatbatch.config.yaml.mistakes import InvalidSettings, spelt
-from splatbatch.config.yaml.source import Keys, nearest
+from splatbatch.config.yaml.source import Keys
 from splatbatch.errors import ConfigError
 
 TRAINER = "training.trainer"
@@ -40,7 +39,7 @@ def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: Recipe
     for place, key, value in assignments(written):
         if are_unknown and (key == TRAINER or key.startswith("setting.")):
             continue
-        for words in _mistakes_in(key, value, trainers, recipe_of):
+        for words in mistakes_in(key, value, recipe_of, _contexts(key, trainers)):
             found.setdefault((key, words), place)
     yield from ((("sweep", *place), words) for (_, words), place in found.items())
     with contextlib.suppress(ValidationError, ConfigError):  # of the section, listed already; of the config by itself
@@ -63,12 +62,10 @@ def _contexts(key: str, trainers: Iterable[str]) -> list[Settings]:
     return [{}, *({TRAINER: name} for name in trainers if key != TRAINER)]
 
 
-def _mistakes_in(key: str, value: Any, trainers: tuple[str, ...], recipe_of: RecipeOf) -> list[str]:
-    """Return what is wrong with a value by itself; nothing if it fits with any trainer."""
-    if key == TRAINER and value not in (known := (*OUR_TRAINERS, *trainers)):
-        return [f"{value!r}: no such trainer. {nearest(str(value), known)}"]
+def mistakes_in(key: str, value: Any, recipe_of: RecipeOf, contexts: Iterable[Settings] = ({},)) -> list[str]:
+    """Return what is wrong with a value by itself; nothing if it fits beside any of some other settings."""
     words: list[str] = []
-    for context in _contexts(key, trainers):
+    for context in contexts:
         try:
             recipe_of({**context, key: value})
         except InvalidSettings as error:

@@ -26,7 +26,7 @@ Found = Iterator[tuple[Keys, str]]
 OF_A_RUNG = ("arguments", "slots", "training.max_steps", "training.seed")
 
 
-def check_programs(tree: Any, programs: Mapping[str, Program]) -> Found:
+def check_programs(tree: Mapping[str, Any], programs: Mapping[str, Program]) -> Found:
     """Yield the mistakes in a YAML that concern trainers."""
     for name, program in programs.items():
         place = ("trainers", name)
@@ -34,12 +34,11 @@ def check_programs(tree: Any, programs: Mapping[str, Program]) -> Found:
             yield place, f"{name} is splatbatch's own trainer: give this program another name"
         for keys, message in chain(_placeholders(program), _rungs(program), _artifact(program)):
             yield (*place, *keys), message
-    sections = tree if isinstance(tree, dict) else {}
-    known = {*OUR_TRAINERS, *mapping(sections.get("trainers"))}
-    yield from _trainer(("training",), sections, known)
-    for patch, overrides in mapping(sections.get("patches")).items():
+    known = {*OUR_TRAINERS, *mapping(tree.get("trainers"))}
+    yield from _trainer(("training",), tree, known)
+    for patch, overrides in mapping(tree.get("patches")).items():
         yield from _trainer(("patches", patch, "training"), mapping(overrides), known)
-        yield from _overrides(patch, mapping(overrides), sections, programs)
+        yield from _overrides(patch, mapping(overrides), tree, programs)
 
 
 def _trainer(place: Keys, above: Mapping[str, Any], known: set[str]) -> Found:

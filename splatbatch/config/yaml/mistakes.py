@@ -136,7 +136,7 @@ def mistake(model: type[Section], detail: ErrorDetails, source: YamlSource, abov
     is_missing = detail["type"] == "missing"
     while len(place) > 1 and (*above, *place) not in source.lines and source.lines and not is_missing:
         place = place[:-1]
-    place = place if source.lines else _as_far_as_a_value(model, place)
+    place = place if source.lines else _section_at(model, place)[1]
     keys = (*above, *place)
     if detail["type"] == "extra_forbidden":
         return keys, f"unknown key. {_meant(model, place)}"
@@ -155,7 +155,7 @@ def _meant(model: type[Section], place: Keys) -> str:
     owners = [name for name, section in sections.items() if section and key in section.model_fields]
     if len(owners) == 1 and place[0] != owners[0]:
         return f"It is a key of {owners[0]}: {owners[0]}.{key}."
-    return nearest(key, _known_keys(model, place[:-1]))
+    return nearest(key, _section_at(model, place[:-1])[0].model_fields)
 
 
 def _may_be_secret(keys: Keys) -> bool:
@@ -177,27 +177,15 @@ def _words_of(detail: ErrorDetails) -> str:
     return detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
 
 
-def _known_keys(model: type[Section], place: Keys) -> list[str]:
-    """Return the keys known at a place of the YAML."""
-    current = model
-    for key in place:
-        info = current.model_fields.get(str(key))
-        current = (info and _section_in(info.annotation)) or current
-    return list(current.model_fields)
-
-
-def _as_far_as_a_value(model: type[Section], place: Keys) -> Keys:
-    """Return the place of a value of no section, without the members of a union that pydantic appends to it."""
-    current = model
+def _section_at(model: type[Section], place: Keys) -> tuple[type[Section], Keys]:
+    """Return the section that a place lies in, and the place without the members of a union that pydantic appends."""
     for depth, key in enumerate(place, 1):
-        info = current.model_fields.get(str(key))
-        if info is None:
-            return place
-        section = _section_in(info.annotation)
-        if section is None:
-            return place[:depth]
-        current = section
-    return place
+        if info := model.model_fields.get(str(key)):  # else the name of a patch or of a program
+            section = _section_in(info.annotation)
+            if section is None:
+                return model, place[:depth]
+            model = section
+    return model, place
 
 
 def _section_in(annotation: Any) -> type[Section] | None:
