@@ -92,6 +92,6 @@ def test_where_memory_is_taken_and_what_is_written_beside_makes_no_result_stale(
 def test_a_change_names_a_trainer_that_is_there(tmp_path: Path) -> None:
     config = loaded(tmp_path, BRUSH)
     assert config.recipe("p0", {"training.trainer": "gsplat"}).program is None
-    with pytest.raises(ConfigError, match="training.trainer: 'brsh': no such trainer") as error:
+    with pytest.raises(ConfigError, match=r"training\.trainer: 'brsh': no such trainer") as error:
         config.recipe("p0", {"training.trainer": "brsh"})
     assert error.value.hint == "Did you mean brush?"
