@@ -96,7 +96,8 @@ def _show_merged(made: MergeOutput) -> None:
     rows = []
     for part in made.parts:
         removed = f"{sum(part.removed.values()):,}" if made.cleaned else ""
-        rows.append((part.patch, f"{part.num_gaussians:,}", f"{part.survivors:.0%}", removed, part.attempt))
+        inside = 1 - part.num_outside / part.num_read if part.num_read else 0.0
+        rows.append((part.patch, f"{part.num_gaussians:,}", f"{inside:.0%}", removed, part.attempt))
     headings = ("patch", "Gaussians", "in the core", "cleaned away", "attempt")
     print_table(headings, ("patch", "attempt"), rows)
     if behind := behind_in_words(made):

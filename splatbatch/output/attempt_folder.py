@@ -130,10 +130,6 @@ class AttemptFolder:
         """Return whether its parent has asked it to stop."""
         return os.path.exists(self.cancel)  # noqa: PTH110 - a folder that may not be read is no error
 
-    def cancelled_before_start(self) -> bool:
-        """Return whether it was asked to stop before it began."""
-        return self.cancel.exists() and not self.start.exists()
-
     def picture(self, rank: str, kind: str) -> Path:
         """Training process: photo, render or error of a held-out view, as JPEG."""
         return self.path / "renders" / f"{rank}-{kind}.jpg"
@@ -149,10 +145,6 @@ class AttemptFolder:
     def read_go(self) -> Go | None:
         """Return go.json; None as long as it stands by, and if it never did."""
         return self.read(self.go, Go)
-
-    def read_ahead(self) -> Go | None:
-        """Return ahead.json; None as long as it may not touch the GPU before its turn."""
-        return self.read(self.ahead, Go)
 
     def forget_environments(self) -> None:
         """Write its orders anew without values of environment variables: they are of this machine alone."""
@@ -181,23 +173,13 @@ class AttemptFolder:
         """Return what is asked of settings.json; blank without it."""
         from splatbatch.output.records.metrics import TrainingSettings
 
-        return self.read_settings_as(TrainingSettings)
-
-    def read_settings_as(self, kind: type[AttemptKind]) -> AttemptKind:
-        """Return what is asked of settings.json where it is of another kind; blank without it."""
-        return self.read(self.settings, kind) or kind()
+        return self.read(self.settings, TrainingSettings) or TrainingSettings()
 
     def read_metrics(self) -> Metrics | None:
         """Return metrics.json; None before the last evaluation, and without held-out photographs."""
         from splatbatch.output.records.metrics import Metrics
 
         return self.read(self.metrics, Metrics)
-
-    def read_measuring(self) -> TrainingSettings:
-        """Return what our own evaluation of an external trainer's splat is told; blank where nobody measures it."""
-        from splatbatch.output.records.metrics import TrainingSettings
-
-        return self.read(self.measuring, TrainingSettings) or TrainingSettings()
 
     def read_views(self) -> dict[str, EvaluatedView]:
         """Return the held-out views that are pictured, by rank, the worst first."""

@@ -55,17 +55,13 @@ class Claims:
         Raises:
             OSError: the claim cannot be made.
         """
-        highest = self._highest(task)
+        highest = highest_claim(self._output, task)
         if (ours := self._claims.get(task)) and ours.generation >= highest:
             return ours
-        if (
-            highest
-            and highest != self.done(task)
-            and not self._is_left(task, owner := self.owner(task, highest), highest)
-        ):
+        if owner := self._present_owner(task, highest):
             return ClaimedByOther(owner, self._output.claim(task, highest))
         if not self._made(task, highest + 1):
-            now = max(self._highest(task), highest + 1)  # a listing may lag behind the name that is taken
+            now = max(highest_claim(self._output, task), highest + 1)  # a listing may lag behind the name that is taken
             return ClaimedByOther(self.owner(task, now), self._output.claim(task, now))
         # the newest accepted record is read only now: what is decided by it follows it
         follows = self._output.patch(task).newest_accepted()
@@ -74,11 +70,8 @@ class Claims:
 
     def is_elsewhere(self, task: str) -> bool:
         """Return whether another worker, which is not known to be gone, has claimed a task and is not done with it."""
-        highest = self._highest(task)
-        if not highest or highest == self.done(task):
-            return False
-        owner = self.owner(task, highest)
-        return owner.token != self._mine.record.token and not self._is_left(task, owner, highest)
+        owner = self._present_owner(task, highest_claim(self._output, task))
+        return owner is not None and owner.token != self._mine.record.token
 
     def renew(self, task: str) -> Claim:
         """Return our claim of a task once more, to follow what was accepted since: what others had left of it, say."""
@@ -100,13 +93,9 @@ class Claims:
         """Return the tasks that we have claimed and are not done with."""
         return list(self._claims)
 
-    def done(self, task: str) -> int:
-        """Return the highest generation of a task whose owner was done with it; 0 if none was."""
-        return done_with(self._output, task)
-
     def lost(self) -> dict[str, str]:
         """Return what somebody has taken over from us, each task with the worker that has; it is ours no more."""
-        highest = {task: self._highest(task) for task in self._claims}
+        highest = {task: highest_claim(self._output, task) for task in self._claims}
         lost = {task: now for task, now in highest.items() if now > self._claims[task].generation}
         for task in lost:
             del self._claims[task]
@@ -115,21 +104,20 @@ class Claims:
     def generation(self, task: str) -> int:
         """Return under which generation we write of a task: our own, or the highest there is."""
         ours = self._claims.get(task)
-        return ours.generation if ours else self._highest(task)
+        return ours.generation if ours else highest_claim(self._output, task)
 
     def owner(self, task: str, generation: int) -> WorkerRecord:
         """Return who made a claim; one without a name, silent by itself, if nobody can read it."""
         found = WorkerRecord.read(self._output.claim(task, generation)) or WorkerRecord()
         return found if found.worker else WorkerRecord(token=f"{task}/{generation}")
 
-    def _is_left(self, task: str, owner: WorkerRecord, generation: int) -> bool:
-        """Return whether the worker that made a claim is gone."""
-        if not owner.worker and is_released(self._output.claim(task, generation)):
-            return True
-        return self._is_gone(owner)
-
-    def _highest(self, task: str) -> int:
-        return max(numbers_in(f"{self._output.claims}/{task}"), default=0)
+    def _present_owner(self, task: str, generation: int) -> WorkerRecord | None:
+        """Return who made a claim; None if there is no such claim, its owner is done with the task, or is gone."""
+        if not generation or generation == done_with(self._output, task):
+            return None
+        owner = self.owner(task, generation)
+        is_torn = not owner.worker and is_released(self._output.claim(task, generation))
+        return None if is_torn or self._is_gone(owner) else owner
 
     def _made(self, task: str, generation: int) -> bool:
         path = self._output.claim(task, generation)
@@ -143,20 +131,23 @@ def done_with(output: OutputFolder, task: str) -> int:
     return max(numbers_in(f"{output.claims}/{task}", suffix=DONE), default=0)
 
 
-def highest_claim(output: OutputFolder, task: str) -> tuple[int, bool]:
-    """Return the highest generation of a task's claims, and whether its owner is not done with it."""
-    place = f"{output.claims}/{task}"
-    highest = max(numbers_in(place), default=0)
-    return highest, highest > max(numbers_in(place, suffix=DONE), default=0)
+def highest_claim(output: OutputFolder, task: str) -> int:
+    """Return the highest generation of a task's claims; 0 if there is none."""
+    return max(numbers_in(f"{output.claims}/{task}"), default=0)
+
+
+def open_claim(output: OutputFolder, task: str) -> WorkerRecord | None:
+    """Return the worker that has claimed a task and is not done with it; None: none has, or nobody can read who."""
+    highest = highest_claim(output, task)
+    return WorkerRecord.read(output.claim(task, highest)) if highest > done_with(output, task) else None
 
 
 def open_claims(output: OutputFolder) -> dict[str, str]:
     """Return the tasks that somebody has claimed and is not done with, each with the name of that worker."""
     found = {}
     for task in sorted(os.listdir(output.claims)) if output.claims.is_dir() else ():  # noqa: PTH208
-        highest, is_open = highest_claim(output, task)
-        if is_open and task[0] != ".":
-            found[task] = (WorkerRecord.read(output.claim(task, highest)) or WorkerRecord()).worker
+        if task[0] != "." and (owner := open_claim(output, task)):
+            found[task] = owner.worker
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from splatbatch.errors import BusyError
 from splatbatch.files import aside
 from splatbatch.output import workers as limits
-from splatbatch.output.claims import EXCLUSIVE, Claims, highest_claim
+from splatbatch.output.claims import EXCLUSIVE, Claims, open_claim
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.attempt import Claim
 from splatbatch.output.records.run import WorkerRecord
@@ -53,9 +53,9 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
 
 def holder(output: OutputFolder) -> WorkerRecord | None:
     """Return the run that holds an output folder, as far as this host can tell; None if no run does."""
-    highest, is_open = highest_claim(output, EXCLUSIVE)
-    claimed = WorkerRecord.read(output.claim(EXCLUSIVE, highest)) if is_open else None
-    found = (one for one in (claimed, *_unclaimed(output)) if one and one.host and not one.has_ended)
+    found = (
+        one for one in (open_claim(output, EXCLUSIVE), *_unclaimed(output)) if one and one.host and not one.has_ended
+    )
     return next((one for one in found if one.is_elsewhere or one.is_alive_here), None)
 
 

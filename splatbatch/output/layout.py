@@ -93,11 +93,6 @@ class OutputFolder:
                 path.parent.mkdir(exist_ok=True)
                 write_json(path, found.to_record())
 
-    def forget_afterwards(self) -> None:
-        """Forget what followed an earlier training."""
-        for what in KINDS:
-            self.note_afterwards(what, None)
-
     def read_afterwards(self) -> tuple[FollowUpResult, ...]:
         """Return what came of all that followed the training, in its order."""
         found = {what: FollowUpResult.read(self._afterwards(what)) for what in KINDS}
@@ -138,10 +133,6 @@ class OutputFolder:
     def patch(self, name: str) -> PatchFolder:
         """Return the folder of a patch."""
         return PatchFolder(Path(f"{self.path}/patches/{name}"))
-
-    def files_of(self, name: str) -> list[str]:
-        """Return the names of what lies in the folder of a patch, as `PatchFolder.files` does: without making one."""
-        return names_in(f"{self.path}/patches/{name}")
 
     def create(self) -> None:
         """Make the folder, or sweep from it what writers that were killed have left.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from splatbatch import __version__
-from splatbatch.files import MOST_FILES, TooManyFiles, find_files, link_whole, names_in, sync_folder, write_json
+from splatbatch.files import MOST_FILES, TooManyFiles, find_files, link_whole, sync_folder, write_json
 from splatbatch.hashing import (
     FileFact,
     FileFacts,
@@ -208,30 +208,6 @@ def why_not_the_splat(folder: PatchFolder, result: Result, depth: Depth, facts: 
     if depth == "every byte":
         return "" if facts.read_anew(str(path)) == result.sha256 else CHANGED
     return CHANGED if compare_splat(folder, result, facts) in ("changed", "unknown") else ""
-
-
-def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:
-    """Return which other task's accepted splat a file is, if that was trained from other inputs; empty if none.
-
-    The same hash has the same size: of hundreds of tasks, the record of hardly one is read.
-
-    Args:
-        patches: the folder of all tasks.
-        splat: the file.
-        task: whose it is to become.
-        inputs: the hash of what it was trained from.
-    """
-    size, sha256 = splat.stat().st_size, ""
-    for name in sorted(names_in(str(patches))):
-        if name == task or file_fact(f"{patches}/{name}/{SPLAT}").num_bytes != size:
-            continue
-        accepted = PatchFolder(patches / name).read_result()
-        if accepted is None or not accepted.sha256 or accepted.trained_from.inputs == inputs:
-            continue
-        sha256 = sha256 or sha256_of(splat)
-        if accepted.sha256 == sha256:
-            return name
-    return ""
 
 
 def splats_in(

@@ -7,7 +7,7 @@ from pathlib import Path
 from splatbatch.hashing import FileFacts
 from splatbatch.output.attempt_folder import PICTURES
 from splatbatch.output.folders import SplatFolder
-from splatbatch.output.records.quality import LeaveOutResult, QualityFigure, read_certificate
+from splatbatch.output.records.quality import Inspection, LeaveOutResult, QualityFigure, read_certificate
 from splatbatch.report.facts import SplatQuality
 from splatbatch.text import plural
 
@@ -33,14 +33,21 @@ def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality |
         cells=found.cells,
         holdout={name: one for name, one in found.photos.items() if "psnr" in one},
         cameras={name: {axis: one[axis] for axis in "xyz" if axis in one} for name, one in found.photos.items()},
-        psnr=found.psnr_of(in_one_piece=False),
-        psnr_in_one_piece=found.psnr_of(in_one_piece=True),
+        psnr=_mean_psnr(found, in_one_piece=False),
+        psnr_in_one_piece=_mean_psnr(found, in_one_piece=True),
         thumbnails=found.thumbnails,
         pictures=str(folder.inspecting.path / named / PICTURES),
         dropped=drop_in_words(found.dropped),
         seconds=found.seconds,
         certificate=certificate if certificate.get("splat") == found.splat else {},
     )
+
+
+def _mean_psnr(found: Inspection, *, in_one_piece: bool) -> float | None:
+    """Return the mean PSNR of the photographs that were held out side by side, or of the others."""
+    held_out = [one for one in found.photos.values() if "psnr" in one]
+    psnrs = [one["psnr"] for one in held_out if bool(one.get("piece")) == in_one_piece]
+    return sum(psnrs) / len(psnrs) if psnrs else None
 
 
 def drop_in_words(dropped: LeaveOutResult | None) -> str:

@@ -30,7 +30,7 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.merge import MergeOutput
 from splatbatch.output.records.publication import Publication, PublishOutput
 from splatbatch.output.records.record import TypedRecord
-from splatbatch.output.records.run import DONE, LEFT_OUT, PARTLY, FollowUpResult
+from splatbatch.output.records.run import DONE, KINDS, LEFT_OUT, PARTLY, FollowUpResult
 from splatbatch.processes import MARKER
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.progress import log_forwarder
@@ -239,7 +239,8 @@ def follow_up_result(what: str, state: str, words: str, command: str = "") -> Fo
 
 def follow(trained: FinishedBatch, inspected: FollowUpResult | None, after: After) -> tuple[FollowUpResult, ...]:
     """Run what follows the training; return all results, that of the inspection too, and keep them for the report."""
-    trained.batch.output.forget_afterwards()
+    for what in KINDS:  # of an earlier training
+        trained.batch.output.note_afterwards(what, None)
     trained.batch.output.note_afterwards("inspect", inspected)
     return (*([inspected] if inspected else []), *after(trained))
 

@@ -247,7 +247,8 @@ def _why_other_scene(said: Certificate, folder: SceneFolder) -> Iterator[str]:
     merged, found = folder.merged.read() or Merge(), folder.read_inspection() or Inspection()
     if said.settings_hash != merged.key:
         yield f"the certificate is of another merge than {MERGE}"
-    told = AttemptFolder(folder.inspecting.path / found.attempt).read_settings_as(InspectionSettings)
+    attempt = AttemptFolder(folder.inspecting.path / found.attempt)
+    told = attempt.read(attempt.settings, InspectionSettings) or InspectionSettings()
     settings = f"settings.json of {found.attempt}"
     files = (INSPECTION, MERGE, folder.splat.name, settings, MERGE, INSPECTION)
     known = _of_scene(folder, told.recipe.get("training", said.settings), found)

@@ -226,6 +226,6 @@ def finished(batch: Batch, *, on_cpu: bool) -> Iterator[tuple[Task, Result]]:
     """Yield what of a batch was trained where it will be, as far as is known; seconds and steps of each are known."""
     for task in batch.every[:MOST_RESULTS]:
         result = batch.output.patch(task.name).read_result() or Result()
-        made_on = result.metrics.made_on
+        made_on = result.metrics.made_with.get("on")
         if result.seconds and result.step and (not made_on or (made_on == "CPU") == on_cpu):
             yield task, result

@@ -20,7 +20,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import MOST_JSON_BYTES, names_in, read_regular
 from splatbatch.hashing import FileDifference, FileFact, FileFacts, Files, difference, hash_of
 from splatbatch.output.folders import PatchFolder
-from splatbatch.output.records.colors import with_colors
+from splatbatch.output.records.colors import tones_to_record
 from splatbatch.output.records.fingerprint import MODEL, Fingerprint, is_content, photographs_of
 from splatbatch.scene.partition.files import PATCH
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
@@ -249,9 +249,17 @@ GONE_FROM_TRAINING = {"exposure": False, "packed": False}
 
 def fingerprint(patch: Patch, recipe: Recipe) -> Fingerprint:
     """Return what a result of this patch under this recipe depends on."""
-    known = replace(inputs_of(patch, recipe), recipe=recipe_hash(recipe), settings=settings_of(recipe))
-    known = known.surrounded_by(border_hash(patch, recipe), backdrop_hash(patch, recipe))
-    return replace(with_colors(known, patch), offset=patch.offset, holdout="" if patch.by_name else "frames")
+    known = inputs_of(patch, recipe)
+    return replace(
+        known,
+        recipe=recipe_hash(recipe),
+        settings=settings_of(recipe),
+        border=border_hash(patch, recipe),
+        backdrop=backdrop_hash(patch, recipe),
+        tones=tones_to_record({name: patch.tones[name] for name in known.photographs if name in patch.tones}),
+        offset=patch.offset,
+        holdout="" if patch.by_name else "frames",
+    )
 
 
 def border_hash(patch: Patch, recipe: Recipe) -> str:

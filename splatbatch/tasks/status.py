@@ -188,8 +188,9 @@ def _status(
     output: OutputFolder, name: str, endings: TaskHistory, standing: FreshnessChecker | None, *, is_begun: bool
 ) -> PatchStatus:
     """Return what a patch's files say; of a trained one that it is, and no figures."""
-    files = output.files_of(name) if is_begun else []
-    attempt = None if endings.is_judged(name, latest_number(files)) else output.patch(name).latest(files)
+    folder = output.patch(name)
+    files = folder.files() if is_begun else []
+    attempt = None if endings.is_judged(name, latest_number(files)) else folder.latest(files)
     if attempt and not attempt.has_exited() and attempt.job.exists():
         stands_by, died = was_only_standby(attempt), has_died(attempt)
         if stands_by and not died:
@@ -199,8 +200,7 @@ def _status(
             return replace(running, state="stopped", cause="lost", advice=LOST) if died else running
     if standing and standing.knows(name):
         return _assessed(standing, name, endings.last(name))
-    is_accepted = output.patch(name).is_accepted(files)
-    return PatchStatus(name, "trained") if is_accepted else _without_product(name, endings)
+    return PatchStatus(name, "trained") if folder.is_accepted(files) else _without_product(name, endings)
 
 
 def _assessed(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus:

@@ -24,7 +24,6 @@ from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.attempt import Finish, JobSpec, ProgressLine, Then, WatchSettings
 from splatbatch.output.records.metrics import BY_ITSELF, QualityFigures, TrainingSettings
 from splatbatch.output.records.result import Result
-from splatbatch.output.results import whose_splat
 from splatbatch.scene.colors.normalised_copies import write_evened
 from splatbatch.scene.frame import write_shifted
 from splatbatch.scene.holdout import choose_holdout
@@ -37,6 +36,7 @@ from splatbatch.trainers.builtin import earlier_splat, settings_for
 from splatbatch.trainers.last_step import (
     SILENT,
     StepPatterns,
+    whose_splat,
     why_from_before,
     why_not_last,
     why_too_old,

@@ -8,8 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatbatch.hashing import file_fact
+from splatbatch.files import names_in
+from splatbatch.hashing import file_fact, sha256_of
 from splatbatch.outcome import Cancelled, Exit, Exited, Killed, TimedOut
+from splatbatch.output.folders import SPLAT, PatchFolder
 from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.supervisor.external import LoggedSteps
 
@@ -111,3 +113,27 @@ def _in_words(end: Exit) -> str:
             return "was cancelled"
         case _:
             return "ended in a way that nobody knows"
+
+
+def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:
+    """Return which other task's accepted splat a file is, if that was trained from other inputs; empty if none.
+
+    The same hash has the same size: of hundreds of tasks, the record of hardly one is read.
+
+    Args:
+        patches: the folder of all tasks.
+        splat: the file.
+        task: whose it is to become.
+        inputs: the hash of what it was trained from.
+    """
+    size, sha256 = splat.stat().st_size, ""
+    for name in sorted(names_in(str(patches))):
+        if name == task or file_fact(f"{patches}/{name}/{SPLAT}").num_bytes != size:
+            continue
+        accepted = PatchFolder(patches / name).read_result()
+        if accepted is None or not accepted.sha256 or accepted.trained_from.inputs == inputs:
+            continue
+        sha256 = sha256 or sha256_of(splat)
+        if accepted.sha256 == sha256:
+            return name
+    return ""

@@ -19,6 +19,7 @@ from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.errors import TrainerError
 from splatbatch.output.attempt_folder import AttemptFolder
+from splatbatch.output.records.attempt import Go
 from splatbatch.training.border.patch_border import NONE
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.gaussians import Parameters, as_parameters, select
@@ -56,7 +57,7 @@ def wait_for_go(folder: AttemptFolder, progress: StandbyWait, open_context: Call
     while (go := folder.read_go()) is None:
         if os.getppid() != supervisor:
             raise TrainerError("standing by for a supervisor that has died")
-        if ahead is None and (ahead := folder.read_ahead()):
+        if ahead is None and (ahead := folder.read(folder.ahead, Go)):
             os.environ.update(ahead.env)
             open_context()
         time.sleep(LOOK_S)

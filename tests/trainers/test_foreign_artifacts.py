@@ -15,8 +15,8 @@ from fake_batch import FakeBatch, write_model
 from splatbatch.files import find_files
 from splatbatch.outcome import Rejected, Trained
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.results import whose_splat
 from splatbatch.trainers import external as measures
+from splatbatch.trainers import last_step
 
 YEAR_S = 365 * 86400
 
@@ -68,7 +68,7 @@ def test_whose_splat_it_is_costs_milliseconds_among_hundreds(tmp_path: Path) -> 
         (folder / "result.json").write_text(json.dumps({"metrics": {"per_image": [0.5] * 20_000}}))
     (tmp_path / "new.ply").write_bytes(b"y" * 1299)
     began = time.process_time()
-    assert whose_splat(tmp_path / "patches", tmp_path / "new.ply", "p299", "") == ""
+    assert last_step.whose_splat(tmp_path / "patches", tmp_path / "new.ply", "p299", "") == ""
     assert time.process_time() - began < 0.4, "20 ms on a quiet machine; reading all records takes seconds"
 
 

@@ -14,7 +14,7 @@ from splatbatch.files import read_json, write_json
 from splatbatch.outcome import Splat
 from splatbatch.output.folders import PatchFolder
 from splatbatch.output.records.attempt import JobSpec, WatchSettings
-from splatbatch.output.records.metrics import Metrics
+from splatbatch.output.records.metrics import Metrics, TrainingSettings
 from splatbatch.scene.patches import Patch
 from splatbatch.supervisor.job import Job
 from splatbatch.trainers import open_trainer
@@ -64,7 +64,9 @@ def test_with_nothing_held_out_it_is_measured_as_the_accepted_one_was(patch: Pat
     write_json(home.result, {"photographs": {"held_out": ["img0.png", "img8.png"], "is_assumed": True}})
     trainer.command(patch, second := home.new_attempt())
     assert not first.measuring.exists()
-    assert second.read_measuring().holdout == ("img0.png", "img8.png")
+    told = TrainingSettings.read(second.measuring)
+    assert told is not None
+    assert told.holdout == ("img0.png", "img8.png")
 
 
 def test_our_evaluation_has_none_of_the_variables_of_the_program() -> None:

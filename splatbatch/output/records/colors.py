@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from splatbatch.output.records.fingerprint import Fingerprint, tones_in
+from splatbatch.output.records.fingerprint import tones_in
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.output.records.record import TypedRecord, reads
 from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection, ToneOf
@@ -40,12 +40,6 @@ def as_photographed(patches: Iterable[Patch]) -> dict[str, Any]:
 def tone_in(settings: TrainingSettings) -> ToneOf:
     """Return what tells the tone of a photograph as settings say it; one that is not named is as it should be."""
     return lambda name: ColorCorrection.of(settings.tones[name]) if name in settings.tones else NEUTRAL
-
-
-def with_colors(known: Fingerprint, patch: Patch) -> Fingerprint:
-    """Return what a result depends on with the tones of its photographs, as they are settled."""
-    tones = {name: tone_to_record(patch.tones[name]) for name in known.photographs if name in patch.tones}
-    return replace(known, tones=tones)
 
 
 def tones_from_record(value: object) -> dict[str, ColorCorrection]:

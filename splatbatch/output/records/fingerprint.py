@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from splatbatch.fields import mapping, number, text
@@ -98,10 +98,6 @@ class Fingerprint(TypedRecord):
         if border != self.border:
             return "the core has changed"
         return "the backdrop has changed" if behind and behind != self.backdrop else ""
-
-    def surrounded_by(self, border: str, behind: str) -> Fingerprint:
-        """Return it with what lies around the patch."""
-        return replace(self, border=border, backdrop=behind)
 
     @property
     def photographs(self) -> tuple[str, ...]:

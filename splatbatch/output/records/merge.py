@@ -37,11 +37,6 @@ class MergedPart(TypedRecord):
     rows_sha256: str = ""
     """Of its rows as they lie in the merged splat; empty where an earlier version merged it."""
 
-    @property
-    def survivors(self) -> float:
-        """Return the share of its Gaussians that its core holds."""
-        return 1 - self.num_outside / self.num_read if self.num_read else 0.0
-
 
 @dataclass(frozen=True)
 class Hole(TypedRecord):

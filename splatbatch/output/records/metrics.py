@@ -167,7 +167,7 @@ class Metrics(KeptRecord):
     early_stopping: EarlyStoppingRecord | None = None
     """None: the run was to make all its steps."""
     made_with: dict[str, str] = field(default_factory=dict)
-    """Versions, and under "on" the name of the GPU, or CPU."""
+    """Versions, and under "on" the name of the GPU, or CPU; nothing where nobody wrote it down."""
 
     def photos(self) -> dict[str, QualityFigures]:
         """Return the figures of each held-out photograph at the end, by its name."""
@@ -178,11 +178,6 @@ class Metrics(KeptRecord):
     def torch_peak_mib(self) -> float | None:
         """Return the most memory that torch had allocated on the GPU; None if nobody knows."""
         return max((mib for name, mib in self.peak.items() if name in ("training_mib", "evaluation_mib")), default=None)
-
-    @property
-    def made_on(self) -> str:
-        """Return the name of the GPU, or CPU; empty where nobody wrote it down."""
-        return self.made_with.get("on", "")
 
 
 RANKS = ("worst", "median", "best")
@@ -251,11 +246,6 @@ class TrainingSettings(TypedRecord):
     is_backdrop: bool = False
     """The whole scene is trained, coarsely, to be drawn behind its patches."""
 
-    @property
-    def has_masks(self) -> bool:
-        """Whether photographs are masked: also to what a patch answers for, where something is drawn behind it."""
-        return bool(self.masks or self.backdrop)
-
     def as_given(self) -> dict[str, Any]:
         """Return every setting by its full name, as "training.cap_max"; of a program also setting.NAME."""
         sections = {**self.recipe, "setting": mapping(self.recipe.get("program")).get("settings")}
@@ -265,11 +255,6 @@ class TrainingSettings(TypedRecord):
     def photographs(self) -> dict[str, Any]:
         """Return the settings that are about photographs, as another process is told of the same ones."""
         return {"images": self.images, "masks": self.masks, "holdout": self.holdout, "tones": self.tones}
-
-    @property
-    def is_evened(self) -> bool:
-        """Whether any photograph has a tone."""
-        return bool(self.tones)
 
 
 def surroundings(border: Mapping[str, Any], splat: Path, sha256: str, *, is_whole: bool) -> dict[str, Any]:

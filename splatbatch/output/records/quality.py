@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -129,12 +129,6 @@ class Inspection(TypedRecord):
         figures = (*self.figures, figure)
         return replace(self, figures=figures, grade=grade(figures))
 
-    def psnr_of(self, *, in_one_piece: bool) -> float | None:
-        """Return the mean PSNR of the photographs that were held out side by side, or of the others."""
-        held_out = [one for one in self.photos.values() if "psnr" in one]
-        psnrs = [one["psnr"] for one in held_out if bool(one.get("piece")) == in_one_piece]
-        return sum(psnrs) / len(psnrs) if psnrs else None
-
 
 def grade(figures: tuple[QualityFigure, ...]) -> str:
     """Return A where every figure is within its limit, B for a weak one, C for several or a bad one, D for more.
@@ -175,15 +169,6 @@ class InspectionSettings(TrainingSettings):
     """Train twice, shortly, with and without the photographs that figures name."""
     most_photos: int | None = None
     """Evenly taken: of a whole scene more are not decoded at once."""
-
-
-def as_numbers(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return what is known of each photograph, by its name: the figures turned over."""
-    found: dict[str, dict[str, float]] = {}
-    for figure, by_name in values.items():
-        for name, value in by_name.items():
-            found.setdefault(name, {})[figure] = float(f"{value:.9g}")
-    return found
 
 
 @dataclass(frozen=True)

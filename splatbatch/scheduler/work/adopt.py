@@ -71,7 +71,7 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, b
 def left_of(batch: Batch, task: Task, endings: TaskHistory) -> list[AttemptFolder]:
     """Return the attempts at a task that may have begun, and whose end nobody has written down."""
     open_ones = (one for one in task.home(batch.output).attempts() if not endings.is_judged(task.name, one.number))
-    return [one for one in open_ones if not one.cancelled_before_start()]
+    return [one for one in open_ones if one.start.exists() or not one.cancel.exists()]
 
 
 def _stop(batch: Batch, orphans: Orphans, device: str, ledger: Ledger, beat: Callable[[], None]) -> None:

@@ -83,7 +83,7 @@ class TaskClaimer(RunHooks):
         name = task.name
         if task.claim is not None and task.claim.worker == self.worker:
             return task
-        if self.claims.done(name) > self.before.done.get(name, 0):
+        if done_with(self.batch.output, name) > self.before.done.get(name, 0):
             self._closed(task)
             return None
         if self._unheld.intersection(task.kind.needs(task)) or (self.time_left and not self.time_left.holds(task)):

@@ -15,6 +15,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.colors import tone_in
+from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.coverage_mask import CoverageMask
 from splatbatch.scene.frame import shifted
@@ -34,7 +35,7 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     Raises:
         SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
     """
-    settings = folder.read_measuring()
+    settings = folder.read(folder.measuring, TrainingSettings) or TrainingSettings()
     recipe = Recipe.model_validate(settings.recipe)
     whole = read_reconstruction(Path(settings.sparse), tracks=True)
     folders = PhotoFolders(Path(settings.images), Path(settings.masks) if settings.masks else None)
@@ -43,7 +44,7 @@ def measure(folder: AttemptFolder, splat: Path) -> None:
     covered = covered_of(settings, whole) or CoverageMask()
     device = open_device(recipe.training.device)
     views = with_covered(views, covered).to(device, "host")
-    is_evened, lpips = settings.is_evened, load_lpips()
+    is_evened, lpips = bool(settings.tones), load_lpips()
     files = SplatFiles(views.holdout, views.frame, recipe, device, settings.offset, is_evened=is_evened)
     try:
         figures = files.figures(splat, lpips if isinstance(lpips, Lpips) else None, folder)

@@ -54,7 +54,8 @@ def run(folder: AttemptFolder, *, stands_by: bool = False) -> None:
     Raises:
         SplatbatchError: the splat, the model or a photograph cannot be read, or a rendering is not finite.
     """
-    settings, telling = folder.read_settings_as(InspectionSettings), InspectionProgressWriter(folder.progress)
+    settings = folder.read(folder.settings, InspectionSettings) or InspectionSettings()
+    telling = InspectionProgressWriter(folder.progress)
     telling.phase("load")
     opened = open_subject(settings, Path(settings.splat))
     if stands_by:

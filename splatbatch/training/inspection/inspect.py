@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
-from splatbatch.output.records.quality import Inspection, as_numbers, grade
+from splatbatch.output.records.quality import Inspection, grade
 from splatbatch.training.inspection import coverage, novel_views, photographs, shapes, surface
 from splatbatch.training.inspection.consistency import consistency
 from splatbatch.training.inspection.fidelity import fidelity, gap_db, psnrs
@@ -48,11 +48,20 @@ def inspect(subject: InspectedSplat, tell: Callable[[str], None] = lambda _: Non
     return Inspection(
         grade=grade(made),
         figures=made,
-        photos=as_numbers({**_places(subject), **photos}),
+        photos=_by_photograph({**_places(subject), **photos}),
         cells=tuple(_placed(subject, cell) for cell in coverage.cells(subject)),
         seconds=round(time.monotonic() - began, 2),
         made_with={"torch": str(torch.__version__)},
     )
+
+
+def _by_photograph(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return the figures of each photograph by its name, from each figure by photograph."""
+    found: dict[str, dict[str, float]] = {}
+    for figure, by_name in values.items():
+        for name, value in by_name.items():
+            found.setdefault(name, {})[figure] = float(f"{value:.9g}")
+    return found
 
 
 def _places(subject: InspectedSplat) -> dict[str, dict[str, float]]:

@@ -23,7 +23,7 @@ def evaluate(folder: AttemptFolder) -> None:
     Raises:
         SplatbatchError: a splat, a photograph or the partition cannot be read, or a rendering is not finite.
     """
-    settings = folder.read_settings_as(EvaluationSettings)
+    settings = folder.read(folder.settings, EvaluationSettings) or EvaluationSettings()
     recipe = Recipe.model_validate(settings.recipe)
     scene = open_scene(settings, recipe, open_device(recipe.training.device))
     write_json(folder.metrics, measure(scene, folder).to_record())

@@ -117,7 +117,7 @@ def _measured_photos(
             continue
         gaussians = store.seen_from(shot.standpoint, shot.photo.view)
         seen = covered_in(shot.photo, scene.covered)
-        figures = evaluate(gaussians, [seen], recipe, lpips, is_evened=scene.settings.is_evened) or {}
+        figures = evaluate(gaussians, [seen], recipe, lpips, is_evened=bool(scene.settings.tones)) or {}
         images |= figures.get("images", {})
         found = PhotoMeasurement.from_record(figures.get("images", {}).get(name))
         own = {patch: behind.get(patch) for patch, known in scene.settings.own.items() if name in known}
