@@ -349,7 +349,7 @@ class Notice(Event):
     def to_record(self) -> Record:
         """Return it as a line of the ledger."""
         told = {"generation": self.generation, "patch": self.patch, "slot": self.slot}
-        said = {key: value for key, value in told.items() if value} | self.facts
+        said = {key: value for key, value in told.items() if value not in (None, "")} | self.facts
         return {"t": self.t, "event": self.kind} | said | ({NOTICES[self.kind][0]: self.words} if self.words else {})
 
     def in_words(self) -> str:
