@@ -170,7 +170,7 @@ class CallQueue(Generic[Item]):
     @property
     def wait(self) -> Hung | None:
         """What is waited for, if nothing goes on for some time."""
-        if self._process is None or (seconds := self._process.idle_s()) < SAYS_S:
+        if self._process is None or (seconds := self._process.idle.seconds()) < SAYS_S:
             return None
         return Hung(self._process.note(), seconds)
 
@@ -191,10 +191,10 @@ class CallQueue(Generic[Item]):
         self._hangs = 0 if found else self._hangs
         if not self._left:
             self.end()
-        elif self._process.has_exited():
+        elif self._process.is_closed:
             found.append((self._left.popleft(), self._process.why_it_died()))
             self.end()
-        elif not found and (idle_s := self._process.idle_s()) > self._hangs_s:
+        elif not found and (idle_s := self._process.idle.seconds()) > self._hangs_s:
             hang, self._hangs = Hung(self._process.note(), idle_s), self._hangs + 1
             while self._left and (not found or self._hangs >= MOST_HANGS):
                 found.append((self._left.popleft(), hang))
@@ -297,34 +297,23 @@ class IsolatedProcess:
             _serve(call, items, self._page, lambda: _step_aside(there, parent, is_low=is_low, orders=orders))
         os.close(there)
         self._rest = b""
-        self._idle, self._is_closed = IdleTime(self.pid), False
+        self.idle, self.is_closed = IdleTime(self.pid), False
+        """For how long it has neither read nor computed; and whether no more answers will come."""
         _AT_WORK.add(self.pid)
 
     def answers(self) -> list[Answer]:
         """Return the answers that have come."""
-        while not self._is_closed:
+        while not self.is_closed:
             try:
                 part = os.read(self.pipe, MIB)
             except BlockingIOError:
                 break
-            self._is_closed = not part
+            self.is_closed = not part
             self._rest += part
         *lines, self._rest = self._rest.split(b"\n")
         if lines:
-            self._idle.moves()
+            self.idle.moves()
         return [_rebuilt(line) for line in lines]
-
-    def moves(self) -> None:
-        """Take in that it begins something: what was before does not count as idle."""
-        self._idle.moves()
-
-    def has_exited(self) -> bool:
-        """Return whether no more answers will come."""
-        return self._is_closed
-
-    def idle_s(self) -> float:
-        """Return for how long it has neither read nor computed."""
-        return self._idle.seconds()
 
     def note(self) -> str:
         """Return what it reads, or read last."""
@@ -453,7 +442,7 @@ class IdleTime:
         self._moved_at = self._next_look = time.monotonic()
 
     def moves(self) -> None:
-        """Take in that it has just said something."""
+        """Take in that it has just said something, or begins something."""
         self._moved_at = time.monotonic()
 
     def seconds(self) -> float:

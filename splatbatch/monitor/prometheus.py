@@ -82,7 +82,7 @@ class MetricsFile(Sink):
 
 def to_prometheus(statuses: Sequence[PatchStatus], workers: Sequence[AtWork], now: float, *, is_running: bool) -> str:
     """Return the metrics in Prometheus's text format, version 0.0.4."""
-    hosts, nodes = Counter(one.worker.host for one in workers), {one.node for one in statuses if one.node}
+    hosts, nodes = Counter(one.host for one in workers), {one.node for one in statuses if one.node}
     placed = [one for one in statuses if one.node] if len(nodes) > 1 else []
     eta = batch_eta_s(statuses)
     families: list[tuple[str, str, list[tuple[str, float | None]]]] = [

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatbatch.files import PRIVATE, last_line, names_in, read_json, read_lines, write_object
 from splatbatch.output.records.attempt import (
-    Claim,
     ExitFacts,
     Go,
     GpuSample,
@@ -20,7 +19,6 @@ from splatbatch.output.records.attempt import (
     Start,
     WatchSettings,
 )
-from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.record import TypedRecord
 
 if TYPE_CHECKING:  # every attempt's supervisor would wait for what it never reads
@@ -248,13 +246,8 @@ class CachedAttemptDir(AttemptFolder):
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try at one patch: its folder, the settings it changes, and hashes of what it depends on."""
+    """One try at one patch: its folder, and what is, or will be, in its job.json."""
 
     patch: str
     folder: AttemptFolder
-    changes: dict[str, Any] = field(default_factory=dict)
-    depends_on: Fingerprint = field(default_factory=Fingerprint)
-    is_retry: bool = False
-    """Asked for by `retry`: the better of it and of what is accepted is kept."""
-    claim: Claim = field(default_factory=Claim)
-    """Under which claim it was made."""
+    job: JobSpec

@@ -155,11 +155,10 @@ MOST_LINES = 8
 
 
 @dataclass(frozen=True)
-class AtWork:
+class AtWork(WorkerRecord):
     """A worker that has not ended, with the tasks that it has claimed."""
 
-    worker: WorkerRecord
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
     silent_s: float = 0.0
     """For how long it is known not to have moved."""
 
@@ -175,16 +174,15 @@ class AtWork:
 
     def in_words(self) -> str:
         """Return who works on what; whether one on another host still lives is not to be told by one look."""
-        one = self.worker
-        job = f", job {one.job}" if one.job else ""
-        known = "" if self.is_quiet or one.is_alive_here else f", if it lives: it has counted to {one.sequence}"
+        job = f", job {self.job}" if self.job else ""
+        known = "" if self.is_quiet or self.is_alive_here else f", if it lives: it has counted to {self.sequence}"
         known += f"; {self._silence()}" if self.is_quiet else ""
-        return f"{title(one)}{job}: {', '.join(self.tasks) or 'nothing at the moment'}{known}"
+        return f"{title(self)}{job}: {', '.join(self.tasks) or 'nothing at the moment'}{known}"
 
     def _silence(self) -> str:
         if not self.is_frozen:
             return told_silence(self.silent_s)
-        here = f": `kill -CONT {self.worker.pid}` lets it go on, `kill -9 {self.worker.pid}` ends it"
+        here = f": `kill -CONT {self.pid}` lets it go on, `kill -9 {self.pid}` ends it"
         return f"silent for {self.silent_s:.0f} s, its tasks are free for others{here}"
 
 
@@ -198,7 +196,11 @@ def at_work(watcher: Watcher, but: str = "") -> tuple[AtWork, ...]:
     found = watcher.present(but)
     held = open_claims(watcher.output) if found else {}
     return tuple(
-        AtWork(one, tuple(task for task, name in held.items() if name == one.worker), watcher.silent_s(one))
+        AtWork(
+            **vars(one),
+            tasks=tuple(task for task, name in held.items() if name == one.worker),
+            silent_s=watcher.silent_s(one),
+        )
         for one in found
     )
 
@@ -213,7 +215,7 @@ def lines_of(workers: Sequence[AtWork]) -> list[str]:
 
 def in_short(workers: Sequence[AtWork]) -> str:
     """Return how many there are, and on how many nodes: "3 workers on 2 nodes"; empty for one alone."""
-    nodes = {one.worker.host for one in workers}
+    nodes = {one.host for one in workers}
     where = f" on {plural(len(nodes), 'node')}" if len(nodes) > 1 else ""
     quiet = sum(one.is_quiet for one in workers)
     silent = f", {quiet} of them silent" if quiet else ""

@@ -41,15 +41,15 @@ CHANGED = "changed on disk"
 
 def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
     """Return what result.json says of a splat that an attempt has left."""
-    splat, told, names = trained.splat, attempt.folder.read_settings(), attempt.depends_on.photographs
+    splat, told, names = trained.splat, attempt.folder.read_settings(), attempt.job.depends_on.photographs
     used = UsedPhotographs.of(names, frozenset(told.holdout), is_assumed=bool(told.argv))
     record = {
         **facts.to_record(),
-        **attempt.depends_on.to_record(),
+        **attempt.job.depends_on.to_record(),
         "patch": attempt.patch,
         "attempt": attempt.folder.path.name,
         "attempts": attempt.folder.number,
-        "changes": attempt.changes,
+        "changes": attempt.job.changes,
         "num_gaussians": splat.num_gaussians,
         "sh_degree": splat.sh_degree,
         "step": splat.step,
@@ -60,7 +60,7 @@ def manifest(attempt: Attempt, trained: Trained, facts: AttemptFacts) -> Result:
         "warnings": list(trained.warnings),
         "version": __version__,
         "host": attempt.folder.read_start().host,
-        "worker": attempt.claim.worker,
+        "worker": attempt.job.claim.worker,
     }
     return Result.from_record(record)
 

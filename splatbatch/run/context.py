@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,22 +72,22 @@ class RunSummary:
     run: RunResult
     statuses: tuple[PatchStatus, ...]
     """Of all patches of the batch."""
-    requested: tuple[PatchStatus, ...]
-    done: tuple[PatchStatus, ...]
-    """Of the requested ones those that are trained and fresh."""
     afterwards: tuple[FollowUpResult, ...] = ()
     signal: int = 0
     """Whoever wanted it to end has sent it."""
     todo: tuple[TodoItem, ...] = ()
     """What the report says is to be done, or worth a look, of what was requested."""
 
-    @classmethod
-    def of(cls, batch: Batch, run: RunResult, standing: FreshnessChecker) -> RunSummary:
-        """Look at a batch, the whole of it once."""
-        statuses, names = status(batch.whole(), standing), set(batch.names)
-        requested = tuple(one for one in statuses if one.patch in names)
-        done = tuple(one for one in requested if one.is_made and run.has_done(one.patch))
-        return cls(batch, run, statuses, requested, done)
+    @cached_property
+    def requested(self) -> tuple[PatchStatus, ...]:
+        """The patches that were to be trained."""
+        names = set(self.batch.names)
+        return tuple(one for one in self.statuses if one.patch in names)
+
+    @cached_property
+    def done(self) -> tuple[PatchStatus, ...]:
+        """The requested patches that are trained and up to date."""
+        return tuple(one for one in self.requested if one.is_made and self.run.has_done(one.patch))
 
     @property
     def code(self) -> int:
@@ -188,7 +188,7 @@ class RunContext:
             after: does what follows.
             alone: keeps workers from training meanwhile.
         """
-        ended, say = RunSummary.of(self.batch, run, self.shown), self.console.say
+        ended, say = RunSummary(self.batch, run, status(self.batch.whole(), self.shown)), self.console.say
         trained = FinishedBatch(
             self.batch, ended.code, self.interruption, self.made.append, alone, say, self.tick, self.ledger
         )

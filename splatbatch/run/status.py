@@ -20,22 +20,13 @@ from splatbatch.tasks.status import PatchStatus, read_status, summary
 
 
 @dataclass(frozen=True)
-class WorkerFacts(WorkerRecord):
-    """A worker, and the tasks that it trains."""
-
-    tasks: tuple[str, ...] = ()
-    silent_s: float = 0.0
-    """For how long it is known not to have moved."""
-
-
-@dataclass(frozen=True)
 class Status:
     """`status --json`."""
 
     summary: str
     run: WorkerRecord | None
     eta_s: float | None
-    workers: tuple[WorkerFacts, ...]
+    workers: tuple[AtWork, ...]
     jobs: tuple[WorkerJob, ...]
     patches: tuple[PatchStatus, ...]
 
@@ -54,13 +45,12 @@ class BatchStatus:
     @property
     def workers(self) -> tuple[AtWork, ...]:
         """Return the workers of their own."""
-        return tuple(one for one in self.present if one.worker.worker != LOCAL)
+        return tuple(one for one in self.present if one.worker != LOCAL)
 
     def facts(self) -> Status:
         """Return what to tell of it."""
-        workers = tuple(WorkerFacts(**vars(one.worker), tasks=one.tasks, silent_s=one.silent_s) for one in self.workers)
-        jobs = tuple(self.crew.jobs.values())
-        return Status(summary(self.statuses), self.running, batch_eta_s(self.statuses), workers, jobs, self.statuses)
+        told, jobs = summary(self.statuses), tuple(self.crew.jobs.values())
+        return Status(told, self.running, batch_eta_s(self.statuses), self.workers, jobs, self.statuses)
 
 
 def spelled_crew(running: WorkerRecord | None, workers: Sequence[AtWork]) -> list[str]:
@@ -101,5 +91,5 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus
     crew.look()
     running = holder(batch.output)
     statuses = statuses if running else audited(batch, statuses)
-    present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_dead(one.worker.job))
+    present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_dead(one.job))
     return BatchStatus(statuses, running, present, crew)

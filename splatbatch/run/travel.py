@@ -11,7 +11,7 @@ from splatbatch.errors import StoreError
 from splatbatch.isolated import WaitHooks
 from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.output.ledger import Ledger
-from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people
+from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people, status
 from splatbatch.run.decide import TrainOptions, look, record_rejections, restore_missing_products, settle
 from splatbatch.run.follow_ups import Show
 from splatbatch.run.interruption import Interruption
@@ -88,7 +88,7 @@ def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
             HomeSide(batch, url, night.ledger, hooks).follow(packs=False, watch=watch)
             night.finish_contents(WaitHooks(night.tick, interruption.reason, print_err))
             night.shown.forget()
-            ended = RunSummary.of(batch, RunResult(tuple(batch.names)), night.shown)
+            ended = RunSummary(batch, RunResult(tuple(batch.names)), status(batch.whole(), night.shown))
         return night.end(ended)
 
 

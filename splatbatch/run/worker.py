@@ -25,7 +25,7 @@ from splatbatch.output.records.attempt import Claim
 from splatbatch.output.submissions import open_submissions
 from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.run.cluster_workers import AGAIN
-from splatbatch.run.context import RunContext, RunSummary, metrics, write_the_report
+from splatbatch.run.context import RunContext, RunSummary, metrics, status, write_the_report
 from splatbatch.run.decide import TrainOptions, look_anew, restore_missing_products
 from splatbatch.run.follow_ups import FinishedBatch, Show, follow, publish_as_asked
 from splatbatch.run.inspection import not_inspected, wanted_by
@@ -79,7 +79,7 @@ def work(
                 night.tell_the_end(BatchOutcome(""))
                 return CANCELLED if worker.is_cancelled() else AGAIN
             whoever = replace(run, fresh=tuple(batch.names))  # has trained them
-            code = night.end(RunSummary.of(batch, whoever, night.shown)).code
+            code = night.end(RunSummary(batch, whoever, status(batch.whole(), night.shown))).code
             if not left_over(batch, before, night.shown):
                 _take_back(batch, os.environ.get(JOB, ""))
         if code and worker.is_over:

@@ -98,13 +98,13 @@ def _take_in(
     new = results.keep(attempt, trained, facts)
     if not counts():
         return {"accepted": False}
-    accepted, files, follows = folder.read_result(), FileFacts(), attempt.claim.follows
+    accepted, files, follows = folder.read_result(), FileFacts(), attempt.job.claim.follows
     whole, _ = results.splats_in(folder, accepted, files, new.attempt)
     choice = retention.decide(
         whole,
         accepted,
         new,
-        is_retry=attempt.is_retry,
+        is_retry=attempt.job.is_retry,
         keeps_better=task.next_settings.config.retry.keep == "better",
         differ=partial(retention.other_files, place=places(task.patch, task.recipe), facts=files),
     )
@@ -114,7 +114,7 @@ def _take_in(
             return {"accepted": False, "choice": "another splat was accepted meanwhile"}
         results.forget_superseded(folder, new.attempt, accepted.attempt if accepted else "")
     elif choice.product:
-        results.pin(folder, choice.product, attempt.depends_on, follows)
+        results.pin(folder, choice.product, attempt.job.depends_on, follows)
     said = {"choice": choice.words} if choice.words else {}
     if (early := new.metrics.early_stopping) and (words := early.in_words()):
         said["ended_early"] = words

@@ -32,7 +32,7 @@ from splatbatch.outcome import (
 )
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.log_ends import read_ends
-from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, JobSpec, TimeLimits
+from splatbatch.output.records.attempt import AttemptFacts, ExitFacts, Go, TimeLimits
 from splatbatch.scheduler.running_attempt import RunningAttempt, Standby
 from splatbatch.tasks.task import TaskProgram
 
@@ -53,18 +53,14 @@ def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) ->
     """
     attempt, slot, stands_by = running.attempt, running.slot, isinstance(running.stage, Standby)
     env = {**_visible(slot), **ENVIRONMENT}
-    job = JobSpec(
-        key=running.key,
+    job = replace(
+        attempt.job,
         argv=argv,
         env=env | ({"SPLATBATCH_STANDBY": "1"} if stands_by else {}),
         gpu=slot.gpu,
         slot=slot.name,
         standby=stands_by,
         limits=TimeLimits(limits.wall_s, limits.grace_s, limits.stall_s),
-        changes=attempt.changes,
-        depends_on=attempt.depends_on,
-        is_retry=attempt.is_retry,
-        claim=attempt.claim,
     )
     write_json(attempt.folder.job, job.to_record(), PRIVATE)
 

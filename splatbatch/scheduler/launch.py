@@ -16,7 +16,7 @@ from splatbatch.machine.protocol import Slot
 from splatbatch.outcome import Stopped
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.events import AttemptStarted, PatchRejected
-from splatbatch.output.records.attempt import Claim
+from splatbatch.output.records.attempt import Claim, JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.loop_state import LoopState
@@ -70,12 +70,16 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
         if is_out_of_space(error):  # then it was never there
             shutil.rmtree(folder.path, ignore_errors=True)
         raise
-    claim = task.claim or Claim(follows=home.newest_accepted())
-    attempt = Attempt(name, folder, dict(task.next_settings.all_changes), is_retry=loop.is_retry, claim=claim)
     again = f"s{loop.discarded[name]}" if loop.discarded[name] else ""
     key = f"{loop.batch_name}.{name}.a{folder.number}{again}"
+    job = JobSpec(
+        key=key,
+        changes=dict(task.next_settings.all_changes),
+        is_retry=loop.is_retry,
+        claim=task.claim or Claim(follows=home.newest_accepted()),
+    )
     slot = replace(slot, environment=()) if stands_by else slot  # which slot it will be, go.json says
-    running = RunningAttempt(task, attempt, key, slot, Standby() if stands_by else Execution())
+    running = RunningAttempt(task, Attempt(name, folder, job), slot, Standby() if stands_by else Execution())
     limits = loop.config.limits.model_copy(update=dict(task.kind.limits))
     running.read_by(isolated.start(partial(prepare, limits, loop.hooks.audited.get(name, "")), [running]))
     if pacer:
@@ -127,5 +131,5 @@ def discard(loop: LoopState, running: RunningAttempt) -> None:
 
 
 def _tell(loop: LoopState, running: RunningAttempt) -> None:
-    task, number, changes = running.task, running.attempt.folder.number, dict(running.attempt.changes)
+    task, number, changes = running.task, running.attempt.folder.number, dict(running.attempt.job.changes)
     loop.ledger.write(AttemptStarted(task.name, number, running.key, running.slot.name, changes))

@@ -163,7 +163,7 @@ class RetryHandling:
             case retry.GiveUp(reason=reason) if (
                 attempt and task.kind is TRAINING and diagnosis.cause not in given_up.OF_MACHINE
             ):
-                key = given_up.key_of(task.requested_settings, attempt.depends_on.files)
+                key = given_up.key_of(task.requested_settings, attempt.job.depends_on.files)
                 loop.ledger.write(GaveUp(name, reason, witnesses, key, diagnosis.cause))
             case retry.GiveUp(reason=reason):  # another night may do
                 loop.ledger.write(GaveUp(name, reason, witnesses))

@@ -63,7 +63,6 @@ class RunningAttempt:
 
     task: Task
     attempt: Attempt
-    key: Key
     slot: Slot
     """Where it runs, or is meant to run while it stands by."""
     stage: Standby | Dismissal | Execution | Collection
@@ -78,9 +77,14 @@ class RunningAttempt:
     said_s: float = 0.0
     """For how long it was said last that a reader waits."""
 
+    @property
+    def key(self) -> Key:
+        """Its key, which no other attempt ever has."""
+        return self.attempt.job.key
+
     def note_inputs(self, depends_on: Fingerprint) -> None:
         """Keep what it depends on, once that is read."""
-        self.attempt = replace(self.attempt, depends_on=depends_on)
+        self.attempt = replace(self.attempt, job=replace(self.attempt.job, depends_on=depends_on))
 
     def read_by(self, reading: CallQueue[Any] | None) -> None:
         """Have a reader prepare or collect it; None: that reader is done."""

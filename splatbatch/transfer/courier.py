@@ -95,14 +95,14 @@ class Courier(CallQueue[Order]):
         if found := process.answers():
             self._is_told, self._crashes = False, 0
             return [(self._left.popleft(), found[0])]
-        if process.has_exited():
+        if process.is_closed:
             words, self._crashes = process.why_it_died().words, self._crashes + 1
             self._drop()
             if self._crashes >= MOST_CRASHES:
                 self._crashes = 0
                 error = SplatbatchError(f"the transfer process crashed: {words}", "Please report this.")
                 return [(self._left.popleft(), ExpectedError(error))]
-        elif process.idle_s() > HANGS_S:
+        elif process.idle.seconds() > HANGS_S:
             self._drop()
             self._patience.tell(f"the store does not answer{AGAIN}")
         elif not (note := process.note()).endswith(AGAIN):
@@ -130,7 +130,7 @@ class Courier(CallQueue[Order]):
             there.close()
         if not self._is_told:
             self._is_told, self._answered_at = True, time.monotonic()
-            self._process.moves()
+            self._process.idle.moves()
             with contextlib.suppress(OSError):  # it is gone: its answer says so
                 self._orders.send(self._left[0])
         return self._process

@@ -13,7 +13,6 @@ from splatbatch.monitor import prometheus
 from splatbatch.monitor.prometheus import MetricsFile, to_prometheus
 from splatbatch.output.claims import AtWork
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.run import WorkerRecord
 from splatbatch.tasks.status import PatchStatus
 
 LINE = re.compile(
@@ -43,7 +42,7 @@ def test_names_are_escaped_and_unknown_values_left_out() -> None:
 
 def test_workers_and_nodes_are_told_where_there_are_some(batch: FakeBatch) -> None:
     statuses = [PatchStatus("p0", "running", node="a"), PatchStatus("p1", "running", node='b"')]
-    workers = [AtWork(WorkerRecord(host, worker="w"), ()) for host in ("a", "a", 'b"')]
+    workers = [AtWork(host, worker="w") for host in ("a", "a", 'b"')]
     lines = to_prometheus(statuses, workers, 1.5, is_running=True).splitlines()
     assert 'splatbatch_workers{node="a"} 2.0' in lines
     assert 'splatbatch_patch_node{patch="p1",node="b\\""} 1.0' in lines

@@ -21,7 +21,6 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.claims import AtWork
 from splatbatch.output.events import AttemptEnded
 from splatbatch.output.records.attempt import ProgressLine
-from splatbatch.output.records.run import WorkerRecord
 from splatbatch.run import explain
 from splatbatch.tasks.status import PatchStatus, steps_per_s
 
@@ -54,8 +53,10 @@ def test_the_table_fits_any_terminal(width: int, name: str) -> None:
 
 def test_the_live_view_names_workers_and_nodes_where_there_are_several_and_stays_as_high_as_the_terminal() -> None:
     statuses = [replace(RUNNING, patch=f"p{number}", node=f"node-{number % 3}") for number in range(40)]
-    records = [WorkerRecord(f"node-{number % 3}", worker=f"w{number}", job=f"17_{number}") for number in range(12)]
-    workers = [AtWork(one, (f"p{number}",)) for number, one in enumerate(records)]
+    workers = [
+        AtWork(f"node-{number % 3}", worker=f"w{number}", job=f"17_{number}", tasks=(f"p{number}",))
+        for number in range(12)
+    ]
     console = Console(file=io.StringIO(), width=150)
     console.print(live_view(statuses, 150, 30, workers))
     text = console.file.getvalue()  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from splatbatch.outcome import Exited
 from splatbatch.output import results
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.folders import PatchFolder
-from splatbatch.output.records.attempt import Claim
+from splatbatch.output.records.attempt import Claim, JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.run.accept import _manifest
@@ -111,7 +111,7 @@ class History:
         told = {"photographs": self.photographs}
         depends_on = Fingerprint(recipe="r", inputs=f"{told}", settings={"training": {"trainer": "ours"}}, files=files)
         claim = Claim("local", 1, self.folder.newest_accepted())
-        attempt = Attempt("p0", folder, {}, depends_on, is_retry=True, claim=claim)
+        attempt = Attempt("p0", folder, JobSpec(depends_on=depends_on, is_retry=True, claim=claim))
         write_json(folder.job, {"depends_on": depends_on.to_record(), "claim": claim.to_record()})
         write_json(folder.settings, TrainingSettings(patch="p0", holdout=held_out).to_record())
         figures = {name: {"psnr": psnr} for name in held_out}

@@ -18,7 +18,7 @@ from splatbatch.outcome import Splat, Trained
 from splatbatch.output import results
 from splatbatch.output.attempt_folder import Attempt
 from splatbatch.output.folders import PatchFolder
-from splatbatch.output.records.attempt import AttemptFacts
+from splatbatch.output.records.attempt import AttemptFacts, JobSpec
 from splatbatch.output.records.result import Result
 from splatbatch.output.results import CHANGED, restore, why_not_the_splat
 from splatbatch.scene.patches import Patch
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> PatchFolder:
 
 
 def attempt_with_splat(folder: PatchFolder, num: int = 10) -> tuple[Attempt, Trained]:
-    attempt = Attempt("p0", folder.new_attempt(), {"training.seed": 1})
+    attempt = Attempt("p0", folder.new_attempt(), JobSpec(changes={"training.seed": 1}))
     write_splat(attempt.folder.splat, splat_of(num), 20)
     splat = check_splat(attempt.folder.splat)
     assert isinstance(splat, Splat)

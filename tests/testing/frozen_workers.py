@@ -111,11 +111,12 @@ class Worker:
         if claim.follows:  # it is trained already: what was decided when the claim was made
             return None
         attempt = folder.new_attempt()
-        write_json(attempt.job, JobSpec(limits=TimeLimits(wall_s=60), claim=claim).to_record())
+        job = JobSpec(limits=TimeLimits(wall_s=60), claim=claim)
+        write_json(attempt.job, job.to_record())
         write_splat(attempt.splat, splat_of(self.num_gaussians), 20)
         splat = check_splat(attempt.splat)
         assert isinstance(splat, Splat)
-        tried = Attempt(TASK, attempt, claim=claim)
+        tried = Attempt(TASK, attempt, job)
         result = results.keep(tried, Trained(splat), AttemptFacts())
         is_ours = results.accept(folder, attempt, result, claim.follows)
         results.forget_superseded(folder, attempt.path.name)

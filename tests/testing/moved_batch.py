@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,10 @@ class MovedBatch:
         task = next(one for one in self.batch.tasks if one.name == "p0")
         home = self.batch.output.patch("p0")
         before, best = home.read_result(), home.splat.read_bytes()
-        attempt = Attempt("p0", home.new_attempt(), {}, fingerprint(task.patch, task.recipe), is_retry=True)
-        attempt = Attempt(**{**vars(attempt), "claim": Claim(follows=home.newest_accepted())})
-        write_json(
-            attempt.folder.job,
-            JobSpec(depends_on=attempt.depends_on, is_retry=True, limits=TimeLimits(9, 9, 9)).to_record(),
-        )
+        claim = Claim(follows=home.newest_accepted())
+        job = JobSpec(depends_on=fingerprint(task.patch, task.recipe), is_retry=True, claim=claim)
+        attempt = Attempt("p0", home.new_attempt(), job)
+        write_json(attempt.folder.job, replace(job, limits=TimeLimits(9, 9, 9)).to_record())
         fake_attempt.leave_splat(attempt.folder, 11, task.recipe.training.max_steps)
         leave_figures(attempt.folder, psnr=20.0)
         said = collect(attempt, Exited(0), task)

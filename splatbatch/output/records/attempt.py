@@ -59,7 +59,9 @@ class JobSpec(TypedRecord):
     """Settings in which it differs from the YAML of then."""
     depends_on: Fingerprint = field(default=Fingerprint())
     is_retry: bool = False
+    """Asked for by `retry`: the better of it and of what is accepted is kept."""
     claim: Claim = Claim()
+    """Under which it was made."""
 
 
 @dataclass(frozen=True)

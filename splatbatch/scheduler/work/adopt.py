@@ -89,7 +89,7 @@ def _adopt_all(
             if (one := _ended(folder)) is not None:
                 ended.append((task, *one))
     for (task, folder, end), found in answers(isolated.start(partial(_collect, batch), ended), patience):
-        attempt = _attempt_of(task, folder)
+        attempt = Attempt(task.name, folder, folder.read_job() or JobSpec())
         try:
             write_down(attempt, end, found.result(COLLECT), ledger, adopted=True)
         except (OSError, SplatbatchError, isolated.TaskFault) as error:
@@ -115,17 +115,12 @@ def _ended(folder: AttemptFolder) -> tuple[CachedAttemptDir, Exit] | None:
     return None
 
 
-def _attempt_of(task: Task, folder: AttemptFolder) -> Attempt:
-    job = folder.read_job() or JobSpec()
-    return Attempt(task.name, folder, job.changes, job.depends_on, job.is_retry, job.claim)
-
-
 def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
     """Collect an attempt that an earlier run has made."""
     task, folder, end = left
-    attempt = _attempt_of(task, folder)
+    attempt = Attempt(task.name, folder, folder.read_job() or JobSpec())
     task = replace(task, next_settings=task.yaml_settings)
-    then, tried = attempt.depends_on, task.kind.changed(task, attempt.changes)
+    then, tried = attempt.job.depends_on, task.kind.changed(task, attempt.job.changes)
     try:
         _ = tried.maker
     except ConfigError:  # settings of another version, or of nobody: what they made is not what would be trained today
