@@ -15,6 +15,7 @@ from splatbatch.cli.app import app
 ROOT = Path(__file__).parents[2]
 OF_COMMANDS = sorted((ROOT / "docs/commands").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *OF_COMMANDS]
+MADE = re.compile(r"<!-- [a-z]+: made by .*?<!-- end -->", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -85,6 +86,15 @@ def test_no_page_edits_a_configuration_by_sed() -> None:
     assert [
         page.name for page in PAGES if re.search(r"\bsed -", page.read_text()) or "\nsed " in page.read_text()
     ] == []
+
+
+def test_pages_written_by_hand_are_few_and_short() -> None:
+    pages = {page.name: page.read_text() for page in (ROOT / "docs").glob("*.md") if page.name != "benchmarks.md"}
+    by_hand = {name: MADE.sub("", text) for name, text in pages.items() if not text.startswith("<!-- made by")}
+    words = {name: len(text.split()) for name, text in by_hand.items()}
+    assert len(words) <= 20
+    assert sum(words.values()) <= 15_000, words
+    assert (ROOT / "docs/glossary.md").read_text().count("\n**") <= 40
 
 
 def test_every_command_has_a_page_with_what_it_prints_and_nothing_of_this_machine() -> None:
