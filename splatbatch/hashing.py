@@ -208,11 +208,6 @@ class FileDifference:
     unread: tuple[str, ...] = ()
     """Of the same size, with another time: whoever reads it knows."""
 
-    @property
-    def is_none(self) -> bool:
-        """Return whether all are what they were, as far as anybody looked."""
-        return not (self.changed or self.unknown or self.unread)
-
 
 Verdict = Literal["same", "changed", "unknown", "unread"]
 """See `FileDifference`."""

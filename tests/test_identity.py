@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from splatbatch import hashing
-from splatbatch.hashing import FileFacts, Files, Stamps, difference, file_fact, sha256_of
+from splatbatch.hashing import FileDifference, FileFacts, Files, Stamps, difference, file_fact, sha256_of
 
 LONG_AGO = 1_700_000_000
 
@@ -113,7 +113,7 @@ def test_what_was_read_once_is_known_to_the_next_command_even_to_one_that_reads_
     then, read = facts(photos, hashed=True), count_reads(monkeypatch)
     os.utime(photos / "a")
     first = FileFacts()
-    assert difference(then, facts(photos), at(photos), first).is_none
+    assert difference(then, facts(photos), at(photos), first) == FileDifference()
     assert (differ(then, photos, reads=False), read) == (((), (), ()), [f"{photos}/a"])
 
 

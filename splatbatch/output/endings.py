@@ -99,12 +99,8 @@ class TaskHistory:
     def last(self, patch: str) -> AttemptEnded | PatchRejected | None:
         """Return how the last attempt at a patch ended or why it was refused, whichever is later; None if neither."""
         self._follow()
-        return AttemptEnded(patch, self._trained[patch], "trained") if self.went_well(patch) else self._last.get(patch)
-
-    def went_well(self, patch: str) -> bool:
-        """Return whether an index knows the last attempt at a patch as trained, and nothing was written of it since."""
-        self._follow()
-        return patch in self._trained and patch not in self._last
+        known = self._trained.get(patch)  # as an index knows it: what was written since goes before
+        return self._last.get(patch) or (AttemptEnded(patch, known, "trained") if known is not None else None)
 
     def given_up(self, patch: str) -> GaveUp | None:
         """Return the event by which a patch was given up for good; None if it was not, or was trained since."""

@@ -1,6 +1,7 @@
 """The morning after: report.html to look at, report.md to read, report.json for programs; the same facts in all."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from splatbatch.config import Variant
 from splatbatch.files import write_json, write_text
@@ -10,6 +11,7 @@ from splatbatch.report.build import BatchSnapshot, build
 from splatbatch.report.facts import Report
 from splatbatch.report.markdown import to_markdown
 from splatbatch.report.page import to_html, to_live_html
+from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.tasks.freshness import FreshnessChecker
 
 __all__ = ["BatchSnapshot", "build", "to_live_html", "to_markdown", "write_facts", "write_report"]
@@ -34,6 +36,12 @@ def write_facts(report: Report, output: OutputFolder, previews_mib: int, standin
     """Write the three reports of these facts, and return them."""
     write_json(output.report("json"), in_json(report))
     write_text(output.report("md"), to_markdown(report))
-    folders = standing.photograph_folders if standing else lambda _: ()
+    patches = [task.patch for task in standing.tasks.values()] if standing else []
+
+    def folders(scene: str) -> tuple[Path, ...]:
+        """Return where the photographs of a scene lie; "": those of all patches."""
+        images = dict.fromkeys(patch.images for patch in patches if scene in ("", patch.name))
+        return tuple(stored_photographs(folder)[0] for folder in images)
+
     write_text(output.report("html"), to_html(report, output, previews_mib, folders))
     return report

@@ -41,6 +41,7 @@ from splatbatch.report.quality import quality_of
 from splatbatch.report.scene import overview, scene_facts
 from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
+from splatbatch.scene.patches import Patch
 from splatbatch.tasks.counts import counting
 from splatbatch.tasks.deadline import decision_in_words
 from splatbatch.tasks.freshness import FreshnessChecker
@@ -182,7 +183,7 @@ def deadline_of(
     choice = DeadlineDecision.read(output.deadline)
     if choice is None:
         return None
-    tasks = [standing.current(name) for name in choice.patches if standing and standing.knows(name)]
+    tasks = [standing.tasks[name] for name in choice.patches if standing and name in standing.tasks]
     ended = (event for event in history if isinstance(event, events.AttemptEnded) and event.patch in choice.patches)
     ended_at = max((one.t for one in ended if one.t is not None and one.t >= (choice.chosen_at or 0.0)), default=None)
     words = list(decision_in_words(choice, tasks))
@@ -192,6 +193,13 @@ def deadline_of(
         words.append(f"the last attempt ended at {moment(ended_at)}, {how}")
     told = {one.name: getattr(choice, one.name) for one in fields(choice)}
     return ReportedDeadline(**told, words=tuple(words), ended_at=ended_at)
+
+
+def _patches_in_one_world(standing: FreshnessChecker) -> tuple[Patch, ...]:
+    """Return the patches, each once, whose models share their coordinates; none of a list of scenes."""
+    if standing.config.scene.scenes:
+        return ()
+    return tuple({task.patch.name: task.patch for task in standing.tasks.values()}.values())
 
 
 def build(
@@ -209,9 +217,9 @@ def build(
     patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
     audits = [record for record in said if record["event"] == events.PatchesAudited.name]
     counted = set(counting([one.patch for one in statuses]))
-    scene = scene_facts(output, standing.patches_folder) if standing else None
+    scene = scene_facts(output, standing.config.scene.patches) if standing else None
     frame, places = Frame.read(output.frame), {TaskId.of_folder(one.patch).patch for one in statuses}
-    tasks = [standing.current(name) for name in names if standing and standing.knows(name)]
+    tasks = [standing.tasks[name] for name in names if standing and name in standing.tasks]
     report = Report(
         output=str(output.path),
         summary=summary(statuses),
@@ -224,7 +232,7 @@ def build(
         frame=ReportedFrame(frame.offset, frame.scenes, note(frame, places)) if frame else None,
         colors=colors_of(output),
         scene=scene,
-        map=overview(output, standing.patches_in_one_world()) if standing and not scene else None,
+        map=overview(output, _patches_in_one_world(standing)) if standing and not scene else None,
         reconstruction=reconstructed(output) if noun_of(statuses) == "stage" else None,
         deadline=deadline_of(output, history, standing),
         afterwards=output.read_afterwards(),

@@ -129,8 +129,6 @@ class BatchWorker:
     """None: as long as it takes."""
     is_over: bool = False
     """Our time did not hold another task."""
-    requests: Callable[[], list[Path]] | None = None
-    """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: ClassVar[bool] = True
     say: ClassVar = staticmethod(print_err)
     """Says what somebody waits for."""
@@ -159,6 +157,10 @@ class BatchWorker:
         """Return why to stop; empty to go on."""
         is_up = self.time_left is not None and self.time_left.is_up()
         return self.night.interruption.reason() or ("the time of this worker is up" if is_up else "")
+
+    def requests(self) -> list[Path]:
+        """Return the requests to us to end, or to leave some patches."""
+        return self.night.batch.output.cancels()
 
     @property
     def patience(self) -> WaitHooks:

@@ -119,9 +119,6 @@ class JoinedWorker(BatchWorker):
     say: ClassVar = staticmethod(log_line)
     """With the time: a worker's stderr is a log."""
 
-    def __post_init__(self) -> None:
-        self.requests = self._requests
-
     @contextmanager
     def prepared(self, batch: Batch) -> Iterator[Batch]:
         """Give a batch with what others have settled by now; one worker after the other prepares."""
@@ -148,10 +145,11 @@ class JoinedWorker(BatchWorker):
 
     def is_cancelled(self) -> bool:
         """Return whether `cancel` is what ended us, also if its signal came before we read its file."""
-        self._requests()
+        self.requests()
         return self.was_cancelled
 
-    def _requests(self) -> list[Path]:
+    def requests(self) -> list[Path]:
+        """Return the requests to us; note whether one is to end."""
         output = self.night.batch.output
         requests = output.cancels(self.name)
         self.was_cancelled |= any(not output.read_cancel(one).patches for one in requests)

@@ -13,13 +13,14 @@ from splatbatch import config as configuration
 from splatbatch import isolated
 from splatbatch.doctor.preflight import preflight
 from splatbatch.errors import SceneError
-from splatbatch.files import write_text
+from splatbatch.files import Record, write_text
 from splatbatch.isolated import Returned, StopRequested, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
 from splatbatch.outcome import Made, Outcome, Trained
 from splatbatch.output.events import BatchEnded, BatchStarted, Notice
 from splatbatch.output.ledger import Ledger
+from splatbatch.output.records.record import object_of, read_as
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate, PatchSize
 from splatbatch.scene.patches import Patch
@@ -82,8 +83,7 @@ def _footprints(batch: Batch, rounds: RunHooks) -> dict[str, MemoryEstimate]:
     with contextlib.suppress(StopRequested):
         for patch, answer in answers(isolated.start(_measured, patches), WaitHooks(rounds.tick, rounds.stop)):
             if isinstance(answer, Returned):
-                num_points, sizes, stored = answer.value
-                extents[patch.sparse] = PatchSize(num_points, tuple(map(tuple, sizes)), stored)
+                extents[patch.sparse] = read_as(PatchSize, answer.value)
 
     def measure(patch: Patch) -> PatchSize:
         if patch.sparse not in extents:
@@ -93,6 +93,5 @@ def _footprints(batch: Batch, rounds: RunHooks) -> dict[str, MemoryEstimate]:
     return estimates.footprints_of(batch.config, batch.tasks, measure)
 
 
-def _measured(patch: Patch) -> tuple[object, ...]:
-    extent = memory_estimate.measure(patch)
-    return extent.num_points, extent.sizes, extent.stored
+def _measured(patch: Patch) -> Record:
+    return object_of(memory_estimate.measure(patch))

@@ -19,8 +19,6 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.fingerprint import MODEL, Fingerprint, is_content
 from splatbatch.output.records.result import Result
 from splatbatch.output.results import Depth, compare_splat, has_moved, why_not_the_splat
-from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.tasks.fingerprint import (
     backdrop_hash,
     border_hash,
@@ -94,11 +92,10 @@ class FreshnessChecker:
             index: of what was read of them before, for a look at sizes and times.
         """
         self._output = OutputFolder(config.output.folder)
-        self.patches_folder, self.config_file = config.scene.patches, file
-        """Where the patches lie, a partition beside them; the YAML."""
-        self._config = config
+        self.config, self.config_file = config, file
+        self.tasks = {task.name: task for task in tasks}
+        """By name, each with what would train it today."""
         self._shared = shared
-        self._tasks = {task.name: task for task in tasks}
         self._depth = depth
         self._index = index if depth == "time" else None
         self.endings = TaskHistory(self._output)
@@ -115,7 +112,7 @@ class FreshnessChecker:
     def observe(self, name: str) -> Observation:
         """Ask the files of its scene how a patch stands."""
         return self._observed(
-            name, self._output.patch(name).read_result() if self._tasks[name].kind is TRAINING else None
+            name, self._output.patch(name).read_result() if self.tasks[name].kind is TRAINING else None
         )
 
     def close_scene(self, found: Mapping[str, Observation]) -> None:
@@ -132,8 +129,8 @@ class FreshnessChecker:
 
     def _share_anew(self) -> None:
         """Go by what is decided for the batch by now."""
-        self._shared = SharedDecisions.known(self._config, self._output)
-        self._tasks = {task.name: task for task in self._shared.apply([*self._tasks.values()])}
+        self._shared = SharedDecisions.known(self.config, self._output)
+        self.tasks = {task.name: task for task in self._shared.apply([*self.tasks.values()])}
         self._hashes.clear()
         self._products.clear()
 
@@ -150,7 +147,7 @@ class FreshnessChecker:
         """Return how a task stands; see `assess`."""
         if (now := time.monotonic()) >= self._next_look:
             self._next_look = now + LOOK_S
-            if stamps_of(self._config, self._output) != self._shared.stamps:
+            if stamps_of(self.config, self._output) != self._shared.stamps:
                 self._share_anew()
         product, event = self._product(name), self.endings.given_up(name)
         if event is None:
@@ -180,7 +177,7 @@ class FreshnessChecker:
 
     def _product(self, name: str) -> PatchState:
         """Return how the product of a task stands; asked every second while a batch runs."""
-        task = self._tasks[name]
+        task = self.tasks[name]
         if (product := task.kind.product(task, self._output)) is not None:
             return product
         place = f"{self._output.path}/patches/{name}"
@@ -194,7 +191,7 @@ class FreshnessChecker:
         """Return how a splat stands that nothing speaks against, by the index; None: its manifest is needed."""
         if self._index is None or (brief := self._index.brief(name, manifest, accepted)) is None:
             return None
-        task = self._tasks[name]
+        task = self.tasks[name]
         is_as_it_was = (
             brief.splat == [splat.num_bytes, splat.mtime_ns]
             and any(self.hash_of(one) in brief.recipes for one in task.yaml_settings.acceptable_recipes)
@@ -217,7 +214,7 @@ class FreshnessChecker:
             result := self._output.patch(name).read_result()
         ) is None:
             return Missing()
-        task, folder, held = self._tasks[name], self._output.patch(name), result.held_against
+        task, folder, held = self.tasks[name], self._output.patch(name), result.held_against
         facts = FileFacts(self._stamps, reads=self._depth != "time") if self._is_scene_closed else self._facts
         found, other_records = self._observed(name, result), self._shared.why_stale(result, task)
         damage = why_not_the_splat(folder, result, self._depth, facts)
@@ -249,7 +246,7 @@ class FreshnessChecker:
         )
         found = self._observations.get(name, Observation())
         if not self._is_scene_closed and found[:3] != asked:
-            task = self._tasks[name]
+            task = self.tasks[name]
             compared = self._compare_inputs(result.held_against, task) if result else ("", False, False)
             files = self._inputs(task).files if given_up or rejected else {}
             reasons = (
@@ -259,28 +256,9 @@ class FreshnessChecker:
             self._observations[name] = found = Observation(*asked, *compared, *reasons)
         return found
 
-    def knows(self, name: str) -> bool:
-        """Return whether a patch belongs to the batch."""
-        return name in self._tasks
-
-    def current(self, name: str) -> Task:
-        """Return a task with what would train it today."""
-        return self._tasks[name]
-
     def noun(self, name: str) -> TaskUnit:
         """Return what a task is counted in; what does not belong to the batch is a patch."""
-        return self._tasks[name].kind.noun if name in self._tasks else "patch"
-
-    def patches_in_one_world(self) -> tuple[Patch, ...]:
-        """Return the patches, each once, whose models share their coordinates; none of a list of scenes."""
-        if self._config.scene.scenes:
-            return ()
-        return tuple({task.patch.name: task.patch for task in self._tasks.values()}.values())
-
-    def photograph_folders(self, scene: str) -> tuple[Path, ...]:
-        """Return where the photographs of a scene lie; "": those of all patches."""
-        patches = [task.patch for task in self._tasks.values() if scene in ("", task.patch.name)]
-        return tuple(stored_photographs(images)[0] for images in dict.fromkeys(patch.images for patch in patches))
+        return self.tasks[name].kind.noun if name in self.tasks else "patch"
 
     def hash_of(self, recipe: Recipe) -> str:
         """Return the hash of a recipe; patches that are trained alike share it."""

@@ -198,7 +198,7 @@ def _status(
         if not stands_by:
             running = _running(name, attempt)
             return replace(running, state="stopped", cause="lost", advice=LOST) if died else running
-    if standing and standing.knows(name):
+    if standing and name in standing.tasks:
         return _assessed(standing, name, endings.last(name))
     return PatchStatus(name, "trained") if folder.is_accepted(files) else _without_product(name, endings)
 

@@ -94,10 +94,6 @@ class TaskSettings:
         own = {key: value for key, value in recipe.as_given().items() if key in recipe.reads()}
         return differences(own, batch, Recipe().as_given())
 
-    def with_budget(self, paces: tuple[StepBudget, ...]) -> TaskSettings:
-        """Return what trains at another pace."""
-        return self if paces == self.paces else replace(self, paces=paces)
-
     def changed(self, changes: Mapping[str, Any]) -> TaskSettings:
         """Return what trains under further changes."""
         return replace(self, changes={**self.changes, **changes}) if changes else self
@@ -355,7 +351,7 @@ def under(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]
 def with_step_budget(tasks: Sequence[Task], paces: tuple[StepBudget, ...]) -> tuple[Task, ...]:
     """Return the tasks as a deadline leaves time for them; patches that are trained alike share their setup still."""
     every = {setup for task in tasks for setup in (task.yaml_settings, task.requested_settings, task.next_settings)}
-    now = {setup: setup.with_budget(paces) for setup in every}
+    now = {setup: setup if setup.paces == paces else replace(setup, paces=paces) for setup in every}
     return tuple(
         replace(
             task,

@@ -33,7 +33,7 @@ def test_a_decision_that_no_file_holds_counts_until_a_file_changes(batch: FakeBa
     assert {task.patch.offset for task in (*shared.tasks, *shared.every)} == {MOVED.offset}
     look = shared.standing()
     look.state("p0")
-    assert look.current("p0").patch.offset == MOVED.offset
+    assert look.tasks["p0"].patch.offset == MOVED.offset
 
 
 def test_a_decision_that_another_process_writes_down_is_followed(batch: FakeBatch) -> None:
@@ -44,7 +44,7 @@ def test_a_decision_that_another_process_writes_down_is_followed(batch: FakeBatc
     SharedDecisions(frame=MOVED).write(opened.output)
     look.forget()
     look.state("p0")
-    assert look.current("p0").patch.offset == MOVED.offset
+    assert look.tasks["p0"].patch.offset == MOVED.offset
     assert SharedDecisions.known(opened.config, opened.output).frame == MOVED
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from splatbatch import isolated
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import Record, is_out_of_space, sweep
-from splatbatch.hashing import FileFacts
+from splatbatch.hashing import FileDifference, FileFacts
 from splatbatch.isolated import ENDLESS, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
@@ -140,6 +140,6 @@ def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
             return False
         later = (one.path.name for one in product.attempts() if one.number > folder.number)
         moved = differences(then.files, now.files, places(task.patch, task.recipe), FileFacts())
-        return moved.is_none and accepted.attempt not in later
+        return moved == FileDifference() and accepted.attempt not in later
 
     return collect(attempt, end, tried, counts)

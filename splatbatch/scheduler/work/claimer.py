@@ -111,7 +111,7 @@ class TaskClaimer(RunHooks):
 
     def outdated(self, fresh: Iterable[str]) -> tuple[str, ...]:
         """Return what was fresh, or made elsewhere since, and is stale by a product that it needs and that is new."""
-        tasks = [self.standing.current(name) for name in (*fresh, *self.trained_elsewhere)]
+        tasks = [self.standing.tasks[name] for name in (*fresh, *self.trained_elsewhere)]
         needs = {task.name: task.kind.needs(task) for task in tasks}
         moved = {name for name in set().union(*needs.values()) if self.before.has_moved(name)}
         touched = (name for name, needed in needs.items() if moved.intersection(needed))
