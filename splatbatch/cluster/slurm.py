@@ -50,15 +50,13 @@ END = (
 SETUP = """\
 {{ {line}
 }} || {{ echo "splatbatch: node $SLURMD_NODENAME: a line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
-PENDING = frozenset(
-    {"PENDING", "CONFIGURING", "EXPEDITING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
-     "SPECIAL_EXIT", "SUSPENDED", "POWER_UP_NODE"}
-)  # fmt: skip
-RUNNING = frozenset({"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "UPDATE_DB"})
-ENDED = frozenset(
-    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
-     "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"}
-)  # fmt: skip
+STATES = {
+    **dict.fromkeys(("PENDING", "CONFIGURING", "EXPEDITING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD",
+                     "RESV_DEL_HOLD", "SPECIAL_EXIT", "SUSPENDED", "POWER_UP_NODE"), "pending"),
+    **dict.fromkeys(("RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "UPDATE_DB"), "running"),
+    **dict.fromkeys(("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL",
+                     "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"), "ended"),
+}  # fmt: skip
 SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
 SACCT = "JobID,State,NodeList,ExitCode"
 HELD = "launch failed requeued held"
@@ -250,12 +248,13 @@ def job_of(job: str, state: str, where: str, reason: str, code: int | None = Non
     why = "" if reason in ("", "None", "(null)") else reason
     if why.replace("_", " ") == HELD:
         return WorkerJob(job, "ended", where=where, how=f"{NEVER_BEGAN} ({HELD})")
-    if state in PENDING:
-        return WorkerJob(job, "pending", why or state)
-    if state in RUNNING:
-        return WorkerJob(job, "running", where=where)
-    if state in ENDED:
-        return WorkerJob(job, "ended", where=where, how=f"{state} ({why})" if why else state, code=code)
+    match STATES.get(state):
+        case "pending":
+            return WorkerJob(job, "pending", why or state)
+        case "running":
+            return WorkerJob(job, "running", where=where)
+        case "ended":
+            return WorkerJob(job, "ended", where=where, how=f"{state} ({why})" if why else state, code=code)
     return WorkerJob(job, "unknown", why=f"unknown Slurm state {state}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -48,7 +47,7 @@ class RequestedWorkers:
             )
         except ExecutorError:
             if submission.path.exists() and _find(submission) == ():  # else it may have taken them all the same
-                submission.close()
+                submission.mark(submission.ended)
             raise
         self.submissions.append(submission.taken(handles))
         return self.submissions[-1]
@@ -59,7 +58,7 @@ class RequestedWorkers:
             if not one.record.handles and (found := _find(one)) is not None:
                 self.submissions[number] = one.taken(found)
                 if not found:
-                    one.close()
+                    one.mark(one.ended)
 
     def look(self) -> None:
         """Ask how all are, Slurm once; unknown where it cannot be asked."""
@@ -82,8 +81,7 @@ class RequestedWorkers:
     def cancel(self) -> None:
         """Write down that nobody wants them any more, and take back those that wait; those that run are not touched."""
         for one in self.submissions:
-            with contextlib.suppress(OSError):
-                one.cancelled.touch()
+            one.mark(one.cancelled)
         self.drop()
 
     def drop(self) -> None:
@@ -103,7 +101,7 @@ class RequestedWorkers:
         over = [one for one in self.submissions if self._has_ended(one)]
         slurm.cancel([one for one in over if one.record.engine == "slurm"], only_pending=True)
         for one in over:
-            one.close()
+            one.mark(one.ended)
         self.submissions = [one for one in self.submissions if not one.ended.exists()]
 
     def in_words(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import uuid
 from dataclasses import dataclass, replace
@@ -63,18 +62,13 @@ class Submission:
         write_json(self.file, record.to_record())
         return replace(self, record=record)
 
-    def is_first_to_drop(self) -> bool:
-        """Return whether nobody has seen before us that nothing is left for those that wait; once."""
+    def mark(self, fact: Path) -> bool:
+        """Write down that it is `ended`, `cancelled` or `dropped`; return whether that is news, and was written."""
         try:
-            self.dropped.touch(exist_ok=False)
+            fact.touch(exist_ok=False)
             return True
         except OSError:
             return False
-
-    def close(self) -> None:
-        """Write down that all its workers have ended."""
-        with contextlib.suppress(OSError):
-            self.ended.touch()
 
 
 def new_submission(output: OutputFolder, engine: str, num_workers: int, terms: str) -> Submission:

@@ -174,5 +174,5 @@ def _take_back(batch: Batch, handle: str) -> None:
     """Have Slurm start none of those that were to follow us: nothing is left for them."""
     for one in open_submissions(batch.output):
         has_more = handle in one.record.handles and len(one.record.handles) > one.record.num_workers
-        if has_more and one.is_first_to_drop():  # sites forbid to ask often
+        if has_more and one.mark(one.dropped):  # sites forbid to ask often
             slurm.cancel([one], only_pending=True)
