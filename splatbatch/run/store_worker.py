@@ -91,8 +91,6 @@ class StoreWorker:
         self._next_beat, self._closed = 0.0, ""
         self._refusal: SplatbatchError | OSError | None = None
         """Why the store does not take what was trained."""
-        self._patch: PatchFolder | None = None
-        """What is trained at the moment."""
         self._not_before: dict[str, float] = {}
         """Bundles that we leave to others for now; for good where this machine cannot train them."""
         self._took: dict[int, float] = {}
@@ -163,32 +161,30 @@ class StoreWorker:
         self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
         log_line(f"{bundle.task}: fetched for training")
         result = TransferResult(name, bundle.task, self.sign.worker, self.sign.host, __version__, "stopped")
-        resumed = set[int]()
         try:
-            if damaged := self._fetch_bundle(bundle, folder):
+            self._fetches.end()
+            for piece in self._fetch(bundle.pieces, bundle.task):
+                result = replace(result, outcome="damaged", why=f"{piece.name} is damaged or missing in the store")
+                log_line(f"{bundle.task}: {result.why}; home uploads it again")
                 self._not_before[name] = time.monotonic() + 30.0
-                result = replace(result, outcome="damaged", why=damaged)
                 return None
+            blobs.lay(bundle.pieces, self.scratch / blobs.BLOBS, folder / "scene")
             batch = on_given_cards(open_bundle(bundle, folder / "scene", folder / "output"))
-            resumed = self._resume(bundle, seen.state(name), batch)
-            self._patch = batch.output.patch(bundle.task)
+            self._resume(bundle, seen.state(name), folder)
             others = frozenset({name, *self._not_before})
             for following in self._watch.due(seen, self.sign.worker, others)[:1]:
                 self._fetches.begin(_fetch_ahead, following, self.scratch / blobs.BLOBS, self.only_builtin)
             result = self._judged(result, self._run(batch, is_retry=bundle.is_retry).get(bundle.task))
             self._took[bundle.max_steps] = time.monotonic() - began
-        except StopRequested:
-            raise
         except (ConfigError, TrainerError, ExecutorError, OutputError, StoreError) as found:
             error = found
             log_line(f"{bundle.task}: cannot be trained here: {found.message}")
             result = replace(result, outcome="unfit", why=one_line(found.message))
             self._not_before[name] = NEVER
         finally:
-            self._patch = None
             self.sign = replace(self.sign, bundle="", task="", phase="", step=None)
             claim = f"{name}.{seen.bundles[name].generation + 1}"
-            self._sends.begin(_send, result, folder, resumed, claim)
+            self._sends.begin(_send, result, folder, claim)
         return error
 
     def _judged(self, result: TransferResult, outcome: Outcome | None) -> TransferResult:
@@ -217,29 +213,18 @@ class StoreWorker:
     def _fetch(self, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
         return blobs.fetch_all(self._asks, self.scratch / blobs.BLOBS, pieces, task, log_line)
 
-    def _fetch_bundle(self, bundle: Bundle, folder: Path) -> str:
-        """Lay the files of a bundle into a folder; return what of it is damaged in the store."""
-        self._fetches.end()
-        for piece in self._fetch(bundle.pieces, bundle.task):
-            why = f"{piece.name} is damaged or missing in the store"
-            log_line(f"{bundle.task}: {why}; home uploads it again")
-            return why
-        blobs.lay(bundle.pieces, self.scratch / blobs.BLOBS, folder / "scene")
-        return ""
-
-    def _resume(self, bundle: Bundle, state: BundleState, batch: Batch) -> set[int]:
-        """Lay beside ours the attempt that another worker had to stop, to go on from there; return its number."""
+    def _resume(self, bundle: Bundle, state: BundleState, folder: Path) -> None:
+        """Lay beside ours the attempt that another worker had to stop, to go on from there; it is not sent again."""
         for name in (name for name, outcome in state.results.items() if outcome == "stopped"):
             told = exchange.result_at(self._asks, name)
             for one in told.attempts:
                 wanted = [piece for piece in one.pieces if piece.name in ("checkpoint.pt", "settings.json")]
                 if len(wanted) == 2 and not self._fetch(wanted, bundle.task):
-                    folder = AttemptFolder(batch.output.patch(bundle.task).path / _attempt(one.number))
-                    blobs.lay(wanted, self.scratch / blobs.BLOBS, folder.path)
-                    folder.cancel.touch()  # it was another's, and has ended
+                    attempt = AttemptFolder(_patch_in(folder, bundle.task).path / _attempt(one.number))
+                    blobs.lay(wanted, self.scratch / blobs.BLOBS, attempt.path)
+                    attempt.cancel.touch()  # it was another's, and has ended
                     log_line(f"{bundle.task}: resumes from the checkpoint of worker {told.worker}")
-                    return {one.number}
-        return set()
+                    return
 
     def _stop(self) -> str:
         is_up = time.monotonic() > self._end - MARGIN_S
@@ -263,7 +248,7 @@ class StoreWorker:
                 self._closed = "the task was closed in the store"
         if self._beats.is_over and time.monotonic() >= self._next_beat:
             self.sign = replace(self.sign, sequence=self.sign.sequence + 1)
-            for attempt in self._patch.attempts()[-1:] if self._patch else ():
+            for attempt in _patch_in(self.scratch / self.sign.bundle, self.sign.task).attempts()[-1:]:
                 progress = attempt.last_progress()
                 self.sign = replace(self.sign, phase=progress.phase, step=progress.step)
             self._beats.begin(exchange.heartbeat, self.sign)
@@ -299,18 +284,17 @@ def _fetch_ahead(store: Store, name: str, folder: Path, only_builtin: bool) -> N
         blobs.fetch(store, folder, blobs.distinct(bundle.pieces))
 
 
-def _send(store: Store, result: TransferResult, folder: Path, others: set[int], claim: str) -> None:
+def _send(store: Store, result: TransferResult, folder: Path, claim: str) -> None:
     """Send the result of a bundle: its splats first, then what says so, then pictures. A courier does this.
 
     Args:
         store: that takes it.
         result: without its attempts.
         folder: of the bundle.
-        others: attempts that are another worker's.
         claim: that is ours.
     """
-    place = PatchFolder(folder / "output/patches" / result.task)
-    attempts = tuple(_packed(one) for one in place.attempts() if one.number not in others and one.start.exists())
+    place = _patch_in(folder, result.task)
+    attempts = tuple(_packed(one) for one in place.attempts() if one.start.exists())  # not what another's was laid for
     pieces = [(place.path / _attempt(one.number), piece) for one in attempts for piece in one.pieces]
     blobs.put(store, [(blobs.blob(one.sha256), where / one.name) for where, one in pieces if not is_following(one)])
     blobs.put(store, [exchange.result_file(replace(result, attempts=attempts))])
@@ -335,6 +319,11 @@ def _packed(folder: AttemptFolder) -> TransferredAttempt:
         if name.partition("/")[0] not in HERE:
             pieces.append(FileRef(name, sha256_of(file), stat.st_size, stat.st_mtime_ns))
     return TransferredAttempt(folder.number, tuple(pieces))
+
+
+def _patch_in(folder: Path, task: str) -> PatchFolder:
+    """Return where the attempts at the task of a bundle lie, in the folder that it is trained in."""
+    return PatchFolder(folder / "output/patches" / task)
 
 
 def _attempt(number: int) -> str:
