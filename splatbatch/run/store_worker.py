@@ -8,7 +8,7 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from splatbatch.run.interruption import Interruption
 from splatbatch.run.worker import on_given_cards
 from splatbatch.scheduler import session
 from splatbatch.scheduler.run_hooks import RunHooks
-from splatbatch.tasks.batch import Batch
 from splatbatch.text import one_line
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.blobs import FileRef
@@ -174,7 +173,11 @@ class StoreWorker:
             others = frozenset({name, *self._not_before})
             for following in self._watch.due(seen, self.sign.worker, others)[:1]:
                 self._fetches.begin(_fetch_ahead, following, self.scratch / blobs.BLOBS, self.only_builtin)
-            result = self._judged(result, self._run(batch, is_retry=bundle.is_retry).get(bundle.task))
+            batch.output.create()
+            batch.output.ledger.parent.mkdir(exist_ok=True)
+            ledger, hooks = Ledger(batch.output.ledger), RunHooks(self._stop_of_bundle, self._beat)
+            outcomes = session.run(batch, ledger, hooks, is_retry=bundle.is_retry)
+            result = self._judged(result, outcomes.get(bundle.task))
             self._took[bundle.max_steps] = time.monotonic() - began
         except (ConfigError, TrainerError, ExecutorError, OutputError, StoreError) as found:
             error = found
@@ -202,13 +205,6 @@ class StoreWorker:
                     return replace(result, outcome="unfit", why=words)
                 return replace(result, outcome="failed", why=words)
         return result
-
-    def _run(self, batch: Batch, *, is_retry: bool) -> Mapping[str, Outcome]:
-        """Train by the loop of any night."""
-        batch.output.create()
-        batch.output.ledger.parent.mkdir(exist_ok=True)
-        ledger = Ledger(batch.output.ledger, lambda event: None)
-        return session.run(batch, ledger, RunHooks(self._stop_of_bundle, self._beat), is_retry=is_retry)
 
     def _fetch(self, pieces: Sequence[FileRef], task: str) -> dict[FileRef, str]:
         return blobs.fetch_all(self._asks, self.scratch / blobs.BLOBS, pieces, task, log_line)

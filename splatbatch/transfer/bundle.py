@@ -7,7 +7,7 @@ import os
 import shlex
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -200,7 +200,9 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         ConfigError: it is trained by a program that asks for a variable that is not set here.
         StoreError: the settings of its manifest are none, or its model names photographs outside of the bundle.
     """
-    _see_names(bundle, scene / "sparse")
+    with contextlib.suppress(SceneError):  # a broken model fails as at home
+        if why := next(filter(None, (fault_of_name(image.name) for image in read_images(scene / "sparse"))), ""):
+            raise StoreError(f"{bundle.task}: a photograph of its model: {why}; refused")
     pieces, behind = {one.name: one for one in bundle.pieces}, None
     if splat := pieces.get(f"{BACKDROP}/{SPLAT}"):  # with what tells that it is the accepted one
         behind = scene / BACKDROP
@@ -219,27 +221,21 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         held_out=bundle.held_out,
         by_name=not bundle.depends_on.holdout,
     )
-    setup = _setup_of(bundle, scene, output, os.environ)
+    setup = _setup_of(bundle, scene, output)
     task = Task(TaskId(bundle.patch, bundle.variant), patch, setup, setup, setup)
     return Batch(setup.config, (task,), path=output / "bundle.yml", every=(task,))
 
 
-def _see_names(bundle: Bundle, sparse: Path) -> None:
-    with contextlib.suppress(SceneError):  # a broken model fails as at home
-        if why := next(filter(None, (fault_of_name(image.name) for image in read_images(sparse))), ""):
-            raise StoreError(f"{bundle.task}: a photograph of its model: {why}; refused")
-
-
-def _setup_of(bundle: Bundle, scene: Path, output: Path, environment: Mapping[str, str]) -> TaskSettings:
+def _setup_of(bundle: Bundle, scene: Path, output: Path) -> TaskSettings:
     sections = {name: bundle.settings.get(name, {}) for name in TRAVELLING}
     programs = {name: mapping(told) for name, told in mapping(bundle.settings.get("trainers")).items()}
     for name, told in programs.items():
         kinds = mapping(told.get("env"))
         for variable in kinds:
-            if variable not in environment:
+            if variable not in os.environ:
                 hint = "Values of trainers.*.env do not travel, as they may be passwords. Set them on the worker."
                 raise ConfigError(f"{bundle.task}: trainers.{name}.env: {variable} is not set here", hint)
-        told["env"] = {variable: _KINDS.get(kind, str)(environment[variable]) for variable, kind in kinds.items()}
+        told["env"] = {variable: _KINDS.get(kind, str)(os.environ[variable]) for variable, kind in kinds.items()}
     places = {"scene": {"patches": scene}, "output": {"folder": output, "previews_mib": 0}}
     try:
         config = Config.model_validate({**sections, "trainers": programs, **places})
