@@ -32,7 +32,7 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
     cards = chosen_cards(settings, "auto") if num_gpus else []
     if num_workers * num_gpus > len(cards):
         raise ExecutorError(
-            f"executor.workers: {num_workers}: needs {num_workers * num_gpus} GPUs; this machine has {len(cards)}",
+            f"executor.workers: {num_workers} workers need {num_workers * num_gpus} GPUs, {len(cards)} are here",
             "Lower workers or gpus_per_worker, or set gpus_per_worker: 0 and training.device: cpu.",
         )
     submission.write()
@@ -62,7 +62,7 @@ def look(job: str) -> WorkerJob:
     """Say whether a worker still runs, if this machine started it."""
     host, boot, pid, ticks = job.split(":")
     if host != socket.gethostname():
-        return WorkerJob(job, "unknown", why=f"started on {host}, which alone can tell")
+        return WorkerJob(job, "unknown", why=f"it was started on {host}: run `splatbatch status` there")
     if boot == processes.boot_id() and processes.start_ticks(int(pid)) == int(ticks) != 0:
         return WorkerJob(job, "running", where=host)
     return WorkerJob(job, "ended", where=host, how="process ended")

@@ -141,7 +141,7 @@ class StoreWorker:
             record = self._asks.ask(exchange.read_sealed, f"{BUNDLES}/{name}")
             bundle = Bundle.from_record(record)
             if record is None:
-                log_line(f"bundle {name} was altered in the store; refused")
+                log_line(f"bundle {name}: its manifest was altered in the store; not trained")
                 self._not_before[name] = now + 600
             elif record and (why := why_left(bundle, only_builtin=self.only_builtin)):
                 log_line(why)
@@ -158,13 +158,13 @@ class StoreWorker:
         """Train a bundle, and have its result sent; return why this machine cannot, if so."""
         folder, began, error = self.scratch / name, time.monotonic(), None
         self.sign, self._closed, self._next_beat = replace(self.sign, bundle=name, task=bundle.task), "", 0.0
-        log_line(f"{bundle.task}: fetched for training")
+        log_line(f"{bundle.task}: claimed, fetching its files")
         result = TransferResult(name, bundle.task, self.sign.worker, self.sign.host, __version__, "stopped")
         try:
             self._fetches.end()
             for piece in self._fetch(bundle.pieces, bundle.task):
                 result = replace(result, outcome="damaged", why=f"{piece.name} is damaged or missing in the store")
-                log_line(f"{bundle.task}: {result.why}; home uploads it again")
+                log_line(f"{bundle.task}: {result.why}; waiting until home uploads it again")
                 self._not_before[name] = time.monotonic() + 30.0
                 return None
             blobs.lay(bundle.pieces, self.scratch / blobs.BLOBS, folder / "scene")
@@ -219,7 +219,7 @@ class StoreWorker:
                     attempt = AttemptFolder(_patch_in(folder, bundle.task).path / _attempt(one.number))
                     blobs.lay(wanted, self.scratch / blobs.BLOBS, attempt.path)
                     attempt.cancel.touch()  # it was another's, and has ended
-                    log_line(f"{bundle.task}: resumes from the checkpoint of worker {told.worker}")
+                    log_line(f"{bundle.task}: resuming from the checkpoint of worker {told.worker}")
                     return
 
     def _stop(self) -> str:

@@ -93,7 +93,7 @@ def fetch_all(
     faults, wanted = {}, distinct(pieces)
     for piece, (num_refused, fault) in zip(wanted, courier.ask(fetch, folder, wanted), strict=True):
         if num_refused:
-            tell(f"{task}: {piece.name} does not match its SHA-256: refused, fetched again")
+            tell(f"{task}: {piece.name} does not match its SHA-256; fetching it again")
         if fault:
             faults[piece] = fault
     return faults

@@ -180,7 +180,7 @@ def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
     if bundle.version != __version__:
         return f"{bundle.task}: was packed by splatbatch {bundle.version}, this is {__version__}; left to other workers"
     if why := fault_of_name(bundle.task):
-        return f"the patch name of a bundle: {why}; left to other workers"
+        return f"bundle with an unsafe patch name: {why}; left to other workers"
     for name, told in mapping(bundle.settings.get("trainers")).items() if only_builtin else ():
         command = shlex.join(texts(mapping(told).get("command")))[:MOST_SHOWN]
         refused = f"trainers.{name}.command: --only-builtin runs no command of the store: {command!r}"
@@ -202,7 +202,7 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
     """
     with contextlib.suppress(SceneError):  # a broken model fails as at home
         if why := next(filter(None, (fault_of_name(image.name) for image in read_images(scene / "sparse"))), ""):
-            raise StoreError(f"{bundle.task}: a photograph of its model: {why}; refused")
+            raise StoreError(f"{bundle.task}: unsafe photograph name in its model: {why}")
     pieces, behind = {one.name: one for one in bundle.pieces}, None
     if splat := pieces.get(f"{BACKDROP}/{SPLAT}"):  # with what tells that it is the accepted one
         behind = scene / BACKDROP
@@ -240,5 +240,5 @@ def _setup_of(bundle: Bundle, scene: Path, output: Path) -> TaskSettings:
     try:
         config = Config.model_validate({**sections, "trainers": programs, **places})
     except ValueError as error:
-        raise StoreError(f"{bundle.task}: the settings in its bundle are invalid; refused") from error
+        raise StoreError(f"{bundle.task}: the settings in its bundle are invalid") from error
     return TaskSettings(config, bundle.patch, None, bundle.changes)

@@ -68,5 +68,7 @@ def _told(folder: Path) -> Iterator[None]:
         if error.errno in AWAY:
             raise CutOffError(said) from error
         if is_out_of_space(error):
-            raise StoreError(f"store {folder}: is full", "Free space there, then run the command again.") from error
+            raise StoreError(
+                f"store {folder}: no space left", "Free space there, then run the command again."
+            ) from error
         raise StoreError(said, "Choose another folder, or fix its permissions.") from error

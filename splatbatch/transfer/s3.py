@@ -30,7 +30,8 @@ SAYS = (
     ("NoSuchBucket", "no such bucket", "Create it, or name another."),
     ("PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|status: 301|301 Moved|Received redirect",
      "the bucket is in another region", "Set AWS_REGION to that region, or AWS_ENDPOINT_URL."),
-    ("QuotaExceeded|XMinioStorageFull|EntityTooLarge|507 ", "is full", "Free space there, then run the command again."),
+    ("QuotaExceeded|XMinioStorageFull|EntityTooLarge|507 ", "no space left",
+     "Free space there, then run the command again."),
     ("InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken|403 |401 |169.254.169.254|"
      "169.254.170|CredentialProvider|credential", "the credentials are refused, or none were found", KEYS),
 )  # fmt: skip

@@ -19,7 +19,7 @@ def scheme_of(url: str) -> str:
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme not in ("", "file", "ssh", "s3"):
         raise ConfigError(
-            f"{scheme}://: unknown kind of store", "A store is a folder, ssh://host/path or s3://bucket/prefix."
+            f"{scheme}://: unknown scheme of a store", "A store is a folder, ssh://host/path or s3://bucket/prefix."
         )
     if scheme in ("", "file"):
         return scheme

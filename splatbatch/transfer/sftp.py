@@ -103,7 +103,7 @@ class SftpStore:
                 room = await client.statvfs(self._root.as_posix())
                 if not room.bavail or not room.favail:
                     raise StoreError(
-                        f"store ssh://{self._host}{self._root}: is full",
+                        f"store ssh://{self._host}{self._root}: no space left",
                         "Free space there, then run the command again.",
                     ) from error
             raise
@@ -135,7 +135,7 @@ class SftpStore:
         except (asyncssh.PermissionDenied, asyncssh.KeyImportError) as error:
             raise StoreError(f"store ssh://{self._host}: the host accepts none of our keys", _KEYS) from error
         except asyncssh.HostKeyNotVerifiable as error:
-            raise StoreError(f"store ssh://{self._host}: its host key is unknown", _HOST) from error
+            raise StoreError(f"store ssh://{self._host}: the host key is unknown", _HOST) from error
         except (asyncssh.Error, TimeoutError, OSError) as error:
             self._client = None
             said = getattr(error, "strerror", "") or getattr(error, "reason", "") or "does not answer"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import time
@@ -195,7 +194,7 @@ def test_a_store_that_fills_up_is_said_and_shows_nothing_half_written(home: Fake
     mounted = f'mount -t tmpfs -o size=16k none {store} && "$@"; code=$?; ls -R {store}; exit $code'
     command = ["unshare", "--mount", "sh", "-c", mounted, "sh", *home.command("pack", "--to", str(store))]
     ended = subprocess.run(command, env=home.environment(), capture_output=True, text=True, timeout=90, check=False)
-    assert (ended.returncode, os.strerror(errno.ENOSPC) in ended.stderr or "full" in ended.stderr) == (6, True), ended
+    assert (ended.returncode, "no space left" in ended.stderr.lower()) == (6, True), ended
     assert "Traceback" not in ended.stderr
     assert not files_below(store)
 
