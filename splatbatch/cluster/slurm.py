@@ -50,13 +50,6 @@ END = (
 SETUP = """\
 {{ {line}
 }} || {{ echo "splatbatch: node $SLURMD_NODENAME: a line of executor.setup failed:" {quoted} >&2; exit 5; }}"""
-STATES = {
-    **dict.fromkeys(("PENDING", "CONFIGURING", "EXPEDITING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD",
-                     "RESV_DEL_HOLD", "SPECIAL_EXIT", "SUSPENDED", "POWER_UP_NODE"), "pending"),
-    **dict.fromkeys(("RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "UPDATE_DB"), "running"),
-    **dict.fromkeys(("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL",
-                     "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"), "ended"),
-}  # fmt: skip
 SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
 SACCT = "JobID,State,NodeList,ExitCode"
 HELD = "launch failed requeued held"
@@ -248,12 +241,18 @@ def job_of(job: str, state: str, where: str, reason: str, code: int | None = Non
     why = "" if reason in ("", "None", "(null)") else reason
     if why.replace("_", " ") == HELD:
         return WorkerJob(job, "ended", where=where, how=f"{NEVER_BEGAN} ({HELD})")
-    match STATES.get(state):
-        case "pending":
+    match state:
+        case (
+            "PENDING" | "CONFIGURING" | "EXPEDITING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD"
+            | "SPECIAL_EXIT" | "SUSPENDED" | "POWER_UP_NODE"
+        ):  # fmt: skip
             return WorkerJob(job, "pending", why or state)
-        case "running":
+        case "RUNNING" | "COMPLETING" | "RESIZING" | "SIGNALING" | "STAGE_OUT" | "STOPPED" | "UPDATE_DB":
             return WorkerJob(job, "running", where=where)
-        case "ended":
+        case (
+            "BOOT_FAIL" | "CANCELLED" | "COMPLETED" | "DEADLINE" | "FAILED" | "LAUNCH_FAILED" | "NODE_FAIL"
+            | "OUT_OF_MEMORY" | "PREEMPTED" | "RECONFIG_FAIL" | "REVOKED" | "TIMEOUT"
+        ):  # fmt: skip
             return WorkerJob(job, "ended", where=where, how=f"{state} ({why})" if why else state, code=code)
     return WorkerJob(job, "unknown", why=f"unknown Slurm state {state}")
 
