@@ -7,7 +7,7 @@ SplatbatchError             message, hint, exit_code
 ├── TrainerError       4    the trainer, or another program, is not usable here (gsplat, CUDA, an extra: view, notify)
 ├── ExecutorError      5    the executor cannot run here (no such GPU, no Slurm)
 ├── OutputError        6    another run holds the output folder, or it cannot be written or read
-│   ├── BusyError      6    somebody else is at it just now
+│   ├── BusyError      6    another process is doing this now
 │   └── LaterFormatError 6  a later version wrote a record of it
 └── StoreError         6    a store of bundles refuses us, or holds what it should not
     └── CutOffError    6    it does not answer just now
@@ -41,7 +41,7 @@ def first_line(error: BaseException) -> str:
 
 
 class Interrupted(BaseException):
-    """Somebody wants what goes on to end now; no `Exception`, so that nobody takes it for a mistake."""
+    """The command was interrupted; no `Exception`, so that no handler takes it for an error."""
 
     def __init__(self, exit_code: int, message: str = "") -> None:
         super().__init__(exit_code)
@@ -84,7 +84,7 @@ class OutputError(SplatbatchError):
 
 
 class BusyError(OutputError):
-    """Somebody else is at it just now: it can be done once they have ended."""
+    """Another process is doing this now: it can be done once that has ended."""
 
 
 class LaterFormatError(OutputError):

@@ -1,7 +1,7 @@
 """A reader: a process forked from ours that reads what others control, so that whatever hangs or fails is not ours.
 
 A photograph may lie on a mount that has stalled, a model may take all memory, folders may be nested without end. A
-reader makes a call for each of some items, and says what came of each. One that hangs is killed. Nothing can end a
+reader makes a call for each of some items, and answers for each. One that hangs is killed. Nothing can end a
 process that the kernel holds: it is abandoned, and never waited for.
 """
 
@@ -67,11 +67,11 @@ _OOM_SCORE = "500"
 
 
 class StopRequested(Exception):
-    """Somebody wants us to stop while a reader is at work; it was ended."""
+    """A stop was requested while a reader was at work; the reader was ended."""
 
 
 class TaskFault(Exception):
-    """Something done for one task outside its own process has failed in a way that nobody expected, or hangs."""
+    """An unexpected error, or a hang, while the parent worked on one task; it fails that task alone."""
 
     def __init__(self, diagnosis: Diagnosis, traceback: str = "") -> None:
         super().__init__(diagnosis.advice)
@@ -91,7 +91,7 @@ class Returned:
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """A call raised what it is meant to raise: somebody can mend it."""
+    """A call raised an error that the user can mend."""
 
     error: SplatbatchError | OSError
 
@@ -102,7 +102,7 @@ class ExpectedError:
 
 @dataclass(frozen=True)
 class Crashed:
-    """A call raised what nobody expected, or its process died."""
+    """A call raised an unexpected error, or its process died."""
 
     words: str
     traceback: str
@@ -237,7 +237,7 @@ ENDLESS = WaitHooks()
 
 
 def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator[tuple[Item, Answer]]:
-    """Yield what comes of each item; meanwhile beat, obey, and say what is waited for.
+    """Yield the answer to each item; meanwhile call the hooks, and tell what is waited for.
 
     Raises:
         StopRequested: `patience.stop` gave a reason.
@@ -284,7 +284,7 @@ def answer(call: Call[Item], item: Item, patience: WaitHooks = ENDLESS) -> Answe
 
 
 class IsolatedProcess:
-    """A reader at work, from our side."""
+    """A reader process, as its parent sees it."""
 
     def __init__(self, call: Call[Item], items: Iterable[Item], *, is_low: bool, orders: int | None = None) -> None:
         self.pipe, there = os.pipe2(os.O_CLOEXEC)
@@ -511,7 +511,7 @@ def _pidfd(pid: int) -> list[int]:
 
 
 def _made(call: Call[Item], item: Item) -> str:
-    """Make a call; return what came of it as a line of JSON."""
+    """Make a call; return its answer as a line of JSON."""
     try:
         return json.dumps({"value": call(item)})
     except SplatbatchError as error:

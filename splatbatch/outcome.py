@@ -1,4 +1,4 @@
-"""How an attempt ended (exit), and what came of it (outcome)."""
+"""How the process of an attempt ended (exit), and its result (outcome)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NotStarted:
 
 @dataclass(frozen=True)
 class Lost:
-    """No word came back: the machine, the supervisor or the engine died."""
+    """There is no record of the end: the machine, the supervisor or the engine died."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""A worker that was asked for, as this machine or Slurm tells of it."""
+"""The job of a requested worker, by this machine or Slurm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEVER_BEGAN = "JobLaunchFailure"
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """What an engine says of a worker that it was asked for."""
+    """State of a requested worker, as its engine reports it."""
 
     job: str
     state: Literal["pending", "running", "ended", "unknown"]

@@ -1,4 +1,4 @@
-"""The workers of a batch that were asked for and that are not known to have ended, here and in Slurm."""
+"""The requested workers of a batch that are not known to have ended, here and in Slurm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ became of those shows in the output folder alone."""
 
 
 class RequestedWorkers:
-    """What was asked for into one output folder, and how it is by the latest look."""
+    """The workers requested for an output folder, and their states at the latest look."""
 
     def __init__(self, output: OutputFolder) -> None:
         self._output = output

@@ -23,7 +23,7 @@ from splatbatch.text import plural
 DONE = ".done"
 """Suffix of the name that an owner adds to its claim when it is done with the task."""
 PREPARING = ".prepare"
-"""What is claimed by whoever settles what holds for the whole batch; no patch is named so."""
+"""Claimed by the worker that makes the shared decisions; no patch can have this name."""
 EXCLUSIVE = ".exclusive"
 """What `train` claims, and each command during which no other one trains; see `output.exclusive`."""
 

@@ -1,4 +1,4 @@
-"""What was decided on tasks, as the ledgers of all workers have it together; followed as they grow."""
+"""The latest decisions on tasks, from the ledgers of all workers, followed as they grow."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Event(TypedRecord):
     t: float | None = field(default=None, kw_only=True)
     """Seconds since 1970; the ledger sets it."""
     generation: int | None = field(default=None, kw_only=True)
-    """Of the claim of its task under which it was written: tells what came first, whoever wrote it; None: no claim."""
+    """Generation of the claim under which it was written: orders events of several workers. None: no claim."""
 
     def __init_subclass__(cls, event: str = "") -> None:
         cls.name = event
@@ -137,7 +137,7 @@ class AttemptEnded(Event, AttemptFacts, event="attempt_ended"):
 
     @classmethod
     def of(cls, patch: str, attempt: int, outcome: Outcome, **more: Any) -> AttemptEnded:
-        """Return the end of an attempt with what came of it."""
+        """Return the end of an attempt with this outcome."""
         match outcome:
             case Trained(splat=splat, warnings=warnings):
                 return cls(patch, attempt, "trained", num_gaussians=splat.num_gaussians, warnings=warnings, **more)
@@ -197,7 +197,7 @@ class GaveUp(Event, event="gave_up"):
 
 @dataclass(frozen=True)
 class Accepted(Event, event="accepted"):
-    """Somebody chose the splat of an attempt."""
+    """The splat of an attempt was chosen with `accept`."""
 
     patch: str
     attempt: int | None
@@ -249,7 +249,7 @@ class OrphansStopped(Event, event="twins_stopped"):
 
 @dataclass(frozen=True)
 class PatchesAudited(Event, event="audit"):
-    """The patches to train were looked at, or nobody wanted that."""
+    """The patches to train were audited, or the audit was switched off."""
 
     verified: bool
     refused: dict[str, Any]
@@ -293,7 +293,7 @@ class FileNotAnswering(Event, event="waits"):
 
 @dataclass(frozen=True)
 class CancelRequested(Event, event="cancel_requested"):
-    """Somebody wants the batch, or some patches, to end."""
+    """The end of the batch, or of some patches, was requested."""
 
     by: str
     patches: tuple[str, ...]
@@ -322,7 +322,7 @@ NOTICES: dict[NoticeKind, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Notice(Event):
-    """What is shown and kept, by which nothing is decided.
+    """A message that is shown and kept; nothing is decided by it.
 
     That a task waits for a silent worker or a claim that cannot be read; what is given up for a deadline; what a patch
     is expected to need, and the run to take; that CUDA MPS serves nobody; that a message could not be sent; that

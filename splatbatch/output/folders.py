@@ -42,7 +42,7 @@ class SplatFolder:
     inspection = FileIn("inspection.json")
     """How good the product is beyond PSNR; `inspect` copies it here from its attempt."""
     certificate = FileIn("certificate.json")
-    """Grade, figures and hashes, for whoever is given the product."""
+    """Grade, figures and hashes, to be handed over with the product."""
 
     @property
     def inspecting(self) -> PatchFolder:
@@ -117,7 +117,7 @@ class PatchFolder(SplatFolder):
         return (SPLAT in files and RESULT in files) or (ACCEPTED in files and self.newest_accepted() > 0)
 
     def new_attempt(self) -> AttemptFolder:
-        """Make the folder of the next attempt; a number is never used twice, whoever makes one at the same time."""
+        """Make the folder of the next attempt; no number is used twice, also by processes that run at once."""
         number = latest_number(self.files())
         while True:
             number += 1

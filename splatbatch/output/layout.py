@@ -81,9 +81,9 @@ class OutputFolder:
         return (*others, self.ledger)
 
     def note_afterwards(self, what: str, found: FollowUpResult | None) -> None:
-        """Write down what came of one thing that follows the training; None: nobody wants it any more.
+        """Write the result of a follow-up; None: remove it.
 
-        Written by whoever did it last. That it cannot be written harms nothing: it is told all the same.
+        An error of writing is ignored: the result is printed all the same.
         """
         path = self._afterwards(what)
         with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ class OutputFolder:
                 write_json(path, found.to_record())
 
     def read_afterwards(self) -> tuple[FollowUpResult, ...]:
-        """Return what came of all that followed the training, in its order."""
+        """Return the results of the follow-ups, in their order."""
         found = {what: FollowUpResult.read(self._afterwards(what)) for what in KINDS}
         return tuple(replace(one, what=what) for what, one in found.items() if one is not None)
 

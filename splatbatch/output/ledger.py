@@ -34,7 +34,7 @@ EventKind = TypeVar("EventKind", bound=Event)
 
 
 class Ledger:
-    """Writes events down and passes them on to whoever shows them."""
+    """Appends events to a ledger file, and passes each to its listeners."""
 
     def __init__(
         self, path: Path | None, *listeners: Listener, generation_of: Callable[[str], int] = lambda _: 0

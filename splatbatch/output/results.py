@@ -123,7 +123,7 @@ def _recorded(folder: PatchFolder, manifest: Path, result: Result, number: int) 
 
 
 def put_in_place(folder: PatchFolder) -> None:
-    """Make splat.ply and result.json what the newest accepted record says, whoever made it.
+    """Make splat.ply and result.json what the newest accepted record says.
 
     At every moment result.json, if it is there, belongs to the splat.ply beside it: a kill between any two steps
     leaves a record that is ahead of them, and the next one who finds it so goes on. So does whoever was asleep in

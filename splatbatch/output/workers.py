@@ -1,6 +1,6 @@
 """The workers of a batch: each shows by a file of its own that it lives, and learns of the others by theirs alone.
 
-A worker lives as long as the content of its file moves, by the clock of whoever looks: clocks of two hosts are never
+A worker lives as long as the content of its file moves, by the clock of the reader: clocks of two hosts are never
 compared. On one host and boot a process that has ended is gone at once; one that is frozen is silent like any other.
 """
 

@@ -1,1 +1,1 @@
-"""One composition of a night: what is trained, who hears of it, what follows."""
+"""A run of a batch: deciding, training, notifying, and the follow-ups."""

@@ -1,4 +1,4 @@
-"""The splat of another attempt as the product of its patch."""
+"""Accepting the splat of another attempt as the product of its patch."""
 
 from __future__ import annotations
 

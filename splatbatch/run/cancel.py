@@ -1,4 +1,4 @@
-"""The end of a batch that runs, or of some of its patches, from any shell that sees the output folder."""
+"""Ending a running batch, or some of its patches, from any shell that sees the output folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PATIENCE_S = 90.0
 
 @dataclass(frozen=True)
 class CancelledAttempt:
-    """What was ended."""
+    """Result of `cancel`."""
 
     output: OutputFolder
     patches: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What superseded attempts of a batch keep on disk, removed while no training runs."""
+"""Removing what superseded attempts keep on disk, while no training runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Workers that are asked for once, followed, and asked for again where they end too early.
+"""Workers of a batch: requested from an engine, followed, and requested again where they end too early.
 
-Whoever follows may die at any moment, and come again: nothing is known to it alone.
+The process that follows them can die and be started again: all that it knows is in files.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
 
 
 class ClusterTraining:
-    """The training of a batch by workers that were asked for."""
+    """The training of a batch by requested workers."""
 
     def __init__(self, batch: Batch, *, verify: bool) -> None:
         """Begin: what fails from now on is not left over.

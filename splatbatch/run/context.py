@@ -1,4 +1,4 @@
-"""A night: a batch that is trained, with whatever shows it, tells of it and may end it, until its report is written."""
+"""A run of a batch: its console, notifications, ledger and interruption, from the first look to the written report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ AT_ONCE = partial(str, "a full disk")
 
 @dataclass(frozen=True)
 class RunResult:
-    """What came of a run: patches that were fresh before it, and the outcome of each that was trained."""
+    """Result of one `train` or `work`: patches already up to date, and the last outcome of every other patch."""
 
     fresh: tuple[str, ...] = ()
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class RunResult:
     """What was fresh, and is stale by a product that was made meanwhile."""
 
     def then(self, later: RunResult) -> RunResult:
-        """Return what came of this run and of another one, which was about what was outdated."""
+        """Return the result of this run and a later one, which trained what this one had made outdated."""
         fresh = tuple(name for name in self.fresh if name not in self.outdated)
         every = tuple(dict.fromkeys((*fresh, *later.fresh)))
         return RunResult(every, {**self.outcomes, **later.outcomes}, later.stopped, later.outdated)
@@ -66,7 +66,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How a batch stands once nothing trains it any more, and what followed."""
+    """State of a batch after its training, and the results of the follow-ups."""
 
     batch: Batch
     run: RunResult
@@ -74,7 +74,7 @@ class RunSummary:
     """Of all patches of the batch."""
     afterwards: tuple[FollowUpResult, ...] = ()
     signal: int = 0
-    """Whoever wanted it to end has sent it."""
+    """The signal that ended the run; 0: none did."""
     todo: tuple[TodoItem, ...] = ()
     """What the report says is to be done, or worth a look, of what was requested."""
 
@@ -104,7 +104,7 @@ class RunSummary:
 
 @dataclass
 class RunContext:
-    """A batch while it is trained, here or elsewhere: shown, told of and, by whoever trains it here, written down."""
+    """A batch while it is trained, here or elsewhere: console and sinks show it; a local training writes the ledger."""
 
     batch: Batch
     interruption: Interruption
@@ -180,11 +180,11 @@ class RunContext:
             self.contents.finish(patience)
 
     def follow(self, run: RunResult, inspected: FollowUpResult | None, after: After, alone: Alone) -> RunSummary:
-        """Do what follows; return how all stands, and what came of that.
+        """Run the follow-ups; return the state of the batch, and their results.
 
         Args:
-            run: what came of the training.
-            inspected: what came of the inspection.
+            run: the result of the training.
+            inspected: the result of the inspection.
             after: does what follows.
             alone: keeps workers from training meanwhile.
         """

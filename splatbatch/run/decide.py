@@ -1,4 +1,4 @@
-"""What is to be trained: every patch decided on, those that need it audited, all in one frame."""
+"""Deciding what to train: the state of every patch, the audit of those due, and the decisions that all share."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Audits = tuple[tuple[Audit, tuple[Task, ...]], ...]
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How patches are to be trained."""
+    """Options of a training."""
 
     verify: bool = True
     """Audit them first."""
@@ -62,7 +62,7 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What was found before the first patch is trained."""
+    """What to do with each task, decided before training: its state, audit findings, and unreadable tasks."""
 
     batch: Batch
     options: TrainOptions
@@ -229,7 +229,7 @@ def record_rejections(looked: Decisions, ledger: Ledger, *, verify: bool) -> Map
 
 
 def record_unreadable_tasks(looked: Decisions, ledger: Ledger) -> Mapping[str, Outcome]:
-    """Write down the tasks that could not be looked at; return what came of each."""
+    """Write the tasks that could not be examined into the ledger; return their outcomes."""
     found = {}
     for name, fault in looked.faults.items():
         found[name] = failed = Failed(fault.diagnosis)

@@ -1,4 +1,4 @@
-"""Photographs decoded to the last pixel while the first patches train: a patch is refused before its turn comes."""
+"""Decoding all photographs while the first patches train: a broken patch is refused before its turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that goes on without us: started in the background of this machine, and followed until it has begun."""
+"""Starting a worker in the background of this machine, and following it until it has begun."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class DetachedWorker:
-    """A worker that was started."""
+    """A worker in the background."""
 
     log: Path
     name: str

@@ -1,4 +1,4 @@
-"""What follows a batch's training: merged and published as far as may be; what is left out is told, and why.
+"""Follow-ups of a training: merging and publishing as far as possible, with the reason for what is left out.
 
 Merging and publishing are tasks whose program is the public command: `splatbatch merge --json`. In the process of its
 attempt the command does the work itself, and leaves its JSON as metrics.json. Whatever comes of it, the exit code stays
@@ -105,7 +105,7 @@ def deliver(make: Callable[[], TypedRecord]) -> None:
 
 @dataclass
 class FinishedBatch:
-    """A batch that nothing trains any more, and what makes more of it."""
+    """A batch after its training, and how its follow-ups are run."""
 
     batch: Batch
     code: int

@@ -1,4 +1,4 @@
-"""Whether somebody wants a command to stop: Ctrl-C, SIGTERM, or a terminal that is gone."""
+"""Requests to stop a command: Ctrl-C, SIGTERM, or a terminal that is gone."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from splatbatch.errors import Interrupted
 from splatbatch.isolated import StopRequested
 
 LEAST_S = 2.0
-"""So long whoever is to be told of the end gets, also where attempts have used up the grace."""
+"""Time for notifications of the end, also where attempts have used up the grace."""
 
 
 class Interruption:
-    """Whether somebody wants us to stop, and the exit code that says so; a context manager, which hears signals.
+    """Whether a signal asks the command to stop, and the exit code for that; as a context manager it handles signals.
 
-    In a thread that is not the main one, which hears none, nobody can say so.
+    Outside the main thread Python delivers no signals: there it never asks.
     """
 
     def __init__(self) -> None:

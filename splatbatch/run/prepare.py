@@ -1,4 +1,4 @@
-"""What comes before a batch: a scene brought in, its first YAML, models repaired with a YAML that trains them."""
+"""Before a batch: importing a scene, writing its first YAML, repairing models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the process of a task says, and how far it is, said while it runs."""
+"""Progress and log of a task's process, printed while it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOKS_EVERY_S = 1.0
 
 
 class ProgressPrinter:
-    """Says how far the process of a task is, as its progress.jsonl says from now on."""
+    """Prints the progress of a task's process, from its progress.jsonl."""
 
     def __init__(self, what: str, home: PatchFolder, lines: PipeWriter) -> None:
         self._what, self._home, self._lines = what, home, lines

@@ -37,7 +37,7 @@ FOLDER = "reconstruction"
 
 @dataclass(frozen=True)
 class ReconstructOptions:
-    """What is to become of photographs."""
+    """Options of `reconstruct`."""
 
     images: Path
     out: Path

@@ -1,4 +1,4 @@
-"""What is tried again when somebody asks for it, and the settings of what was kept, written into the YAML."""
+"""What `retry` selects and checks, and how it saves settings into the YAML."""
 
 from __future__ import annotations
 

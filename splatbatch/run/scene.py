@@ -40,7 +40,7 @@ RECONSTRUCTED = "reconstructed"
 
 @dataclass(frozen=True)
 class SceneOptions:
-    """What is to become of a scene."""
+    """Options of `scene`."""
 
     source: Path | None
     """Its model; None: the photographs are reconstructed first."""

@@ -1,4 +1,4 @@
-"""How far a batch is, and who works on it, now."""
+"""State of a batch, and its workers, now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Home's side of a store: tasks are packed, what workers bring is adopted, and what nobody needs any more is closed.
+"""Home's side of a store: it packs tasks, adopts results, and closes bundles that are no longer needed.
 
 Only home accepts, by the one acceptance there is: an attempt that came home is settled as one that a worker has left
 which died before it could. Whatever a store or a worker does, a splat is accepted once, whole, for its own task.

@@ -1,4 +1,4 @@
-"""A worker of a store: fetches a bundle, trains it by the loop of any night in a folder of its own, sends what came."""
+"""A worker of a store: fetches a bundle, trains it in a folder of its own, and sends the result."""
 
 from __future__ import annotations
 

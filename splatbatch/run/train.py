@@ -1,4 +1,4 @@
-"""What trains a batch on this machine, alone with its output folder: what is left is settled, decided on, trained."""
+"""Training on this machine, as the only `train` of an output folder: adopt what an earlier run left, decide, train."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def begun(
 
 @dataclass
 class BatchWorker:
-    """One worker, from its first look at the batch to its last; here the only one."""
+    """A worker of a batch, from its first look to its last; this class is the one that `train` is."""
 
     night: RunContext
     options: TrainOptions
@@ -217,7 +217,7 @@ class BatchWorker:
         return looked, before, outdated
 
     def _run_tasks(self, todo: Batch, claimer: TaskClaimer) -> Mapping[str, Outcome]:
-        """Train what was decided on, or have it travel; return what came of each that was tried here."""
+        """Train what was decided on, or send it to a store; return the outcome of each task tried here."""
         ledger, is_retry, store = self.night.ledger, self.options.is_retry, todo.config.executor.store
         if not (store and self.is_alone):
             return session.run(todo, ledger, claimer, is_retry=is_retry)

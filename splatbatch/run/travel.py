@@ -1,4 +1,4 @@
-"""Tasks that travel: packed into a store, trained by whoever works there, adopted here until nothing is left."""
+"""Tasks that travel: packed into a store, trained by its workers, and adopted here."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class BundleFacts:
     claims: int
     """So often a worker has begun it."""
     results: tuple[str, ...]
-    """What has come of it, by each worker that brought something."""
+    """Its outcomes, one for each result in the store."""
 
 
 @dataclass(frozen=True)

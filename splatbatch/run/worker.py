@@ -1,4 +1,4 @@
-"""One worker of a batch, of as many as somebody starts on whatever machines see the output folder."""
+"""A worker of a batch: any number can run, on all machines that see the output folder."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def work(
             if is_stopped:
                 night.tell_the_end(BatchOutcome(""))
                 return CANCELLED if worker.is_cancelled() else AGAIN
-            whoever = replace(run, fresh=tuple(batch.names))  # has trained them
-            code = night.end(RunSummary(batch, whoever, status(batch.whole(), night.shown))).code
+            by_all = replace(run, fresh=tuple(batch.names))  # whichever worker trained them
+            code = night.end(RunSummary(batch, by_all, status(batch.whole(), night.shown))).code
             if not left_over(batch, before, night.shown):
                 _take_back(batch, os.environ.get(JOB, ""))
         if code and worker.is_over:
@@ -110,7 +110,7 @@ def _follow(trained: FinishedBatch) -> None:
 
 @dataclass
 class JoinedWorker(BatchWorker):
-    """One of many workers: what it trains it has claimed, and what it decides on it has prepared in its turn."""
+    """One of several workers: it claims each task before training it, and takes its turn to prepare the batch."""
 
     reopen: Callable[[], Batch] | None = None
     """Returns the batch as others have left it; None: as its YAML has it."""

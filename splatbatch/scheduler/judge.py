@@ -88,7 +88,7 @@ def judge(
     background: Callable[[], PatchContext] = PatchContext,
     own: Sequence[Signature] = (),
 ) -> Outcome:
-    """Say what came of an attempt: the artifact decides, then the diagnosis.
+    """Return the outcome of an attempt: the artifact decides, then the diagnosis.
 
     Args:
         folder: of the attempt.

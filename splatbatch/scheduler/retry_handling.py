@@ -51,7 +51,7 @@ class RetryHandling:
         self._random = random.Random(str(self.loop.output.path))  # noqa: S311 - jitter, the same in every run
 
     def note(self, task: Task, outcome: Outcome) -> None:
-        """Keep the last outcome of a task; whoever was trained is a witness for the GPU to those that failed before."""
+        """Keep the last outcome of a task; a trained task shows that the GPU works, for those that failed before."""
         self.outcomes[task.name] = outcome
         self._noted.append(task)
         if isinstance(outcome, Trained | Made):

@@ -1,4 +1,4 @@
-"""A batch trained from its first attempt to its last."""
+"""Training a batch on this machine: checks before it, then the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks made by themselves, at the word of a command: by the loop of a batch, but what fails there is an error here."""
+"""Running single tasks for a command, by the loop of a batch; a failed task is an error here."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def make_all(
 
 
 def _executor(config: Config, kind: TaskKind) -> LocalExecutor:
-    """Return what has a slot of the kind that it takes.
+    """Return an executor with the slots that tasks of a kind take.
 
     Raises:
         ExecutorError: there is no GPU here, and it takes one.

@@ -1,4 +1,4 @@
-"""A batch from the YAML to what it is about: what every command that has one begins with.
+"""Opening a batch: from the YAML to its tasks. Every command that has a batch begins here.
 
 What compares files is loaded by the methods that do so: `status` does without, and should be quick.
 """
@@ -147,7 +147,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class PendingTasks:
-    """What is to be trained, as far as that is known while shared decisions are made."""
+    """The tasks to train, as far as known while shared decisions are made."""
 
     tasks: tuple[Task, ...]
     spans: Callable[[], Mapping[str, ModelExtent]]

@@ -1,4 +1,4 @@
-"""A certificate made of what is known of a patch's product, and held against what there is."""
+"""Writing the certificate of a product, and checking one against the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch that has to end in time: what is given up for it, evenly: chosen, and told in words.
+"""A batch with a deadline: choosing fewer steps or smaller photographs for all patches alike, and saying so.
 
 What is given up is told in dB of hold-out PSNR, roughly. Steps: 3DGS (Kerbl 2023, tables 4 to 7) has 7,000 and 30,000
 steps on the same photographs: 25.60 and 27.21 dB (Mip-NeRF 360), 21.20 and 23.14 (Tanks & Temples), 27.78 and 29.41
@@ -35,7 +35,7 @@ from splatbatch.text import clock, moment, plural
 
 @dataclass
 class Speeds:
-    """Says how long attempts take, and learns."""
+    """Estimates how long attempts take, and learns from finished ones."""
 
     model: TrainingSpeed
     needs: Mapping[str, MemoryEstimate]
@@ -108,7 +108,7 @@ ALL_SHARES = 1_000_000
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """What is to be done, and on what."""
+    """The tasks that are left, and the slots for them."""
 
     tasks: Sequence[Task]
     speeds: Speeds

@@ -1,4 +1,4 @@
-"""A product: what is made from inputs, and how it stands: fresh, stale, damaged or missing. One rule for all."""
+"""The state of a product made from inputs: up to date, stale, damaged or missing. One rule for all kinds."""
 
 from __future__ import annotations
 

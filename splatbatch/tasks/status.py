@@ -1,4 +1,4 @@
-"""What the files say of every patch, at any time and from any machine that sees them; nobody needs to be running."""
+"""The state of every patch by its files, from any machine that sees them, whether a run is active or not."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ KINDS = ("variant", "patch")
 
 @dataclass(frozen=True, eq=False)
 class TaskSettings:
-    """What attempts train by: the recipe of some settings, and its trainer; each made once, when first asked for."""
+    """Settings of a task at one level (YAML, --set, after retries); recipe and trainer are made on first use."""
 
     config: Config
     patch: str
@@ -124,7 +124,7 @@ class RetryImmediately(Retry):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskKind:
-    """What tasks of a kind make, and how: all that plan, loop, retry and acceptance ask of them.
+    """A kind of task: everything that plan, loop, retry and acceptance ask of it.
 
     What is not said otherwise is that of a small product, which a process of ours makes: nothing is needed first, and
     no setting changes it. settings.json of its attempt says what is wanted, metrics.json what was found or made.

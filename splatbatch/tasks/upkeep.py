@@ -1,4 +1,4 @@
-"""What is set right of accepted results: products that were lost, and what manifests do not know of files yet.
+"""Repairing accepted results: restoring lost products, and completing what manifests say of files.
 
 Contents of photographs and masks are hashed while patches train: so that a copy is no change.
 """

@@ -121,7 +121,7 @@ class HalfOfHoldout(TypedRecord):
 
 @dataclass(frozen=True)
 class EarlyStoppingRecord(TypedRecord):
-    """What came of `evaluation.stop_after`; metrics.json also says how the plateau was found, and holds every check."""
+    """Result of `evaluation.stop_after`; metrics.json also says how the plateau was found, and holds every check."""
 
     max_steps: int = 0
     ended_at: int | None = None

@@ -173,7 +173,7 @@ class InspectionSettings(TrainingSettings):
 
 @dataclass(frozen=True)
 class Certificate(TypedRecord):
-    """What is said of a splat to whoever is given it."""
+    """A splat's grade, figures and origin, to be handed over with it."""
 
     patch: str = ""
     grade: str = ""

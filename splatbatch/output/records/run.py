@@ -58,7 +58,7 @@ class CancelRequest(TypedRecord):
 
 
 KINDS = ("inspect", "merge", "evaluate", "publish")
-"""What may follow, in its order; each has a file of its own, which whoever did it last has written."""
+"""The follow-ups in their order; the file of each holds its latest result."""
 DONE = "done"
 PARTLY = "partly"
 LEFT_OUT = "left out"
@@ -66,13 +66,13 @@ LEFT_OUT = "left out"
 
 @dataclass(frozen=True)
 class FollowUpResult(TypedRecord):
-    """One thing that follows the training."""
+    """Result of a follow-up: inspection, merge, evaluation or publication."""
 
     what: str = ""
     state: str = ""
     """done, partly, left out."""
     words: str = ""
-    """What came of it, or why nothing did, in a line."""
+    """Its result, or why there is none, in a line."""
     command: str = ""
     """What makes it good; empty where nothing has to be."""
     at: float | None = None

@@ -1,1 +1,1 @@
-"""What a worker does besides the loop: which tasks are its own, what others have left of them, when its time is up."""
+"""A worker besides its loop: claiming tasks, adopting what others have left, its remaining time."""

@@ -1,4 +1,4 @@
-"""What a run or a worker that died has left: its attempts are settled, and what they trained is accepted."""
+"""Adopting what a dead run or worker has left: its attempts are judged, and their splats accepted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[s
 
 
 def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, beat: Callable[[], None]) -> None:
-    """Settle what is left of the attempts at a task that is ours now, whoever made them.
+    """Judge what is left of the attempts at a task that is ours now.
 
     What runs on this machine is ended first. On another it is asked to end by its cancel file, and whatever it still
     makes can follow no record that is accepted by then.

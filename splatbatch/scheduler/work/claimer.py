@@ -1,4 +1,4 @@
-"""Which tasks this worker may start: each is claimed in its turn, and what others have done is not done again."""
+"""Claiming tasks, each in its turn; what other workers have done is not done again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOST_S = 2.0
 
 @dataclass(frozen=True)
 class ProgressBefore:
-    """How far tasks were before it was decided to train them: what has happened since is looked at when claimed."""
+    """State of tasks before it was decided to train them; what has changed since is examined when one is claimed."""
 
     done: Mapping[str, int]
     """The highest generation of each task that somebody was done with."""

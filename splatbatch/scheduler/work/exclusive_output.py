@@ -1,4 +1,4 @@
-"""An output folder held by one command: against other runs and workers and, where need be, those that begin later."""
+"""Holding an output folder: no other run or worker trains into it and, where necessary, none begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task has been through with other workers: its failures and rungs count, whoever has seen them."""
+"""The history of a task with other workers: their failures and retries count here, too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_ALL_MACHINES = frozenset({"disk_full", "output_unwritable", "bad_config"})
 
 
 class OtherWorkersHistory:
-    """Follows the ledgers of the other workers."""
+    """Follows the ledgers of the other workers, for the decisions on retries."""
 
     def __init__(self, output: OutputFolder, own: Path) -> None:
         self._output, self._tail = output, Tail(output, AttemptEnded, RetryScheduled, GaveUp, but=own)

@@ -1,4 +1,4 @@
-"""How long a worker may work, by --for or by its engine, and whether what is left holds another task by forecast."""
+"""The remaining time of a worker, by --for or its engine, and whether another task fits into it."""
 
 from __future__ import annotations
 

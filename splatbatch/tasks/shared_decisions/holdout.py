@@ -5,7 +5,7 @@ photographs are chosen from: the partition.json in which a split has frozen it, 
 `scene.holdout.choose_holdout` is that function, and the only one: a file of the batch would hold the same names once
 more. Whether frames or photographs are chosen, the first splat of the batch says for all.
 
-Whoever measures a splat, merges it or vouches for it asks here: what was held out of a training is what its record
+Evaluation, merge and certificate ask here: what was held out of a training is what its record
 says; a photograph that any patch was trained on is held out of no scene.
 """
 
