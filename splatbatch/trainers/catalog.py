@@ -39,13 +39,9 @@ class TrainerList:
 def trainers_here(config: Path | None) -> tuple[TrainerEntry, ...]:
     """Return our own trainer, those of a YAML, where one is named, and the presets."""
     configured = _listed(config, "configured") if config else ()
-    return (TrainerEntry(OUR_TRAINER, "ours", "", missing(None)), *configured, *_presets())
-
-
-def _presets() -> Iterator[TrainerEntry]:
     folder = shipped("trainers")
-    for path in sorted(folder.glob("*.yml")) if folder else ():
-        yield from _listed(path, "preset")
+    presets = (one for path in (sorted(folder.glob("*.yml")) if folder else ()) for one in _listed(path, "preset"))
+    return (TrainerEntry(OUR_TRAINER, "ours", "", missing(None)), *configured, *presets)
 
 
 def _listed(path: Path, origin: Literal["configured", "preset"]) -> Iterator[TrainerEntry]:

@@ -33,16 +33,7 @@ from splatbatch.supervisor.external import Artifacts, TooSlow
 from splatbatch.supervisor.job import GPU_PLACE
 from splatbatch.supervisor.log import Secrets, shown_anyway
 from splatbatch.trainers.builtin import earlier_splat, settings_for
-from splatbatch.trainers.last_step import (
-    SILENT,
-    StepPatterns,
-    whose_splat,
-    why_from_before,
-    why_not_last,
-    why_too_old,
-    words_of,
-    written_at,
-)
+from splatbatch.trainers.last_step import SILENT, StepHistory, whose_splat, why_from_before
 
 MOST_FIGURES_BYTES = 32 * MIB
 """Of a program's figures: those of 10,000 photographs have 3 MiB. A larger file is left unread."""
@@ -127,11 +118,11 @@ class ExternalTrainer:
             return splat
         if reason := _why_not_its_own(folder, splat.path):
             return Rejected(reason)
-        words = words_of(folder.read_progress())
-        if reason := self._why_not_trusted(folder, artifacts) or self._why_not_last(folder, artifacts, splat, words):
-            return Rejected(reason)
-        is_believed = words.heard.highest is None and not artifacts.name_last_step()
         lines = folder.read_progress()
+        steps = StepHistory.of(lines)
+        if reason := self._why_not_trusted(folder, artifacts) or self._why_not_last(folder, artifacts, splat, steps):
+            return Rejected(reason)
+        is_believed = steps.heard.highest is None and not artifacts.name_last_step()
         figures = read_measures(self._program.metrics, artifacts, watch.metrics, lines)
         final, believed = figures.get("final", {}), QualityFigures.from_record(figures.get("final"))
         doubted = {name: final.pop(name) for name in [*final] if getattr(believed, name) is None}
@@ -150,13 +141,13 @@ class ExternalTrainer:
             return "whole, but the program ended badly, and is not trusted then"
         return ""
 
-    def _why_not_last(self, folder: AttemptFolder, artifacts: Artifacts, splat: Splat, words: StepPatterns) -> str:
+    def _why_not_last(self, folder: AttemptFolder, artifacts: Artifacts, splat: Splat, steps: StepHistory) -> str:
         """Return why a splat is not from the last step, although its name may tell none."""
         if artifacts.name_last_step():
             return ""
         max_steps, is_trusted = self._recipe.training.max_steps, self._program.artifact.trusted_after_crash is True
-        why = why_not_last(words, exit_of(folder), max_steps, is_trusted=is_trusted)
-        return why or why_too_old(words, written_at(splat.path, folder.progress, words), max_steps)
+        why = steps.why_not_last(exit_of(folder), max_steps, is_trusted=is_trusted)
+        return why or steps.why_too_old(splat.path, folder.progress, max_steps)
 
     def _values(self, patch: Patch, folder: AttemptFolder) -> dict[str, object]:
         training, settings = self._recipe.training, self._program.settings
@@ -278,19 +269,14 @@ def read_measures(
     measures: Measures, artifacts: Artifacts, globs: Sequence[str], lines: Iterable[ProgressLine]
 ) -> Record:
     """Return {"final": {"psnr": …}} as our own trainer's metrics have it; what is not there is left out."""
-    figures = _from_log(measures, lines)
+    told = ((name, line.figure(name)) for line in lines for name in measures.log)
+    figures = {name: value for name, value in told if value is not None}  # the last that the supervisor read
     newest = Artifacts(artifacts.folder, tuple(globs), artifacts.step, artifacts.last_step).newest()
     if newest is not None:
         tree = _tree(newest.path)
         found = {name: _figure(_at(tree, keys.split("."))) for name, keys in measures.keys.items()}
         figures |= {name: value for name, value in found.items() if value is not None}
     return {"final": figures, "measured_by": BY_ITSELF} if figures else {}
-
-
-def _from_log(measures: Measures, lines: Iterable[ProgressLine]) -> dict[str, float]:
-    """Return the last figures that the supervisor read in the log."""
-    told = ((name, line.figure(name)) for line in lines for name in measures.log)
-    return {name: value for name, value in told if value is not None}
 
 
 def _tree(path: Path) -> Any:

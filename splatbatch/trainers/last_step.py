@@ -24,60 +24,56 @@ SILENT = "the program said nothing of its steps: that its splat is from the last
 
 
 @dataclass(frozen=True)
-class StepTime:
-    """When a program had come no farther than a step, as its words were written down."""
-
-    step: int
-    at: float
-    """Seconds since 1970."""
-    slack_s: float
-    """It may have been there so much earlier."""
-
-
-@dataclass(frozen=True)
-class StepPatterns:
-    """What a program said of its steps over a whole attempt."""
+class StepHistory:
+    """What a program said of its steps over a whole attempt, as the supervisor heard it in its log."""
 
     heard: LoggedSteps
-    moments: tuple[StepTime, ...] = ()
+    lines: tuple[ProgressLine, ...] = ()
+    """Those with a time that name a step, each no lower than the one before."""
 
+    @staticmethod
+    def of(lines: Iterable[ProgressLine]) -> StepHistory:
+        """Return what the lines of progress.jsonl tell."""
+        heard, dated = LoggedSteps(), []
+        for line in lines:
+            now = LoggedSteps.of(line)
+            if now.highest is not None and now.highest >= (heard.highest or 0):
+                heard = now
+                dated += [line] if line.t is not None else []
+        return StepHistory(heard, tuple(dated))
 
-def words_of(lines: Iterable[ProgressLine]) -> StepPatterns:
-    """Return what the supervisor heard of steps in the log of a program."""
-    heard, moments = LoggedSteps(), []
-    for line in lines:
-        now = LoggedSteps.of(line)
-        if now.highest is None or (heard.highest is not None and now.highest < heard.highest):
-            continue
-        heard = now
-        if line.t is not None:
-            moments.append(StepTime(now.highest, line.t, CLOCK_S + CLOCK_SHARE * (line.seconds or 0.0)))
-    return StepPatterns(heard, tuple(moments))
+    def why_not_last(self, end: Exit, max_steps: int, *, is_trusted: bool) -> str:
+        """Return why a splat of no named step is not, or not surely, from the last step; empty if it is taken for that.
 
+        A trusted program may have crashed where nothing is known of its steps.
+        """
+        heard = self.heard
+        if heard.falls_short_of(max_steps):
+            return f"from step {heard.highest}, not from the last step {max_steps}"
+        ended_well = end == Exited(0) or (isinstance(end, TimedOut) and end.limit == "finished")
+        if ended_well or heard.reaches(max_steps):
+            return ""
+        if is_trusted and heard.highest is None and isinstance(end, Exited | Killed):
+            return ""
+        said = "nothing of its steps" if heard.highest is None else f"no step after {heard.highest} of {max_steps}"
+        return f"from a step that nobody knows: the program {_in_words(end)} and had said {said}"
 
-def why_not_last(words: StepPatterns, end: Exit, max_steps: int, *, is_trusted: bool) -> str:
-    """Return why a splat of no named step is not, or not surely, from the last step; empty if it is taken for that.
+    def why_too_old(self, splat: Path, progress: Path, max_steps: int) -> str:
+        """Return why a splat cannot be from the last step: when it was written the program was not there; or nothing.
 
-    A trusted program may have crashed where nothing is known of its steps.
-    """
-    heard = words.heard
-    if heard.falls_short_of(max_steps):
-        return f"from step {heard.highest}, not from the last step {max_steps}"
-    ended_well = end == Exited(0) or (isinstance(end, TimedOut) and end.limit == "finished")
-    if ended_well or heard.reaches(max_steps):
+        Its time counts by the clock of the supervisor, which wrote `progress`; a file server's may be behind it.
+        """
+        gap = self.heard.gap
+        before = [line for line in self.lines if LoggedSteps(line.highest_step, gap).falls_short_of(max_steps)]
+        if not before:
+            return ""
+        lag_s = 0.0
+        with suppress(OSError):
+            lag_s = min(0.0, progress.stat().st_mtime - (self.lines[-1].t or 0.0))
+        last = before[-1]
+        if splat.stat().st_mtime - lag_s < (last.t or 0.0) - CLOCK_S - CLOCK_SHARE * (last.seconds or 0.0):
+            return f"from step {last.highest_step} or before, not from the last step {max_steps}: the file is older"
         return ""
-    if is_trusted and heard.highest is None and isinstance(end, Exited | Killed):
-        return ""
-    said = "nothing of its steps" if heard.highest is None else f"no step after {heard.highest} of {max_steps}"
-    return f"from a step that nobody knows: the program {_in_words(end)} and had said {said}"
-
-
-def why_too_old(words: StepPatterns, written_at: float, max_steps: int) -> str:
-    """Return why a splat written at a time cannot be from the last step: the program was not there yet; or nothing."""
-    before = [one for one in words.moments if LoggedSteps(one.step, words.heard.gap).falls_short_of(max_steps)]
-    if before and written_at < before[-1].at - before[-1].slack_s:
-        return f"from step {before[-1].step} or before, not from the last step {max_steps}: the file is older"
-    return ""
 
 
 def why_from_before(splat: Path, start: Path) -> str:
@@ -91,14 +87,6 @@ def why_from_before(splat: Path, start: Path) -> str:
         return ""
     seconds = (began.mtime_ns - splat.stat().st_mtime_ns) / 1e9
     return f"older than the attempt, by {seconds:,.0f} s: {splat.name}" if seconds > CLOCKS_APART_S else ""
-
-
-def written_at(splat: Path, progress: Path, words: StepPatterns) -> float:
-    """Return when a file was written, by the clock of the supervisor; a file server's may be behind it."""
-    lag_s = 0.0
-    with suppress(OSError, IndexError):
-        lag_s = min(0.0, progress.stat().st_mtime - words.moments[-1].at)
-    return splat.stat().st_mtime - lag_s
 
 
 def _in_words(end: Exit) -> str:
