@@ -111,7 +111,8 @@ def passes(diagnosis: Diagnosis) -> bool:
 def _counting(history: Sequence[Failure]) -> list[Failure]:
     """Return the failures that count: of what passes by itself none before it was waited for long enough."""
     passed = Counter(past.diagnosis.cause for past in history if passes(past.diagnosis))
-    over = {cause for cause, num in passed.items() if _waited_s(cause, num - 1) >= PASSES_WITHIN_S}
+    waited_s = {cause: sum(_wait_s(cause, number) for number in range(1, num)) for cause, num in passed.items()}
+    over = {cause for cause in passed if waited_s[cause] >= PASSES_WITHIN_S}
     return [past for past in history if past.diagnosis.cause in over or not passes(past.diagnosis)]
 
 
@@ -200,11 +201,6 @@ def _wait_s(cause: str, number: int) -> float:
     return min(FIRST_WAIT_S * cause_of(cause).patience * 2.0 ** (number - 1), LONGEST_WAIT_S)
 
 
-def _waited_s(cause: str, num: int) -> float:
-    """Return how long was waited after so many failures of a cause."""
-    return sum(_wait_s(cause, number) for number in range(1, num + 1))
-
-
 def _changed(key: str, value: Any, current: Any) -> Any:
     if isinstance(value, tuple):
         return (*(current or ()), *value)
@@ -217,18 +213,13 @@ def _changed(key: str, value: Any, current: Any) -> Any:
 
 
 def _scaled(current: Any, factor: float) -> Any:
+    """Return a value times a factor; of a resolution the next smaller of which there are photographs, at least 1/8."""
     match current:
         case int():
             return int(current * factor)
         case str() if current in RESOLUTIONS:
-            return _resolution(current, factor)
+            share = float(Fraction(current)) if "/" in current else 1.0
+            return next((name for name in ("1/2", "1/4") if Fraction(name) <= share * factor), "1/8")
         case str():  # a multiple itself, as "2x"
             return f"{float(current[:-1]) * factor:.6f}".rstrip("0").rstrip(".") + "x"
     return round(current * factor, 12)
-
-
-def _resolution(current: str, factor: float) -> str:
-    """Return a resolution of which there are photographs, at most `factor` times `current`, and 1/8 at least."""
-    share = float(Fraction(current)) if "/" in current else 1.0
-    smaller = [name for name in ("1/2", "1/4", "1/8") if Fraction(name) <= share * factor]
-    return smaller[0] if smaller else "1/8"

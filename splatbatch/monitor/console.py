@@ -67,8 +67,8 @@ class ConsoleListener:
 
     def tell(self, event: Event) -> None:
         """Show an event of the ledger; above a table only failures and decisions."""
-        line = in_words(event)
-        if line and (self._live is None or isinstance(event, _REMARKABLE) or _is_failure(event)):
+        is_failure = isinstance(event, AttemptEnded) and event.outcome == "failed"
+        if (line := in_words(event)) and (self._live is None or is_failure or isinstance(event, _REMARKABLE)):
             self.say(line)
 
     def say(self, line: str) -> None:
@@ -97,10 +97,6 @@ class ConsoleListener:
             return
         for line in heartbeats(statuses):
             self.say(_short(line))
-
-
-def _is_failure(event: Event) -> bool:
-    return isinstance(event, AttemptEnded) and event.outcome == "failed"
 
 
 def heartbeats(statuses: Sequence[PatchStatus]) -> Iterator[str]:

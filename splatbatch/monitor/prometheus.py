@@ -18,6 +18,8 @@ from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import STATES, PatchStatus, read_status
 
 EVERY_S = 5.0
+ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+"""Within the value of a label."""
 MOST_OF_TIME = 0.01
 """It takes no more than this share of a core, however many patches there are."""
 PER_PATCH = (
@@ -116,8 +118,4 @@ def _family(name: str, about: str, values: Sequence[tuple[str, float | None]]) -
 
 
 def _label(**values: str) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items()) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return "{" + ",".join(f'{name}="{value.translate(ESCAPED)}"' for name, value in values.items()) + "}"

@@ -41,10 +41,9 @@ class HostMonitor:
     """Watches the OOM killer, the kernel's log, the disk and shared memory from the start of an attempt."""
 
     def __init__(self, folder: AttemptFolder, gpu_uuid: str | None) -> None:
-        self._attempt = folder
+        self._folder = folder
         self._oom_kills_before = oom_kills()
         self._least: dict[Path, int] = {}
-        self._folder = folder.path
         self._pids: set[int] = set()
         self._watch(gpu_uuid)
 
@@ -55,14 +54,14 @@ class HostMonitor:
 
     def _watch(self, gpu_uuid: str | None) -> None:
         self.since = time.monotonic()
-        self.gpu = GpuWatch(self._attempt, gpu_uuid)
+        self.gpu = GpuWatch(self._folder, gpu_uuid)
         self._kernel = KernelLog(gpu.bus(gpu_uuid) if gpu_uuid else "")
 
     def look(self, _: float = 0.0) -> None:
         """Look around; now and then while the process runs, and once after its end."""
         self._pids.update(processes.descendants_at_a_glance(os.getpid()))
         self._kernel.look(self._pids)
-        for path in (self._folder, SHARED_MEMORY):
+        for path in (self._folder.path, SHARED_MEMORY):
             free = free_mib(path)
             if free is not None:
                 self._least[path] = min(free, self._least.get(path, free))
@@ -75,7 +74,7 @@ class HostMonitor:
             ended_at=time.time(),
             out_of_memory=oom_kills() > self._oom_kills_before,
             kernel_lines=tuple(self._kernel.lines),
-            disk_free_mib=self._least.get(self._folder),
+            disk_free_mib=self._least.get(self._folder.path),
             own_gpu_peak_mib=self.gpu.own_peak_mib,
             shm_free_mib=self._least.get(SHARED_MEMORY),
             stood_by=stood_by,
@@ -116,7 +115,8 @@ class GpuWatch:
         self._before = frozenset(sample.processes) if self._before is None else self._before
         if known := frozenset(processes.descendants(os.getpid())) & frozenset(sample.processes):
             return known
-        if self._came is None and (come := newcomers(sample, self._before)):
+        come = frozenset(pid for pid in sample.processes if pid not in self._before and not processes.start_ticks(pid))
+        if self._came is None and come:  # none of this container by their numbers
             self._came = come if len(come) == 1 else frozenset()
         return self._came or frozenset()
 
@@ -125,11 +125,6 @@ class GpuWatch:
         busiest = self._busiest
         self._busiest = None if busiest is None else 0
         return busiest
-
-
-def newcomers(sample: GpuSample, before: frozenset[int]) -> frozenset[int]:
-    """Return the processes that have come since, and are none of this container by their numbers."""
-    return frozenset(pid for pid in sample.processes if pid not in before and not processes.start_ticks(pid))
 
 
 def held_mib(sample: GpuSample, pids: frozenset[int]) -> int | None:
