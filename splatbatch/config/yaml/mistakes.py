@@ -178,13 +178,18 @@ def _words_of(detail: ErrorDetails) -> str:
 
 
 def _section_at(model: type[Section], place: Keys) -> tuple[type[Section], Keys]:
-    """Return the section that a place lies in, and the place without the members of a union that pydantic appends."""
+    """Return the section that a place lies in, and the place without the members of a union that pydantic appends.
+
+    Below a name or an index nothing is left out: what follows may be an index, too.
+    """
+    is_below = False
     for depth, key in enumerate(place, 1):
-        if info := model.model_fields.get(str(key)):  # else the name of a patch or of a program
-            section = _section_in(info.annotation)
-            if section is None:
-                return model, place[:depth]
-            model = section
+        info = model.model_fields.get(str(key))
+        section = _section_in(info.annotation) if info else model
+        if section is None:
+            return model, place if is_below else place[:depth]
+        is_below |= info is None
+        model = section
     return model, place
 
 
