@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from splatbatch.config.section import Section, as_list
-from splatbatch.text import seconds_of
+from splatbatch.config.section import SPAN, Section, as_list
 
 OF_SLURM = (
     "array",
@@ -48,11 +47,6 @@ def _as_options(given: Any) -> Any:
     return words
 
 
-def _as_seconds(given: Any) -> Any:
-    """Read a duration such as 3h30m."""
-    return seconds_of(given) or given if isinstance(given, str) else given
-
-
 def _as_store(given: str) -> str:
     """See that the URL of a store holds no password, which batch.yaml would show."""
     if urlsplit(given).password is not None:
@@ -78,7 +72,7 @@ class Executor(Section):
     or s3://bucket/prefix. Credentials come from the environment. Empty: nothing travels."""
     gpus_per_worker: Annotated[int, Field(ge=0, le=64)] | None = None
     """GPUs that the engine gives each; left out: one, or none where training.device is cpu."""
-    worker_time: Annotated[float, Field(ge=60), BeforeValidator(_as_seconds)] | None = None
+    worker_time: Annotated[float, SPAN, Field(ge=60)] | None = None
     """Longest time of a worker, as 3h30m; another goes on where it ended. Left out: as long as the queue allows."""
     setup: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
     """Lines for the shell on the node, before the worker: [module load cuda]."""

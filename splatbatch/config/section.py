@@ -66,10 +66,11 @@ def either(forms: str) -> WrapValidator:
 FilePath = Annotated[Path, BeforeValidator(_expanded)]
 MOST_STEPS = 1_000_000_000
 Steps = Annotated[int, Field(gt=0, le=MOST_STEPS)]
-_Span = BeforeValidator(_as_seconds, json_schema_input_type=float | str)
-Seconds = Annotated[float, _Span, Field(ge=0)]
-"""A span of time; "4h", "1h30m" and "90s" are seconds, too."""
-SomeSeconds = Annotated[float, _Span, Field(gt=0)]
+SPAN = BeforeValidator(_as_seconds, json_schema_input_type=float | str)
+"""Takes "4h", "1h30m" and "90s" for seconds."""
+Seconds = Annotated[float, SPAN, Field(ge=0)]
+"""A span of time."""
+SomeSeconds = Annotated[float, SPAN, Field(gt=0)]
 """One that is not empty."""
 Rate = Annotated[float, Field(ge=0)]
 Multiple = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$"), AfterValidator(_above_zero)]
