@@ -120,7 +120,7 @@ def identity_of_checkpoint() -> str:
     from splatbatch.training import checkpoint
     from splatbatch.training.border.boundary import Boundary
     from splatbatch.training.border.patch_border import PatchBorder
-    from splatbatch.training.photos.frame import TrainingFrame
+    from splatbatch.training.frame import LocalFrame
     from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
     from splatbatch.training.rendering.view import RenderCamera
 
@@ -136,7 +136,7 @@ def identity_of_checkpoint() -> str:
     bounds = Boundary(numbers(3, 3), numbers(2, 3, start=1), numbers(2, 3, start=2), 0.5)
     behind = {"means": numbers(2, 3), "scales": numbers(2, 3, start=3)}
     around = PatchBorder(bounds, behind, {"means": numbers(1, 3, start=5)})
-    frame = TrainingFrame(numbers(3).numpy(), 1.0, 1.0)
+    frame = LocalFrame(numbers(3).numpy(), 1.0, 1.0)
     views = TrainingImages(tuple(photos), tuple(photos[:1]), frame, (), {}, around)
     return checkpoint.identity(Recipe(), views, {"means": numbers(4, 3), "quats": numbers(4, 4)})
 

@@ -20,11 +20,12 @@ from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.text import plural
 from splatbatch.training.even_choice import evenly_spaced
+from splatbatch.training.frame import LocalFrame, camera_frame
 from splatbatch.training.rendering.pixels import to_pixels
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
-from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
-from splatbatch.training.scene.photographs import usual_unit
+from splatbatch.training.scene.block_cache import BlockCache
+from splatbatch.training.scene.photographs import usual_scale
 from splatbatch.training.session import open_device
 from splatbatch.training.stop_request import exit_code_of
 
@@ -95,13 +96,13 @@ def draw(settings: FilmSettings, target: Path) -> str:
     except (OSError, ValueError) as error:
         raise SceneError(f"{settings.splat}: cannot be read ({error})") from error
     options = RasterOptions.of(drawn_as(recipe, store.blocks.header))
-    calibration, unit = _calibration(camera, settings).to(device), usual_unit([images])
+    calibration, scale = _calibration(camera, settings).to(device), usual_scale([images])
     drawn_at = []
     began = time.monotonic()
     with target.open("wb") as file:
         for pose in fly(images, settings.num_frames):
-            view, standpoint = _view(pose, calibration, settings, unit)
-            drawn = rasterize(store.seen_from(standpoint, view), view, options).colors
+            view, frame = _view(pose, calibration, settings, scale)
+            drawn = rasterize(store.seen_from(frame, view), view, options).colors
             file.write(to_pixels(drawn).data)
             drawn_at.append(time.monotonic())
     rate = (len(drawn_at) - 1) / max(drawn_at[-1] - drawn_at[0], 1e-9)  # before the first a GPU may build its kernels
@@ -115,16 +116,16 @@ def _calibration(camera: Camera, settings: FilmSettings) -> torch.Tensor:
 
 
 def _view(
-    pose: Pose, calibration: torch.Tensor, settings: FilmSettings, unit: float
-) -> tuple[RenderCamera, LocalOrigin]:
-    """Return a view that stands at the origin of its own frame, and where that is."""
-    x, y, z = pose[0].astype(np.float32).tolist()
+    pose: Pose, calibration: torch.Tensor, settings: FilmSettings, scale: float
+) -> tuple[RenderCamera, LocalFrame]:
+    """Return a camera in a frame around it."""
+    frame = camera_frame(pose[0], scale)
     matrix = torch.eye(4)
     matrix[:3, :3] = torch.from_numpy(pose[1])
-    moved = (np.array([x, y, z]) - pose[0]) / unit  # what float32 took off
+    moved = (frame.origin - pose[0]) / scale  # what float32 took off
     matrix[:3, 3] = torch.from_numpy(pose[1] @ moved)
     view = RenderCamera(matrix.to(calibration.device), calibration, settings.width, settings.height)
-    return view, LocalOrigin((x, y, z), unit)
+    return view, frame
 
 
 def film(settings: Path, frames: Path) -> None:

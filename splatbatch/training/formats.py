@@ -30,7 +30,7 @@ from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
 from splatbatch.training.scene.block_cache import BlockCache
-from splatbatch.training.scene.photographs import CameraView, ScenePhotographs, usual_unit
+from splatbatch.training.scene.photographs import CameraView, ScenePhotographs, usual_scale
 from splatbatch.training.session import open_device
 from splatbatch.training.stop_request import exit_code_of
 
@@ -56,9 +56,9 @@ def compare(settings: ComparisonSettings) -> dict[str, Any]:
     photographs = ScenePhotographs(model, folders, recipe.training, names)
     stores = {name: _store(Path(path), device) for name, path in settings.splats.items()}
     recipe = drawn_as(recipe, stores[ORIGINAL].blocks.header)  # not each as it says: some formats cannot
-    unit = usual_unit([model.images])
+    scale = usual_scale([model.images])
     found: dict[str, list[Figures]] = {name: [] for name in stores}
-    for shot in photographs.shots(names, unit, device, tone_in(settings)):
+    for shot in photographs.shots(names, scale, device, tone_in(settings)):
         if shot.photo.counts():
             for name, figures in _compared(stores, shot, recipe).items():
                 found[name].append(figures)
@@ -82,7 +82,7 @@ def _compared(stores: Mapping[str, BlockCache], shot: CameraView, recipe: Recipe
 
 def _shown(store: BlockCache, shot: CameraView, recipe: Recipe) -> Tensor:
     """Return a splat as a photograph would have shown it, [H, W, 3] in 0 to 1."""
-    gaussians = store.seen_from(shot.standpoint, shot.photo.view)
+    gaussians = store.seen_from(shot.frame, shot.photo.view)
     options = RasterOptions.of(recipe, store.blocks.header.sh_degree)
     colors = rasterize(gaussians, shot.photo.view, options).colors
     return shot.photo.as_taken(colors).clamp(0, 1)

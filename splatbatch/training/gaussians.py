@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from splatbatch.config import Training
 from splatbatch.scene.colmap.types import Points
 from splatbatch.splats import Gaussians
-from splatbatch.training.photos.frame import TrainingFrame
+from splatbatch.training.frame import LocalFrame
 
 SH_C0 = 0.28209479177387814  # Y_0^0 = 1 / (2 sqrt(pi)): colour = 0.5 + C0 sh0 (3DGS)
 SMALLEST_SCALE = 1e-7
@@ -36,12 +36,12 @@ Parameters = dict[str, Parameter]
 """means [N, 3], scales [N, 3] (log), quats [N, 4], opacities [N] (logit), sh0 [N, 1, 3], shN [N, K, 3]."""
 
 
-def init_from_points(points: Points, frame: TrainingFrame, training: Training) -> dict[str, Tensor]:
+def init_from_points(points: Points, frame: LocalFrame, training: Training) -> dict[str, Tensor]:
     """Return one Gaussian per sparse point, as large as the distance to its neighbours, in the colour of the point.
 
     In host memory: nothing here touches CUDA.
     """
-    means = (points.xyz - frame.origin) / frame.scale
+    means = frame.to_local(points.xyz)
     num, num_sh = len(means), (training.sh_degree + 1) ** 2
     opacity = float(training.resolved().init_opacity)
     generator = torch.Generator().manual_seed(training.seed)
@@ -90,9 +90,9 @@ def as_parameters(values: Mapping[str, Tensor], device: torch.device) -> Paramet
     return {name: Parameter(value.to(device, copy=True)) for name, value in values.items()}
 
 
-def values_of(splat: Gaussians, frame: TrainingFrame) -> dict[str, Tensor]:
+def values_of(splat: Gaussians, frame: LocalFrame) -> dict[str, Tensor]:
     """Return what a splat file holds in the frame that is trained in: what `export` made of it, rounded as it was."""
-    means = (splat.means.astype(np.float64) - frame.origin) / frame.scale
+    means = frame.to_local(splat.means.astype(np.float64))
     values = {
         "means": means.astype(np.float32),
         "scales": splat.scales - np.float32(math.log(frame.scale)),
@@ -105,7 +105,7 @@ def values_of(splat: Gaussians, frame: TrainingFrame) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in values.items()}
 
 
-def load_splat(splat: Gaussians, frame: TrainingFrame, device: torch.device) -> Parameters:
+def load_splat(splat: Gaussians, frame: LocalFrame, device: torch.device) -> Parameters:
     """Return what a splat file holds in the frame that is trained in, on the device that trains."""
     return as_parameters(values_of(splat, frame), device)
 
@@ -115,13 +115,13 @@ def select(values: Mapping[str, Tensor], which: Tensor) -> dict[str, Tensor]:
     return {name: value[which] for name, value in values.items()}
 
 
-def export(gaussians: Parameters, frame: TrainingFrame) -> Gaussians:
+def export(gaussians: Parameters, frame: LocalFrame) -> Gaussians:
     """Return the Gaussians in the coordinates of the model, less its offset, as arrays on the host."""
 
     def array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return tensor.detach().float().cpu().numpy()
 
-    means = array(gaussians["means"]).astype(np.float64) * frame.scale + frame.origin
+    means = frame.to_model(array(gaussians["means"]).astype(np.float64))
     return Gaussians(
         means=means.astype(np.float32),
         scales=array(gaussians["scales"]) + np.float32(math.log(frame.scale)),

@@ -24,9 +24,10 @@ from splatbatch.publish.tiles import write
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats import read_splat
 from splatbatch.splats.blocks import index_blocks
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
-from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
+from splatbatch.training.scene.block_cache import BlockCache
 
 pytestmark = pytest.mark.usefixtures("made_here")
 
@@ -94,7 +95,7 @@ def rendered(splat: Path) -> np.ndarray:
         RenderCamera(matrix, calibration, *SIZE),
         BlockCache(index_blocks(splat), torch.device("cpu"), 1 << 20),
     )
-    gaussians = store.seen_from(LocalOrigin(tuple(eye.tolist()), 1.0), view)
+    gaussians = store.seen_from(LocalFrame(np.array(eye), 1.0), view)
     with torch.inference_mode():
         drawn = rasterize(gaussians, view, RasterOptions(store.blocks.header.sh_degree)).colors
     return drawn.clamp(0, 1).numpy().astype(np.float64)

@@ -25,9 +25,10 @@ from splatbatch.scene.colmap.reconstruction import read_cameras, read_images
 from splatbatch.splats import read_splat
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.tasks.batch import open_batch
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
-from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
+from splatbatch.training.scene.block_cache import BlockCache
 
 built = pytest.mark.skipif(not viewer_gz(), reason="the viewer is not built (scripts/build_web, needs npm)")
 
@@ -106,7 +107,7 @@ def rendered(batch: FakeBatch, name: str, size: tuple[int, int]) -> np.ndarray:
     store = BlockCache(index_blocks(batch.output / "scene/splat.ply"), torch.device("cpu"), 1 << 20)
     view = RenderCamera(matrix, calibration, *size)
     with torch.inference_mode():
-        gaussians = store.seen_from(LocalOrigin(tuple(image.center().tolist()), 1.0), view)
+        gaussians = store.seen_from(LocalFrame(image.center(), 1.0), view)
         drawn = rasterize(gaussians, view, RasterOptions(1)).colors
     return drawn.clamp(0, 1).numpy().astype(np.float64)
 

@@ -27,8 +27,8 @@ from splatbatch.scene.partition.record import Core, Partition, write_partition
 from splatbatch.splats.ply import Gaussians, offset_comments, write_splat
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.fingerprint import fingerprint
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import SH_C0, as_parameters, export, init_from_points
-from splatbatch.training.photos.frame import TrainingFrame
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 AXES = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -66,7 +66,7 @@ def cut_quarry(folder: Path, offset: tuple[float, float, float] = (0.0, 0.0, 0.0
 def quarry_splat() -> Gaussians:
     """Return the quarry as its sparse points show it."""
     points = read_reconstruction(QUARRY / "sparse/0").points
-    frame = TrainingFrame(np.zeros(3), scale=1.0, scene_scale=1.0)
+    frame = LocalFrame(np.zeros(3), scale=1.0, scene_scale=1.0)
     values = init_from_points(points, frame, Training(sh_degree=1, init_opacity=0.9, init_scale=1.5))
     return export(as_parameters(values, torch.device("cpu")), frame)
 

@@ -13,9 +13,10 @@ from memory import peak_bytes
 from splatbatch.files import write_whole
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import property_names
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
-from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
+from splatbatch.training.scene.block_cache import BlockCache
 
 WIDTH = 1000.0
 CHUNK = 1 << 18
@@ -41,11 +42,11 @@ def write_town(path: Path, num: int, num_rest: int = 0, seed: int = 0) -> None:
     write_whole(path, write)
 
 
-def above(x: float, y: float, height: float) -> tuple[LocalOrigin, RenderCamera]:
+def above(x: float, y: float, height: float) -> tuple[LocalFrame, RenderCamera]:
     """Look straight down."""
     viewmat = torch.diag(torch.tensor([1.0, -1.0, -1.0, 1.0]))
     K = torch.tensor([[64.0, 0, 32], [0, 64.0, 24], [0, 0, 1]])
-    return LocalOrigin((x, y, height), unit=10.0), RenderCamera(viewmat, K, 64, 48)
+    return LocalFrame(np.array([x, y, height]), scale=10.0), RenderCamera(viewmat, K, 64, 48)
 
 
 def main(path: Path, most: int) -> None:
@@ -61,8 +62,8 @@ def main(path: Path, most: int) -> None:
 
 def _look(store: BlockCache, x: float) -> int:
     """Draw what is seen from above a place; return how many Gaussians that are."""
-    standpoint, view = above(x, 300.0, 60.0)
-    gaussians = store.seen_from(standpoint, view)
+    frame, view = above(x, 300.0, 60.0)
+    gaussians = store.seen_from(frame, view)
     picture = rasterize(gaussians, view, RasterOptions(sh_degree=store.blocks.header.sh_degree)).colors
     assert float((picture > 0).float().mean()) > 0.5
     return len(gaussians["means"])

@@ -13,6 +13,7 @@ from small_patch import recipe, trained
 
 from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.photos import coarse
 from splatbatch.training.photos.coarse import (
     CoarseStage,
@@ -24,7 +25,6 @@ from splatbatch.training.photos.coarse import (
     shrink,
     stages,
 )
-from splatbatch.training.photos.frame import TrainingFrame
 from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
 from splatbatch.training.rendering.rasterize import rasterize
 
@@ -69,7 +69,7 @@ def test_more_sparse_points_than_the_cap_do_not_raise_it(stages: tuple[CoarseSta
 
 def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
     settings, photos = recipe(), [photo(256, 256, 1.0)]
-    views = TrainingImages(tuple(photos), (), TrainingFrame(np.zeros(3), scale=1.0, scene_scale=1.0), (), {})
+    views = TrainingImages(tuple(photos), (), LocalFrame(np.zeros(3), scale=1.0, scene_scale=1.0), (), {})
     sizes = plan_sizes(views, settings, schedule(settings), 10)
     assert sizes.stages == ()
     assert Pyramid(sizes).at(0, photos[0]) is photos[0]
@@ -80,7 +80,7 @@ def test_unless_asked_for_every_photograph_is_as_it_is() -> None:
 def test_photographs_are_large_by_the_middle_of_a_run(strategy: str) -> None:
     """mcmc refines on to five sixths of a run: photographs that grow as long leave it too few full pixels."""
     settings, photos = recipe(strategy=strategy, max_steps=6000, coarse_to_fine=True), [photo(256, 256, 1.0)]
-    views = TrainingImages(tuple(photos), (), TrainingFrame(np.zeros(3), scale=1.0, scene_scale=1.0), (), {})
+    views = TrainingImages(tuple(photos), (), LocalFrame(np.zeros(3), scale=1.0, scene_scale=1.0), (), {})
     sizes = plan_sizes(views, settings, schedule(settings), 10)
     assert len(sizes.stages) == 3
     assert 2000 < sizes.stages[-1].until <= 3000

@@ -19,8 +19,8 @@ from splatbatch.scene.frame import offset_for, shifted, span_of
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import Gaussians, read_header, read_splat, write_splat
 from splatbatch.training.evaluation.evaluate import evaluate
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import export, init_from_points, load_splat
-from splatbatch.training.photos.frame import TrainingFrame
 from splatbatch.training.photos.posed_images import PhotoFolders, TrainingImages, decode_views
 
 
@@ -116,7 +116,7 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
         "shN": (50, 3, 3),
     }
     gaussians = {name: torch.nn.Parameter(torch.randn(*shape, generator=generator)) for name, shape in shapes.items()}
-    frame = TrainingFrame(np.array([1.0, -2.0, 30.0]), scale=7.0, scene_scale=1.0)
+    frame = LocalFrame(np.array([1.0, -2.0, 30.0]), scale=7.0, scene_scale=1.0)
     back = load_splat(export(gaussians, frame), frame, torch.device("cpu"))
     quats = torch.nn.functional.normalize(gaussians["quats"], dim=-1)
     for name, value in back.items():
@@ -126,7 +126,7 @@ def test_reading_what_was_written_gives_the_same_gaussians_to_the_last_bits() ->
 @pytest.mark.all
 def test_what_was_read_lies_in_memory_as_kernels_need_it(patch: Patch) -> None:
     folder, _ = trained(patch, recipe())
-    frame = TrainingFrame(np.zeros(3), scale=1.0, scene_scale=1.0)
+    frame = LocalFrame(np.zeros(3), scale=1.0, scene_scale=1.0)
     gaussians = load_splat(read_splat(folder.splat), frame, torch.device("cpu"))
     assert all(value.is_contiguous() for value in gaussians.values())
 

@@ -50,8 +50,8 @@ def test_what_is_seen_looks_as_if_everything_were_there(tmp_path: Path, most: in
     assert len(culled.blocks) > 30 and len(whole.blocks) == 2
     for shot in photographs.shots(names, 20.0, CPU):
         seen, every = (
-            culled.seen_from(shot.standpoint, shot.photo.view),
-            whole.seen_from(shot.standpoint, shot.photo.view),
+            culled.seen_from(shot.frame, shot.photo.view),
+            whole.seen_from(shot.frame, shot.photo.view),
         )
         pictures = [rasterize(one, shot.photo.view, RasterOptions(sh_degree=1)).colors for one in (seen, every)]
         assert torch.allclose(*pictures, atol=1e-5)
@@ -60,17 +60,17 @@ def test_what_is_seen_looks_as_if_everything_were_there(tmp_path: Path, most: in
 def test_what_nobody_sees_is_not_loaded(tmp_path: Path) -> None:
     write_town(tmp_path / "town.ply", 50_000)
     store = BlockCache(index_blocks(tmp_path / "town.ply", 1000), CPU, 1_000_000)
-    standpoint, view = above(-400.0, 300.0, 60.0)
-    seen = store.seen_from(standpoint, view)
+    frame, view = above(-400.0, 300.0, 60.0)
+    seen = store.seen_from(frame, view)
     assert 0 < len(seen["means"]) <= store.num_loaded < 10_000
-    store.seen_from(standpoint, view)
+    store.seen_from(frame, view)
     assert store.num_loaded < 10_000  # it lies there still
 
 
 def test_a_view_of_nothing_is_black(tmp_path: Path) -> None:
     write_town(tmp_path / "town.ply", 5000)
-    standpoint, view = above(9000.0, 0.0, 60.0)
-    seen = BlockCache(index_blocks(tmp_path / "town.ply"), CPU, 1_000_000).seen_from(standpoint, view)
+    frame, view = above(9000.0, 0.0, 60.0)
+    seen = BlockCache(index_blocks(tmp_path / "town.ply"), CPU, 1_000_000).seen_from(frame, view)
     assert not rasterize(seen, view, RasterOptions(sh_degree=0)).colors.any()
 
 

@@ -115,7 +115,7 @@ def test_a_planted_depth_step_is_found_by_its_figure(
     seen, whole: Gaussians, shots: list[CameraView], planted: float
 ) -> None:
     shot = shots[0]  # what is stretched about a camera looks the same to it: only its depth tells
-    found = seen(whole, stretched(whole, shot.standpoint.place, 1 + planted), [shot])
+    found = seen(whole, stretched(whole, shot.frame.origin, 1 + planted), [shot])
     assert found.depth_step == pytest.approx(-planted / (1 + planted / 2), abs=2e-4)
     assert found.color_offset == pytest.approx(0, abs=0.05)
 
@@ -151,9 +151,9 @@ def test_the_backdrop_stands_behind_a_patch_where_it_does_not_reach(
         write_splat(tmp_path / f"{name}.ply", gaussians, 1)
         stores[name] = BlockCache(index_blocks(tmp_path / f"{name}.ply"), CPU, most=10_000_000)
     own, every = PatchRenderer(stores["own"], Backdrop(stores["whole"], reach)).seen_from(
-        shots[0].standpoint, shots[0].photo.view
+        shots[0].frame, shots[0].photo.view
     )
-    as_one = stores["whole"].seen_from(shots[0].standpoint, shots[0].photo.view)
+    as_one = stores["whole"].seen_from(shots[0].frame, shots[0].photo.view)
     assert len(own["means"]) < len(every["means"]) == len(as_one["means"])
     pictures = [rasterize(one, shots[0].photo.view, RasterOptions(sh_degree=1)).colors for one in (every, as_one)]
     assert torch.allclose(*pictures, atol=1e-5)

@@ -27,8 +27,8 @@ from splatbatch.splats import read_splat
 from splatbatch.splats.health import Expectations
 from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import as_parameters, export, init_from_points, thinned
-from splatbatch.training.photos.frame import TrainingFrame
 from splatbatch.training.photos.posed_images import PhotoFolders, decode_views
 from splatbatch.training.progress.progress import ProgressRecorder
 from splatbatch.training.session import prepare, train_attempt
@@ -282,7 +282,7 @@ def test_points_are_thinned_evenly_and_as_large_as_those_left_lie_apart(most: in
     sparse = np.random.default_rng(2).uniform(-1, 1, (1000, 3))
     points = _points(np.concatenate([dense, sparse]))
     training = recipe().training
-    first = init_from_points(points, TrainingFrame(np.zeros(3), 1.0, 1.0), training)
+    first = init_from_points(points, LocalFrame(np.zeros(3), 1.0, 1.0), training)
     left = thinned(first, most, training)
     assert min(most - 1, 0.9 * most) <= len(left["means"]) <= most
     share = float((left["means"].abs().max(dim=1).values < 0.1).float().mean())
@@ -293,5 +293,5 @@ def test_points_are_thinned_evenly_and_as_large_as_those_left_lie_apart(most: in
 def test_points_in_one_place_are_thinned_to_one() -> None:
     points = _points(np.ones((9, 3)))
     training = recipe().training
-    first = init_from_points(points, TrainingFrame(np.zeros(3), 1.0, 1.0), training)
+    first = init_from_points(points, LocalFrame(np.zeros(3), 1.0, 1.0), training)
     assert len(thinned(first, 5, training)["means"]) == 1

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from splatbatch.config import Offset
 from splatbatch.scene.partition.border import Border
-from splatbatch.training.photos.frame import TrainingFrame
+from splatbatch.training.frame import LocalFrame
 
 EXTENT_SIGMAS = 3.0
 """Standard deviations that a Gaussian counts as reaching: what is beyond has 1 % of its opacity."""
@@ -26,7 +26,7 @@ class Boundary:
     margin: float
 
     @classmethod
-    def of(cls, border: Border, frame: TrainingFrame, offset: Offset) -> Boundary:
+    def of(cls, border: Border, frame: LocalFrame, offset: Offset) -> Boundary:
         """Return a border as it lies in a frame of a model whose offset was taken off."""
         axes = np.array(border.axes)
         middle = (frame.origin + np.array(offset)) @ axes.T

@@ -24,8 +24,8 @@ from splatbatch.scene.partition.border import Border
 from splatbatch.splats import read_header, read_splat
 from splatbatch.training.border.boundary import Boundary
 from splatbatch.training.border.boundary_init import split_up
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import select, values_of
-from splatbatch.training.photos.frame import TrainingFrame
 
 ALONE = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
 
@@ -90,7 +90,7 @@ class PatchBorder:
 NONE = PatchBorder()
 
 
-def surroundings_of(settings: TrainingSettings, frame: TrainingFrame, training: Training) -> PatchBorder:
+def surroundings_of(settings: TrainingSettings, frame: LocalFrame, training: Training) -> PatchBorder:
     """Return what lies around a patch, in host memory; nothing without a backdrop: it then trains as others do.
 
     Auxiliary Gaussians instead, trained outside the reach and cropped away, shine into the core: 4 dB were lost with
@@ -121,7 +121,7 @@ def surroundings_of(settings: TrainingSettings, frame: TrainingFrame, training: 
     return PatchBorder(bounds, behind, within, cover)
 
 
-def _read(settings: TrainingSettings, frame: TrainingFrame, sh_degree: int) -> dict[str, Tensor]:
+def _read(settings: TrainingSettings, frame: LocalFrame, sh_degree: int) -> dict[str, Tensor]:
     path = Path(settings.backdrop)
     if sha256_of(path) != settings.backdrop_sha256:
         raise TrainerError(f"{path}: the backdrop is missing or has changed since the patch was started")

@@ -27,9 +27,9 @@ from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import from_one, picture_views
 from splatbatch.training.even_choice import evenly_spaced
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters, load_splat
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
-from splatbatch.training.photos.frame import TrainingFrame
 from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
 from splatbatch.training.progress.progress import ProgressRecorder
 from splatbatch.training.rendering.rasterize import rasterize
@@ -305,7 +305,7 @@ class SplatFiles:
 
     photos: tuple[PosedImage, ...]
     """Held out, on the device that renders."""
-    frame: TrainingFrame
+    frame: LocalFrame
     recipe: Recipe
     device: torch.device
     offset: Offset

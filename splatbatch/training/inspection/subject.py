@@ -32,8 +32,8 @@ from splatbatch.splats.blocks import SIGMAS
 from splatbatch.training.border.boundary_mask import boundary_mask
 from splatbatch.training.border.patch_border import surroundings_of
 from splatbatch.training.evaluation.coverage import covered_of
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters, load_splat, select
-from splatbatch.training.photos.frame import TrainingFrame
 from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage, TrainingImages, decode_views, with_covered
 from splatbatch.training.rendering.rasterize import with_values
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
@@ -102,7 +102,7 @@ class InspectedSplat:
     training: tuple[SmallPhotograph, ...]
     holdout: tuple[SmallPhotograph, ...]
     points: Floats  # [P, 3]
-    frame: TrainingFrame
+    frame: LocalFrame
     recipe: Recipe
     piece: frozenset[str] = frozenset()
     """Held-out photographs that were taken side by side."""
@@ -190,12 +190,12 @@ class FramedReconstruction:
     is_kept: NDArray[np.bool_]  # [P]
 
     @classmethod
-    def of(cls, sightings: IndexedModel, frame: TrainingFrame, offset: Offset) -> FramedReconstruction:
+    def of(cls, sightings: IndexedModel, frame: LocalFrame, offset: Offset) -> FramedReconstruction:
         """Return a model in the frame of a training; of many points some."""
         num = len(sightings.points)
         is_kept = np.zeros(num, dtype=bool)
         is_kept[np.linspace(0, num - 1, min(num, MOST_POINTS)).astype(np.int64)] = num > 0
-        return cls(sightings, (sightings.points.xyz - np.array(offset) - frame.origin) / frame.scale, is_kept)
+        return cls(sightings, frame.to_local(sightings.points.xyz - np.array(offset)), is_kept)
 
     def looks(self, photos: Sequence[PosedImage]) -> tuple[SmallPhotograph, ...]:
         """Return what each photograph sees."""

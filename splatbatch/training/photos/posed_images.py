@@ -23,9 +23,9 @@ from splatbatch.scene.photos.folders import DIVISORS, PhotographSource, choose_p
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.text import plural
 from splatbatch.training.border.patch_border import NONE, PatchBorder
+from splatbatch.training.frame import LocalFrame, frame_of
 from splatbatch.training.photos.color_correction import alike, in_tone, normalise, to_compare, tone_of
 from splatbatch.training.photos.decode import Decoded, PhotoSource, decode
-from splatbatch.training.photos.frame import TrainingFrame, frame_of
 from splatbatch.training.rendering.view import RenderCamera
 
 
@@ -88,7 +88,7 @@ class TrainingImages:
 
     training: tuple[PosedImage, ...]
     holdout: tuple[PosedImage, ...]
-    frame: TrainingFrame
+    frame: LocalFrame
     warnings: tuple[str, ...]
     loaded: Mapping[str, Any]
     """At which resolution, and from which folder."""
@@ -179,7 +179,7 @@ def _sources(
 
 
 def _photos(
-    images: Sequence[Image], decoded: Sequence[Decoded], frame: TrainingFrame, tone_of_photo: ToneOf
+    images: Sequence[Image], decoded: Sequence[Decoded], frame: LocalFrame, tone_of_photo: ToneOf
 ) -> list[PosedImage]:
     return [photo_in(image, one, frame, tone_of_photo(image.name)) for image, one in zip(images, decoded, strict=True)]
 
@@ -193,10 +193,9 @@ def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) 
         return list(pool.map(decode, sources))
 
 
-def photo_in(image: Image, decoded: Decoded, frame: TrainingFrame, tone: ColorCorrection) -> PosedImage:
+def photo_in(image: Image, decoded: Decoded, frame: LocalFrame, tone: ColorCorrection) -> PosedImage:
     """Return a photograph with its pinhole camera in the frame that is trained."""
-    viewmat, camera = image.world_to_camera(), decoded.camera
-    viewmat[:3, 3] = (viewmat[:3, 3] + viewmat[:3, :3] @ frame.origin) / frame.scale
+    viewmat, camera = frame.viewmat(image.world_to_camera()), decoded.camera
     matrices = torch.tensor(viewmat, dtype=torch.float32), torch.tensor(camera.K, dtype=torch.float32)
     mask = None if decoded.mask is None or decoded.mask.all() else torch.from_numpy(decoded.mask)
     view, pixels = RenderCamera(*matrices, camera.width, camera.height), torch.from_numpy(decoded.pixels)

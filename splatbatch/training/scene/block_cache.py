@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from splatbatch.splats.blocks import SIGMAS, Blocks
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.rendering.view import RenderCamera
 
@@ -57,15 +58,6 @@ def boxes_met(lower: npt.NDArray[np.float32], upper: npt.NDArray[np.float32], vi
     return [int(one) for one in filled[met]]
 
 
-@dataclass(frozen=True)
-class LocalOrigin:
-    """Where a camera stands in the frame of the splat, and what is one unit for it."""
-
-    place: tuple[float, float, float]
-    """As float32 has it: it is taken off the Gaussians' places, which then are as fine as the file has them."""
-    unit: float
-
-
 @dataclass
 class BlockCache:
     """Blocks of a splat file on the device that renders, as rows of their properties; the latest used stay there."""
@@ -78,17 +70,17 @@ class BlockCache:
     num_loaded: int = 0
     """Gaussians read so far."""
 
-    def seen_from(self, standpoint: LocalOrigin, view: RenderCamera) -> Parameters:
-        """Return the Gaussians that a view may show, around its standpoint and in its unit.
+    def seen_from(self, frame: LocalFrame, view: RenderCamera) -> Parameters:
+        """Return the Gaussians that a camera may show, in the frame that it stands in.
 
         Raises:
             ValueError: the file has become shorter.
         """
-        there = _at(standpoint, view)
+        there = _in_model(frame, view)
         met = boxes_met(self.blocks.lower, self.blocks.upper, there)
         kept = [rows[_seen_rows(rows, there, self.blocks.columns)] for rows in self._tables(met)]
         rows = torch.cat(kept) if kept else self._nothing()
-        return parameters_of(rows if len(rows) else self._nothing(), self.blocks.columns, standpoint)
+        return parameters_of(rows if len(rows) else self._nothing(), self.blocks.columns, frame)
 
     def _nothing(self) -> Tensor:
         """Return a Gaussian too faint to be drawn: not every rasteriser takes none at all."""
@@ -125,11 +117,11 @@ class BlockCache:
             del self._held[next(iter(self._held))]
 
 
-def _at(standpoint: LocalOrigin, view: RenderCamera) -> RenderCamera:
-    """Return a view around its standpoint as one in the frame of the splat."""
+def _in_model(frame: LocalFrame, view: RenderCamera) -> RenderCamera:
+    """Return a camera of a frame as one in the frame of the splat."""
     viewmat = view.viewmat.double().clone()
-    place = torch.tensor(standpoint.place, dtype=torch.float64, device=viewmat.device)
-    viewmat[:3, 3] = standpoint.unit * viewmat[:3, 3] - viewmat[:3, :3] @ place
+    origin = torch.from_numpy(frame.origin).to(viewmat)
+    viewmat[:3, 3] = frame.scale * viewmat[:3, 3] - viewmat[:3, :3] @ origin
     return RenderCamera(viewmat.float(), view.K, view.width, view.height)
 
 
@@ -139,14 +131,14 @@ def _seen_rows(rows: Tensor, view: RenderCamera, columns: Sequence[str]) -> Tens
     return may_be_seen(rows[:, :3], reach, view)
 
 
-def parameters_of(rows: Tensor, columns: Sequence[str], standpoint: LocalOrigin) -> Parameters:
-    """Return rows of a splat file as what is rendered, around a standpoint and in its unit."""
+def parameters_of(rows: Tensor, columns: Sequence[str], frame: LocalFrame) -> Parameters:
+    """Return rows of a splat file as what is rendered, in a frame."""
     opacity = columns.index("opacity")
     rest = rows[:, 6:opacity].reshape(len(rows), 3, (opacity - 6) // 3)  # [N, 3, K]
-    place = torch.tensor(standpoint.place, dtype=torch.float32, device=rows.device)
+    origin = torch.from_numpy(frame.origin).to(rows)
     values = {
-        "means": (rows[:, :3] - place) / standpoint.unit,
-        "scales": rows[:, opacity + 1 : opacity + 4] - math.log(standpoint.unit),
+        "means": (rows[:, :3] - origin) / frame.scale,
+        "scales": rows[:, opacity + 1 : opacity + 4] - math.log(frame.scale),
         "quats": rows[:, opacity + 4 : opacity + 8],
         "opacities": rows[:, opacity],
         "sh0": rows[:, None, 3:6],

@@ -24,7 +24,7 @@ from splatbatch.splats.blocks import index_blocks
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
 from splatbatch.training.scene.block_cache import BlockCache
 from splatbatch.training.scene.patch_renderer import Backdrop, PatchPlacement, PatchRenderer
-from splatbatch.training.scene.photographs import usual_unit
+from splatbatch.training.scene.photographs import usual_scale
 
 FLOAT = 4
 MOST_BYTES = 1 << 40
@@ -61,13 +61,13 @@ class LoadedScene:
         return sorted(names, key=lambda name: (order.get(self.home(name), -1), name))
 
     @property
-    def unit(self) -> float:
-        """Return what is one unit for a patch, in the median: the near plane is as far away as in training."""
+    def scale(self) -> float:
+        """Return the scale of a patch's frame, in the median: the near plane is as far away as in training."""
         groups: dict[str, list[str]] = {}
         for name in self.shares:
             groups.setdefault(self.home(name), []).append(name)
         by_name = {image.name: image for image in self.model.images}
-        return usual_unit([by_name[name] for name in group] for group in groups.values())
+        return usual_scale([by_name[name] for name in group] for group in groups.values())
 
     def store(self, splat: Path, shared_by: int = 1) -> BlockCache:
         """Return what draws a splat; several share the memory.

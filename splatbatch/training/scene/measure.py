@@ -109,13 +109,13 @@ def _measured_photos(
     store, photos = scene.store(Path(scene.settings.splat), 2), Photos()
     recipe = drawn_as(scene.recipe, store.blocks.header)
     behind, images = scene.behind(scene.settings.own), dict[str, Any]()
-    taken = partial(photographs.shots, unit=scene.unit, device=scene.device, tone_of=tone_in(scene.settings))
+    taken = partial(photographs.shots, scale=scene.scale, device=scene.device, tone_of=tone_in(scene.settings))
     shots = taken(scene.held_out)
     for name in told.each("photos", scene.held_out):
         shot = next(shots)
         if not shot.photo.counts():
             continue
-        gaussians = store.seen_from(shot.standpoint, shot.photo.view)
+        gaussians = store.seen_from(shot.frame, shot.photo.view)
         seen = covered_in(shot.photo, scene.covered)
         figures = evaluate(gaussians, [seen], recipe, lpips, is_evened=bool(scene.settings.tones)) or {}
         images |= figures.get("images", {})
@@ -127,7 +127,7 @@ def _measured_photos(
 
     def drawn(name: str) -> tuple[Mapping[str, Tensor], PosedImage]:
         shot = next(taken([name]))
-        return store.seen_from(shot.standpoint, shot.photo.view), shot.photo
+        return store.seen_from(shot.frame, shot.photo.view), shot.photo
 
     picture_views(folder, drawn, {"images": images}, recipe)
     return photos, len(store.blocks.of_row)
@@ -169,7 +169,7 @@ def _seen_from_both(
     sides = SeamSides(
         one, other, scene.place(reach_of(seam.one).clipped(reach_of(seam.other))), scene.options(one.store)
     )
-    sides.look(photographs.shots(names, scene.unit, scene.device))
+    sides.look(photographs.shots(names, scene.scale, scene.device))
     return sides.figures()
 
 

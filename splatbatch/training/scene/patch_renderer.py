@@ -13,11 +13,12 @@ from splatbatch.config import Offset
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.training.border.boundary_mask import boundary_mask_of, label_colors
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
-from splatbatch.training.scene.block_cache import BlockCache, LocalOrigin
+from splatbatch.training.scene.block_cache import BlockCache
 from splatbatch.training.scene.photographs import CameraView
 
 
@@ -29,9 +30,9 @@ class PatchPlacement:
     box: Box
     offset: Offset
 
-    def holds(self, places: Tensor, standpoint: LocalOrigin) -> Tensor:
-        """Return which places around a standpoint [..., 3], in its unit, lie there, [...]."""
-        there = standpoint.unit * places.double() + torch.tensor(standpoint.place, device=places.device)
+    def holds(self, places: Tensor, frame: LocalFrame) -> Tensor:
+        """Return which places of a frame [..., 3] lie there, [...]."""
+        there = frame.scale * places.double() + torch.from_numpy(frame.origin).to(places.device)
         flat = self.partition.in_axes(there.reshape(-1, 3).cpu().numpy(), self.offset)
         return torch.from_numpy(self.box.holds(flat)).to(places.device).reshape(places.shape[:-1])
 
@@ -46,8 +47,8 @@ class Backdrop:
 
     def boundary_mask(self, shot: CameraView) -> PosedImage:
         """Return a photograph whose pixels count where the patch answers for them."""
-        behind = self.store.seen_from(shot.standpoint, shot.photo.view)
-        is_outside = ~self.reach.holds(behind["means"], shot.standpoint)
+        behind = self.store.seen_from(shot.frame, shot.photo.view)
+        is_outside = ~self.reach.holds(behind["means"], shot.frame)
         shown = rasterize({**behind, **label_colors(is_outside)}, shot.photo.view, RasterOptions(sh_degree=0))
         return boundary_mask_of(shot.photo, shown)
 
@@ -64,13 +65,13 @@ class PatchRenderer:
         """Return the degree of its colours."""
         return self.store.blocks.header.sh_degree
 
-    def seen_from(self, standpoint: LocalOrigin, view: RenderCamera) -> tuple[Parameters, Parameters]:
+    def seen_from(self, frame: LocalFrame, view: RenderCamera) -> tuple[Parameters, Parameters]:
         """Return the patch's own Gaussians that a view may show, and all that it may show."""
-        own = self.store.seen_from(standpoint, view)
+        own = self.store.seen_from(frame, view)
         if self.backdrop is None:
             return own, own
-        behind = self.backdrop.store.seen_from(standpoint, view)
-        is_behind = ~self.backdrop.reach.holds(behind["means"], standpoint)
+        behind = self.backdrop.store.seen_from(frame, view)
+        is_behind = ~self.backdrop.reach.holds(behind["means"], frame)
         num = own["shN"].shape[1]
         rest = pad(behind["shN"][:, :num], (0, 0, 0, max(0, num - behind["shN"].shape[1])))
         values = {name: torch.cat([own[name], {**behind, "shN": rest}[name][is_behind]]) for name in own}

@@ -17,10 +17,9 @@ from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.colors.correction import ColorCorrection, ToneOf, neutral
 from splatbatch.scene.photos.folders import choose_photographs, find_masks
 from splatbatch.scene.photos.undistort import load_lenses
+from splatbatch.training.frame import LocalFrame, camera_frame, frame_of
 from splatbatch.training.photos.decode import PhotoSource, decode
-from splatbatch.training.photos.frame import TrainingFrame, frame_of
 from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage, photo_in, settled
-from splatbatch.training.scene.block_cache import LocalOrigin
 
 AHEAD = 4
 """Photographs decoded before their turn."""
@@ -28,10 +27,10 @@ AHEAD = 4
 
 @dataclass(frozen=True)
 class CameraView:
-    """A photograph, its camera in a frame around it, and where that frame stands."""
+    """A photograph and its camera in a frame around it."""
 
     photo: PosedImage
-    standpoint: LocalOrigin
+    frame: LocalFrame
 
 
 class ScenePhotographs:
@@ -52,7 +51,7 @@ class ScenePhotographs:
         return self._chosen.note
 
     def shots(
-        self, names: Iterable[str], unit: float, device: torch.device, tone_of: ToneOf = neutral
+        self, names: Iterable[str], scale: float, device: torch.device, tone_of: ToneOf = neutral
     ) -> Iterator[CameraView]:
         """Yield photographs in this order, on the device that renders; some are decoded ahead.
 
@@ -67,21 +66,20 @@ class ScenePhotographs:
                     with suppress(StopIteration):
                         while len(waiting) <= self._workers:
                             name = next(todo)
-                            waiting.append(pool.submit(self._shot, name, unit, tone_of(name)))
+                            waiting.append(pool.submit(self._shot, name, scale, tone_of(name)))
                     if not waiting:
                         return
                     shot = waiting.pop(0).result()
-                    yield CameraView(settled(shot.photo, device, device), shot.standpoint)
+                    yield CameraView(settled(shot.photo, device, device), shot.frame)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def _shot(self, name: str, unit: float, tone: ColorCorrection) -> CameraView:
+    def _shot(self, name: str, scale: float, tone: ColorCorrection) -> CameraView:
         image, chosen = self._images[name], self._chosen
         camera = self._cameras[image.camera_id]
         decoded = decode(PhotoSource(chosen.folder / name, camera, chosen.shrink, self._masks.get(name)))
-        x, y, z = image.center().astype(np.float32).tolist()
-        photo = photo_in(image, decoded, TrainingFrame(np.array([x, y, z]), unit, scene_scale=1.0), tone)
-        return CameraView(photo, LocalOrigin((x, y, z), unit))
+        frame = camera_frame(image.center(), scale)
+        return CameraView(photo_in(image, decoded, frame, tone), frame)
 
     def has(self, name: str) -> bool:
         """Return whether a photograph is among them."""
@@ -92,10 +90,10 @@ class ScenePhotographs:
         return self._chosen.folder / name
 
 
-def usual_unit(groups: Iterable[Iterable[Image]]) -> float:
-    """Return what was one unit for the patches that groups of images make, in the median.
+def usual_scale(groups: Iterable[Iterable[Image]]) -> float:
+    """Return the scale of the frames of the patches that groups of images make, in the median.
 
     A camera of the whole scene has the near plane that its patch was trained with.
     """
-    units = [frame_of(images).scale for group in groups if (images := tuple(group))]
-    return float(np.median(units)) if units else 1.0
+    scales = [frame_of(images).scale for group in groups if (images := tuple(group))]
+    return float(np.median(scales)) if scales else 1.0

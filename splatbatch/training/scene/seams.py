@@ -12,10 +12,10 @@ from torch import Tensor
 
 from splatbatch.output.records.evaluation import SeamMeasurement
 from splatbatch.output.records.metrics import MOST_PSNR_DB
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
-from splatbatch.training.scene.block_cache import LocalOrigin
 from splatbatch.training.scene.depth import depth_of, places_of
 from splatbatch.training.scene.patch_renderer import PatchPlacement, PatchRenderer
 from splatbatch.training.scene.photographs import CameraView
@@ -61,15 +61,15 @@ class SeamSides:
     def look(self, shots: Iterable[CameraView]) -> None:
         """Render both sides from where photographs were taken; the photographs themselves have no say."""
         for shot in shots:
-            one, other = (self._shown(side, shot.photo.view, shot.standpoint) for side in (self.one, self.other))
+            one, other = (self._shown(side, shot.photo.view, shot.frame) for side in (self.one, self.other))
             self._compare(one, other)
 
-    def _shown(self, side: PatchRenderer, view: RenderCamera, standpoint: LocalOrigin) -> SideView:
-        own, every = side.seen_from(standpoint, view)
+    def _shown(self, side: PatchRenderer, view: RenderCamera, frame: LocalFrame) -> SideView:
+        own, every = side.seen_from(frame, view)
         options = replace(self.options, sh_degree=side.sh_degree)
         depths, alphas = depth_of(every, view, options)
-        is_common = (alphas > OPAQUE) & self.band.holds(places_of(depths, view), standpoint)
-        num_common = int(self.band.holds(own["means"], standpoint).sum())
+        is_common = (alphas > OPAQUE) & self.band.holds(places_of(depths, view), frame)
+        num_common = int(self.band.holds(own["means"], frame).sum())
         return SideView(_colors(every, view, options), depths, is_common, num_common)
 
     def _compare(self, one: SideView, other: SideView) -> None:
