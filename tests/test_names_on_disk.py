@@ -118,10 +118,10 @@ def identity_of_checkpoint() -> str:
     import torch
 
     from splatbatch.training import checkpoint
-    from splatbatch.training.border.boundary import Boundary
-    from splatbatch.training.border.patch_border import PatchBorder
+    from splatbatch.training.border import Boundary, PatchBorder
     from splatbatch.training.frame import LocalFrame
-    from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
+    from splatbatch.training.photos.dataset import TrainingImages
+    from splatbatch.training.photos.posed_image import PosedImage
     from splatbatch.training.rendering.view import RenderCamera
 
     def numbers(*shape: int, start: int = 0) -> torch.Tensor:

@@ -12,7 +12,7 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
 
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.training.session import STANDBY_VARIABLE, train_attempt
+from splatbatch.training.attempt import STANDBY_VARIABLE, train_attempt
 from splatbatch.training.stop_request import exit_code_of, leave
 
 

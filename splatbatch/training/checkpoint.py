@@ -23,9 +23,9 @@ from splatbatch.splats.health import HealthFinding
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
-from splatbatch.training.photos.posed_images import TrainingImages
+from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.photos.transient_mask import TransientMask
-from splatbatch.training.progress.progress import ProgressRecorder
+from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.stop_request import StopRequest
 from splatbatch.training.strategies import Strategy
 

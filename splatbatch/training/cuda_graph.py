@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.view import RenderCamera
 from splatbatch.training.step import Step, StepResult
 

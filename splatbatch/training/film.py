@@ -19,14 +19,13 @@ from splatbatch.scene.colmap.types import Camera, Floats, Image
 from splatbatch.scene.frame import shifted_image
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.text import plural
-from splatbatch.training.even_choice import evenly_spaced
+from splatbatch.training.attempt import open_device
 from splatbatch.training.frame import LocalFrame, camera_frame
-from splatbatch.training.rendering.pixels import to_pixels
+from splatbatch.training.photos.dataset import evenly_spaced
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as, to_pixels
 from splatbatch.training.scene.block_cache import BlockCache
 from splatbatch.training.scene.photographs import usual_scale
-from splatbatch.training.session import open_device
 from splatbatch.training.stop_request import exit_code_of
 
 MOST_HELD = 12_000_000

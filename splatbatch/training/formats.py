@@ -24,14 +24,14 @@ from splatbatch.output.records.metrics import MOST_PSNR_DB
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.frame import shifted
 from splatbatch.splats.blocks import index_blocks
-from splatbatch.training.even_choice import evenly_spaced
+from splatbatch.training.attempt import open_device
 from splatbatch.training.loss import masked, psnr
-from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage
+from splatbatch.training.photos.dataset import PhotoFolders, evenly_spaced
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
 from splatbatch.training.scene.block_cache import BlockCache
 from splatbatch.training.scene.photographs import CameraView, ScenePhotographs, usual_scale
-from splatbatch.training.session import open_device
 from splatbatch.training.stop_request import exit_code_of
 
 ORIGINAL = ""

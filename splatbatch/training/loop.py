@@ -16,7 +16,8 @@ from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers, make_optimizers
 from splatbatch.training.photos.coarse import Pyramid, plan_sizes
-from splatbatch.training.photos.posed_images import PosedImage, TrainingImages, prefetch
+from splatbatch.training.photos.dataset import TrainingImages, prefetch
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.photos.transient_mask import TransientMask
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions

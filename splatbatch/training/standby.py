@@ -20,12 +20,12 @@ from splatbatch.config.schedule import Schedule, schedule
 from splatbatch.errors import TrainerError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import Go
-from splatbatch.training.border.patch_border import NONE
+from splatbatch.training.border import NONE
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.gaussians import Parameters, as_parameters, select
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.posed_images import TrainingImages
+from splatbatch.training.photos.dataset import TrainingImages
+from splatbatch.training.photos.posed_image import shrink
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step

@@ -12,11 +12,11 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
-from splatbatch.training.border.patch_border import NONE, PatchBorder
+from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import masked, photometric_loss
 from splatbatch.training.optim import LAST_MEANS_RATE, Optimizers, decay, move
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions, Rendering

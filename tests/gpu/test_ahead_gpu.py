@@ -55,9 +55,9 @@ import torch
 from splatbatch.config import Recipe
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.training.gaussians import init_from_points
-from splatbatch.training.photos.posed_images import PhotoFolders, decode_views
+from splatbatch.training.photos.dataset import PhotoFolders, decode_views
 from splatbatch.training.standby import rehearse
-from splatbatch.training.session import open_device
+from splatbatch.training.attempt import open_device
 for strategy in ("default", "mcmc"):
     recipe = Recipe.model_validate({"training": {"strategy": strategy, "cap_max": 400000}})
     patch = Path("QUARRY")

@@ -11,11 +11,10 @@ from test_kernels import some_gaussians, some_photos
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
-from splatbatch.training.border.boundary import Boundary
-from splatbatch.training.border.patch_border import PatchBorder
+from splatbatch.training.border import Boundary, PatchBorder
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions

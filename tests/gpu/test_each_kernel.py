@@ -19,7 +19,7 @@ from splatbatch.training.cuda.blend import Lists, blend
 from splatbatch.training.cuda.compile import PROGRAMS, Cubin, cubin
 from splatbatch.training.cuda.loss import normalise, photometric_loss, ssim
 from splatbatch.training.cuda.step import Adam
-from splatbatch.training.photos import color_correction
+from splatbatch.training.photos import posed_image
 from splatbatch.training.rendering.view import RenderCamera
 from splatbatch.training.strategies import mcmc
 
@@ -167,7 +167,7 @@ def test_the_loss_with_a_tone_is_that_of_float64(size: tuple[int, int], num_coef
     render = torch.rand(*size, 3, device="cuda").requires_grad_()
     exact = render.detach().double().requires_grad_()
     target = normalise(render, pixels, tone, K, cuda.loaded())
-    wanted, exactly_even = color_correction.to_compare(exact, pixels, tone, view)
+    wanted, exactly_even = posed_image.to_compare(exact, pixels, tone, view)
     assert float((target - exactly_even).abs().max()) <= 1e-5
     value = photometric_loss(render, target, 0.2, cuda.loaded(), pixels)
     torch.autograd.backward([value, loss.photometric_loss(wanted, exactly_even)])

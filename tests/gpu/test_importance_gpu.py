@@ -8,8 +8,7 @@ from test_kernels import some_gaussians, some_photos
 
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.strategies.importance import PruningViews
-from splatbatch.training.strategies.pruning import prunable
+from splatbatch.training.strategies.importance import PruningViews, prunable
 
 pytestmark = [
     pytest.mark.gpu,

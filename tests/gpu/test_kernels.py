@@ -16,7 +16,8 @@ from splatbatch.config.schedule import schedule
 from splatbatch.training import cuda, loss
 from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.posed_images import PosedImage, prefetch
+from splatbatch.training.photos.dataset import prefetch
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage
 
 
 def waits_in(run: Callable[[PosedImage, int], None], photos: Sequence[PosedImage], num_steps: int) -> list[str]:

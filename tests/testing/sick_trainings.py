@@ -11,7 +11,7 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import open_trainer
-from splatbatch.training.session import train_attempt
+from splatbatch.training.attempt import train_attempt
 
 ROOT = Path(__file__).parents[2]
 QUARRY = ROOT / "examples/quarry"

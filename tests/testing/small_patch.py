@@ -13,7 +13,7 @@ from splatbatch.outcome import Splat
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers import open_trainer
-from splatbatch.training.session import train_attempt
+from splatbatch.training.attempt import train_attempt
 
 STEPS = 60
 

@@ -16,9 +16,9 @@ from splatbatch.files import read_json, read_lines
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.patches import Patch
+from splatbatch.training.attempt import train_attempt
 from splatbatch.training.evaluation.evaluate import Evaluator
 from splatbatch.training.photos import coarse
-from splatbatch.training.session import train_attempt
 
 STEPS, EVERY, DIES_AT = 40, 20, 25
 # refines at steps 5, 10, … so that both sides of the checkpoint grow

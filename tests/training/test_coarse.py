@@ -22,10 +22,10 @@ from splatbatch.training.photos.coarse import (
     content_of,
     contents,
     plan_sizes,
-    shrink,
     stages,
 )
-from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
+from splatbatch.training.photos.dataset import TrainingImages
+from splatbatch.training.photos.posed_image import PosedImage, shrink
 from splatbatch.training.rendering.rasterize import rasterize
 
 

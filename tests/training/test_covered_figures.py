@@ -17,14 +17,15 @@ from splatbatch.output.records.metrics import Metrics
 from splatbatch.scene.coverage_mask import CoverageMask
 from splatbatch.scene.patches import Patch
 from splatbatch.trainers.builtin import settings_for
-from splatbatch.training import session
-from splatbatch.training.evaluation import coverage as of_settings
+from splatbatch.training import attempt
+from splatbatch.training.attempt import train_attempt
 from splatbatch.training.evaluation import evaluate
 from splatbatch.training.evaluation.evaluate import covered_figures, covered_psnr
 from splatbatch.training.evaluation.pictures import ranked
-from splatbatch.training.photos.posed_images import PosedImage, TrainingImages, with_covered
+from splatbatch.training.photos import dataset
+from splatbatch.training.photos.dataset import TrainingImages, with_covered
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.view import RenderCamera
-from splatbatch.training.session import train_attempt
 
 HEIGHT, WIDTH = 40, 60
 
@@ -104,7 +105,7 @@ def test_the_covered_pixels_are_the_same_whatever_trains(patch: Patch) -> None:
 def test_where_nothing_is_covered_it_is_said_and_all_pixels_decide(
     patch: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "covered_of", lambda *_: CoverageMask({}, "no point names its photographs"))
+    monkeypatch.setattr(attempt, "covered_of", lambda *_: CoverageMask({}, "no point names its photographs"))
     folder, _ = trained(patch, recipe(max_steps=3))
     metrics = Metrics.from_record(read_json(folder.metrics))
     assert (metrics.covered.why, metrics.final.psnr_covered) == ("no point names its photographs", None)
@@ -156,10 +157,10 @@ def test_the_points_of_what_a_patch_was_cut_from_count_where_it_is_named(
     patch: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(of_settings, "coverage_mask", lambda *given: seen.append(given[-1]) or CoverageMask())
+    monkeypatch.setattr(dataset, "coverage_mask", lambda *given: seen.append(given[-1]) or CoverageMask())
     source = patch.images.parent / "scene"
     (source / "sparse").mkdir(parents=True)
     (source / "sparse/0").symlink_to(patch.sparse.resolve())
     for named in (None, source):
-        of_settings.covered_of(settings_for(recipe(), replace(patch, source=named), "p0"))
+        dataset.covered_of(settings_for(recipe(), replace(patch, source=named), "p0"))
     assert [one and one.folder for one in seen] == [None, source / "sparse/0"]

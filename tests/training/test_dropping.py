@@ -11,7 +11,7 @@ from sick_bed import Bed, made_ill
 from sick_trainings import quarry, trained
 
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.training.inspection.evidence.leave_out import dropped, named
+from splatbatch.training.inspection.leave_out import dropped, named
 
 STEPS = 160
 PLANTED = (

@@ -22,7 +22,7 @@ from splatbatch.splats import read_header
 from splatbatch.training.evaluation.early_stopping import EarlyStopping, StoppingRule, halves_of, psnr_in, window_of
 from splatbatch.training.gaussians import Parameters, as_parameters
 from splatbatch.training.photos.coarse import CoarseToFine
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
 from splatbatch.training.step import Step

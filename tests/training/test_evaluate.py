@@ -17,7 +17,7 @@ from splatbatch.files import read_json, read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.training.evaluation import evaluate
 from splatbatch.training.evaluation.lpips import ALEXNET_FILE, LAYERS, Lpips, load_lpips
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage
 
 CHANNELS = (3, 64, 192, 384, 256, 256)
 SIZES = (11, 5, 3, 3, 3)

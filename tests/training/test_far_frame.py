@@ -21,7 +21,7 @@ from splatbatch.splats import Gaussians, read_header, read_splat, write_splat
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import export, init_from_points, load_splat
-from splatbatch.training.photos.posed_images import PhotoFolders, TrainingImages, decode_views
+from splatbatch.training.photos.dataset import PhotoFolders, TrainingImages, decode_views
 
 
 def decoded(model: Reconstruction, images: Path) -> TrainingImages:
@@ -90,7 +90,7 @@ def test_what_counts_is_measured_from_the_file(patch: Patch, monkeypatch: pytest
         write_splat(path, dataclasses.replace(splat, means=splat.means.round(0)), *rest)
 
     _, whole = trained(patch, recipe(), "whole")
-    monkeypatch.setattr("splatbatch.training.session.write_splat", coarse)
+    monkeypatch.setattr("splatbatch.training.attempt.write_splat", coarse)
     _, rounded = trained(patch, recipe(), "rounded")
     assert rounded.metrics["final"]["psnr"] < whole.metrics["final"]["psnr"] - 1
 
@@ -136,7 +136,7 @@ def test_a_kill_while_it_is_measured_leaves_no_splat(patch: Patch, monkeypatch: 
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("splatbatch.training.session.picture_views", die)
+    monkeypatch.setattr("splatbatch.training.attempt.picture_views", die)
     with pytest.raises(KeyboardInterrupt):
         trained(patch, recipe())
     folder = patch.images.parent / "attempt-01"

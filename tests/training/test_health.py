@@ -19,9 +19,9 @@ from splatbatch.files import read_lines
 from splatbatch.scene.patches import Patch
 from splatbatch.splats.health import Expectations, StepFigures, judge, judge_evaluation
 from splatbatch.training import step as training_step
+from splatbatch.training.attempt import train_attempt
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import Rendering
-from splatbatch.training.session import train_attempt
 
 DEFAULT = Expectations(3000, "default", cap_max=9000, refine_start=500, refine_stop=1500, refine_every=100)
 MCMC = replace(DEFAULT, strategy="mcmc", refine_stop=2500)

@@ -13,16 +13,14 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import schedule
 from splatbatch.scene.patches import Patch
-from splatbatch.training.border.patch_border import NONE, PatchBorder
+from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.color_correction import in_tone
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage, in_tone
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.strategies import pruning
+from splatbatch.training.strategies import importance
 from splatbatch.training.strategies.default import Default
-from splatbatch.training.strategies.importance import Importance, PruningViews
-from splatbatch.training.strategies.pruning import prunable
+from splatbatch.training.strategies.importance import Importance, PruningViews, prunable
 
 OPAQUE = 25.0
 """A logit whose sigmoid is 1 in float32."""
@@ -148,7 +146,7 @@ def test_the_same_seed_removes_the_same() -> None:
 
 
 def test_a_part_stays_however_much_may_be_lost() -> None:
-    assert int(prunable(gaussians(100), album(photo(gaussians())), 1e3).sum()) <= 100 * pruning.MOST_PRUNED
+    assert int(prunable(gaussians(100), album(photo(gaussians())), 1e3).sum()) <= 100 * importance.MOST_PRUNED
 
 
 def test_what_one_photograph_alone_needs_goes_before_what_two_need() -> None:

@@ -23,13 +23,12 @@ from splatbatch.training.gaussians import Parameters
 from splatbatch.training.inspection import limits, novel_views, photographs, surface
 from splatbatch.training.inspection import subject as described
 from splatbatch.training.inspection.__main__ import run
-from splatbatch.training.inspection.evidence.pictures import illustrated
 from splatbatch.training.inspection.fidelity import Fidelity, blur_of
 from splatbatch.training.inspection.inspect import inspect
+from splatbatch.training.inspection.pictures import illustrated
 from splatbatch.training.inspection.subject import open_subject
-from splatbatch.training.rendering.rasterize import rasterize, with_values
+from splatbatch.training.rendering.rasterize import depth_of, rasterize, with_values
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
-from splatbatch.training.scene.depth import depth_of
 
 CHEAP = ("floaters", "haze", "depth", "needles", "misregistered", "exposure")
 SEEDS = (111, 112)

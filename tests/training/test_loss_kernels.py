@@ -11,7 +11,7 @@ from splatbatch.training import loss
 from splatbatch.training.cuda.loss import normalise, photometric_loss, ssim
 from splatbatch.training.cuda.sources import constant
 from splatbatch.training.loss import CLIPPED, CLIPPED_COUNTS
-from splatbatch.training.photos import color_correction
+from splatbatch.training.photos import posed_image
 from splatbatch.training.rendering.view import RenderCamera
 
 pytestmark = [
@@ -85,7 +85,7 @@ def test_an_evened_photograph_and_its_loss_are_those_of_float64(num_coefficients
     render = (torch.rand(21, 53, 3) * 0.9 + 0.05).requires_grad_()
     exact = render.detach().double().requires_grad_()
     target = normalise(render, pixels, tone, K, kernels)
-    wanted, evened = color_correction.to_compare(exact, pixels, tone, RenderCamera(torch.eye(4), K, 53, 21))
+    wanted, evened = posed_image.to_compare(exact, pixels, tone, RenderCamera(torch.eye(4), K, 53, 21))
     photometric_loss(render, target, 0.2, kernels, pixels).backward()
     loss.photometric_loss(wanted, evened).backward()
     assert float((target - evened).abs().max()) <= 1e-5

@@ -15,8 +15,7 @@ from torch import Tensor
 from splatbatch.config import load
 from splatbatch.scene.patches import find_patches
 from splatbatch.training.loss import masked, of_what_counts, photometric_loss, psnr, ssim
-from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage, shrink
 from splatbatch.training.rendering.view import RenderCamera
 
 if TYPE_CHECKING:

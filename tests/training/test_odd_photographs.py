@@ -17,8 +17,8 @@ from pathlib import Path
 from import_hooks import ImportedInThreads
 from splatbatch.config import Recipe
 from splatbatch.output.attempt_folder import AttemptFolder
-from splatbatch.training.progress.progress import ProgressRecorder
-from splatbatch.training.session import prepare
+from splatbatch.training.progress import ProgressRecorder
+from splatbatch.training.attempt import prepare
 in_threads, folder = ImportedInThreads(), AttemptFolder(Path(sys.argv[1]))
 settings = folder.read_settings()
 ready = prepare(settings, Recipe.model_validate(settings.recipe), ProgressRecorder(folder.progress, 20))

@@ -16,7 +16,7 @@ from splatbatch.files import read_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.evaluation.pictures import LONGEST_PX, error, picture_views, ranked, to_jpeg
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage
 
 
 @pytest.fixture

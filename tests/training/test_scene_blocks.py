@@ -17,7 +17,7 @@ from splatbatch.config import Training
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import write_splat
-from splatbatch.training.photos.posed_images import PhotoFolders
+from splatbatch.training.photos.dataset import PhotoFolders
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.scene.block_cache import BlockCache

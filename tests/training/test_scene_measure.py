@@ -20,12 +20,11 @@ from splatbatch.scene.colmap.rigs import read_rigs
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.coverage_mask import coverage_mask
 from splatbatch.scene.partition.border import border_of
-from splatbatch.training.border.boundary_mask import boundary_mask
-from splatbatch.training.border.patch_border import surroundings_of
+from splatbatch.training.border import surroundings_of
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import load_splat
-from splatbatch.training.photos.posed_images import PhotoFolders, decode_views, with_covered
-from splatbatch.training.scene.load import open_scene
+from splatbatch.training.photos.dataset import PhotoFolders, boundary_mask, decode_views, with_covered
+from splatbatch.training.scene.loaded_scene import open_scene
 from splatbatch.training.scene.measure import PhotographRenderings, measure, measured
 
 CPU = torch.device("cpu")

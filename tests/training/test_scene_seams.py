@@ -17,13 +17,13 @@ from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition
 from splatbatch.splats.blocks import index_blocks
 from splatbatch.splats.ply import Gaussians, write_splat
-from splatbatch.training.photos.posed_images import PhotoFolders
+from splatbatch.training.photos.dataset import PhotoFolders
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.scene.block_cache import BlockCache
-from splatbatch.training.scene.patch_renderer import Backdrop, PatchPlacement, PatchRenderer
+from splatbatch.training.scene.loaded_scene import Backdrop, PatchPlacement, PatchRenderer
+from splatbatch.training.scene.measure import SeamSides
 from splatbatch.training.scene.photographs import CameraView, ScenePhotographs
-from splatbatch.training.scene.seams import SeamSides
 
 CPU = torch.device("cpu")
 UNIT = 20.0

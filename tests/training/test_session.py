@@ -27,11 +27,11 @@ from splatbatch.splats import read_splat
 from splatbatch.splats.health import Expectations
 from splatbatch.trainers import open_trainer
 from splatbatch.training.__main__ import main
+from splatbatch.training.attempt import prepare, train_attempt
 from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import as_parameters, export, init_from_points, thinned
-from splatbatch.training.photos.posed_images import PhotoFolders, decode_views
-from splatbatch.training.progress.progress import ProgressRecorder
-from splatbatch.training.session import prepare, train_attempt
+from splatbatch.training.photos.dataset import PhotoFolders, decode_views
+from splatbatch.training.progress import ProgressRecorder
 
 QUARRY = Path(__file__).parents[2] / "examples/quarry"
 

@@ -14,8 +14,8 @@ from splatbatch.files import write_json
 from splatbatch.hashing import sha256_of
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.scene.patches import Patch
-from splatbatch.training import session
-from splatbatch.training.session import train_attempt
+from splatbatch.training import attempt
+from splatbatch.training.attempt import train_attempt
 
 
 def tell(folder: AttemptFolder, path: Path, gpu: str | None) -> None:
@@ -36,8 +36,8 @@ def test_a_rehearsal_changes_nothing_of_the_training(
     plain, _ = trained(patch, recipe(strategy=strategy, coarse_to_fine=True))
     folder, rehearsed = prepared(patch, recipe(strategy=strategy, coarse_to_fine=True), "attempt-02"), list[bool]()
     tell(folder, folder.ahead, None)
-    real = session.rehearse
-    monkeypatch.setattr(session, "rehearse", lambda *arguments: (real(*arguments), rehearsed.append(True)))
+    real = attempt.rehearse
+    monkeypatch.setattr(attempt, "rehearse", lambda *arguments: (real(*arguments), rehearsed.append(True)))
     going = threading.Thread(target=go_later, args=(folder, rehearsed))
     going.start()
     train_attempt(folder, stands_by=True)

@@ -15,7 +15,7 @@ from splatbatch.config import Recipe
 from splatbatch.files import read_lines
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.patches import Patch
-from splatbatch.training.progress.tensorboard import MISSING, MOST_SAMPLES, TensorBoard, open_tensorboard
+from splatbatch.training.progress import MISSING, MOST_SAMPLES, TensorBoard, open_tensorboard
 
 
 def shown() -> Recipe:

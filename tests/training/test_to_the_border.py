@@ -26,17 +26,15 @@ from splatbatch.scene.partition.boxes import EVERYWHERE, Box
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_splat
 from splatbatch.tasks.fingerprint import fingerprint
-from splatbatch.training.border.boundary import Boundary
-from splatbatch.training.border.boundary_init import boundary_init, split_up
-from splatbatch.training.border.boundary_mask import boundary_mask, boundary_mask_of
-from splatbatch.training.border.patch_border import ALONE, PatchBorder
+from splatbatch.training.attempt import prepare, train_attempt
+from splatbatch.training.border import ALONE, Boundary, PatchBorder, boundary_init, split_up
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import Parameters, as_parameters, load_splat, values_of
 from splatbatch.training.optim import make_optimizers
-from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
-from splatbatch.training.progress.progress import ProgressRecorder
+from splatbatch.training.photos.dataset import TrainingImages, boundary_mask, boundary_mask_of
+from splatbatch.training.photos.posed_image import PosedImage
+from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.rendering.view import RenderCamera, Rendering
-from splatbatch.training.session import prepare, train_attempt
 from splatbatch.training.strategies import STRATEGIES, Strategy
 
 CPU = torch.device("cpu")

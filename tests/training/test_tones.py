@@ -26,18 +26,18 @@ from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.evaluation.pictures import picture_views
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.loss import CLIPPED_COUNTS, photometric_loss
-from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.color_correction import (
+from splatbatch.training.photos.decode import PhotoSource, decode
+from splatbatch.training.photos.posed_image import (
+    PosedImage,
     alike,
     in_tone,
     normalise,
     photometric_gain,
+    shrink,
     shrunk,
     to_compare,
     tone_of,
 )
-from splatbatch.training.photos.decode import PhotoSource, decode
-from splatbatch.training.photos.posed_images import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RenderCamera
 

@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.training.photos.posed_images import PhotoFolders, TrainingImages, decode_views
+from splatbatch.training.photos.dataset import PhotoFolders, TrainingImages, decode_views
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch

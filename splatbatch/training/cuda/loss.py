@@ -19,7 +19,7 @@ from torch import Tensor
 from splatbatch.training.cuda.driver import Kernels, address
 from splatbatch.training.cuda.sources import constant, struct
 from splatbatch.training.loss import C1, C2, CLIPPED, CLIPPED_COUNTS, WINDOW_PX, window
-from splatbatch.training.photos.color_correction import num_coefficients
+from splatbatch.training.photos.posed_image import num_coefficients
 
 Comparison, Evening = struct("Comparison"), struct("Evening")
 STRIP_THREADS, STRIP_ROWS, SLOPE_ROWS, WARP = map(constant, ("STRIP_THREADS", "STRIP_ROWS", "SLOPE_ROWS", "WARP"))

@@ -19,11 +19,10 @@ from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.coverage_mask import CoverageMask
 from splatbatch.scene.frame import shifted
-from splatbatch.training.evaluation.coverage import covered_of
+from splatbatch.training.attempt import open_device, versions
 from splatbatch.training.evaluation.evaluate import SplatFiles
 from splatbatch.training.evaluation.lpips import Lpips, load_lpips
-from splatbatch.training.photos.posed_images import PhotoFolders, decode_held_out, with_covered
-from splatbatch.training.session import open_device, versions
+from splatbatch.training.photos.dataset import PhotoFolders, covered_of, decode_held_out, with_covered
 from splatbatch.training.stop_request import exit_code_of
 
 MEASURED_BY = "splatbatch"

@@ -21,11 +21,11 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.output.records.metrics import MOST_PSNR_DB
 from splatbatch.text import plural
-from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.optim import LAST_MEANS_RATE
 from splatbatch.training.photos.coarse import CoarseToFine
-from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
-from splatbatch.training.progress.progress import ProgressRecorder
+from splatbatch.training.photos.dataset import TrainingImages, evenly_spaced
+from splatbatch.training.photos.posed_image import PosedImage
+from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
 from splatbatch.training.step import Step

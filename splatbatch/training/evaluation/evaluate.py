@@ -22,16 +22,16 @@ from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.metrics import MOST_PSNR_DB, EarlierSplat
 from splatbatch.splats import read_header, read_splat
 from splatbatch.training import cuda
-from splatbatch.training.border.patch_border import NONE, PatchBorder
+from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.evaluation.early_stopping import EarlyStopping
 from splatbatch.training.evaluation.lpips import SMALLEST_PX, Lpips, load_lpips
 from splatbatch.training.evaluation.pictures import from_one, picture_views
-from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters, load_splat
 from splatbatch.training.loss import masked, of_what_counts, psnr, ssim
-from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
-from splatbatch.training.progress.progress import ProgressRecorder
+from splatbatch.training.photos.dataset import TrainingImages, evenly_spaced
+from splatbatch.training.photos.posed_image import PosedImage
+from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, drawn_as
 

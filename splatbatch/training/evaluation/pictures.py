@@ -17,10 +17,9 @@ from splatbatch.config import Recipe
 from splatbatch.files import write_json, write_whole
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.training.photos.decode import Pixels
-from splatbatch.training.photos.posed_images import PosedImage
-from splatbatch.training.rendering.pixels import to_pixels
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.view import RasterOptions
+from splatbatch.training.rendering.view import RasterOptions, to_pixels
 
 LONGEST_PX = 480
 MOST_BYTES = {"photo": 21_000, "render": 21_000, "error": 9_000}

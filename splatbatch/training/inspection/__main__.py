@@ -14,11 +14,11 @@ from splatbatch.files import append_line, write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import ProgressLine
 from splatbatch.output.records.quality import InspectionSettings
-from splatbatch.training.inspection.evidence.leave_out import dropped, named
-from splatbatch.training.inspection.evidence.pictures import illustrated
+from splatbatch.training.attempt import STANDBY_VARIABLE, open_device
 from splatbatch.training.inspection.inspect import STAGES, inspect
+from splatbatch.training.inspection.leave_out import dropped, named
+from splatbatch.training.inspection.pictures import illustrated
 from splatbatch.training.inspection.subject import open_subject
-from splatbatch.training.session import STANDBY_VARIABLE, open_device
 from splatbatch.training.standby import wait_for_go
 from splatbatch.training.stop_request import exit_code_of, leave
 

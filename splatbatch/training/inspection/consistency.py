@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from splatbatch.scene.two_views import RelativePose, SiftFeatures, features_of, register
-from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.novel_views import center_of
 from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
+from splatbatch.training.photos.dataset import evenly_spaced
 from splatbatch.training.rendering.view import RenderCamera
 
 NAME = "consistency"

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
 from splatbatch.training.evaluation.evaluate import covered_psnr, psnr_as
-from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import InspectedSplat, SmallPhotograph
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.dataset import evenly_spaced
+from splatbatch.training.photos.posed_image import PosedImage
 
 BLUR_PX = 8
 """Side of the squares whose mean colour makes a blur, in the small copies that are inspected."""

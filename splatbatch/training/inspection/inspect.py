@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from splatbatch.training.inspection.limits import (
     limit_of,
     named,
 )
-from splatbatch.training.inspection.subject import Floats, InspectedSplat
+from splatbatch.training.inspection.subject import InspectedSplat
 
 STAGES = ("surface", "shapes", "between", "coverage", "photographs", "consistency")
 ALL_NEAR = "the held-out views are all about as near to trained ones: evaluation.holdout: both has some further away"
@@ -66,20 +66,17 @@ def _by_photograph(values: Mapping[str, Mapping[str, float]]) -> dict[str, dict[
 
 def _places(subject: InspectedSplat) -> dict[str, dict[str, float]]:
     """Return where photographs were taken from, in the coordinates of the splat file; and which lie in the piece."""
-    at = {look.photo.name: in_file(subject, novel_views.center_of(look.photo.view)) for look in subject.looks}
+    at = {
+        look.photo.name: subject.frame.to_model(novel_views.center_of(look.photo.view)).tolist()
+        for look in subject.looks
+    }
     found = {axis: {name: place[number] for name, place in at.items()} for number, axis in enumerate("xyz")}
     return {**found, "piece": {name: 1.0 for name in at if name in subject.piece}}
 
 
-def in_file(subject: InspectedSplat, place: Sequence[float] | Floats) -> list[float]:
-    """Return a place of the frame in the coordinates of the splat file."""
-    there: list[float] = (np.array(place) * subject.frame.scale + subject.frame.origin).tolist()
-    return there
-
-
 def _placed(subject: InspectedSplat, cell: coverage.CoverageColumn) -> dict[str, float]:
     """Return a cell in the coordinates of the splat file."""
-    x, y, z = in_file(subject, cell.place)
+    x, y, z = subject.frame.to_model(np.array(cell.place)).tolist()
     found = {"x": x, "y": y, "z": z, "size": cell.size * subject.frame.scale, "photos": cell.num_photos}
     found |= {
         "angle": cell.angle_deg,

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
+from splatbatch.training.photos.dataset import evenly_spaced
 from splatbatch.training.rendering.view import RenderCamera
 
 MOST_VIEWS = 10

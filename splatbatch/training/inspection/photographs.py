@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import Floats, InspectedSplat, SmallPhotograph
+from splatbatch.training.photos.dataset import evenly_spaced
 
 DETAIL_SIGMA_PX = 1.0
 WINDOW_PX = 15

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import BlendedView, InspectedSplat
 from splatbatch.training.inspection.surface import FrontCounts
+from splatbatch.training.photos.dataset import evenly_spaced
 
 MOST_VIEWS = 16
 FAINT = 0.02

@@ -29,12 +29,18 @@ from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.scene.reprojection import project
 from splatbatch.splats import Gaussians, read_header, read_splat
 from splatbatch.splats.blocks import SIGMAS
-from splatbatch.training.border.boundary_mask import boundary_mask
-from splatbatch.training.border.patch_border import surroundings_of
-from splatbatch.training.evaluation.coverage import covered_of
+from splatbatch.training.border import surroundings_of
 from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters, load_splat, select
-from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage, TrainingImages, decode_views, with_covered
+from splatbatch.training.photos.dataset import (
+    PhotoFolders,
+    TrainingImages,
+    boundary_mask,
+    covered_of,
+    decode_views,
+    with_covered,
+)
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import with_values
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
 from splatbatch.training.scene.block_cache import may_be_seen

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from splatbatch.training.even_choice import evenly_spaced
 from splatbatch.training.inspection.subject import AT_ONCE, Floats, InspectedSplat, SmallPhotograph
+from splatbatch.training.photos.dataset import evenly_spaced
 from splatbatch.training.rendering.rasterize import rasterize
 
 MOST_VIEWS = 16

@@ -7,7 +7,6 @@ before full size, equal its share of the photographs' frequency content. Half-wa
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +14,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d
 
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
-from splatbatch.training.photos.color_correction import shrunk
-from splatbatch.training.photos.posed_images import PosedImage, TrainingImages
-from splatbatch.training.rendering.view import RenderCamera
+from splatbatch.training.photos.dataset import TrainingImages
+from splatbatch.training.photos.posed_image import PosedImage, shrink
 
 FACTORS = (8, 6, 4, 3, 2)
 """Few, since a change of size makes everything that was recorded for one size worthless."""
@@ -129,28 +126,3 @@ class Pyramid:
         if photo.name not in self._shrunk:
             self._shrunk[photo.name] = shrink(photo, factor)
         return self._shrunk[photo.name]
-
-
-@torch.no_grad()
-def shrink(photo: PosedImage, factor: int) -> PosedImage:
-    """Return a photograph whose pixels are the means of factor x factor; at the far edges, of those there are.
-
-    Its K is divided exactly: the first pixel covers the first ones of the photograph.
-    """
-    means = _means(photo.target().movedim(-1, 0).float(), factor)  # [3, h, w]
-    pixels = _beside(photo, means.round().to(torch.uint8).movedim(0, -1).contiguous())
-    valid = photo.valid()  # a pixel counts if all that it is made of do
-    mask = None if valid is None else _beside(photo, _means(valid[None].float(), factor)[0] == 1)
-    K = photo.view.K.clone()
-    K[:2] /= factor
-    view = RenderCamera(photo.view.viewmat, K, width=pixels.shape[1], height=pixels.shape[0])
-    return dataclasses.replace(photo, view=view, pixels=pixels, mask=mask, correction=shrunk(photo.correction, factor))
-
-
-def _means(channels: Tensor, factor: int) -> Tensor:
-    return avg_pool2d(channels, factor, ceil_mode=True, count_include_pad=False)
-
-
-def _beside(photo: PosedImage, small: Tensor) -> Tensor:
-    """Return a tensor where the photograph lies; pinned where that is the host and a GPU renders."""
-    return small if photo.pixels.device == small.device else small.to(photo.pixels.device).pin_memory()

@@ -22,13 +22,11 @@ from scipy.ndimage import label
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate, max_pool2d
 
-from splatbatch.training.border.patch_border import NONE, PatchBorder
+from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.photos.coarse import shrink
-from splatbatch.training.photos.posed_images import PosedImage
-from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.photos.posed_image import PosedImage, shrink
+from splatbatch.training.rendering.rasterize import depth_of, places_of, rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
-from splatbatch.training.scene.depth import depth_of, places_of
 
 LOOKS = (0.08, 0.2, 0.5, 0.8)
 """Shares of the run after which photographs are compared; the first only notes. One more, at 0.04, gave twice as much

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from splatbatch.text import plural
 from splatbatch.training import cuda
-from splatbatch.training.border.patch_border import NONE, PatchBorder
+from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.view import RasterOptions, Rendering
 
 MARGIN = 1.25

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from splatbatch.config import Recipe
 from splatbatch.splats import SplatHeader
+from splatbatch.training.photos.decode import Pixels
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,9 @@ class Rendering:
     colors: Tensor  # [H, W, 3], not clamped: may exceed 1
     alphas: Tensor  # [H, W, 1]
     info: dict[str, Any]
+
+
+def to_pixels(colors: Tensor) -> Pixels:
+    """Return colours [H, W, 3] as bytes on the host; what lies beyond 0 and 1 is cut off."""
+    found: Pixels = (255 * colors.clamp(0, 1)).round().to(torch.uint8).contiguous().cpu().numpy()
+    return found

@@ -11,9 +11,9 @@ from splatbatch.config import Recipe
 from splatbatch.files import write_json
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.evaluation import EvaluationSettings
-from splatbatch.training.scene.load import open_scene
+from splatbatch.training.attempt import open_device
+from splatbatch.training.scene.loaded_scene import open_scene
 from splatbatch.training.scene.measure import measure
-from splatbatch.training.session import open_device
 from splatbatch.training.stop_request import exit_code_of
 
 

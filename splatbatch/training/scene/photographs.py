@@ -18,8 +18,9 @@ from splatbatch.scene.colors.correction import ColorCorrection, ToneOf, neutral
 from splatbatch.scene.photos.folders import choose_photographs, find_masks
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.training.frame import LocalFrame, camera_frame, frame_of
+from splatbatch.training.photos.dataset import PhotoFolders
 from splatbatch.training.photos.decode import PhotoSource, decode
-from splatbatch.training.photos.posed_images import PhotoFolders, PosedImage, photo_in, settled
+from splatbatch.training.photos.posed_image import PosedImage, photo_in, settled
 
 AHEAD = 4
 """Photographs decoded before their turn."""

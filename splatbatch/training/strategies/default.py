@@ -12,11 +12,11 @@ from torch import Tensor
 from splatbatch.config import Recipe
 from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
-from splatbatch.training.border.patch_border import PatchBorder
+from splatbatch.training.border import PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering
-from splatbatch.training.strategies.pruning import prunable
+from splatbatch.training.strategies.importance import prunable
 from splatbatch.training.strategies.strategy import Strategy
 
 

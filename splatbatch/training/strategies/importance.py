@@ -12,12 +12,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from splatbatch.training.border.patch_border import NONE, PatchBorder
+from splatbatch.config.schedule import MOST_PRUNED
+from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.loss import masked
-from splatbatch.training.photos.posed_images import PosedImage
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.tile_capacity import longest_lists
 from splatbatch.training.rendering.view import RasterOptions
+
+MOST_MEASURED = 12
+"""Photographs that tell what a removal costs."""
+TRIALS = 6
+"""Each halves what is unknown of how many may go."""
 
 MOST_OPAQUE = 6.2
 """Logit of 0.998. No alpha exceeds 0.999 in a picture, and what is clamped there has no slope."""
@@ -99,3 +105,23 @@ class PruningViews:
 
     def _draw(self, gaussians: Mapping[str, Tensor], photo: PosedImage) -> Tensor:
         return rasterize(self.surroundings.with_backdrop(gaussians), photo.view, self.options, self.capacity).colors
+
+
+def prunable(gaussians: Mapping[str, Tensor], album: PruningViews, loss_db: float) -> Tensor:
+    """Return which Gaussians may go, [N]: the least important ones, for so many dB of PSNR on photographs at most.
+
+    What is lost is measured by rendering without them: importances do not add up where Gaussians overlap.
+    """
+    album = album.fitting(gaussians)
+    order = album.importance(gaussians).order()
+    photos = album.photos[:: -(-len(album.photos) // MOST_MEASURED)]
+    allowed = album.error(gaussians, photos) * 10 ** (loss_db / 10)
+    fits, breaks = 0, 1 + int(MOST_PRUNED * len(order))
+    for _ in range(TRIALS):
+        tried = (fits + breaks) // 2
+        kept = order[tried:].sort().values
+        costs = album.error({name: value[kept] for name, value in gaussians.items()}, photos)
+        fits, breaks = (tried, breaks) if costs <= allowed else (fits, tried)
+    leaves = torch.zeros_like(order, dtype=torch.bool)
+    leaves[order[:fits]] = True
+    return leaves

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from splatbatch.training.border.patch_border import NONE, PatchBorder
+from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.strategies.importance import PruningViews
 

@@ -1,4 +1,4 @@
-// Photographs evened before they are compared: see training/photos/color_correction.py.
+// Photographs evened before they are compared: see training/photos/posed_image.py.
 #include "device.cuh"
 
 struct Evening {

@@ -30,27 +30,25 @@ from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.splats import mode_comments, offset_comments, read_splat, write_splat
 from splatbatch.training import cuda
-from splatbatch.training.border.boundary_init import boundary_init, num_covering
-from splatbatch.training.border.boundary_mask import boundary_mask
-from splatbatch.training.border.patch_border import as_trained, surroundings_of, why_alone
+from splatbatch.training.border import as_trained, boundary_init, num_covering, surroundings_of, why_alone
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.precompile import KernelCompilation, for_training
-from splatbatch.training.evaluation.coverage import covered_of
 from splatbatch.training.evaluation.evaluate import Evaluator, SplatFiles
 from splatbatch.training.evaluation.pictures import from_one, picture_views
 from splatbatch.training.gaussians import as_parameters, export, init_from_points, load_splat, select, thinned
 from splatbatch.training.loop import train
 from splatbatch.training.photos.coarse import content_of
-from splatbatch.training.photos.posed_images import (
+from splatbatch.training.photos.dataset import (
     PhotoFolders,
     TrainingImages,
+    boundary_mask,
+    covered_of,
     decode_views,
+    find_repeats,
     why_not_covered,
     with_covered,
 )
-from splatbatch.training.photos.repeats import find_repeats
-from splatbatch.training.progress.progress import ProgressRecorder
-from splatbatch.training.progress.tensorboard import open_tensorboard
+from splatbatch.training.progress import ProgressRecorder, open_tensorboard
 from splatbatch.training.standby import rehearse, wait_for_go
 from splatbatch.training.stop_request import StopRequest
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -22,10 +23,18 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.memory_estimate import every
 from splatbatch.scene.partition.border import Border
 from splatbatch.splats import read_header, read_splat
-from splatbatch.training.border.boundary import Boundary
-from splatbatch.training.border.boundary_init import split_up
+from splatbatch.training.cpu.projection import scaled_rotations
 from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import select, values_of
+
+MOST_PARTS = 1024
+"""Of one Gaussian."""
+SHARE_OF_CAP = 3
+"""A third of what a patch may have, at most, covers bare ground as it begins."""
+SEED = 1
+
+EXTENT_SIGMAS = 3.0
+"""Standard deviations that a Gaussian counts as reaching: what is beyond has 1 % of its opacity."""
 
 ALONE = "there is no backdrop: trained beyond its border, and less of it will survive the crop to its core"
 
@@ -150,3 +159,84 @@ def as_trained(model: Reconstruction, settings: TrainingSettings, training: Trai
 def why_alone(settings: TrainingSettings, training: Training) -> str:
     """Say that nothing lies behind a patch with a core although something should; empty where all is well."""
     return ALONE if settings.border and not settings.backdrop and training.draws_behind else ""
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A border in the frame that is trained in, on the device that trains."""
+
+    axes: Tensor  # [3, 3], rows are unit vectors
+    core: Tensor  # [2, 3], lower and upper, infinite where no other core is
+    reach: Tensor  # [2, 3]
+    margin: float
+
+    @classmethod
+    def of(cls, border: Border, frame: LocalFrame, offset: Offset) -> Boundary:
+        """Return a border as it lies in a frame of a model whose offset was taken off."""
+        axes = np.array(border.axes)
+        middle = (frame.origin + np.array(offset)) @ axes.T
+
+        def trained(lower: tuple[float, ...], upper: tuple[float, ...]) -> Tensor:
+            return torch.from_numpy((np.array([lower, upper]) - middle) / frame.scale).float()
+
+        core, reach = (trained(box.lower, box.upper) for box in (border.core, border.reach))
+        return cls(torch.from_numpy(axes).float(), core, reach, border.margin / frame.scale)
+
+    def to(self, device: torch.device) -> Boundary:
+        """Return the bounds on a device."""
+        return replace(self, axes=self.axes.to(device), core=self.core.to(device), reach=self.reach.to(device))
+
+    def contains(self, means: Tensor) -> Tensor:
+        """Return which places [N, 3] lie within reach, [N]."""
+        places = means @ self.axes.T
+        return ((places >= self.reach[0]) & (places < self.reach[1])).all(dim=-1)
+
+    def largest_scales(self, means: Tensor) -> Tensor:
+        """Return how large a Gaussian at each place may be, [N]: it reaches no further than to the nearest border or,
+        close to that, than the margin over it."""
+        places = means @ self.axes.T
+        beyond = torch.maximum(self.core[0] - places, places - self.core[1]).amax(dim=-1)  # negative inside the core
+        return beyond.abs().clamp_min(self.margin) / EXTENT_SIGMAS
+
+
+@dataclass(frozen=True)
+class GaussianPieces:
+    """Gaussians of which none is larger than it may be where it comes from."""
+
+    values: dict[str, Tensor]
+    origin: Tensor  # [M], the number of the Gaussian that each is, or is a part of
+    is_part: Tensor  # [M]
+
+
+def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> GaussianPieces:
+    """Return Gaussians with those in small parts that are too large so near a border; parts fill the same place."""
+    scales = values["scales"].exp()
+    largest = bounds.largest_scales(values["means"])[:, None]
+    more = (scales / largest).clamp_min(1).prod(dim=1).ceil().clamp_max(MOST_PARTS) - 1
+    more = more * (len(more) / more.sum().clamp_min(1)).clamp_max(1)  # twice as many in all, at most
+    nums = 1 + more.long()
+    origin = torch.repeat_interleave(nums)
+    is_part = nums[origin] > 1
+    pieces = select(values, origin)
+    away = torch.randn(len(origin), 3, 1, generator=torch.Generator().manual_seed(SEED)) * is_part[:, None, None]
+    pieces["means"] = pieces["means"] + (scaled_rotations(pieces["quats"], scales[origin]) @ away)[:, :, 0]
+    held = bounds.largest_scales(pieces["means"])[:, None]  # where each lies: parts of one far away lie at the border
+    pieces["scales"] = torch.minimum(torch.minimum(scales, largest)[origin], held).log()
+    return GaussianPieces(pieces, origin, is_part)
+
+
+def boundary_init(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap: int) -> dict[str, Tensor]:
+    """Return the first values of a patch, and with them what covers the ground near its border that has few points.
+
+    Gaussians are held small there, and none grows where none is: black holes would stay.
+    """
+    if not cover:
+        return dict(first)
+    order = torch.randperm(len(cover["means"]), generator=torch.Generator().manual_seed(SEED))
+    rows = order[: num_covering(cover, cap)]
+    return {name: torch.cat((value, cover[name][rows].to(value))) for name, value in first.items()}
+
+
+def num_covering(cover: Mapping[str, Tensor], cap: int) -> int:
+    """Return how many Gaussians cover the ground near the border as a patch begins."""
+    return min(len(cover["means"]), cap // SHARE_OF_CAP) if cover else 0

@@ -7,17 +7,21 @@ diagonal in pixels; and none, v1 and v2 of the vignetting, or these and the tilt
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import avg_pool2d, pad
 
+from splatbatch.scene.colmap.types import Image
 from splatbatch.scene.colors.correction import NODES, ColorCorrection
 from splatbatch.scene.colors.shading_grid import field_at
+from splatbatch.scene.coverage_mask import LEAST_SHARE, CoverageMask
+from splatbatch.training.frame import LocalFrame
 from splatbatch.training.loss import CLIPPED, CLIPPED_COUNTS
 from splatbatch.training.photos.decode import Decoded
 from splatbatch.training.rendering.view import RenderCamera
@@ -133,3 +137,109 @@ def to_compare(colors: Tensor, pixels: Tensor, tone: Tensor, view: RenderCamera)
         torch.where(is_brighter, seen + CLIPPED_COUNTS * (colors - seen), colors),
         torch.where(is_brighter, seen + CLIPPED_COUNTS * (target - seen), target),
     )
+
+
+@dataclass(frozen=True)
+class PosedImage:
+    """A photograph and the camera that took it."""
+
+    name: str
+    view: RenderCamera
+    pixels: Tensor  # [H, W, 3] uint8, where it fits
+    mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
+    correction: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
+    coverage_mask: Tensor | None = None  # [H, W] bool, see `scene.coverage_mask`, of held-out ones, beside the pixels
+    covered_share: float | None = None  # of the pixels that its own mask leaves; None: nobody has looked
+
+    def target(self) -> Tensor:
+        """Return the pixels on the device that renders; from pinned memory the upload does not wait."""
+        return self.pixels.to(self.view.viewmat.device, non_blocking=True)
+
+    def valid(self) -> Tensor | None:
+        """Return the mask on the device that renders."""
+        return None if self.mask is None else self.mask.to(self.view.viewmat.device, non_blocking=True)
+
+    def covered_pixels(self) -> Tensor | None:
+        """Return which pixels [H, W] are covered, on the device that renders; None: too few to judge by."""
+        return (
+            None if self.coverage_mask is None else self.coverage_mask.to(self.view.viewmat.device, non_blocking=True)
+        )
+
+    def as_taken(self, colors: Tensor) -> Tensor:
+        """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
+        return in_tone(colors, self.correction, self.view)
+
+    def normalised(self) -> Tensor:
+        """Return the photograph [H, W, 3] in the colours of the scene, which may exceed 1."""
+        pixels = self.target()
+        return pixels / 255 if self.correction is None else normalise(pixels, self.correction, self.view)
+
+    def to_compare(self, colors: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a rendering and the photograph, [H, W, 3], for the loss: evened, or the bytes as they are."""
+        pixels = self.target()
+        return (colors, pixels) if self.correction is None else to_compare(colors, pixels, self.correction, self.view)
+
+    def counts(self) -> bool:
+        """Return whether any pixel counts."""
+        return self.mask is None or bool(self.mask.any())
+
+
+def photo_in(image: Image, decoded: Decoded, frame: LocalFrame, tone: ColorCorrection) -> PosedImage:
+    """Return a photograph with its pinhole camera in the frame that is trained."""
+    viewmat, camera = frame.viewmat(image.world_to_camera()), decoded.camera
+    matrices = torch.tensor(viewmat, dtype=torch.float32), torch.tensor(camera.K, dtype=torch.float32)
+    mask = None if decoded.mask is None or decoded.mask.all() else torch.from_numpy(decoded.mask)
+    view, pixels = RenderCamera(*matrices, camera.width, camera.height), torch.from_numpy(decoded.pixels)
+    return PosedImage(image.name, view, pixels, mask, tone_of(tone, decoded))
+
+
+def covered_in(photo: PosedImage, covered: CoverageMask) -> PosedImage:
+    """Return a photograph that knows which of its pixels are covered."""
+    found = covered.of(photo.name, photo.view.width, photo.view.height)
+    if found is None:
+        return replace(photo, covered_share=0.0)
+    pixels = torch.from_numpy(found).to(photo.pixels.device)
+    num = pixels.numel()
+    if photo.mask is not None:
+        pixels, num = pixels & photo.mask, int(photo.mask.sum())
+    share = float(pixels.sum()) / max(1, num)
+    return replace(photo, coverage_mask=pixels if share >= LEAST_SHARE else None, covered_share=share)
+
+
+def settled(photo: PosedImage, home: torch.device, device: torch.device) -> PosedImage:
+    """Return a photograph with its camera on `device` and its pixels at home; pinned in host memory to upload fast."""
+    view = replace(photo.view, viewmat=photo.view.viewmat.to(device), K=photo.view.K.to(device))
+
+    def settle(tensor: Tensor) -> Tensor:
+        if home.type == "cuda":
+            return tensor.to(home, non_blocking=True)
+        return tensor.pin_memory() if device.type == "cuda" else tensor
+
+    mask, covered = (None if one is None else settle(one) for one in (photo.mask, photo.coverage_mask))
+    tone = None if photo.correction is None else photo.correction.to(device)
+    return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask, correction=tone, coverage_mask=covered)
+
+
+@torch.no_grad()
+def shrink(photo: PosedImage, factor: int) -> PosedImage:
+    """Return a photograph whose pixels are the means of factor x factor; at the far edges, of those there are.
+
+    Its K is divided exactly: the first pixel covers the first ones of the photograph.
+    """
+    means = _means(photo.target().movedim(-1, 0).float(), factor)  # [3, h, w]
+    pixels = _beside(photo, means.round().to(torch.uint8).movedim(0, -1).contiguous())
+    valid = photo.valid()  # a pixel counts if all that it is made of do
+    mask = None if valid is None else _beside(photo, _means(valid[None].float(), factor)[0] == 1)
+    K = photo.view.K.clone()
+    K[:2] /= factor
+    view = RenderCamera(photo.view.viewmat, K, width=pixels.shape[1], height=pixels.shape[0])
+    return dataclasses.replace(photo, view=view, pixels=pixels, mask=mask, correction=shrunk(photo.correction, factor))
+
+
+def _means(channels: Tensor, factor: int) -> Tensor:
+    return avg_pool2d(channels, factor, ceil_mode=True, count_include_pad=False)
+
+
+def _beside(photo: PosedImage, small: Tensor) -> Tensor:
+    """Return a tensor where the photograph lies; pinned where that is the host and a GPU renders."""
+    return small if photo.pixels.device == small.device else small.to(photo.pixels.device).pin_memory()

@@ -15,7 +15,7 @@ from splatbatch.output.records.metrics import TrainingSettings
 from splatbatch.output.records.quality import Inspection, LeaveOutResult
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.text import plural
-from splatbatch.training.session import train_attempt
+from splatbatch.training.attempt import train_attempt
 
 MOST_STEPS = 1000
 LEAST_LEFT = 3

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.functional import pad
 
-from splatbatch.config import Recipe
+from splatbatch.config import Offset, Recipe
 from splatbatch.errors import SceneError
 from splatbatch.files import MIB
 from splatbatch.machine.slots import available_mib
@@ -21,10 +24,14 @@ from splatbatch.scene.partition.border import Shares, reach_of, shares_of
 from splatbatch.scene.partition.boxes import Box
 from splatbatch.scene.partition.record import Partition, read_partition
 from splatbatch.splats.blocks import index_blocks
-from splatbatch.training.rendering.view import RasterOptions, drawn_as
+from splatbatch.training.frame import LocalFrame
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.photos.dataset import boundary_mask_of, label_colors
+from splatbatch.training.photos.posed_image import PosedImage
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, RenderCamera, drawn_as
 from splatbatch.training.scene.block_cache import BlockCache
-from splatbatch.training.scene.patch_renderer import Backdrop, PatchPlacement, PatchRenderer
-from splatbatch.training.scene.photographs import usual_scale
+from splatbatch.training.scene.photographs import CameraView, usual_scale
 
 FLOAT = 4
 MOST_BYTES = 1 << 40
@@ -136,3 +143,59 @@ def _free_bytes(device: torch.device) -> int:
     """Return how much memory is free where Gaussians lie."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_mib() * MIB
     return int(min(free, MOST_BYTES))
+
+
+@dataclass(frozen=True)
+class PatchPlacement:
+    """A box of a partition, asked of places in the splats' frame."""
+
+    partition: Partition
+    box: Box
+    offset: Offset
+
+    def holds(self, places: Tensor, frame: LocalFrame) -> Tensor:
+        """Return which places of a frame [..., 3] lie there, [...]."""
+        there = frame.scale * places.double() + torch.from_numpy(frame.origin).to(places.device)
+        flat = self.partition.in_axes(there.reshape(-1, 3).cpu().numpy(), self.offset)
+        return torch.from_numpy(self.box.holds(flat)).to(places.device).reshape(places.shape[:-1])
+
+
+@dataclass(frozen=True)
+class Backdrop:
+    """What was drawn behind a patch."""
+
+    store: BlockCache
+    reach: PatchPlacement
+    """Of the patch: what lies there the patch itself explains."""
+
+    def boundary_mask(self, shot: CameraView) -> PosedImage:
+        """Return a photograph whose pixels count where the patch answers for them."""
+        behind = self.store.seen_from(shot.frame, shot.photo.view)
+        is_outside = ~self.reach.holds(behind["means"], shot.frame)
+        shown = rasterize({**behind, **label_colors(is_outside)}, shot.photo.view, RasterOptions(sh_degree=0))
+        return boundary_mask_of(shot.photo, shown)
+
+
+@dataclass(frozen=True)
+class PatchRenderer:
+    """The splat of a patch with what was drawn behind it as it was trained."""
+
+    store: BlockCache
+    backdrop: Backdrop | None = None
+
+    @property
+    def sh_degree(self) -> int:
+        """Return the degree of its colours."""
+        return self.store.blocks.header.sh_degree
+
+    def seen_from(self, frame: LocalFrame, view: RenderCamera) -> tuple[Parameters, Parameters]:
+        """Return the patch's own Gaussians that a view may show, and all that it may show."""
+        own = self.store.seen_from(frame, view)
+        if self.backdrop is None:
+            return own, own
+        behind = self.backdrop.store.seen_from(frame, view)
+        is_behind = ~self.backdrop.reach.holds(behind["means"], frame)
+        num = own["shN"].shape[1]
+        rest = pad(behind["shN"][:, :num], (0, 0, 0, max(0, num - behind["shN"].shape[1])))
+        values = {name: torch.cat([own[name], {**behind, "shN": rest}[name][is_behind]]) for name in own}
+        return own, {name: Parameter(value, requires_grad=False) for name, value in values.items()}

@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
 
 from splatbatch.config import Training
 from splatbatch.errors import SceneError
-from splatbatch.scene.colmap.reconstruction import Reconstruction
+from splatbatch.output.records.metrics import TrainingSettings
+from splatbatch.scene.colmap.reconstruction import Reconstruction, count_points, read_reconstruction
+from splatbatch.scene.colmap.rigs import rigs_of
 from splatbatch.scene.colmap.types import Camera, Image
-from splatbatch.scene.colors.correction import ColorCorrection, ToneOf, neutral
-from splatbatch.scene.coverage_mask import LEAST_SHARE, CoverageMask
+from splatbatch.scene.colors.correction import ToneOf, neutral
+from splatbatch.scene.coverage_mask import LEAST_SHARE, CoverageMask, coverage_mask
+from splatbatch.scene.partition.border import Border
 from splatbatch.scene.photos.folders import DIVISORS, PhotographSource, choose_photographs, find_masks
 from splatbatch.scene.photos.undistort import load_lenses
+from splatbatch.splats.health import HealthFinding
 from splatbatch.text import plural
-from splatbatch.training.border.patch_border import NONE, PatchBorder
+from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.frame import LocalFrame, frame_of
-from splatbatch.training.photos.color_correction import alike, in_tone, normalise, to_compare, tone_of
+from splatbatch.training.gaussians import SH_C0
 from splatbatch.training.photos.decode import Decoded, PhotoSource, decode
-from splatbatch.training.rendering.view import RenderCamera
+from splatbatch.training.photos.posed_image import (
+    PosedImage,
+    alike,
+    covered_in,
+    photo_in,
+    settled,
+)
+from splatbatch.training.rendering.rasterize import rasterize
+from splatbatch.training.rendering.view import RasterOptions, Rendering
+
+T = TypeVar("T")
+
+MOST_POINTS = 2_000_000
+"""Of what a patch was cut from: of more, the patch's own points count alone, for each of its attempts reads them."""
+
+THUMBNAIL_PX = 16
+MOST_SAMPLES_PX = 128
+LARGEST_DIFFERENCE = 4.0
+"""Of 255, in any of the 16 x 16 means. A JPEG (quality 75) of the same picture: 1.4; two drone views of a patch: 50."""
+
+MOST_OUTSIDE = 0.5
+"""Of what a pixel shows, by the backdrop's opacities, that may lie outside: of as much of it as is covered at all."""
 
 
 @dataclass(frozen=True)
@@ -35,51 +62,6 @@ class PhotoFolders:
 
     images: Path
     masks: Path | None = None
-
-
-@dataclass(frozen=True)
-class PosedImage:
-    """A photograph and the camera that took it."""
-
-    name: str
-    view: RenderCamera
-    pixels: Tensor  # [H, W, 3] uint8, where it fits
-    mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
-    correction: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
-    coverage_mask: Tensor | None = None  # [H, W] bool, see `scene.coverage_mask`, of held-out ones, beside the pixels
-    covered_share: float | None = None  # of the pixels that its own mask leaves; None: nobody has looked
-
-    def target(self) -> Tensor:
-        """Return the pixels on the device that renders; from pinned memory the upload does not wait."""
-        return self.pixels.to(self.view.viewmat.device, non_blocking=True)
-
-    def valid(self) -> Tensor | None:
-        """Return the mask on the device that renders."""
-        return None if self.mask is None else self.mask.to(self.view.viewmat.device, non_blocking=True)
-
-    def covered_pixels(self) -> Tensor | None:
-        """Return which pixels [H, W] are covered, on the device that renders; None: too few to judge by."""
-        return (
-            None if self.coverage_mask is None else self.coverage_mask.to(self.view.viewmat.device, non_blocking=True)
-        )
-
-    def as_taken(self, colors: Tensor) -> Tensor:
-        """Return a rendering [H, W, 3] as the photograph would show it, not clamped."""
-        return in_tone(colors, self.correction, self.view)
-
-    def normalised(self) -> Tensor:
-        """Return the photograph [H, W, 3] in the colours of the scene, which may exceed 1."""
-        pixels = self.target()
-        return pixels / 255 if self.correction is None else normalise(pixels, self.correction, self.view)
-
-    def to_compare(self, colors: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a rendering and the photograph, [H, W, 3], for the loss: evened, or the bytes as they are."""
-        pixels = self.target()
-        return (colors, pixels) if self.correction is None else to_compare(colors, pixels, self.correction, self.view)
-
-    def counts(self) -> bool:
-        """Return whether any pixel counts."""
-        return self.mask is None or bool(self.mask.any())
 
 
 @dataclass(frozen=True)
@@ -193,15 +175,6 @@ def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) 
         return list(pool.map(decode, sources))
 
 
-def photo_in(image: Image, decoded: Decoded, frame: LocalFrame, tone: ColorCorrection) -> PosedImage:
-    """Return a photograph with its pinhole camera in the frame that is trained."""
-    viewmat, camera = frame.viewmat(image.world_to_camera()), decoded.camera
-    matrices = torch.tensor(viewmat, dtype=torch.float32), torch.tensor(camera.K, dtype=torch.float32)
-    mask = None if decoded.mask is None or decoded.mask.all() else torch.from_numpy(decoded.mask)
-    view, pixels = RenderCamera(*matrices, camera.width, camera.height), torch.from_numpy(decoded.pixels)
-    return PosedImage(image.name, view, pixels, mask, tone_of(tone, decoded))
-
-
 def with_covered(views: TrainingImages, covered: CoverageMask | None) -> TrainingImages:
     """Return views whose held-out photographs know which of their pixels are covered; None: nobody has looked."""
     if covered is None:
@@ -219,33 +192,6 @@ def why_not_covered(views: TrainingImages) -> str:
         return ""
     why = views.coverage_masks.why or f"of each held-out photograph less than {100 * LEAST_SHARE:.0f} % is"
     return f"no pixel to judge by is covered: {why}: the PSNR of all pixels decides"
-
-
-def covered_in(photo: PosedImage, covered: CoverageMask) -> PosedImage:
-    """Return a photograph that knows which of its pixels are covered."""
-    found = covered.of(photo.name, photo.view.width, photo.view.height)
-    if found is None:
-        return replace(photo, covered_share=0.0)
-    pixels = torch.from_numpy(found).to(photo.pixels.device)
-    num = pixels.numel()
-    if photo.mask is not None:
-        pixels, num = pixels & photo.mask, int(photo.mask.sum())
-    share = float(pixels.sum()) / max(1, num)
-    return replace(photo, coverage_mask=pixels if share >= LEAST_SHARE else None, covered_share=share)
-
-
-def settled(photo: PosedImage, home: torch.device, device: torch.device) -> PosedImage:
-    """Return a photograph with its camera on `device` and its pixels at home; pinned in host memory to upload fast."""
-    view = replace(photo.view, viewmat=photo.view.viewmat.to(device), K=photo.view.K.to(device))
-
-    def settle(tensor: Tensor) -> Tensor:
-        if home.type == "cuda":
-            return tensor.to(home, non_blocking=True)
-        return tensor.pin_memory() if device.type == "cuda" else tensor
-
-    mask, covered = (None if one is None else settle(one) for one in (photo.mask, photo.coverage_mask))
-    tone = None if photo.correction is None else photo.correction.to(device)
-    return replace(photo, view=view, pixels=settle(photo.pixels), mask=mask, correction=tone, coverage_mask=covered)
 
 
 def _size_warnings(
@@ -304,3 +250,113 @@ def _upload(photo: PosedImage, device: torch.device, stream: torch.cuda.Stream) 
         mask = None if photo.mask is None else photo.mask.to(device, non_blocking=True)
         is_there = stream.record_event()
     return dataclasses.replace(photo, pixels=pixels, mask=mask), is_there
+
+
+@torch.no_grad()
+def boundary_mask(views: TrainingImages) -> TrainingImages:
+    """Return views whose photographs count where the patch answers for them; the same views without a backdrop.
+
+    Held-out ones too: what they show of the backdrop says nothing of the patch.
+
+    Raises:
+        SceneError: no photograph shows the patch.
+    """
+    around = views.surroundings
+    drawn = around.drawn_whole()
+    if drawn is None:
+        return views
+    whole, is_outside = drawn
+    marked = whole | label_colors(is_outside)  # from wherever it is seen
+    training, holdout = (
+        tuple(one for photo in photos if (one := _masked(photo, marked)).counts())
+        for photos in (views.training, views.holdout)
+    )
+    if not training:
+        raise SceneError("no photograph shows what lies within reach of the core: there is nothing to train on")
+    return replace(views, training=training, holdout=holdout, surroundings=replace(around, backdrop_inside={}))
+
+
+def label_colors(is_outside: Tensor) -> dict[str, Tensor]:
+    """Return the colours of Gaussians of which each [N] lies outside, white, or within reach, black."""
+    return {"sh0": ((is_outside.float() - 0.5) / SH_C0)[:, None, None].repeat(1, 1, 3)}
+
+
+def _masked(photo: PosedImage, marked: Mapping[str, Tensor]) -> PosedImage:
+    return boundary_mask_of(photo, rasterize(marked, photo.view, RasterOptions(sh_degree=0)))
+
+
+def boundary_mask_of(photo: PosedImage, marked: Rendering) -> PosedImage:
+    """Return a photograph whose pixels count where little of what they show lies outside, which is rendered white.
+
+    Where the backdrop is thin, dark is not within: neither patch could mend there what the other is to draw. Where it
+    is opaque this is the white itself.
+    """
+    valid, is_within = photo.valid(), marked.colors[..., 0] <= MOST_OUTSIDE * marked.alphas[..., 0]
+    counts = is_within if valid is None else is_within & valid
+    if photo.pixels.device == counts.device:
+        return replace(photo, mask=counts)
+    return replace(photo, mask=counts.to(photo.pixels.device).pin_memory())
+
+
+@torch.inference_mode()
+def find_repeats(photos: Sequence[PosedImage]) -> HealthFinding | None:
+    """Return a finding if photographs show the same picture; a hopeless one if all do."""
+    if len(photos) < 2:
+        return None
+    thumbnails = torch.stack([_thumbnail(photo.pixels) for photo in photos])  # [n, 3 * 16 * 16]
+    same = torch.cdist(thumbnails, thumbnails, p=float("inf")) <= LARGEST_DIFFERENCE
+    first = same.int().argmax(dim=1).tolist()  # the first one that each is like
+    repeats = [(index, like) for index, like in enumerate(first) if like != index]
+    if not repeats:
+        return None
+    if len(repeats) == len(photos) - 1 and set(first) == {0}:
+        shown_by = f"all {len(photos)} training photographs are the same picture, as {photos[0].name}"
+        return HealthFinding("repeated_image", shown_by, is_fatal=True)
+    index, like = repeats[0]
+    pair = f"{photos[index].name} and {photos[like].name}"
+    return HealthFinding(
+        "repeated_images", f"{len(repeats)} of {len(photos)} training photographs repeat another, as {pair}"
+    )
+
+
+def _thumbnail(pixels: Tensor) -> Tensor:
+    """Return the means of 16 x 16 parts of a photograph [H, W, 3], flat; of large ones every few pixels are enough."""
+    stride = max(1, min(pixels.shape[:2]) // MOST_SAMPLES_PX)
+    channels = pixels[::stride, ::stride].movedim(-1, 0).contiguous().float()
+    return adaptive_avg_pool2d(channels, THUMBNAIL_PX).flatten().cpu()
+
+
+def covered_of(settings: TrainingSettings, model: Reconstruction | None = None) -> CoverageMask | None:
+    """Return what is covered of the held-out photographs of a patch; None where none is, and of what lies behind.
+
+    Args:
+        settings: of a training, an inspection or an evaluation.
+        model: of the patch, as its files have it, with tracks; None: it is read.
+
+    Raises:
+        ModelError: a file of the model is missing, unreadable, cut or garbage.
+    """
+    if settings.is_backdrop or not settings.holdout:
+        return None
+    sparse, border = Path(settings.sparse), Border.from_record(settings.border)
+    whole = model or read_reconstruction(sparse, tracks=True)
+    # within its reach a patch with a core has all the points that there are
+    source = None if border else _source_of(settings)
+    return coverage_mask(whole, frozenset(settings.holdout), border, rigs_of(sparse), source)
+
+
+def _source_of(settings: TrainingSettings) -> Reconstruction | None:
+    """Return what a patch was cut from; None where nothing is named, it cannot be read, or it is very large."""
+    folder = Path(settings.source)
+    if not settings.source or folder == Path(settings.sparse):
+        return None
+    with contextlib.suppress(SceneError):
+        if count_points(folder) <= MOST_POINTS:
+            return read_reconstruction(folder, tracks=True)
+    return None
+
+
+def evenly_spaced(items: Sequence[T], most: int) -> tuple[T, ...]:
+    """Return at most so many, evenly spread over all, in their order."""
+    count = min(most, len(items))
+    return tuple(items[place * len(items) // count] for place in range(count))

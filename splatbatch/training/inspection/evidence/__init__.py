@@ -1,1 +1,0 @@
-"""What shows that figures are right: a picture of each, and what leaving photographs out brings."""

@@ -1,1 +1,0 @@
-"""How a training is doing: progress.jsonl, health rules, TensorBoard."""
