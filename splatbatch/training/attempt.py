@@ -30,7 +30,7 @@ from splatbatch.scene.photos.folders import stored_photographs
 from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.splats import mode_comments, offset_comments, read_splat, write_splat
 from splatbatch.training import cuda
-from splatbatch.training.border import as_trained, boundary_init, num_covering, surroundings_of, why_alone
+from splatbatch.training.border import as_trained, boundary_init, num_covering, read_border, why_alone
 from splatbatch.training.checkpoint import Checkpoints, identity
 from splatbatch.training.cuda.precompile import KernelCompilation, for_training
 from splatbatch.training.evaluation.evaluate import Evaluator, SplatFiles
@@ -128,7 +128,7 @@ def prepare(
         covering = beside.submit(covered_of, settings, whole)
         views = decode_views(reconstruction, folders, frozenset(settings.holdout), training, tone_in(settings))
         progress.found(find_repeats(views.training))
-        views = replace(views, surroundings=surroundings_of(settings, views.frame, training))
+        views = replace(views, border=read_border(settings, views.frame, training))
         gaussians = _within_reach(init_from_points(reconstruction.points, views.frame, training), views, settings)
         views = replace(views, content=content_of(views.training, recipe))
     views = with_covered(views, covering.result())
@@ -141,11 +141,11 @@ def prepare(
         extent,
         stored=stored_photographs(folders.images)[1],
         num_points=len(gaussians["means"]),
-        num_behind=views.surroundings.num_behind,
+        num_behind=views.border.num_behind,
     )
     resume = Path(settings.resume) if settings.resume else None
     settled = recipe.settled(len(whole.points) if settings.is_backdrop else extent.num_points)
-    gaussians = _within_cap(gaussians, views.surroundings.boundary_init, settled.training, progress)
+    gaussians = _within_cap(gaussians, views.border.boundary_init, settled.training, progress)
     who = identity(settled, views, gaussians)  # read through here, where no GPU waits for it
     opening.join()
     of_settings = (settings.offset, resume, settings.earlier)
@@ -173,7 +173,7 @@ def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, 
 
 def _within_reach(first: dict[str, Tensor], views: TrainingImages, settings: TrainingSettings) -> dict[str, Tensor]:
     """Return the first values that a patch with a core starts from: all of them, for one without."""
-    outside = views.surroundings.out_of_bounds(first)
+    outside = views.border.out_of_bounds(first)
     if outside is None:
         return first
     if bool(outside.all()):
@@ -220,7 +220,7 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
     step, planned = evaluator.early.last_step, recipe.training.max_steps
 
     progress.phase("eval")
-    scene.surroundings.clamp_scales(gaussians)
+    scene.border.clamp_scales(gaussians)
     with aside(folder.splat) as written:
         said = (*offset_comments(prepared.offset), *mode_comments(recipe.training.antialiased))
         write_splat(written, export(gaussians, scene.frame), step, planned, said)
@@ -230,7 +230,7 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
         evaluator.measure_first(as_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
         _write_figures(folder, scene, {**evaluator.to_record(), **made})
-        drawn = from_one(scene.surroundings.with_backdrop(gaussians), scene.holdout)
+        drawn = from_one(scene.border.with_backdrop(gaussians), scene.holdout)
         picture_views(folder, drawn, final, recipe)
         progress.phase("export")
     with contextlib.suppress(OSError):
@@ -243,7 +243,7 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
 
 def _files_of(scene: TrainingImages, prepared: PreparedAttempt, device: torch.device) -> SplatFiles:
     where = (scene.frame, prepared.recipe, device, prepared.offset)
-    return SplatFiles(scene.holdout, *where, scene.surroundings, is_evened=scene.are_evened)
+    return SplatFiles(scene.holdout, *where, scene.border, is_evened=scene.are_evened)
 
 
 def _write_figures(folder: AttemptFolder, scene: TrainingImages, metrics: Mapping[str, Any]) -> None:

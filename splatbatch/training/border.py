@@ -52,7 +52,7 @@ class PatchBorder:
     """Some of those within, which a patch begins with: parts of what is too large near the border."""
 
     def to(self, device: torch.device) -> PatchBorder:
-        """Return the surroundings on a device."""
+        """Return it on a device."""
         backdrop, within = (
             {name: value.to(device) for name, value in values.items()}
             for values in (self.backdrop, self.backdrop_inside)
@@ -99,7 +99,7 @@ class PatchBorder:
 NONE = PatchBorder()
 
 
-def surroundings_of(settings: TrainingSettings, frame: LocalFrame, training: Training) -> PatchBorder:
+def read_border(settings: TrainingSettings, frame: LocalFrame, training: Training) -> PatchBorder:
     """Return what lies around a patch, in host memory; nothing without a backdrop: it then trains as others do.
 
     Auxiliary Gaussians instead, trained outside the reach and cropped away, shine into the core: 4 dB were lost with

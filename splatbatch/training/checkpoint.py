@@ -147,7 +147,7 @@ def identity(recipe: Recipe, views: TrainingImages, first: Mapping[str, Tensor])
         thinned = photo.pixels[::PIXEL_STRIDE, ::PIXEL_STRIDE]
         for tensor in (photo.view.viewmat, photo.view.K, thinned, photo.mask, photo.correction, photo.coverage_mask):
             digest.update(b"" if tensor is None else tensor.contiguous().cpu().numpy().tobytes())
-    for values in (first, views.surroundings.to_hash()):
+    for values in (first, views.border.to_hash()):
         for name in sorted(values):
             digest.update(values[name].detach().contiguous().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

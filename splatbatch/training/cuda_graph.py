@@ -43,17 +43,21 @@ class _Recording:
 
 
 class GraphedStep:
-    """Does what its step does. Must run on a stream of its own, and be told when the step has become another one."""
+    """Does what its step does, recorded where our kernels draw; must run on a stream of its own there.
+
+    Between steps it refines, keeps the tile lists long enough, and records anew what has changed.
+    """
 
     def __init__(self, step: Step) -> None:
-        self._step = step
+        self._step, self._is_recorded = step, step.capacity.entries is not None
         self._recordings: dict[tuple[Any, ...], _Recording] = {}
         self._is_first = True
-        self._renew_pool()
+        if self._is_recorded:
+            self._renew_pool()
 
     def __call__(self, photo: PosedImage, sh_degree: int, *, is_watched: bool = False) -> StepResult:
         """Learn from a photo; what is recorded is watched in every step."""
-        if self._is_first:  # what is made but once must not be made in every replay
+        if self._is_first or not self._is_recorded:  # what is made but once must not be made in every replay
             self._is_first = False
             return self._step(photo, sh_degree, is_watched=is_watched)
         of_tone = None if photo.correction is None else len(photo.correction)
@@ -65,9 +69,30 @@ class GraphedStep:
             recording = self._recordings[key] = self._record(photo, sh_degree)
         return recording.replay(photo)
 
-    def forget(self) -> None:
+    def refine(self, step: int, *, is_due: bool = True) -> bool:
+        """Refine if it is time, and make room for longer tile lists; return whether steps are different from now on.
+
+        Args:
+            step: that was done.
+            is_due: look at the tile lists also where nothing was refined, which waits for the GPU.
+        """
+        has_changed = self._step.refine(step)
+        has_changed |= (is_due or has_changed) and self._step.capacity.grow()
+        if has_changed:
+            self._forget()
+        return has_changed
+
+    def begin_tail(self, means_decay: float) -> None:
+        """Refine no more from now on, and let the rate of the means fall by this factor in each step."""
+        self._step.strategy.end()
+        self._step.means_decay = means_decay
+        self._forget()
+
+    def _forget(self) -> None:
         """Record anew: other Gaussians, another capacity."""
         self._recordings.clear()
+        if not self._is_recorded:
+            return
         # where torch's segments cannot grow, each recording that is a little larger than the last one leaves a gap
         if torch.cuda.memory_reserved() > WASTE * torch.cuda.max_memory_allocated() + WASTE_BYTES:
             self._renew_pool()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from splatbatch.config import Recipe
-from splatbatch.config.schedule import Schedule, schedule
+from splatbatch.config.schedule import schedule
 from splatbatch.errors import TrainerError
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.records.attempt import Go
@@ -26,9 +26,8 @@ from splatbatch.training.gaussians import Parameters, as_parameters, select
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.dataset import TrainingImages
 from splatbatch.training.photos.posed_image import shrink
-from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.step import Step
+from splatbatch.training.step import Step, TileCapacity
 from splatbatch.training.strategies import STRATEGIES
 
 MOST_GAUSSIANS = 2000
@@ -89,23 +88,17 @@ def _train_a_little(gaussians: Parameters, scene: TrainingImages, recipe: Recipe
     strategy = STRATEGIES[recipe.training.strategy](gaussians, optimizers, recipe, plan, scene.frame.scene_scale)
     capacity = TileCapacity(gaussians, scene.training, RasterOptions.of(recipe))
     step = Step(gaussians, optimizers, strategy, recipe, plan, capacity)
-    graphed = GraphedStep(step) if capacity.entries else step
+    graphed = GraphedStep(step)
     loss, rendering = step.derive(photo, 0)
     float(loss.detach())
     step.update(rendering)
     for degree in range(recipe.training.sh_degree + 1):
         graphed(photo, degree)
-    step.refine(_first_refinement(plan))
-    capacity.grow()
+    graphed.refine((plan.refine_start // plan.refine_every + 1) * plan.refine_every)  # the first that refines
 
 
 def _in_small(views: TrainingImages) -> TrainingImages:
     """Return a scene of one photograph, shrunk, and nothing behind it."""
     photo = views.training[0]
     factor = -(-max(photo.view.width, photo.view.height) // LARGEST_PX)
-    return replace(views, training=(shrink(photo, factor) if factor > 1 else photo,), holdout=(), surroundings=NONE)
-
-
-def _first_refinement(plan: Schedule) -> int:
-    """Return the first step after which a strategy refines."""
-    return (plan.refine_start // plan.refine_every + 1) * plan.refine_every
+    return replace(views, training=(shrink(photo, factor) if factor > 1 else photo,), holdout=(), border=NONE)

@@ -16,9 +16,8 @@ from splatbatch.training.cuda_graph import GraphedStep
 from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.step import Step
+from splatbatch.training.step import Step, TileCapacity
 from splatbatch.training.strategies import STRATEGIES
 from splatbatch.training.strategies.importance import PruningViews
 
@@ -43,28 +42,28 @@ def around() -> tuple[dict[str, torch.nn.Parameter], PatchBorder]:
 def a_step(strategy: str, **training: object) -> tuple[Step, tuple[PosedImage, ...]]:
     settings = {"strategy": strategy, "max_steps": 7000, "cap_max": 50_000, **training}
     recipe = Recipe.model_validate({"training": settings})
-    (own, surroundings), plan, photos = around(), schedule(recipe), some_photos()
+    (own, border), plan, photos = around(), schedule(recipe), some_photos()
     optimizers = make_optimizers(own, recipe, plan, 1.0)
-    rule = STRATEGIES[strategy](own, optimizers, recipe, plan, 1.0)
-    rule.within(surroundings)
-    capacity = TileCapacity(own, photos, RasterOptions.of(recipe), surroundings)
-    return Step(own, optimizers, rule, recipe, plan, capacity, surroundings), photos
+    views = PruningViews(photos, RasterOptions.of(recipe), border)
+    rule = STRATEGIES[strategy](own, optimizers, recipe, plan, 1.0, border, views)
+    capacity = TileCapacity(own, photos, RasterOptions.of(recipe), border)
+    return Step(own, optimizers, rule, recipe, plan, capacity, border), photos
 
 
 def test_own_and_backdrop_make_the_picture_that_all_of_them_make() -> None:
-    own, surroundings = around()
+    own, border = around()
     view = some_photos(1)[0].view
-    together, parts = rasterize(some_gaussians(), view), rasterize(surroundings.with_backdrop(own), view)
+    together, parts = rasterize(some_gaussians(), view), rasterize(border.with_backdrop(own), view)
     assert float((together.colors - parts.colors).abs().max()) <= 1e-4
 
 
 def test_the_gpu_draws_a_backdrop_as_the_cpu_does() -> None:
-    own, surroundings = around()
+    own, border = around()
     view, cpu = some_photos(1)[0].view, torch.device("cpu")
-    there = rasterize(surroundings.with_backdrop(own), view).colors.cpu()
+    there = rasterize(border.with_backdrop(own), view).colors.cpu()
     moved = {name: value.detach().cpu() for name, value in own.items()}
     on_cpu = replace(view, viewmat=view.viewmat.cpu(), K=view.K.cpu())
-    here = rasterize(surroundings.to(cpu).with_backdrop(moved), on_cpu).colors
+    here = rasterize(border.to(cpu).with_backdrop(moved), on_cpu).colors
     assert float((here - there).detach().abs().mean()) <= 1e-3
 
 
@@ -74,12 +73,12 @@ def test_recorded_steps_before_a_backdrop_learn_what_plain_steps_learn(strategy:
     for is_recorded in (False, True):
         torch.manual_seed(0)
         step, photos = a_step(strategy)
-        frozen = {name: value.clone() for name, value in step.surroundings.backdrop.items()}
+        frozen = {name: value.clone() for name, value in step.border.backdrop.items()}
         step(photos[0], 3)
         run = GraphedStep(step) if is_recorded else step
         for index in range(60):
             run(photos[index % len(photos)], 3)
-        assert all(torch.equal(value, frozen[name]) for name, value in step.surroundings.backdrop.items())
+        assert all(torch.equal(value, frozen[name]) for name, value in step.border.backdrop.items())
         results.append(float(step.derive(photos[0], 3)[0]))
     assert results[1] == pytest.approx(results[0], rel=0.01)
 
@@ -99,20 +98,17 @@ def test_refining_between_steps_keeps_to_the_reach_and_new_recordings_work(
     strategy: str, more: dict[str, object]
 ) -> None:
     step, photos = a_step(strategy, **more)
-    graphed = GraphedStep(step) if not more else None
+    graphed = GraphedStep(step)
     due = [n for n in range(step.plan.refine_start + 1, 7000) if n % step.plan.refine_every == 0][:3]
     for refining in due:
         for photo in photos:
-            (graphed or step)(photo, 3)
-        assert step.refine(refining)
-        step.capacity.grow()
-        if graphed:
-            graphed.forget()
-        outside = step.surroundings.out_of_bounds(step.gaussians)
+            graphed(photo, 3)
+        assert graphed.refine(refining)
+        outside = step.border.out_of_bounds(step.gaussians)
         assert outside is not None
         # `default` splits after it has removed what strayed: a child may lie across the border until the next time
         assert float(outside.float().mean()) <= (0.02 if strategy == "default" else 0.0)
-    largest = step.surroundings.bounds.largest_scales(step.gaussians["means"])  # type: ignore[union-attr]
+    largest = step.border.bounds.largest_scales(step.gaussians["means"])  # type: ignore[union-attr]
     assert (step.gaussians["scales"].exp().amax(dim=1) <= 1.001 * largest).all()
     assert all(torch.isfinite(value).all() for value in step.gaussians.values())
 
@@ -120,17 +116,13 @@ def test_refining_between_steps_keeps_to_the_reach_and_new_recordings_work(
 @pytest.mark.parametrize("more", [{}, {"kernels": "gsplat"}])
 def test_pruning_before_a_backdrop_removes_own_gaussians_alone_and_steps_go_on(more: dict[str, object]) -> None:
     step, photos = a_step("default", **more)
-    frozen = {name: value.clone() for name, value in step.surroundings.backdrop.items()}
-    step.strategy.judge_by(PruningViews(photos, RasterOptions.of(step.recipe), step.surroundings))
-    graphed, before = None if more else GraphedStep(step), len(step.gaussians["means"])
+    frozen = {name: value.clone() for name, value in step.border.backdrop.items()}
+    graphed, before = GraphedStep(step), len(step.gaussians["means"])
     for refining in (None, step.plan.refine_stop):
         if refining is not None:
-            assert step.refine(refining)
-            step.capacity.grow()
-            if graphed:
-                graphed.forget()
+            assert graphed.refine(refining)
         for photo in photos * 3:
-            (graphed or step)(photo, 3)
+            graphed(photo, 3)
     assert 0 < len(step.gaussians["means"]) < before
-    assert all(torch.equal(value, frozen[name]) for name, value in step.surroundings.backdrop.items())
+    assert all(torch.equal(value, frozen[name]) for name, value in step.border.backdrop.items())
     assert all(torch.isfinite(value).all() for value in step.gaussians.values())

@@ -19,9 +19,8 @@ from splatbatch.training.optim import make_optimizers
 from splatbatch.training.photos.dataset import prefetch
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.tile_capacity import TileCapacity
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
-from splatbatch.training.step import Step
+from splatbatch.training.step import Step, TileCapacity
 from splatbatch.training.strategies import STRATEGIES
 
 pytestmark = [

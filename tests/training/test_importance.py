@@ -108,7 +108,7 @@ def test_an_evened_photograph_is_compared_in_the_colours_of_the_scene() -> None:
 @pytest.mark.all
 def test_before_a_backdrop_the_patchs_own_are_judged_by_the_whole_picture() -> None:
     some, around = gaussians(), PatchBorder(backdrop=gaussians(20, seed=1))
-    estimated, exact = in_the_mean(some, photo(some), surroundings=around), measured(some, photo(some), around)
+    estimated, exact = in_the_mean(some, photo(some), border=around), measured(some, photo(some), around)
     assert estimated.shape == (12,)
     assert torch.allclose(estimated, exact, rtol=0.25, atol=0.01 * float(exact.max()))
     assert not torch.allclose(exact, measured(some, photo(some)), rtol=0.25)  # what the backdrop hides counts less
@@ -117,7 +117,7 @@ def test_before_a_backdrop_the_patchs_own_are_judged_by_the_whole_picture() -> N
 def test_a_backdrop_is_drawn_where_a_removal_is_judged_and_stays_whole() -> None:
     some, behind = gaussians(60), gaussians(20, seed=1)
     around = PatchBorder(backdrop=behind)
-    leaves = prunable(some, album(photo(dict(around.with_backdrop(some))), surroundings=around), 1.0)
+    leaves = prunable(some, album(photo(dict(around.with_backdrop(some))), border=around), 1.0)
     assert leaves.shape == (60,) and leaves.any()
     assert len(behind["means"]) == 20
 
@@ -168,8 +168,8 @@ def test_a_run_that_is_long_enough_is_pruned_when_refining_ends(loss_db: float, 
         {"training": {"strategy": "default", "max_steps": steps}, "refinement": {"prune_loss_db": loss_db}}
     )
     plan = schedule(settings)
-    rule = Default(some, make_optimizers(some, settings, plan, 1.0), settings, plan, 1.0)
-    rule.judge_by(album(photo(gaussians(60))))
+    views = album(photo(gaussians(60)))
+    rule = Default(some, make_optimizers(some, settings, plan, 1.0), settings, plan, 1.0, pruning_views=views)
     rule.refine(plan.refine_stop)
     assert (len(some["means"]) < 60) is prunes
     rule.refine(plan.refine_stop + 1)  # nothing more

@@ -20,7 +20,7 @@ from splatbatch.scene.colmap.rigs import read_rigs
 from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.coverage_mask import coverage_mask
 from splatbatch.scene.partition.border import border_of
-from splatbatch.training.border import surroundings_of
+from splatbatch.training.border import read_border
 from splatbatch.training.evaluation.evaluate import evaluate
 from splatbatch.training.gaussians import load_splat
 from splatbatch.training.photos.dataset import PhotoFolders, boundary_mask, decode_views, with_covered
@@ -83,9 +83,9 @@ def test_the_gain_over_a_patch_is_of_the_pixels_that_it_was_measured_on(tmp_path
     found = measure(open_scene(settings, RECIPE, CPU), AttemptFolder(tmp_path))
     model = read_reconstruction(QUARRY / "sparse/0")
     views = decode_views(model, PhotoFolders(QUARRY / "images"), frozenset(names), RECIPE.training)
-    around = surroundings_of(TrainingSettings(**behind), views.frame, RECIPE.training)
+    around = read_border(TrainingSettings(**behind), views.frame, RECIPE.training)
     expected = evaluate(
-        load_splat(quarry_splat(), views.frame, CPU), boundary_mask(replace(views, surroundings=around)).holdout, RECIPE
+        load_splat(quarry_splat(), views.frame, CPU), boundary_mask(replace(views, border=around)).holdout, RECIPE
     )
     assert expected is not None and len(expected["images"]) == 2
     for name, figures in expected["images"].items():

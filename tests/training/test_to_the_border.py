@@ -87,7 +87,7 @@ def test_each_part_of_the_border_can_be_turned_off_to_compare(
     settings = recipe(border=border)
     folder = prepared(bordered, settings)
     read = prepare(folder.read_settings(), settings, ProgressRecorder(folder.progress, STEPS))
-    around = read.views.surroundings
+    around = read.views.border
     assert (around.bounds is not None, min(1, around.num_behind)) == (is_bounded, num_behind)
     assert ALONE not in folder.progress.read_text()
     now, usual = (fingerprint(bordered, one) for one in (settings, recipe()))
@@ -118,9 +118,9 @@ def test_the_product_holds_the_patch_alone_and_is_measured_with_the_backdrop(bor
     settings = folder.read_settings()
     read = prepare(settings, Recipe.model_validate(settings.recipe), ProgressRecorder(folder.progress, STEPS))
     own = load_splat(read_splat(folder.splat), read.views.frame, CPU)
-    drawn = read.views.surroundings.with_backdrop(own)
-    assert len(drawn["means"]) == splat.num_gaussians + read.views.surroundings.num_behind
-    assert read.views.surroundings.num_behind > 0
+    drawn = read.views.border.with_backdrop(own)
+    assert len(drawn["means"]) == splat.num_gaussians + read.views.border.num_behind
+    assert read.views.border.num_behind > 0
     told = splat.metrics["final"]["psnr"]
     holdout = boundary_mask(read.views).holdout
     again, alone = (evaluate(one, holdout, read.recipe) for one in (drawn, own))
@@ -166,7 +166,7 @@ def test_before_an_opaque_backdrop_the_share_that_lies_outside_is_what_is_render
 
 def opaque(views: TrainingImages, opacity: float = 8.0) -> TrainingImages:
     """Views before a backdrop without gaps, thin where its opacity says so."""
-    around = views.surroundings
+    around = views.border
 
     def wall(values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         size = math.log(0.3 / views.frame.scale)
@@ -178,7 +178,7 @@ def opaque(views: TrainingImages, opacity: float = 8.0) -> TrainingImages:
 
     return replace(
         views,
-        surroundings=replace(around, backdrop=wall(around.backdrop), backdrop_inside=wall(around.backdrop_inside)),
+        border=replace(around, backdrop=wall(around.backdrop), backdrop_inside=wall(around.backdrop_inside)),
     )
 
 
@@ -205,12 +205,12 @@ def test_without_a_backdrop_the_views_are_left_as_they_are(patch: Patch) -> None
 def test_a_backdrop_is_drawn_and_never_moves(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(), "attempt-09")
     read = prepare(folder.read_settings(), recipe(), ProgressRecorder(folder.progress, STEPS))
-    surroundings = read.views.surroundings
-    assert not any(value.requires_grad for value in surroundings.backdrop.values())
+    around = read.views.border
+    assert not any(value.requires_grad for value in around.backdrop.values())
     assert bordered.border is not None
-    assert surroundings.bounds is not None
-    assert not surroundings.bounds.contains(surroundings.backdrop["means"]).any()
-    assert surroundings.bounds.contains(read.gaussians["means"]).all()
+    assert around.bounds is not None
+    assert not around.bounds.contains(around.backdrop["means"]).any()
+    assert around.bounds.contains(read.gaussians["means"]).all()
 
 
 @pytest.mark.all
@@ -283,10 +283,11 @@ def some(num: int = 40) -> Parameters:
     return as_parameters({name: torch.randn(num, *shape, generator=generator) for name, shape in shapes.items()}, CPU)
 
 
-def a_strategy(name: str, gaussians: Parameters) -> tuple[Strategy, int]:
+def a_strategy(name: str, gaussians: Parameters, around: PatchBorder) -> tuple[Strategy, int]:
     settings = recipe(strategy=name, cap_max=60, max_steps=7000)
     plan = schedule(settings)
-    strategy = STRATEGIES[name](gaussians, make_optimizers(gaussians, settings, plan, 1.0), settings, plan, 1.0)
+    optimizers = make_optimizers(gaussians, settings, plan, 1.0)
+    strategy = STRATEGIES[name](gaussians, optimizers, settings, plan, 1.0, around)
     due = next(step for step in range(plan.refine_start + 1, plan.max_steps) if step % plan.refine_every == 0)
     return strategy, due
 
@@ -294,8 +295,7 @@ def a_strategy(name: str, gaussians: Parameters) -> tuple[Strategy, int]:
 @pytest.mark.parametrize("name", ["default", "mcmc"])
 def test_refining_leaves_nothing_outside_and_keeps_to_the_cap(name: str) -> None:
     gaussians = some()
-    strategy, due = a_strategy(name, gaussians)
-    strategy.within(PatchBorder(bounds()))
+    strategy, due = a_strategy(name, gaussians, PatchBorder(bounds()))
     assert not bounds().contains(gaussians["means"]).all()
     strategy.refine(due)
     assert bounds().contains(gaussians["means"]).all()
@@ -332,7 +332,7 @@ def test_a_patch_begins_with_parts_of_the_backdrop_and_is_drawn_before_none_that
     folder = prepared(bordered, settings)
     told = folder.read_settings()
     read = prepare(told, settings, ProgressRecorder(folder.progress, STEPS))
-    around = read.views.surroundings
+    around = read.views.border
     assert around.bounds is not None and len(around.boundary_init["means"])
     assert around.bounds.contains(around.boundary_init["means"]).all()
     points = int(around.bounds.contains(torch.as_tensor(read.gaussians["means"])).sum()) - len(
@@ -372,8 +372,7 @@ def test_deep_inside_nothing_is_made_smaller() -> None:
 
 def test_what_is_drawn_behind_counts_for_no_refinement() -> None:
     own, behind = some(30), {name: value.detach() for name, value in some(12).items()}
-    strategy, _ = a_strategy("default", own)
-    strategy.within(PatchBorder(bounds(), behind))
+    strategy, _ = a_strategy("default", own, PatchBorder(bounds(), behind))
     drawn = PatchBorder(bounds(), behind).with_backdrop(own)
     assert torch.equal(drawn["means"][:30], own["means"])
     state = strategy.state()
@@ -395,6 +394,6 @@ def _seen(num: int):  # type: ignore[no-untyped-def]
 def test_points_outside_the_reach_start_nothing(bordered: Patch) -> None:
     folder = prepared(bordered, recipe(cap_max="2x"), "attempt-09")
     read = prepare(folder.read_settings(), recipe(cap_max="2x"), ProgressRecorder(folder.progress, STEPS))
-    num_cover = min(36 // 3, len(read.views.surroundings.boundary_init["means"]))
+    num_cover = min(36 // 3, len(read.views.border.boundary_init["means"]))
     assert len(read.gaussians["means"]) == 18 + num_cover  # of 6 x 6 points half lie below x = 0
     assert read.recipe.training.cap_max == 36

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -22,13 +22,11 @@ from splatbatch.config import Recipe
 from splatbatch.output.records.metrics import MOST_PSNR_DB
 from splatbatch.text import plural
 from splatbatch.training.optim import LAST_MEANS_RATE
-from splatbatch.training.photos.coarse import CoarseToFine
 from splatbatch.training.photos.dataset import TrainingImages, evenly_spaced
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.progress import ProgressRecorder
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions
-from splatbatch.training.step import Step
 
 MOST_PHOTOS = 6
 """Of each half; of each a quarter is rendered."""
@@ -162,7 +160,7 @@ class EarlyStopping:
 
     def __init__(self, views: TrainingImages, recipe: Recipe, progress: ProgressRecorder) -> None:
         self.rule = StoppingRule.of(recipe)
-        self._recipe, self._progress, self._surroundings = recipe, progress, views.surroundings
+        self._recipe, self._progress, self._border = recipe, progress, views.border
         self._halves, self._is_covered, self.note = halves_of(views.holdout if self.rule.in_a_row else ())
         if self.rule.in_a_row and self.note:
             progress.warn(f"evaluation.stop_after: {self.note}")
@@ -191,43 +189,35 @@ class EarlyStopping:
         steps_left = 1 - self.tail_from / self.rule.max_steps
         return float(LAST_MEANS_RATE ** (steps_left / self.rule.tail))
 
-    def steps(self, one_step: Step, sizes: CoarseToFine, start: int) -> Iterator[int]:
-        """Yield the numbers of the steps of a run, counted from 0, of which so many are done; a tail goes on."""
-        self._one_step, self._sizes = one_step, sizes
-        if self.tail_from is not None:
-            self._begin_tail(self.tail_from, start)
-        step = start
-        while step < self.last_step:
-            yield step
-            step += 1
-        if self.checks and self.checks[-1].step < self.last_step:
-            self._check(self.last_step, both=True)  # what has come of a run that was checked
-        self._closed_at = time.monotonic()
+    def is_due(self, done: int) -> bool:
+        """Return whether held-out photographs are checked after so many steps, if nothing is added any more."""
+        return self.is_on and self.tail_from is None and self.rule.is_check(done)
 
-    def step_done(self, step: int) -> bool:
-        """Check if it is time after the step of a number; return whether the tail begins.
+    def check(self, done: int, gaussians: Mapping[str, Tensor], capacity: int | None) -> bool:
+        """Check held-out photographs after so many steps; return whether they are at their plateau.
 
-        Steps are different from then on: nothing is refined, and the rate of the means falls faster.
+        Args:
+            done: steps.
+            gaussians: what is learned.
+            capacity: of tile lists, see `rasterize`.
         """
-        done = step + 1
-        if not self.is_on or self.tail_from is not None or not (self.rule.is_check(done) and self._has_settled(step)):
+        chooses, *watches = self._psnrs(self._halves[: 1 if self.checks else 2], gaussians, capacity)
+        self.checks.append(PlateauCheck(done, chooses, *watches))
+        if not is_plateau(self._series(), self.rule):
             return False
-        self._check(done, both=not self.checks)
-        if is_plateau(self._series(), self.rule):
-            self.checks[-1] = replace(self.checks[-1], watches=self._psnrs(self._halves[1:])[0])
-            self._begin_tail(done, done)
-        return self.tail_from is not None
+        self.checks[-1] = replace(self.checks[-1], watches=self._psnrs(self._halves[1:], gaussians, capacity)[0])
+        return True
 
-    def _has_settled(self, step: int) -> bool:
-        """Return whether nothing is added any more: no Gaussian, no degree of the colours, no pixel."""
-        has_degrees = step >= self._one_step.plan.sh_every * self._recipe.training.sh_degree
-        return has_degrees and self._sizes.factor(step) == 1 and self._one_step.strategy.has_grown(step)
-
-    def _begin_tail(self, tail_from: int, step: int) -> None:
-        self.tail_from, self._seen_from = tail_from, (step, time.monotonic())
-        self._one_step.strategy.end()
-        self._one_step.means_decay = self.means_decay()
+    def begin_tail(self, tail_from: int, done: int) -> None:
+        """End the run after a tail, which begins after a step; of a run that goes on more steps may be done."""
+        self.tail_from, self._seen_from = tail_from, (done, time.monotonic())
         self._progress.end_at(self.last_step)
+
+    def close(self, gaussians: Mapping[str, Tensor], capacity: int | None) -> None:
+        """Check once more after the last step of a run that was checked."""
+        if self.checks and self.checks[-1].step < self.last_step:
+            self.checks.append(PlateauCheck(self.last_step, *self._psnrs(self._halves, gaussians, capacity)))
+        self._closed_at = time.monotonic()
 
     def state(self) -> Record:
         """Return what a checkpoint keeps, as JSON."""
@@ -282,15 +272,12 @@ class EarlyStopping:
             "gain_db": round(finite[1] - finite[0], 4) if len(finite) == 2 else None,
         }
 
-    def _check(self, step: int, *, both: bool) -> None:
-        chooses, *watches = self._psnrs(self._halves if both else self._halves[:1])
-        self.checks.append(PlateauCheck(step, chooses, *watches))
-
     @torch.inference_mode()
-    def _psnrs(self, halves: Sequence[HoldoutHalf]) -> list[float]:
+    def _psnrs(
+        self, halves: Sequence[HoldoutHalf], gaussians: Mapping[str, Tensor], capacity: int | None
+    ) -> list[float]:
         """Return the mean PSNR of the windows of each half, in dB: the one wait for the GPU."""
-        gaussians, capacity = self._one_step.gaussians, self._one_step.capacity.entries
-        drawn, options = self._surroundings.with_backdrop(gaussians), RasterOptions.of(self._recipe)
+        drawn, options = self._border.with_backdrop(gaussians), RasterOptions.of(self._recipe)
         means = [
             torch.stack([psnr_in(drawn, one, options, capacity) for one in half.windows]).mean() for half in halves
         ]

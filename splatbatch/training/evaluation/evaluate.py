@@ -57,7 +57,7 @@ class Evaluator:
         self._holdout, self._sample = views.holdout, evenly_spaced(views.training, TRAINING_VIEWS)
         self._covered, self._earlier = views.coverage_masks, Metrics()
         self._largest = views.loaded.get("largest")
-        self._is_evened, self._surroundings = views.are_evened, views.surroundings
+        self._is_evened, self._border = views.are_evened, views.border
         self._peaks = TorchMemoryPeaks(device)
         self.early = EarlyStopping(views, recipe, progress)
         """What may end the run before its last step."""
@@ -77,7 +77,7 @@ class Evaluator:
         is_every = evaluation.every > 0 and step % evaluation.every == 0
         if step < self.early.last_step and (is_every or step in evaluation.steps):
             metrics = self.measure(gaussians, step)
-            drawn = from_one(self._surroundings.with_backdrop(gaussians), self._holdout)
+            drawn = from_one(self._border.with_backdrop(gaussians), self._holdout)
             with self._peaks.evaluating(), torch.inference_mode():  # whoever watches sees the one in the middle
                 picture_views(self._folder, drawn, metrics, self._recipe, most=1)
 
@@ -104,7 +104,7 @@ class Evaluator:
 
     def _measured(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
         with self._peaks.evaluating(), torch.inference_mode():
-            gaussians = self._surroundings.with_backdrop(gaussians)
+            gaussians = self._border.with_backdrop(gaussians)
             lpips = self._lpips if isinstance(self._lpips, Lpips) else None
             figures = evaluate(gaussians, self._holdout, self._recipe, lpips, is_evened=self._is_evened)
             if figures is None:
@@ -310,7 +310,7 @@ class SplatFiles:
     device: torch.device
     offset: Offset
     """That the splats lie in; a file that names none is taken to lie there."""
-    surroundings: PatchBorder = NONE
+    border: PatchBorder = NONE
     is_evened: bool = False
 
     def figures(self, path: Path, lpips: Lpips | None = None, pictured: AttemptFolder | None = None) -> Metrics:
@@ -326,7 +326,7 @@ class SplatFiles:
             raise ValueError(f"lies in another frame: offset {header.offset}, not {self.offset}")
         splat, recipe = read_splat(path), drawn_as(self.recipe, header)
         with torch.inference_mode():
-            drawn = self.surroundings.with_backdrop(load_splat(splat, self.frame, self.device))
+            drawn = self.border.with_backdrop(load_splat(splat, self.frame, self.device))
             figures = evaluate(drawn, self.photos, recipe, lpips, is_evened=self.is_evened) or {}
         if pictured:
             picture_views(pictured, from_one(drawn, self.photos), figures, recipe)

@@ -29,7 +29,7 @@ from splatbatch.scene.photos.undistort import load_lenses
 from splatbatch.scene.reprojection import project
 from splatbatch.splats import Gaussians, read_header, read_splat
 from splatbatch.splats.blocks import SIGMAS
-from splatbatch.training.border import surroundings_of
+from splatbatch.training.border import read_border
 from splatbatch.training.frame import LocalFrame
 from splatbatch.training.gaussians import Parameters, load_splat, select
 from splatbatch.training.photos.dataset import (
@@ -262,7 +262,7 @@ def subject_of(
     own: Mapping[str, Tensor], views: TrainingImages, model: FramedReconstruction, recipe: Recipe
 ) -> InspectedSplat:
     """Return a splat with what there is to hold it against."""
-    frozen, drawn = (_frozen(values) for values in (own, views.surroundings.with_backdrop(own)))
+    frozen, drawn = (_frozen(values) for values in (own, views.border.with_backdrop(own)))
     training, holdout = model.looks(views.training), model.looks(views.holdout)
     return InspectedSplat(frozen, drawn, training, holdout, model.points, views.frame, recipe)
 
@@ -296,7 +296,7 @@ class LoadedSubject:
         if room is None and device.type == "cuda":
             room = int(SHARE * torch.cuda.mem_get_info(device)[0])
         needed = COPIES * sum(values.nbytes for values in vars(self.gaussians).values())
-        is_held = room is None or needed <= room or bool(views.surroundings.backdrop)
+        is_held = room is None or needed <= room or bool(views.border.backdrop)
         home = device if is_held else torch.device("cpu")
         subject = subject_of(load_splat(self.gaussians, views.frame, home), views, self.model, self.recipe)
         return replace(subject, piece=self.piece, is_sampled=self.is_sampled, is_held=is_held)
@@ -321,7 +321,7 @@ def open_subject(settings: TrainingSettings, splat: Path) -> LoadedSubject:
         covering = beside.submit(covered_of, settings, whole)
         views = decode_views(model, folders, frozenset(settings.holdout), recipe.training, tone_in(settings))
     views = with_covered(views, covering.result())
-    views = replace(views, surroundings=surroundings_of(settings, views.frame, recipe.training))
+    views = replace(views, border=read_border(settings, views.frame, recipe.training))
     try:
         gaussians, recipe = read_splat(splat), drawn_as(recipe, read_header(splat))
     except (OSError, ValueError) as error:

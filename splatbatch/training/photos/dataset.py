@@ -74,7 +74,7 @@ class TrainingImages:
     warnings: tuple[str, ...]
     loaded: Mapping[str, Any]
     """At which resolution, and from which folder."""
-    surroundings: PatchBorder = NONE
+    border: PatchBorder = NONE
     """What bounds the patch, and what is drawn behind it."""
     content: Mapping[int, float] | None = None
     """What `coarse.content_of` finds; None: nobody has looked."""
@@ -92,7 +92,7 @@ class TrainingImages:
         training, holdout = (
             tuple(settled(photo, home, device) for photo in photos) for photos in (self.training, self.holdout)
         )
-        return replace(self, training=training, holdout=holdout, surroundings=self.surroundings.to(device))
+        return replace(self, training=training, holdout=holdout, border=self.border.to(device))
 
 
 def decode_views(
@@ -261,7 +261,7 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
     Raises:
         SceneError: no photograph shows the patch.
     """
-    around = views.surroundings
+    around = views.border
     drawn = around.drawn_whole()
     if drawn is None:
         return views
@@ -273,7 +273,7 @@ def boundary_mask(views: TrainingImages) -> TrainingImages:
     )
     if not training:
         raise SceneError("no photograph shows what lies within reach of the core: there is nothing to train on")
-    return replace(views, training=training, holdout=holdout, surroundings=replace(around, backdrop_inside={}))
+    return replace(views, training=training, holdout=holdout, border=replace(around, backdrop_inside={}))
 
 
 def label_colors(is_outside: Tensor) -> dict[str, Tensor]:

@@ -78,9 +78,9 @@ class TransientMask:
     """Which pixels of the training photographs are left out, and the looks that find them."""
 
     def __init__(
-        self, photos: Sequence[PosedImage], options: RasterOptions, max_steps: int, surroundings: PatchBorder = NONE
+        self, photos: Sequence[PosedImage], options: RasterOptions, max_steps: int, border: PatchBorder = NONE
     ) -> None:
-        self._photos, self._options, self._surroundings = photos, options, surroundings
+        self._photos, self._options, self._border = photos, options, border
         self._steps = {round(share * max_steps) for share in LOOKS}
         self._cells: dict[str, Tensor] = {}  # by photograph, [h, w] bool, true where something stood
         self._sure: dict[str, Tensor] = {}  # likewise, what was sure at the last look; on the CPU
@@ -100,7 +100,7 @@ class TransientMask:
             gaussians: what is learned.
             capacity: of tile lists, so that nothing waits for a GPU in between; None: whatever it takes.
         """
-        drawn = self._surroundings.with_backdrop(gaussians)
+        drawn = self._border.with_backdrop(gaussians)
         compared = [self._compared(drawn, photo, capacity) for photo in self._photos]
         here = _on_cpu(compared)
         if capacity is not None and any(int(one.num_entries or 0) > capacity for one in here):

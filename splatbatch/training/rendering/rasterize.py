@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 from splatbatch.training import cuda
 from splatbatch.training.cpu import Ellipsoids, PinholeCameras, project, raster, view_colors
 from splatbatch.training.gaussians import SH_C0
+from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering import gsplats
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera, Rendering
 
@@ -109,3 +110,14 @@ def places_of(depths: Tensor, view: RenderCamera) -> Tensor:
     rays = torch.stack([x.expand(view.height, -1), y[:, None].expand(-1, view.width), torch.ones_like(depths)], dim=-1)
     local = rays * depths.double()[..., None]
     return (local - viewmat[:3, 3]) @ viewmat[:3, :3]
+
+
+def longest_lists(
+    gaussians: Mapping[str, Tensor], photos: tuple[PosedImage, ...], options: RasterOptions
+) -> Tensor | None:
+    """Return how many entries the longest tile lists of some photographs have, []; None where our kernels draw none."""
+    if not gaussians["means"].is_cuda or not options.fused or cuda.why_not_here():
+        return None
+    from splatbatch.training.cuda.rasterization import num_entries
+
+    return torch.stack([num_entries(gaussians, photo.view, cuda.loaded()) for photo in photos]).max()

@@ -9,10 +9,7 @@ from gsplat.strategy import DefaultStrategy
 from gsplat.strategy.ops import remove, reset_opa
 from torch import Tensor
 
-from splatbatch.config import Recipe
-from splatbatch.config.schedule import Schedule
 from splatbatch.training import cuda
-from splatbatch.training.border import PatchBorder
 from splatbatch.training.gaussians import Parameters
 from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering
@@ -23,13 +20,10 @@ from splatbatch.training.strategies.strategy import Strategy
 class Default(Strategy):
     """3DGS (Kerbl 2023): split and duplicate where image-plane gradients are large, prune what is transparent."""
 
-    def __init__(
-        self, gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, scale: float
-    ) -> None:
-        settings = recipe.refinement
-        self._gaussians, self._optimizers, self._plan = gaussians, optimizers, plan
+    def __post_init__(self) -> None:
+        settings, plan = self.recipe.refinement, self.plan
         self._rule = _CappedDefault(
-            cap_max=recipe.training.cap(),
+            cap_max=self.recipe.training.cap(),
             prune_opa=settings.prune_opa,
             grow_grad2d=settings.grow_grad2d,
             grow_scale3d=settings.grow_scale3d,
@@ -40,15 +34,10 @@ class Default(Strategy):
             reset_every=plan.reset_every or plan.max_steps + 1,
             absgrad=settings.absgrad,
         )
-        self._watches, self._prune_loss_db = True, settings.prune_loss_db
-        self._state = self._rule.initialize_state(scene_scale=scale)
+        self._watches = True
+        self._state = self._rule.initialize_state(scene_scale=self.scene_scale)
         for name in ("grad2d", "count"):
-            self._state[name] = torch.zeros_like(gaussians["opacities"], requires_grad=False)
-
-    def within(self, surroundings: PatchBorder) -> None:
-        """Keep to what bounds the patch."""
-        super().within(surroundings)
-        self._rule.num_behind = surroundings.num_behind
+            self._state[name] = torch.zeros_like(self.gaussians["opacities"], requires_grad=False)
 
     def step_pre_backward(self, rendering: Rendering) -> None:
         """Keep the gradients of the projected means."""
@@ -67,38 +56,39 @@ class Default(Strategy):
         gsplat 1.5.3 never resets: at strategy/default.py:195 `&` binds tighter than the comparisons beside it
         (mended on its main branch, PR #776). So the reset is ours.
         """
-        plan, has_changed = self._plan, False
+        plan, has_changed = self.plan, False
         if step >= plan.refine_stop:
             has_changed, self._watches = self._watches, False
         elif step > plan.refine_start and step % plan.refine_every == 0:
             self._leave_out_strays()
-            self._rule.refine(self._gaussians, self._optimizers, self._state, step)
+            self._rule.refine(self.gaussians, self.optimizers, self._state, step)
             has_changed = True
         if plan.prune_at and step == plan.prune_at:
             has_changed |= self._prune()
         if plan.reset_every and 0 < step < plan.reset_stop and step % plan.reset_every == 0:
-            reset_opa(self._gaussians, self._optimizers, self._state, value=2 * self._rule.prune_opa)
+            reset_opa(self.gaussians, self.optimizers, self._state, value=2 * self._rule.prune_opa)
             has_changed = True
         return has_changed
 
     def _prune(self) -> bool:
         """Remove what the photographs do not miss; return whether that is anything."""
-        if self._album is None or not self._prune_loss_db:
+        loss_db = self.recipe.refinement.prune_loss_db
+        if self.pruning_views is None or not loss_db:
             return False
-        leaves = prunable(self._gaussians, self._album, self._prune_loss_db)
-        remove(self._gaussians, self._optimizers, self._state, leaves)
+        leaves = prunable(self.gaussians, self.pruning_views, loss_db)
+        remove(self.gaussians, self.optimizers, self._state, leaves)
         return bool(leaves.any())
 
     @torch.no_grad()
     def _leave_out_strays(self) -> None:
         """Remove what has left the patch."""
-        outside = self._surroundings.out_of_bounds(self._gaussians)
+        outside = self.border.out_of_bounds(self.gaussians)
         if outside is not None and outside.any():
-            remove(self._gaussians, self._optimizers, self._state, outside)
+            remove(self.gaussians, self.optimizers, self._state, outside)
 
     def has_grown(self, step: int) -> bool:
         """Return whether it has split, pruned and reset for the last time."""
-        return step >= max(self._plan.refine_stop, self._plan.prune_at)
+        return step >= max(self.plan.refine_stop, self.plan.prune_at)
 
     def end(self) -> None:
         """Nothing is left to be ended: it grows until its last refinement."""
@@ -126,8 +116,6 @@ class _CappedDefault(DefaultStrategy):  # type: ignore[misc]
     def __init__(self, cap_max: int, **settings: Any) -> None:
         super().__init__(**settings)
         self.cap_max = cap_max
-        self.num_behind = 0
-        """Gaussians that are drawn after those of the patch, and are nobody's to refine."""
 
     @torch.no_grad()
     def accumulate_grad2d(self, state: dict[str, Any], rendering: Rendering) -> None:

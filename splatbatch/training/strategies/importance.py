@@ -16,8 +16,7 @@ from splatbatch.config.schedule import MOST_PRUNED
 from splatbatch.training.border import NONE, PatchBorder
 from splatbatch.training.loss import masked
 from splatbatch.training.photos.posed_image import PosedImage
-from splatbatch.training.rendering.rasterize import rasterize
-from splatbatch.training.rendering.tile_capacity import longest_lists
+from splatbatch.training.rendering.rasterize import longest_lists, rasterize
 from splatbatch.training.rendering.view import RasterOptions
 
 MOST_MEASURED = 12
@@ -52,14 +51,14 @@ class PruningViews:
 
     photos: tuple[PosedImage, ...]
     options: RasterOptions
-    surroundings: PatchBorder = NONE
+    border: PatchBorder = NONE
     seed: int = 0
     capacity: int | None = None
     """Of tile lists, so that nothing waits for a GPU between two pictures; None: whatever each takes."""
 
     def fitting(self, gaussians: Mapping[str, Tensor]) -> PruningViews:
         """Return it with tile lists that are long enough for these Gaussians, and for some of them alone."""
-        longest = longest_lists(self.surroundings.with_backdrop(gaussians), self.photos, self.options)
+        longest = longest_lists(self.border.with_backdrop(gaussians), self.photos, self.options)
         return replace(self, capacity=None if longest is None else max(1, int(longest)))
 
     def importance(self, gaussians: Mapping[str, Tensor]) -> Importance:
@@ -104,23 +103,23 @@ class PruningViews:
         return (colors - target).square().sum()
 
     def _draw(self, gaussians: Mapping[str, Tensor], photo: PosedImage) -> Tensor:
-        return rasterize(self.surroundings.with_backdrop(gaussians), photo.view, self.options, self.capacity).colors
+        return rasterize(self.border.with_backdrop(gaussians), photo.view, self.options, self.capacity).colors
 
 
-def prunable(gaussians: Mapping[str, Tensor], album: PruningViews, loss_db: float) -> Tensor:
+def prunable(gaussians: Mapping[str, Tensor], views: PruningViews, loss_db: float) -> Tensor:
     """Return which Gaussians may go, [N]: the least important ones, for so many dB of PSNR on photographs at most.
 
     What is lost is measured by rendering without them: importances do not add up where Gaussians overlap.
     """
-    album = album.fitting(gaussians)
-    order = album.importance(gaussians).order()
-    photos = album.photos[:: -(-len(album.photos) // MOST_MEASURED)]
-    allowed = album.error(gaussians, photos) * 10 ** (loss_db / 10)
+    views = views.fitting(gaussians)
+    order = views.importance(gaussians).order()
+    photos = views.photos[:: -(-len(views.photos) // MOST_MEASURED)]
+    allowed = views.error(gaussians, photos) * 10 ** (loss_db / 10)
     fits, breaks = 0, 1 + int(MOST_PRUNED * len(order))
     for _ in range(TRIALS):
         tried = (fits + breaks) // 2
         kept = order[tried:].sort().values
-        costs = album.error({name: value[kept] for name, value in gaussians.items()}, photos)
+        costs = views.error({name: value[kept] for name, value in gaussians.items()}, photos)
         fits, breaks = (tried, breaks) if costs <= allowed else (fits, tried)
     leaves = torch.zeros_like(order, dtype=torch.bool)
     leaves[order[:fits]] = True

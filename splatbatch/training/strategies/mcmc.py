@@ -8,12 +8,10 @@ import torch
 from gsplat.strategy import MCMCStrategy, ops
 from torch import Tensor
 
-from splatbatch.config import Recipe, Training
-from splatbatch.config.schedule import Schedule
+from splatbatch.config import Training
 from splatbatch.training import cuda
 from splatbatch.training.cpu.projection import scaled_rotations
 from splatbatch.training.gaussians import Parameters
-from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.strategies.strategy import Strategy
 
@@ -27,20 +25,16 @@ class Mcmc(Strategy):
 
     regulariser_weights = REGULARISERS
 
-    def __init__(
-        self, gaussians: Parameters, optimizers: Optimizers, recipe: Recipe, plan: Schedule, scale: float
-    ) -> None:
-        del scale
+    def __post_init__(self) -> None:
         use_our_relocation()
-        self._gaussians, self._optimizers, self._plan = gaussians, optimizers, plan
-        self._rule = MCMCStrategy(cap_max=recipe.training.cap(), min_opacity=recipe.refinement.prune_opa)
-        self._noise_lr, self._training = recipe.refinement.noise_lr, recipe.training
+        training = self.recipe.training
+        self._rule = MCMCStrategy(cap_max=training.cap(), min_opacity=self.recipe.refinement.prune_opa)
         self._has_ended = False
-        self._binoms = self._rule.initialize_state()["binoms"].to(gaussians["means"].device)
+        self._binoms = self._rule.initialize_state()["binoms"].to(self.gaussians["means"].device)
 
     def regularise(self, loss: Tensor) -> Tensor:
         """Add the sizes and opacities that the rule keeps small."""
-        opacities, scales = self._gaussians["opacities"].sigmoid(), self._gaussians["scales"].exp()
+        opacities, scales = self.gaussians["opacities"].sigmoid(), self.gaussians["scales"].exp()
         return (
             loss
             + self.regulariser_weights["opacities"] * opacities.mean()
@@ -50,31 +44,31 @@ class Mcmc(Strategy):
     def step_post_backward(self, rendering: Rendering, means_rate: Tensor) -> None:
         """Explore: move every Gaussian a little, the more transparent it is the more."""
         del rendering
-        inject_noise(self._gaussians, means_rate * self._noise_lr, self._training)
+        inject_noise(self.gaussians, means_rate * self.recipe.refinement.noise_lr, self.recipe.training)
 
     def refine(self, step: int) -> bool:
         """Relocate what is dead, and add."""
-        plan = self._plan
+        plan = self.plan
         if self._has_ended or not plan.refine_start < step < plan.refine_stop or step % plan.refine_every:
             return False
         self._relocate()
-        self._rule._add_new_gs(self._gaussians, self._optimizers, self._binoms)
+        self._rule._add_new_gs(self.gaussians, self.optimizers, self._binoms)
         return True
 
     def _relocate(self) -> None:
         """Relocate what is too transparent, and what has left the patch."""
-        outside = self._surroundings.out_of_bounds(self._gaussians)
+        outside = self.border.out_of_bounds(self.gaussians)
         if outside is None:
-            self._rule._relocate_gs(self._gaussians, self._optimizers, self._binoms)
+            self._rule._relocate_gs(self.gaussians, self.optimizers, self._binoms)
             return
         min_opacity = self._rule.min_opacity
-        dead = (self._gaussians["opacities"].sigmoid() <= min_opacity) | outside
+        dead = (self.gaussians["opacities"].sigmoid() <= min_opacity) | outside
         if dead.any() and not dead.all():
-            ops.relocate(self._gaussians, self._optimizers, {}, dead, self._binoms, min_opacity)
+            ops.relocate(self.gaussians, self.optimizers, {}, dead, self._binoms, min_opacity)
 
     def has_grown(self, step: int) -> bool:
         """Return whether it is at its cap: from there on it only moves dead Gaussians onto live ones."""
-        return step >= self._plan.refine_stop or len(self._gaussians["means"]) >= self._training.cap()
+        return step >= self.plan.refine_stop or len(self.gaussians["means"]) >= self.recipe.training.cap()
 
     def end(self) -> None:
         """Relocate no more."""

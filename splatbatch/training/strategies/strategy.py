@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
+from splatbatch.config import Recipe
+from splatbatch.config.schedule import Schedule
 from splatbatch.training.border import NONE, PatchBorder
+from splatbatch.training.gaussians import Parameters
+from splatbatch.training.optim import Optimizers
 from splatbatch.training.rendering.view import Rendering
 from splatbatch.training.strategies.importance import PruningViews
 
 
+@dataclass(eq=False)
 class Strategy:
     """A densification rule around a training step; a rule says only what it does otherwise.
 
@@ -20,22 +26,26 @@ class Strategy:
     for it, so that a step can be recorded and replayed.
     """
 
-    _surroundings: PatchBorder = NONE
-    _album: PruningViews | None = None
+    gaussians: Parameters
+    """What is optimised; their number changes in place."""
+    optimizers: Optimizers
+    recipe: Recipe
+    plan: Schedule
+    scene_scale: float
+    """Reach of the cameras, in units of the Gaussians."""
+    border: PatchBorder = NONE
+    """Of the patch: a Gaussian that has left it does not count as alive."""
+    pruning_views: PruningViews | None = None
+    """Photographs that tell what Gaussians are worth; None: nothing is pruned by that."""
 
-    def within(self, surroundings: PatchBorder) -> None:
-        """Keep to what bounds the patch: a Gaussian that has left it does not count as alive."""
-        self._surroundings = surroundings
-
-    def judge_by(self, album: PruningViews) -> None:
-        """Tell by these photographs, between steps, what Gaussians are worth."""
-        self._album = album
-
-    regulariser_weights: Mapping[str, float] = MappingProxyType({})
+    regulariser_weights: ClassVar[Mapping[str, float]] = MappingProxyType({})
     """Weights of mean opacity and mean scale in what is minimised, by the names of their parameters."""
 
+    def __post_init__(self) -> None:
+        """Make what the rule remembers."""
+
     def regularise(self, loss: Tensor) -> Tensor:
-        """Add what the rule wants minimised, as its pulls say."""
+        """Add what the rule wants minimised, as its regulariser weights say."""
         return loss
 
     def step_pre_backward(self, rendering: Rendering) -> None:
