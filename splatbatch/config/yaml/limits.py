@@ -98,8 +98,8 @@ def _read(text: str, kind: type[yaml.SafeLoader]) -> Read:
 class BoundedComposer(Composer, SafeConstructor, Resolver):
     """PyYAML's composer over the events of its fast or slow parser; it refuses what no author of a YAML means.
 
-    That is a YAML larger than anybody's configuration, an alias of what it stands in, a key that stands twice in a
-    mapping, and a number that YAML reads as another. Each is a `yaml.MarkedYAMLError` whose `note` is the remedy.
+    That is a YAML larger than any configuration, an alias of what it stands in, or a key that stands twice in a
+    mapping. So is a number that YAML reads as another. Each is a `yaml.MarkedYAMLError` whose `note` is the remedy.
     """
 
     def __init__(self, text: str, parser: yaml.SafeLoader) -> None:
