@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -194,7 +193,9 @@ def _within_cap(
     return boundary_init(first, cover, cap)
 
 
-def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: ProgressRecorder) -> None:
+def train_prepared(  # noqa: PLR0915 - it reads top to bottom
+    folder: AttemptFolder, prepared: PreparedAttempt, progress: ProgressRecorder
+) -> None:
     """Train what was prepared, on the device of the settings, and write metrics, pictures and, last, the splat.
 
     Raises:
@@ -216,7 +217,9 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
 
     progress.phase("train")
     with StopRequest() as stop:
-        gaussians = train(gaussians, scene, recipe, evaluator, _checkpoints(folder, prepared, progress, stop))
+        every = recipe.training.checkpoint_every
+        checkpoints = Checkpoints(folder.checkpoint, prepared.identity, every, prepared.resume, progress, stop)
+        gaussians = train(gaussians, scene, recipe, evaluator, checkpoints)
     step, planned = evaluator.early.last_step, recipe.training.max_steps
 
     progress.phase("eval")
@@ -226,10 +229,14 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
         write_splat(written, export(gaussians, scene.frame), step, planned, said)
         gaussians = load_splat(read_splat(written), scene.frame, device)
         final = evaluator.measure_written(gaussians, step)
-        evaluator.measure_earlier(prepared.earlier, _files_of(scene, prepared, device).figures)
+        of_files = (scene.frame, recipe, device, prepared.offset, scene.border)
+        files = SplatFiles(scene.holdout, *of_files, is_evened=scene.are_evened)
+        evaluator.measure_earlier(prepared.earlier, files.figures)
         evaluator.measure_first(as_parameters(prepared.gaussians, device))
         made = {"resolution": dict(scene.loaded), "expected": vars(footprint), "made_with": versions(device)}
-        _write_figures(folder, scene, {**evaluator.to_record(), **made})
+        if scene.coverage_masks is not None:
+            write_json(folder.covered, scene.coverage_masks.to_record())
+        write_json(folder.metrics, {**evaluator.to_record(), **made})
         drawn = from_one(scene.border.with_backdrop(gaussians), scene.holdout)
         picture_views(folder, drawn, final, recipe)
         progress.phase("export")
@@ -239,24 +246,6 @@ def train_prepared(folder: AttemptFolder, prepared: PreparedAttempt, progress: P
     if device.type == "cuda":
         # everything is given back by the end of the process; this only makes sure that no error is still on its way
         torch.cuda.synchronize()
-
-
-def _files_of(scene: TrainingImages, prepared: PreparedAttempt, device: torch.device) -> SplatFiles:
-    where = (scene.frame, prepared.recipe, device, prepared.offset)
-    return SplatFiles(scene.holdout, *where, scene.border, is_evened=scene.are_evened)
-
-
-def _write_figures(folder: AttemptFolder, scene: TrainingImages, metrics: Mapping[str, Any]) -> None:
-    if scene.coverage_masks is not None:
-        write_json(folder.covered, scene.coverage_masks.to_record())
-    write_json(folder.metrics, dict(metrics))
-
-
-def _checkpoints(
-    folder: AttemptFolder, prepared: PreparedAttempt, progress: ProgressRecorder, stop: StopRequest
-) -> Checkpoints:
-    every = prepared.recipe.training.checkpoint_every
-    return Checkpoints(folder.checkpoint, prepared.identity, every, prepared.resume, progress, stop)
 
 
 def _load_kernels(wanted: str) -> None:
