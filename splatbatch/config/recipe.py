@@ -99,7 +99,7 @@ class Training(Section):
         if isinstance(self.cap_max, int):
             return self.cap_max
         if num_points is None:
-            raise ValueError(f"cap_max {self.cap_max} is a multiple of points that nobody has counted")
+            raise ValueError(f"cap_max {self.cap_max} is a multiple of points that are not counted yet")
         return max(1, round(float(self.cap_max[:-1]) * num_points))
 
     def resolved(self) -> Training:

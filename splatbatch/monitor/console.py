@@ -84,7 +84,7 @@ class ConsoleListener:
         A terminal that takes nothing is spared.
         """
         if lost := terminal.take_lost():
-            self.say(f"{plural(lost, 'line')} not shown: nobody took them")
+            self.say(f"{plural(lost, 'line')} not shown: the terminal did not take them")
         if time.monotonic() >= self._due and not (self._live and terminal.is_stuck()):
             self._due = time.monotonic() + (REDRAW_S if self._live else HEARTBEAT_S)
             self._show()

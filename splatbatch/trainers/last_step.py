@@ -56,7 +56,7 @@ class StepHistory:
         if is_trusted and heard.highest is None and isinstance(end, Exited | Killed):
             return ""
         said = "nothing of its steps" if heard.highest is None else f"no step after {heard.highest} of {max_steps}"
-        return f"from a step that nobody knows: the program {_in_words(end)} and had said {said}"
+        return f"from an unknown step: the program {_in_words(end)} and had said {said}"
 
     def why_too_old(self, splat: Path, progress: Path, max_steps: int) -> str:
         """Return why a splat cannot be from the last step: when it was written the program was not there; or nothing.
@@ -100,7 +100,7 @@ def _in_words(end: Exit) -> str:
         case Cancelled():
             return "was cancelled"
         case _:
-            return "ended in a way that nobody knows"
+            return "ended in an unknown way"
 
 
 def whose_splat(patches: Path, splat: Path, task: str, inputs: str) -> str:

@@ -52,7 +52,7 @@ def test_a_splat_of_no_known_step_does_not_count_after_a_bad_end(run: Run, how: 
     artifact = STEPLESS | {"finished_after_s": 0}
     attempt = run(settings={"do": f"snapshot quietly {how}"}, artifact=artifact, limits={"stall_s": 1.0})
     assert isinstance(attempt.outcome(), Failed)
-    assert attempt.collect() == Rejected(f"from a step that nobody knows: {why} and had said nothing of its steps")
+    assert attempt.collect() == Rejected(f"from an unknown step: {why} and had said nothing of its steps")
 
 
 def test_a_splat_of_no_known_step_counts_after_a_crash_only_where_the_config_says_so(run: Run) -> None:
