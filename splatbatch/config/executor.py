@@ -73,7 +73,8 @@ class Executor(Section):
     gpus_per_worker: Annotated[int, Field(ge=0, le=64)] | None = None
     """GPUs that the engine gives each; left out: one, or none where training.device is cpu."""
     worker_time: Annotated[float, SPAN, Field(ge=60)] | None = None
-    """Longest time of a worker, as 3h30m; another goes on where it ended. Left out: as long as the queue allows."""
+    """Longest time of a worker, as 3h30m, a minute at least; another goes on where it ended. Left out: as long as the
+    queue allows."""
     setup: Annotated[tuple[str, ...], BeforeValidator(as_list)] = ()
     """Lines for the shell on the node, before the worker: [module load cuda]."""
     sbatch: Annotated[tuple[str, ...], BeforeValidator(_as_options)] = ()

@@ -161,9 +161,9 @@ Secret = Annotated[SecretStr, BeforeValidator(_from_environment), Field(min_leng
 
 
 class Notify(Section):
-    """Who is told when a batch ends or a patch fails for good; that nobody listens fails no batch.
+    """Who is told when a batch ends or a patch fails for good; a message that is not delivered fails no batch.
 
-    What may hold a password is shown to nobody: not in errors, batch.yaml or the report.
+    What may hold a password is never shown: not in errors, batch.yaml or the report.
     """
 
     command: Annotated[tuple[Secret, ...], BeforeValidator(_as_words)] = ()

@@ -239,7 +239,7 @@ def disk_mib(recipes: Mapping[str, Recipe], footprints: Mapping[str, MemoryEstim
 
 
 def of_machine(machine: Machine, *, on_cpu: bool = False) -> Iterator[CheckResult]:
-    """Yield what there is to say of a machine; `on_cpu`: whoever trains has asked for the CPU."""
+    """Yield what there is to say of a machine; `on_cpu`: the YAML asks for the CPU."""
     yield ok("versions", ", ".join(f"{name} {number}" for name, number in machine.versions.items()))
     if on_cpu:
         yield ok("device", "trains on the CPU, as the YAML says")
@@ -423,7 +423,7 @@ def _lacking(machine: Machine, tools: Toolchain, capabilities: Iterable[Version]
 
 
 def locks(found: Iterable[ExtensionLock]) -> Iterator[CheckResult]:
-    """Judge locks of builds: one that nobody holds any more keeps the next build waiting for ever."""
+    """Judge locks of builds: one that no build holds any more keeps the next build waiting for ever."""
     for lock in found:
         age = f"{lock.age_s / 60:.0f} min old"
         if lock.is_compiling or lock.age_s < STALE_S:

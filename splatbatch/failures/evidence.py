@@ -83,7 +83,7 @@ class Evidence:
     """start, load, init, train, eval, export; empty: unknown."""
     step: int | None = None
     artifact: str | None = None
-    """Why the splat does not count; empty: it is whole; None: nobody looked, there is only a log."""
+    """Why the splat does not count; empty: it is whole; None: unknown, there is only a log."""
     oom_killed: bool = False
     kernel_lines: tuple[str, ...] = ()
     health: str = ""

@@ -189,7 +189,7 @@ def _next_rung(
 
 
 def _changes(rung: Rung, current: Mapping[str, Any]) -> bool:
-    """Return whether a rung changes anything; one that cannot be resolved does, and whoever takes it says why not."""
+    """Return whether a rung changes anything; one that cannot be resolved does, and says why not when it is taken."""
     try:
         return any(key not in current or current[key] != value for key, value in resolve(rung, current).items())
     except ConfigError:

@@ -1,4 +1,4 @@
-"""A command of ours that goes on when whoever started it is gone: in a session of its own, its words in a file."""
+"""A command of ours that outlives the one that started it: in a session of its own, its words in a file."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def of_supervisor(start: Start) -> Path | None:
 
 
 def _sweep(own: Path) -> None:
-    """Remove the empty groups of supervisors that were killed; the kernel keeps those in which somebody still is."""
+    """Remove the empty groups of supervisors that were killed; the kernel keeps those that still hold a process."""
     for group in own.glob(f"{PREFIX}*-*"):
         pid, _, ticks = group.name.removeprefix(PREFIX).partition("-")
         if pid.isdecimal() and str(processes.start_ticks(int(pid))) != ticks:

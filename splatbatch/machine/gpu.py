@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # every supervisor would wait for all of the config
 
 FREE_MIB = 64
 """Memory of a GPU may lie so far above its value before the batch: an H200 had given 20 GB back 0.1 ms after the end of
-a process; drivers and displays move by some MiB by themselves, a CUDA context of somebody else takes 400 and more."""
+a process; drivers and displays move by some MiB by themselves, a CUDA context of another program takes 400 and more."""
 DEVICE_FILES = Path("/dev")
 DRIVER_FILES = Path("/proc/driver/nvidia")
 

@@ -1,4 +1,4 @@
-"""A program of somebody else, run to its end within limits of time and memory; whatever it has started ends with it."""
+"""An external program, run to its end within limits of time and memory; whatever it has started ends with it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class CallContext:
 
 
 class LimitedProgram:
-    """A program of somebody else while it runs, in a session of its own; whoever asks how it is ends it at a limit."""
+    """An external program while it runs, in a session of its own; `poll` ends it at a limit."""
 
     def __init__(
         self,

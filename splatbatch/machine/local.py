@@ -31,7 +31,7 @@ DEVICE_SILENCE_S = 600.0
 """The same for one that waits for a disk or a share: a file server that restarts must not cost a training."""
 WAKING_S = 5.0
 MOST_WAKINGS = 3
-"""What somebody stops again and again is ended at last: its own limits do not count while it stands."""
+"""One that is stopped again and again is ended at last: its own limits do not count while it stands."""
 LOOK_S = 1.0
 LONGEST_STEP_S = 3 * LOOK_S
 """No more than that counts between two looks: when more has passed, we stood still ourselves (a laptop asleep)."""

@@ -27,7 +27,7 @@ PREFIX = "splatbatch-mps-"
 
 @dataclass(frozen=True)
 class Mps:
-    """A running daemon. Its pipes lie in a private folder, so that it serves nobody else."""
+    """A running daemon. Its pipes lie in a private folder, so that it serves no other program."""
 
     process: subprocess.Popen[bytes]
     folder: Path

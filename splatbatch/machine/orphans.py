@@ -66,11 +66,11 @@ def _recorded(folder: AttemptFolder) -> Iterable[int]:
 
 @dataclass(frozen=True)
 class Orphans:
-    """What may still run although whoever started it is gone."""
+    """Attempts that may still run although the run that started them is gone."""
 
     output: OutputFolder
     task: str = ""
-    """Of which task; empty: of the whole batch, on which nobody else works."""
+    """Of which task; empty: of the whole batch, which no other run trains."""
 
     @property
     def prefix(self) -> str:

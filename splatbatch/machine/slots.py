@@ -1,4 +1,4 @@
-"""The slots of this machine: whoever wants to start an attempt asks for one, and gets it or a reason to wait.
+"""The slots of this machine: the scheduler asks for one, and gets it or a reason to wait.
 
 Behind each is a gate: it opens when the GPU is proved free and cool, not after a sleep.
 """
@@ -27,11 +27,11 @@ CORES = "cpu"
 CONTEXT_MIB = 1024.0
 """What a process that has opened its CUDA context, and computed something small, holds of a GPU at most."""
 MARGIN_MIB = 1024
-"""What stays free on a GPU that two attempts share, for what nobody foresaw."""
+"""What stays free on a GPU that two attempts share, for what no footprint foresees."""
 UNKNOWN_HOST_MIB = 4000
-"""Host memory to be free for an attempt of which nobody knows what it needs."""
+"""Host memory to be free for an attempt whose needs are unknown."""
 HOST_RESERVE_MIB = 2000
-"""Host memory that a standby leaves to everybody else."""
+"""Host memory that a standby leaves to all other programs."""
 _MEMINFO = Path("/proc/meminfo")
 _GROUPS = (  # limit and use: cgroup v2, then v1
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
@@ -48,9 +48,9 @@ class Occupant:
     """An attempt on a slot."""
 
     footprint_mib: float | None
-    """Most memory it takes on the GPU; None: nobody knows."""
+    """Most memory it takes on the GPU; None: unknown."""
     alone: bool
-    """Nobody else may start beside it."""
+    """No other attempt may start beside it."""
     training: bool = True
     """False once it only evaluates and exports: the next attempt may start beside it, if there is room."""
 
@@ -223,7 +223,7 @@ class Slots:
         """Return a slot on which an attempt may start now, or why and since when there is none.
 
         Args:
-            footprint: what it takes at most; None if nobody knows.
+            footprint: what it takes at most; None: unknown.
             now: by the clock of the loop, s.
             alone: it must have its GPU to itself.
             on: the only slot that will do; None: any.
@@ -242,7 +242,7 @@ class Slots:
         return bool(self._beside)
 
     def offer_cores(self, now: float, *, or_gpu: bool) -> Slot | None:
-        """Return the slot of what takes no GPU, or None: it is taken; whoever may have one gets a GPU that is ready."""
+        """Return the slot of what takes no GPU, or a GPU that is ready if that may be; None: all are taken."""
         if or_gpu:
             for gate in self._gates.values():
                 if not gate.tenants and not gate.why_shut(now):
@@ -277,7 +277,7 @@ class Slots:
         self._gate_of(key).finalizes(key, footprint_mib)
 
     def is_full(self, key: Key) -> bool:
-        """Return whether nobody can start beside an attempt."""
+        """Return whether no other attempt can start beside one."""
         return not self._gate_of(key).has_seat()
 
     def taken(self) -> list[Slot]:
@@ -335,7 +335,7 @@ class Slots:
 
 
 def available_mib() -> int:
-    """Return the host memory, in MiB, that this machine or our control group can still give; endless if nobody says."""
+    """Return the host memory, in MiB, that this machine or our control group can still give; endless if unknown."""
     return min(_of_machine(), *(_of_group(limit, used) for limit, used in _GROUPS))
 
 

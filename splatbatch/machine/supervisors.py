@@ -36,7 +36,7 @@ class ForkedChild:
         if self._ended is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # whoever ended it has waited for it
+            except ChildProcessError:  # another part of this process has waited for it
                 self._ended = -signal.SIGKILL
             else:
                 self._ended = os.waitstatus_to_exitcode(status) if pid else None
@@ -125,7 +125,7 @@ class _Server:
 
 
 _AHEAD: list[_Server] = []
-"""One that somebody has started who has no supervisors yet."""
+"""A server that `start_ahead` has started; the first `Supervisors` takes it over."""
 
 
 def start_ahead(*programs: str) -> None:

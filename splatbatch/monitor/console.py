@@ -127,7 +127,7 @@ def heartbeat(status: PatchStatus, *, has_nodes: bool = False) -> str:
 
 
 def in_words(event: Event) -> str:
-    """Return an event as one line, whatever it quotes; empty for events that nobody needs to see."""
+    """Return an event as one line, whatever it quotes; empty for events that are not shown."""
     words = _WORDS.get(type(event))
     return _short(words(event)) if words else ""
 

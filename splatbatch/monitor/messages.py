@@ -16,7 +16,7 @@ PATIENCE_S = 5.0
 
 
 def print_err(words: str) -> None:
-    """Say what somebody waits for."""
+    """Print a line on stderr: what is waited for."""
     typer.echo(one_line(words), err=True)
 
 

@@ -52,7 +52,7 @@ PATIENCE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # by itself MLflow goes on for four minutes before it says why
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
-"""What MLflow reads from the environment, unless somebody has set it."""
+"""What MLflow reads from the environment, unless it is set already."""
 SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 IN_A_URL = re.compile(r"//[^/@\s]+@")
 STATES = {"trained": "FINISHED", "made": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}

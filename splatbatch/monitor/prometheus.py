@@ -55,7 +55,7 @@ class MetricsFile(Sink):
     name = "metrics.prom"
 
     def tick(self) -> None:
-        """Write it if it is time, and nobody else does; called many times a second."""
+        """Write it if it is time, and no other worker does; called many times a second."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY_S

@@ -109,7 +109,7 @@ def live_view(statuses: Sequence[PatchStatus], width: int, height: int, workers:
 
 
 def num_shown(num: int) -> int:
-    """Return how many of so many patches are shown: all that somebody may read, or a pipe may want; of more, fewer."""
+    """Return how many of so many patches are shown: all up to `MOST_ROWS`; of more, fewer."""
     return num if num <= MOST_ROWS else ROWS_OF_MORE
 
 
@@ -147,7 +147,7 @@ def _share(status: PatchStatus) -> str:
 
 
 def figure(value: float | None, form: str) -> str:
-    """Return a figure in words; nothing for one that nobody knows."""
+    """Return a figure in words; nothing for an unknown one."""
     return "" if value is None else format(value, form)
 
 

@@ -1,6 +1,6 @@
 """`python -m splatbatch.supervisor.apprise_urls`: deliver what stands on stdin to Apprise URLs; 0 if all took it.
 
-A process of its own: URLs stay out of every command line, and a server that does not answer holds nobody up.
+A process of its own: URLs stay out of every command line, and a server that does not answer holds nothing up.
 """
 
 from __future__ import annotations

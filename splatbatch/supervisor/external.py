@@ -209,7 +209,7 @@ class LoggedSteps:
 
 
 class TooSlow(Exception):
-    """A regular expression takes longer over a text than anybody wants to wait."""
+    """A regular expression takes longer over a text than its time limit."""
 
 
 @contextmanager
@@ -309,7 +309,7 @@ class Artifacts:
     def real_file(self, product: SplatCandidate) -> Path:
         """Return the file behind a link that the program left, if it lies in the folder; else the product's own path.
 
-        What lies elsewhere is not the attempt's: whoever takes the product over copies it.
+        What lies elsewhere is not the attempt's: it is copied when the product is taken over.
         """
         real, home = product.path.resolve(), self.folder.resolve()
         return self.folder / real.relative_to(home) if real.is_relative_to(home) else product.path
@@ -361,7 +361,7 @@ class Artifacts:
     def _step_in(self, path: Path) -> int | None:
         try:
             steps = re.findall(self.step, path.as_posix()) if self.step else []
-        except re.error:  # of a file that somebody has written into: the YAML's was checked
+        except re.error:  # of a file that was edited by hand: the YAML's was checked
             return None
         digits = steps[-1] if steps and isinstance(steps[-1], str) else ""
         return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None

@@ -1,6 +1,6 @@
 """`python -m splatbatch.supervisor.fork_server <blanks> PROGRAM…`: has imported what supervisors need, and forks them.
 
-Whoever started it sends paths of attempt folders through stdin, a socket, one at a time; the supervisor of each answers
+Its parent sends paths of attempt folders through stdin, a socket, one at a time; the supervisor of each answers
 with its number. It is then as if started as a program: a child of that very parent, in a session of its own, without
 any descriptor of the server, under its own command line. It outlives the server. Programs are loaded, too: what they
 are to do begins at once.
@@ -30,7 +30,7 @@ NONE_MADE = b"0"
 
 def serve(parent: int) -> None:
     """Fork until the other side closes the channel."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nobody can wait for a child
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, no parent can wait for a child
     gc.freeze()  # what is never looked at again stays shared with those that are forked; to collect it takes 0.1 s
     while message := os.read(CHANNEL, MOST_BYTES):
         try:
@@ -40,7 +40,7 @@ def serve(parent: int) -> None:
 
 
 def _fork(path: str, parent: int) -> None:
-    """Make a supervisor that is nobody's child, so that its subreaper, our parent, adopts it."""
+    """Make a supervisor without a parent, so that its subreaper, our parent, adopts it."""
     wait_here, gate = os.pipe()
     if (between := os.fork()) == 0:
         try:
@@ -68,7 +68,7 @@ def _become_supervisor(path: str, parent: int, gate: int) -> NoReturn:
 
 
 def _introduced(path: str, parent: int) -> bool:
-    """Leave everything of the server's behind; return whether somebody counts on us now."""
+    """Leave everything of the server's behind; return whether our parent now counts on us."""
     os.setsid()
     if os.getppid() != parent or not preload.entitle((sys.executable, "-m", SUPERVISOR, path)):
         os.write(CHANNEL, NONE_MADE)

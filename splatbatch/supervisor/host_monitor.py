@@ -86,7 +86,7 @@ class GpuWatch:
 
     In a container NVML names processes by numbers that mean nothing here. Then the one that has come since the attempt
     began, and is none of this container by its number, is taken for the attempt's; where several come at once, or it
-    came before the watch began, nobody can tell.
+    came before the watch began, it is unknown.
     """
 
     def __init__(self, folder: AttemptFolder, uuid: str | None) -> None:

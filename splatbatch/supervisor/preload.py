@@ -129,7 +129,7 @@ def _become(argv: list[str], env: dict[str, str], output: int) -> None:
         os.dup2(output, number)
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]  # as PYTHONUNBUFFERED has it
     os.environ.clear()
-    os.environ.update(ADDED | env)  # copies: what lies where the first environment lay is read by nobody now
+    os.environ.update(ADDED | env)  # copies: what lies where the first environment lay is not read any more
     sys.argv = [argv[2], *argv[3:]]
     processes.raise_file_limit()
     entitle(argv)

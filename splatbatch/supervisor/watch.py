@@ -28,14 +28,14 @@ from splatbatch.supervisor.job import Job, read_job
 from splatbatch.supervisor.log import BoundedLog, Secrets
 from splatbatch.supervisor.preload import PreloadedProcess
 
-FENCED = 75  # sysexits.h, EX_TEMPFAIL: somebody else runs this attempt
+FENCED = 75  # sysexits.h, EX_TEMPFAIL: another supervisor runs this attempt
 HEARTBEAT_S = 1.0
 GPU_SAMPLE_S = 2.0
 HOST_LOOK_S = 2.0
 STALL_LOOKS = 10  # in the time that counts as a stall
 LONGEST_STALL_LOOK_S = 10.0
 TICK_S = 0.05
-PIPE_BYTES = 1 << 20  # pipe(7): what anybody may ask for
+PIPE_BYTES = 1 << 20  # pipe(7): what any user may ask for
 UNKILLABLE_S = 60.0  # what outlives its SIGKILL for so long hangs in a driver: its end is told without it
 TELL_S = 3600.0  # how long a full disk may keep the end from being written down: as long as a batch waits for room
 IDLE_SHARE = 0.01
@@ -82,7 +82,7 @@ def _introduce(folder: AttemptFolder, group: Path | None) -> None:
 
 
 def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopCause) -> None:
-    """Write down how it ended; a full disk or a silent share is waited for, as long as nobody asks us to stop."""
+    """Write down how it ended; a full disk or a silent share is waited for, until we are asked to stop."""
     folder.ballast.unlink(missing_ok=True)
     give_up_at = time.monotonic() + TELL_S
     while True:
@@ -195,7 +195,7 @@ class _Watch:
                     self._begin(go)
                 self._end_if_due()
         processes.end_orphans(self.process.pid)
-        self._drain()  # once: nobody is left who could write more
+        self._drain()  # once: no process is left that could write more
         self._keep(self.secrets.rest())
         if self.progress:
             with suppress(OSError):
@@ -350,5 +350,5 @@ class Watchdog:
         if gpu_percent is not None:
             return gpu_percent > 0
         before, self._cpu_s = self._cpu_s, processes.cpu_s(self.pid)
-        # less than before: a process has gone whose time nobody inherited
+        # less than before: a process has gone whose time no parent inherited
         return not before <= self._cpu_s <= before + IDLE_SHARE * since_s

@@ -71,7 +71,7 @@ def earlier_splat(folder: PatchFolder) -> EarlierSplat:
 
 
 def settings_for(recipe: Recipe, patch: Patch, task: str) -> TrainingSettings:
-    """Return what a training process is told of a patch, and whoever looks at its splat as it was trained."""
+    """Return the settings of a patch for its training, and for what judges its splat afterwards."""
     border = patch.border.to_record() if patch.border else {}
     behind = PatchFolder(patch.behind).accepted_splat() if patch.behind else (Path(), "")
     return TrainingSettings(

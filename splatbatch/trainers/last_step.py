@@ -83,7 +83,7 @@ def why_from_before(splat: Path, start: Path) -> str:
     and a program may have made it elsewhere, by another clock.
     """
     began = file_fact(start)
-    if began.num_bytes < 0:  # nobody supervised it
+    if began.num_bytes < 0:  # it had no supervisor
         return ""
     seconds = (began.mtime_ns - splat.stat().st_mtime_ns) / 1e9
     return f"older than the attempt, by {seconds:,.0f} s: {splat.name}" if seconds > CLOCKS_APART_S else ""

@@ -1,4 +1,4 @@
-"""What pydantic cannot see of a sweep: settings that nobody knows, values that fit none, impossible combinations."""
+"""What pydantic cannot see of a sweep: unknown settings, values that fit none, impossible combinations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_VALUES = 2500
 def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: RecipeOf) -> Iterator[tuple[Keys, str]]:
     """Yield the mistakes in the sweep of a YAML: where, and what."""
     written = tree.get("sweep") or {}
-    found: dict[tuple[str, str], Keys] = {}  # a setting that nobody knows is one mistake, whatever its values
+    found: dict[tuple[str, str], Keys] = {}  # an unknown setting is one mistake, whatever its values
     trainers = tuple(trainers)
     are_unknown = bool(tree.get("trainers")) and not trainers  # they have mistakes of their own
     if next(islice(assignments(written), MOST_VALUES, None), None):

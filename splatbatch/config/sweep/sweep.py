@@ -119,7 +119,7 @@ class TaskId(NamedTuple):
 
     @classmethod
     def of_folder(cls, name: str) -> TaskId:
-        """Return what the name of a folder stands for; for outputs whose config nobody has read."""
+        """Return what the name of a folder stands for; for outputs whose config was not read."""
         patch, _, variant = name.rpartition(SEPARATOR)
         return cls(patch, variant) if patch else cls(name)
 
@@ -197,7 +197,7 @@ def _matches(settings: Settings, entry: Settings) -> bool:
 
 
 def _own(settings: Mapping[str, Any], base: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return what differs from the config without the sweep, in an order that nobody chooses."""
+    """Return what differs from the config without the sweep, in the order of their names."""
     return sorted((key, value) for key, value in settings.items() if key not in base or base[key] != value)
 
 

@@ -41,7 +41,7 @@ _GAPS = re.compile(r"[-+]?(0[xb])?[0-9a-fA-F]*[0-9.]_[0-9a-fA-F_]*(\.[0-9_]*)?")
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
 
 TOO_LARGE = "A configuration is some lines of text: is this the right file?"
-"""The remedy for a YAML that is larger than anybody's configuration."""
+"""The remedy for a YAML that is too large for a configuration."""
 
 Read = tuple[yaml.Node | None, Any]
 """The nodes, with their lines, and the values."""
@@ -52,7 +52,7 @@ def read_file(path: Path) -> str:
 
     Raises:
         OSError, ValueError: it cannot be read.
-        ConfigError: it is longer than anybody's configuration.
+        ConfigError: it is too long for a configuration.
     """
     if path == STDIN:
         data = standard_input()
@@ -96,10 +96,10 @@ def _read(text: str, kind: type[yaml.SafeLoader]) -> Read:
 
 
 class BoundedComposer(Composer, SafeConstructor, Resolver):
-    """PyYAML's composer over the events of its fast or slow parser; it refuses what no author of a YAML means.
+    """PyYAML's composer over the events of its fast or slow parser; it refuses what its author cannot mean.
 
-    That is a YAML larger than any configuration, an alias of what it stands in, or a key that stands twice in a
-    mapping. So is a number that YAML reads as another. Each is a `yaml.MarkedYAMLError` whose `note` is the remedy.
+    That is a YAML too large for a configuration, and an alias of what it stands in. So is a key that stands twice in a
+    mapping, and a number that YAML reads as another. Each is a `yaml.MarkedYAMLError` whose `note` is the remedy.
     """
 
     def __init__(self, text: str, parser: yaml.SafeLoader) -> None:
@@ -176,7 +176,7 @@ def _check_number(event: yaml.ScalarEvent) -> None:
         is_other = str(taken) != instead
     elif _SIXTIES.fullmatch(event.value) or _GAPS.fullmatch(event.value):
         if len(event.value) > LONGEST_NUMBER:
-            return  # nobody's number: what it is written for says so
+            return  # no number at all: the setting's own check says so
         taken = yaml.safe_load(event.value)
         instead, is_other = str(taken), taken != event.value
     else:

@@ -17,7 +17,7 @@ AnySection = TypeVar("AnySection", bound=Section)
 Mistake = tuple[Keys, str]
 """Where, and what."""
 MOST_MISTAKES = 100
-"""Of each kind; nobody reads more at once, and the nearest known name of each takes time."""
+"""Of each kind; more are not read at once, and the nearest known name of each takes time."""
 QUOTE_CHARS = 200
 SECRET = ("notify",)
 """Sections whose values are never shown."""

@@ -101,7 +101,7 @@ def near(path: Path) -> str:
         return ""
     hint = nearest(path.absolute().relative_to(above).parts[0], names)
     is_list = hint.startswith("Known: ")
-    if is_list:  # what the root of the disk holds helps nobody
+    if is_list:  # what the root of the disk holds is no help
         return f"{above} holds {hint.removeprefix('Known: ')}" if above != above.parent else ""
     return f"{hint} It lies in {above}."
 
