@@ -204,10 +204,6 @@ class AttemptFolder:
         """Return all lines of gpu.jsonl; none on the CPU."""
         return self._read_lines(self.gpu_samples, GpuSample)
 
-    def last_gpu_sample(self) -> GpuSample:
-        """Return the latest line of gpu.jsonl; blank on the CPU. Only the file's end is read."""
-        return GpuSample.from_record(last_line(self.gpu_samples))
-
     def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
         """Return what a file of the folder holds; None if there is none, or no JSON object."""
         record = read_json(path)

@@ -65,7 +65,7 @@ class Claims:
             return ClaimedByOther(self.owner(task, now), self._output.claim(task, now))
         # the newest accepted record is read only now: what is decided by it follows it
         follows = self._output.patch(task).newest_accepted()
-        self._claims[task] = Claim(self._mine.name, highest + 1, follows)
+        self._claims[task] = Claim(self._mine.record.worker, highest + 1, follows)
         return self._claims[task]
 
     def is_elsewhere(self, task: str) -> bool:

@@ -53,11 +53,6 @@ class WorkerFile:
         self._held = -1
         """Our file, locked as long as we live: that tells on a local disk, also if what we write there is torn."""
 
-    @property
-    def name(self) -> str:
-        """Return the name of the worker."""
-        return self.record.worker
-
     def __enter__(self) -> WorkerFile:
         try:
             self.path.parent.mkdir(exist_ok=True)
@@ -66,7 +61,7 @@ class WorkerFile:
             self._inode = self.path.stat().st_ino
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be written ({error.strerror})") from error
-        if self.name == LOCAL or is_on_local_disk(self.path.parent):
+        if self.record.worker == LOCAL or is_on_local_disk(self.path.parent):
             with contextlib.suppress(OSError):
                 self._held = os.open(self.path, os.O_RDONLY)
                 fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -66,7 +66,8 @@ def work(
     with Interruption() as interruption:
         with begun(batch, interruption, partial(WorkerFile, batch.output, terms=batch.plan_hash)) as presence:
             require_same_plan(watcher, presence.record, presence.heartbeat, log_line)
-            claims, before, name = Claims(batch.output, presence, watcher.is_dead), done_before(batch), presence.name
+            name, before = presence.record.worker, done_before(batch)
+            claims = Claims(batch.output, presence, watcher.is_dead)
             told = (partial(metrics, worker=name),)
             with RunContext.open(batch, interruption, show, told, claims, worker=name) as night:
                 times = TimeLeft.of(batch, for_s)

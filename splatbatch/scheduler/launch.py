@@ -22,7 +22,7 @@ from splatbatch.scheduler import judge
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.running_attempt import Dismissal, Execution, RunningAttempt, Standby
 from splatbatch.tasks.fingerprint import state_of
-from splatbatch.tasks.task import Task
+from splatbatch.tasks.task import Task, with_step_budget
 
 BALLAST_BYTES = 1 << 16
 
@@ -58,7 +58,7 @@ def start(loop: LoopState, task: Task, slot: Slot, *, stands_by: bool = False) -
         SplatbatchError, OSError: its folder cannot be made, or something else stands where its splat belongs.
     """
     pacer = loop.hooks.pacer
-    task = pacer.budgeted(task) if pacer else task
+    (task,) = with_step_budget([task], pacer.choice.paces) if pacer else (task,)
     home, name = task.home(loop.output), task.name
     for path in (home.splat, home.result):
         if path.is_dir():

@@ -20,7 +20,7 @@ from splatbatch.output.records.deadline.choice import Adjustment, DeadlineDecisi
 from splatbatch.scheduler.running_attempt import RunningAttempt
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.deadline import RemainingWork, correction_in_words, speeds_of
-from splatbatch.tasks.task import Task, with_step_budget
+from splatbatch.tasks.task import Task
 from splatbatch.text import clock
 
 NEWEST = 50
@@ -46,10 +46,6 @@ class DeadlineBudget:
         self.newest: deque[RunningAttempt] = deque(maxlen=NEWEST)
         self._batch, self._ledger, self._end = batch, ledger, end
         self._speeds, _ = speeds_of(batch)
-
-    def budgeted(self, task: Task) -> Task:
-        """Return a task as it is to be trained now."""
-        return with_step_budget([task], self.choice.paces)[0]
 
     def choose_again(
         self, now: float, waiting: Sequence[Task], running: Iterable[RunningAttempt], num_slots: int

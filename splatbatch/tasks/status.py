@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from splatbatch.errors import LaterFormatError
 from splatbatch.failures.causes import title
 from splatbatch.fields import number
+from splatbatch.files import last_line
 from splatbatch.isolated import crash_of
 from splatbatch.machine.orphans import has_died
 from splatbatch.outcome import INTERNAL_FAULT
@@ -20,7 +21,7 @@ from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import UNTIL, AttemptEnded, PatchRejected, TaskUnit
 from splatbatch.output.folders import latest_number, was_only_standby
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.attempt import MEASURING, JobSpec, ProgressLine
+from splatbatch.output.records.attempt import MEASURING, GpuSample, JobSpec, ProgressLine
 from splatbatch.output.records.result import Result
 from splatbatch.output.retention import ACCEPT
 from splatbatch.scene.patches import list_names, natural_key
@@ -257,7 +258,7 @@ def _without_product(name: str, endings: TaskHistory) -> PatchStatus:
 
 
 def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
-    lines, sample = attempt.read_progress(), attempt.last_gpu_sample()
+    lines, sample = attempt.read_progress(), GpuSample.from_record(last_line(attempt.gpu_samples))
     last = next(reversed(lines), ProgressLine())
     of_step = next((line for line in reversed(lines) if line.loss is not None), ProgressLine())
     measured = next((line for line in reversed(lines) if line.psnr is not None), ProgressLine())

@@ -61,7 +61,7 @@ def claiming(batch: Batch, presence: WorkerFile) -> TaskClaimer:
     return TaskClaimer(
         str,
         lambda: None,
-        worker=presence.name,
+        worker=presence.record.worker,
         batch=batch,
         claims=Claims(batch.output, presence, lambda _: False),
         ledger=Ledger(None),

@@ -24,7 +24,7 @@ def seen(watch: GpuWatch, monkeypatch: pytest.MonkeyPatch, *looks: tuple[int, ..
         sample = GpuSample(processes=pids, process_mib=tuple(MIB.get(pid, 300) for pid in pids))
         monkeypatch.setattr(gpu, "sample", lambda _, sample=sample: sample)
         watch.look()
-        found.append(watch._folder.last_gpu_sample().own_mib)
+        found.append(watch._folder.read_gpu_samples()[-1].own_mib)
     return found
 
 
