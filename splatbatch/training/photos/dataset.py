@@ -1,4 +1,8 @@
-"""Photographs and cameras of a patch as tensors: decoded once, kept as uint8 where they are used."""
+"""The photographs of a patch as tensors: decoded once, kept as uint8 where they are used; and which pixels count.
+
+Pixels that show what lies outside the patch's reach do not: the backdrop is coarse there, and only Gaussians could mend
+that which float, within reach, before what another patch will draw.
+"""
 
 from __future__ import annotations
 

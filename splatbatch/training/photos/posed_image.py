@@ -1,8 +1,9 @@
-"""The tone of a photograph on its pixels: it is divided out where the loss reads them; bytes stay bytes.
+"""A photograph with the camera that took it, and its colour correction, which is divided out where the loss reads it.
 
-A splat has the colours of the evened scene, and a rendering of it times a photograph's tone is what that photograph
-shows. A tone is a tensor, so that it can lie on a GPU: the gain in R, G and B, one over the square of half the
-diagonal in pixels; and none, v1 and v2 of the vignetting, or these and the tilt, or these, the tint and the field.
+Bytes stay bytes. A splat has the colours of the corrected scene; a rendering of it times a photograph's correction is
+what that photograph shows. A correction is a tensor, so that it can lie on a GPU: the gain in R, G and B, one over the
+square of half the diagonal in pixels; and none, v1 and v2 of the vignetting, or these and the gradient of the shading,
+or these, its colour and its grid.
 """
 
 from __future__ import annotations
