@@ -28,7 +28,6 @@ from splatbatch.errors import ConfigError
 from splatbatch.text import one_line, seconds_of
 
 if TYPE_CHECKING:
-    from splatbatch.output.records.run import TodoItem
     from splatbatch.run.context import RunSummary
     from splatbatch.run.travel import PackOutput
     from splatbatch.tasks.batch import Batch
@@ -336,12 +335,15 @@ def show(made: Any) -> None:
 def show_run(ended: RunSummary) -> None:
     """Print how a run has ended, what is to be done, and what followed it."""
     from splatbatch.output.records.frame import Frame
+    from splatbatch.scene.patches import list_names
     from splatbatch.tasks.shared_decisions.frame import note
 
     batch = ended.batch
     print_line(_summary_of(ended))
     for item in ended.todo[:MOST_ITEMS]:
-        print_text(_item(item))
+        who = f"{list_names(item.patches, MOST_NAMED)}: " if item.patches else ""
+        what = one_line(f"{'to do' if item.kind == 'do' else 'worth a look'}: {who}{item.what}")
+        print_text(f"{what}\n    {item.command}")
     if told := note(Frame.read(batch.output.frame), (task.patch.name for task in batch.every)):
         print_line(told)
     print_line(f"report: {batch.output.report('html')}")
@@ -359,25 +361,18 @@ def _summary_of(ended: RunSummary) -> str:
         kept = ", ".join(one.patch for one in undone if one.splat)
         print_line(f"interrupted ({ended.run.stopped}){f'; the earlier splat of {kept} is kept' if kept else ''}")
     if len(requested) < len(statuses):
-        return f"{_tally(done, requested, 'requested patches')} trained. Whole batch: {summary(statuses)}"
+        return f"{_tally(done, requested, 'requested ')} trained. Whole batch: {summary(statuses)}"
     if earlier := ", ".join(one.patch for one in undone if one.state == "trained"):
-        return f"{_tally(done, requested, 'patches')} trained; earlier splat kept: {earlier}"
+        return f"{_tally(done, requested)} trained; earlier splat kept: {earlier}"
     return summary(statuses)
 
 
-def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], what: str) -> str:
-    from splatbatch.tasks.counts import count_patches
+def _tally(done: Sequence[PatchStatus], of: Sequence[PatchStatus], which: str = "") -> str:
+    from splatbatch.tasks.counts import count_patches, words_for
 
-    return count_patches({one.patch: one in done for one in of}, what)
-
-
-def _item(item: TodoItem) -> str:
-    """Return what is to be done, or worth a look, and below it the command for it."""
-    from splatbatch.scene.patches import list_names
-
-    who = f"{list_names(item.patches, MOST_NAMED)}: " if item.patches else ""
-    what = one_line(f"{'to do' if item.kind == 'do' else 'worth a look'}: {who}{item.what}")
-    return f"{what}\n    {item.command}"
+    is_done = {one.patch: one in done for one in of}
+    words = words_for(is_done)
+    return count_patches(is_done, f"{which}{words.one}{words.plural}")
 
 
 def print_retried(ended: RunSummary, *, save: bool) -> None:

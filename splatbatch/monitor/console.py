@@ -20,7 +20,7 @@ from splatbatch.output.claims import at_work
 from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.workers import Watcher
-from splatbatch.tasks.counts import WORDS, how_many
+from splatbatch.tasks.counts import WORDS, how_many, words_for
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, noun_of, read_status
 from splatbatch.text import clock, one_line, plural
@@ -91,10 +91,8 @@ class ConsoleListener:
 
     def _show(self) -> None:
         statuses = read_status(self._output, self._names, num_shown(len(self._names)), self._standing)
-        if self._live:
-            size = self._live.console.size
-            self._live.update(live_view(statuses, size.width, size.height, at_work(self._watcher)), refresh=True)
-            return
+        if live := self._live:
+            return live.update(live_view(statuses, *live.console.size, at_work(self._watcher)), refresh=True)
         for line in heartbeats(statuses):
             self.say(_short(line))
 
@@ -105,7 +103,7 @@ def heartbeats(statuses: Sequence[PatchStatus]) -> Iterator[str]:
     has_nodes = len({status.node for status in running}) > 1
     yield from (heartbeat(status, has_nodes=has_nodes) for status in running)
     if running:
-        words = WORDS[noun_of(statuses)]
+        words = words_for((status.patch for status in statuses), noun_of(statuses))
         yield f"{plural(num_left(statuses), words.one, words.plural)} left: {batch_line(statuses)}"
 
 
@@ -141,8 +139,8 @@ def _attempt_ended(event: AttemptEnded) -> str:
     who = f"{event.patch}: attempt {event.attempt}"
     if event.outcome == "trained":
         said = "; ".join(filter(None, (event.ended_early, event.choice)))
-        figures = f"{event.num_gaussians or 0:,} Gaussians in {event.seconds or 0:.0f} s"
-        return f"{who} trained {figures}{f': {said}' if said else ''}"
+        took = f"{event.seconds or 0:.0f} s{f': {said}' if said else ''}"
+        return f"{who} trained {event.num_gaussians or 0:,} Gaussians in {took}"
     if event.is_well:
         return f"{who} done in {event.seconds or 0:.0f} s"
     if event.diagnosis:

@@ -37,7 +37,7 @@ from splatbatch.report.todo import verdict
 from splatbatch.report.units import duration
 from splatbatch.report.viewer.viewer import SplatStage, stage, stage_of, viewer_gz, viewer_script, what_is_missing
 from splatbatch.report.workers import nodes_of
-from splatbatch.tasks.counts import WORDS, counting, how_many
+from splatbatch.tasks.counts import counting, how_many, words_for
 from splatbatch.tasks.status import MADE, noun_of
 
 PICTURE_BYTES = 16 << 20
@@ -186,12 +186,9 @@ def alone(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
 def _fine(patches: Sequence[ReportedPatch]) -> str:
     """Say that there is nothing to do."""
     noun, left = noun_of(patches), [patch.patch for patch in patches if not patch.is_made]
-    words = WORDS[noun]
-    return (
-        f"{how_many(left, noun)} to {words.verb}. No warnings."
-        if left
-        else f"All {words.one}{words.plural} {words.done}. No warnings."
-    )
+    words = words_for((patch.patch for patch in patches), noun)
+    state = f"{how_many(left, noun)} to {words.verb}" if left else f"All {words.one}{words.plural} {words.done}"
+    return f"{state}. No warnings."
 
 
 def _totals(report: Report) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,7 @@ def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[
     """
     if again:
         return tuple(_of_stages(report, again))
-    is_running = is_at_work or report.counts.get("running", 0) > 0
+    is_running = is_at_work or bool(report.counts.get("running"))
     groups: dict[TodoItem, list[str]] = {}
     for patch in report.patches:
         for trouble in _of_patch(patch, is_running=is_running):
@@ -59,9 +59,8 @@ def verdict(report: Report) -> str:
     """Return how it went in a sentence: "7 of 9 patches trained. 2 things to do"."""
     said = done_in_words(report.patches)
     if sweep := report.sweep:
-        said = done_in_words(report.patches, "splats")
         said += f": {plural(len(sweep.patches), 'patch', 'es')} x {plural(len(sweep.variants), 'setting')}"
-    if running := report.counts.get("running", 0):
+    if running := report.counts.get("running"):
         said += f", {running} in training"
     num_to_do = sum(item.kind == "do" for item in report.todo)
     return f"{said}. {plural(num_to_do, 'thing') if num_to_do else 'Nothing'} to do"

@@ -20,7 +20,6 @@ from splatbatch.scene.patches import Patch, model_folder
 
 if TYPE_CHECKING:
     from splatbatch.scene.partition.record import Partition
-    from splatbatch.tasks.task import Task
 
 SHARE_OF_CAP = 3
 """A backdrop has a third of the Gaussians that a patch may have: it is in the memory of every patch."""
@@ -80,9 +79,3 @@ def _whole(partition: Partition, patches: tuple[Patch, ...]) -> Patch:
         partition=partition.path,
         is_whole=True,
     )
-
-
-def without_idle(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Leave out the backdrop where external trainers alone train the patches: they draw none."""
-    is_drawn = any(task.patch.behind and task.recipe.program is None for task in tasks)
-    return tasks if is_drawn else tuple(task for task in tasks if not task.patch.is_whole)

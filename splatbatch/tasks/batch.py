@@ -22,7 +22,7 @@ from splatbatch.output.events import TaskUnit
 from splatbatch.output.layout import OutputFolder
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.scene.photos.folders import is_folder
-from splatbatch.tasks.backdrop import as_cut, without_idle
+from splatbatch.tasks.backdrop import as_cut
 from splatbatch.tasks.fingerprint import hashes_of
 from splatbatch.tasks.patch_state import PatchState, due
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
@@ -247,13 +247,22 @@ def batch_of(
             message = configuration.placed(file, f"patches.{name}: no such patch")
             raise ConfigError(message, configuration.nearest(name, known))
     shared = SharedDecisions.known(config, output)
-    every = shared.apply(without_idle(tasks_of(config, patches)))
+    every = shared.apply(tasks_of(config, patches))
     if folder := next((Path(name) for name in _unknown(every, names) if is_folder(Path(name))), None):
         raise _folder_named(folder)
     chosen = under(changes, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes), file, every, shared)
     batch.recipes()  # for its errors
-    _see_read(batch)
+    for task in batch.tasks if batch.changes else ():
+        recipe = task.requested_settings.recipe
+        if unread := sorted(batch.changes.keys() - recipe.reads()):
+            name = recipe.training.trainer
+            message = f"--set {unread[0]}: the command of {name}, which trains {task.name}, does not read it"
+            hint = (
+                f"It reads: {', '.join(sorted(recipe.reads()))}. For another, put {{setting.NAME}} into"
+                f" trainers.{name}.command."
+            )
+            raise ConfigError(message, hint)
     if config.failures:
         from splatbatch.failures.signatures import own  # few have any: no other command waits for it
 
@@ -265,22 +274,6 @@ def _unknown(tasks: Iterable[Task], names: Sequence[str]) -> list[str]:
     """Return the names that are neither those of tasks nor of their patches."""
     known = {name for task in tasks for name in (task.name, task.patch.name)}
     return [name for name in names if name not in known]
-
-
-def _see_read(batch: Batch) -> None:
-    """See that the settings of --set are read by what trains each task.
-
-    Raises:
-        ConfigError: one is not: the training would be the same as before.
-    """
-    for task in batch.tasks if batch.changes else ():
-        recipe = task.requested_settings.recipe
-        if unread := sorted(batch.changes.keys() - recipe.reads()):
-            name = recipe.training.trainer
-            message = f"--set {unread[0]}: the command of {name}, which trains {task.name}, does not read it"
-            known = ", ".join(sorted(recipe.reads()))
-            hint = f"It reads: {known}. For another, put {{setting.NAME}} into trainers.{name}.command."
-            raise ConfigError(message, hint)
 
 
 def _of_folder(name: str, patches: Sequence[Patch]) -> str:

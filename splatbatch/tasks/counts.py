@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from splatbatch.config import TaskId
 from splatbatch.output.events import TaskUnit
 from splatbatch.output.folders import BACKDROP
 from splatbatch.output.records.merge import Merge
@@ -20,11 +21,12 @@ class CountWords(NamedTuple):
     done: str
 
 
-WORDS: Mapping[TaskUnit, CountWords] = {
+WORDS: Mapping[str, CountWords] = {
     "patch": CountWords("patch", "es", "train", "trained"),
     "stage": CountWords("stage", "s", "make", "done"),
+    "splat": CountWords("splat", "s", "train", "trained"),
 }
-"""By noun."""
+"""By noun; "splat" of patches that a sweep trains under several settings."""
 
 
 def count_patches(done: Mapping[str, bool], what: str = "patches") -> str:
@@ -34,10 +36,22 @@ def count_patches(done: Mapping[str, bool], what: str = "patches") -> str:
     return counts + (" and the backdrop" if BACKDROP not in every and done.get(BACKDROP) else "")
 
 
+def words_for(names: Iterable[str], noun: TaskUnit = "patch") -> CountWords:
+    """Return what is said of tasks with these names."""
+    return WORDS["splat" if any(TaskId.of_folder(name).variant for name in names) else noun]
+
+
 def how_many(names: Collection[str], noun: TaskUnit = "patch") -> str:
-    """Return how many patches there are, as "4 patches and the backdrop"; of other tasks, as "3 stages"."""
-    every, words = counting(names), WORDS[noun]
-    return plural(len(every), words.one, words.plural) + (" and the backdrop" if len(every) < len(names) else "")
+    """Return how many patches there are, as "4 patches and the backdrop", in a sweep as "2 patches x 3 settings".
+
+    Of other tasks, as "3 stages"; of a sweep's splats that are not all, as "5 splats".
+    """
+    every, words = counting(names), words_for(names, noun)
+    told, ids = plural(len(every), words.one, words.plural), [TaskId.of_folder(name) for name in every]
+    num, variants = len({one.patch for one in ids}), len({one.variant for one in ids})
+    if variants > 1 and num * variants == len(ids):
+        told = f"{plural(num, 'patch', 'es')} x {variants} settings"
+    return told + (" and the backdrop" if len(every) < len(names) else "")
 
 
 def behind_in_words(merged: Merge) -> str:

@@ -135,12 +135,11 @@ class RemainingWork:
 
     def _most_steps(self, divisor: int, left_s: float) -> StepBudget:
         """Return the budget with the most steps that ends in time; if none does, the one with the fewest."""
-
-        def ends_at(share: int) -> float:
-            return self.ends_at(StepBudget(share / ALL_SHARES, divisor))
-
         fewest = round(FEWEST_SHARE * ALL_SHARES)
-        num_in_time = bisect_right(range(fewest, ALL_SHARES + 1), left_s, key=ends_at)
+        shares = range(fewest, ALL_SHARES + 1)
+        num_in_time = bisect_right(
+            shares, left_s, key=lambda share: self.ends_at(StepBudget(share / ALL_SHARES, divisor))
+        )
         return StepBudget((fewest + max(0, num_in_time - 1)) / ALL_SHARES, divisor)
 
     def _may_shrink(self, divisor: int) -> bool:
@@ -262,10 +261,13 @@ def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[
             f"{end} CANNOT BE MET: the fewest useful steps take about {clock(choice.expected_s)},"
             f" and {left} is left; every patch is trained with these steps, none is skipped"
         )
-    if choice.pace == FULL:
-        lines.append(f"{end}: all patches keep their steps and resolution{_expected(choice)}")
-    else:
-        lines.append(f"{end}: every patch is trained with {given_up(tasks, choice.pace)}{_expected(choice)}")
+    kept, expected, instead = "all patches keep their steps and resolution", f": {choice.basis}", ""
+    if choice.pace != FULL:
+        kept = f"every patch is trained with {given_up(tasks, choice.pace)}"
+        instead = f" instead of {clock(choice.full_s)}" if choice.full_s else ""
+    if choice.expected_s is not None:
+        expected = f"; expected to take about {clock(choice.expected_s)}{instead}, {choice.basis}"
+    lines.append(f"{end}: {kept}{expected}")
     if choice.untouched:
         lines.append(f"{end}: steps of {', '.join(choice.untouched)} stay as they are: no {{steps}} in the command")
     return (*lines, *(correction_in_words(tasks, one) for one in choice.corrections))
@@ -286,10 +288,3 @@ def given_up(tasks: Sequence[Task], pace: StepBudget) -> str:
     if pace.divisor > 1:
         parts.append(f"photographs at {SIZES.get(pace.divisor, SIZES[8])}")
     return f"{', '.join(parts)}, which costs about {lost_db(pace):.1f} dB of hold-out PSNR (a rough estimate)"
-
-
-def _expected(choice: DeadlineDecision) -> str:
-    if choice.expected_s is None:
-        return f": {choice.basis}"
-    instead = f" instead of {clock(choice.full_s)}" if choice.pace != FULL and choice.full_s else ""
-    return f"; expected to take about {clock(choice.expected_s)}{instead}, {choice.basis}"

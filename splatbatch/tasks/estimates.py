@@ -166,7 +166,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     if own and len(own) == len(names):
         most = max(host_mib for _, host_mib in own)
         basis = f"each needs at most {most:,.0f} MiB, based on benchmarks on one server core"
-        return Forecast(sum(seconds for seconds, _ in own), basis, how_many(batch.names, batch.noun))
+        return Forecast(sum(seconds for seconds, _ in own), basis, how_many(batch.names, "stage"))
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -270,17 +269,13 @@ class FreshnessChecker:
         held, recipe = result.held_against, task.recipe
         if any(self.hash_of(one) in (held.recipe, held.effective) for one in task.yaml_settings.acceptable_recipes):
             return ""
-        changed = held.settings and changed_settings(held.settings, settings_of(recipe), self._defaults)
+        changed = held.settings and changed_settings(held.settings, settings_of(recipe), settings_of(Recipe()))
         if changed:
             return f"settings have changed: {', '.join(changed)}"
         hashes = {held.recipe, held.effective}.intersection(earlier_hashes(recipe))
         if held.settings and (result.version != __version__ or hashes):
             return ""  # a version of ours that knows more or fewer settings changes nothing by itself
         return "settings have changed"
-
-    @cached_property
-    def _defaults(self) -> Mapping[str, Any]:
-        return settings_of(Recipe())
 
     def _compare_inputs(self, held: Fingerprint, task: Task) -> tuple[str, bool, bool]:
         """Return which files have changed, whether contents were not compared, and whether any has moved."""

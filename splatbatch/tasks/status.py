@@ -25,7 +25,7 @@ from splatbatch.output.records.attempt import MEASURING, GpuSample, JobSpec, Pro
 from splatbatch.output.records.result import Result
 from splatbatch.output.retention import ACCEPT
 from splatbatch.scene.patches import list_names, natural_key
-from splatbatch.tasks.counts import WORDS, count_patches
+from splatbatch.tasks.counts import count_patches, words_for
 from splatbatch.tasks.patch_state import UNCOMPARED, GivenUp, Missing, RejectedByAudit, UpToDate
 
 if TYPE_CHECKING:
@@ -175,9 +175,10 @@ def summary(statuses: Sequence[PatchStatus]) -> str:
 
 def done_in_words(statuses: Sequence[PatchStatus], what: str | None = None) -> str:
     """Return how many are there and fresh: "3 of 4 patches trained", of a reconstruction "7 of 7 stages done"."""
-    words = WORDS[noun_of(statuses)]
+    done = {one.patch: one.is_made for one in statuses}
+    words = words_for(done, noun_of(statuses))
     what = f"{words.one}{words.plural}" if what is None else what
-    return f"{count_patches({one.patch: one.is_made for one in statuses}, what)} {words.done}"
+    return f"{count_patches(done, what)} {words.done}"
 
 
 def noun_of(statuses: Sequence[PatchStatus]) -> TaskUnit:
@@ -206,7 +207,9 @@ def _status(
 
 def _assessed(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus:
     """Return how a patch stands that does not run now, as plan and train see it."""
-    state, failed = standing.state(name, standing.rejection(name)), _failed(name, last)
+    state, failed = standing.state(name, standing.rejection(name)), None
+    if isinstance(last, AttemptEnded) and last.outcome in ("failed", "stopped"):
+        failed = _ended(name, last)
     match state:
         case UpToDate():
             result = state.result or Result()
@@ -226,11 +229,6 @@ def _assessed(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchR
             return PatchStatus(name, "waiting")
         case _:
             return PatchStatus(name, "stale", cause=state.reason)
-
-
-def _failed(name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus | None:
-    """Return how the last attempt at a patch failed or was stopped; None if it did not."""
-    return _ended(name, last) if isinstance(last, AttemptEnded) and last.outcome in ("failed", "stopped") else None
 
 
 def _since(result: Result, last: AttemptEnded | PatchRejected | None) -> tuple[str, ...]:
@@ -338,8 +336,7 @@ def _ended(name: str, event: AttemptEnded) -> PatchStatus:
 def steps_per_s(lines: Sequence[ProgressLine]) -> float | None:
     """Return the throughput of the latest lines with a loss; None while it cannot be told."""
     latest = [line for line in lines if line.loss is not None][-LINES_LOOKED_AT:]
-    marks = [(line.t, line.step) for line in latest]
-    known = [(at, step) for at, step in marks if at is not None and step is not None]
+    known = [(line.t, line.step) for line in latest if line.t is not None and line.step is not None]
     if len(known) < 2 or known[-1][0] <= known[0][0]:
         return None
     return number(max(0.0, (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])))

@@ -324,7 +324,8 @@ class Task:
 def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     """Return a task for every patch or, in a sweep, for each under each variant; a patch's variants stand together.
 
-    Patches that are trained alike share their setup.
+    Patches that are trained alike share their setup. The backdrop is left out where external trainers alone train the
+    patches: they draw none.
     """
     shared: dict[TaskId, TaskSettings] = {}
     found = []
@@ -334,7 +335,8 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
             alike = task_id if patch.name in config.patches else TaskId("", task_id.variant)
             setup = shared.get(alike) or shared.setdefault(alike, TaskSettings(config, patch.name, variant))
             found.append(Task(task_id, patch, setup, setup, setup))
-    return tuple(found)
+    is_drawn = any(task.patch.behind and task.recipe.program is None for task in found)
+    return tuple(task for task in found if is_drawn or not task.patch.is_whole)
 
 
 def under(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]:

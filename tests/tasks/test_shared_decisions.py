@@ -10,10 +10,11 @@ from fake_batch import FakeBatch
 
 from splatbatch.output.records.frame import Frame
 from splatbatch.output.records.result import Result
+from splatbatch.scene.holdout import choose_holdout
 from splatbatch.tasks.batch import open_batch
 from splatbatch.tasks.shared_decisions.decide import STEPS
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions
-from splatbatch.tasks.shared_decisions.holdout import as_today, photographs_of
+from splatbatch.tasks.shared_decisions.holdout import photographs_of
 
 MOVED = Frame((1000.0, 0.0, 0.0))
 
@@ -74,7 +75,7 @@ def test_a_patch_may_hold_out_its_own_and_its_record_counts_from_then_on(batch: 
     folders = [(task, opened.output.patch(task.name)) for task in opened.every]
     recorded = [photographs_of(task, folder, folder.read_result() or Result()) for task, folder in folders]
     assert [len(one.held_out) for one in recorded] == [2, 5]
-    assert [len(as_today(task).held_out) for task in opened.every] == [2, 3]
+    assert [len(choose_holdout(task.patch, task.recipe.evaluation)) for task in opened.every] == [2, 3]
     assert "p1: train: settings have changed: evaluation.holdout_every 2 -> 3" in invoke("plan", batch=batch).out
 
 

@@ -252,3 +252,11 @@ def test_figures_that_are_not_finite_become_none(made: Made) -> None:
     report = write_report(made.output, ["p0"])
     assert report.patches[0].psnr is None
     assert not any(isinstance(value, float) and math.isnan(value) for value in in_json(report.patches[0]).values())
+
+
+def test_patches_under_the_settings_of_a_sweep_are_counted_as_splats(tmp_path: Path) -> None:
+    names = ["p0@base", "p0@mcmc", "p1@base", "p1@mcmc"]
+    assert how_many(names) == "2 patches x 2 settings" and how_many(names[:3]) == "3 splats"
+    assert how_many(names[:2]) == "1 patch x 2 settings" and how_many(["p0@mcmc"]) == "1 splat"
+    statuses = read_status(OutputFolder(tmp_path), names)
+    assert summary(statuses) == f"0 of 4 splats trained; waiting: {', '.join(names)}"

@@ -64,7 +64,7 @@ def weights(request: pytest.FixtureRequest) -> list[float]:
 @pytest.mark.all
 def test_all_combinations_finish_and_the_crashed_one_with_fewer_workers(quarry: Path, weights: list[float]) -> None:
     report, number = json.loads((quarry / "report.json").read_text()), 2 * len(weights)
-    assert report["summary"] == f"{number} of {number} patches trained"
+    assert report["summary"] == f"{number} of {number} splats trained"
     assert sorted(len(patch["attempts"]) for patch in report["patches"]) == [1] * (number - 1) + [3]
     changed = [patch for patch in report["patches"] if patch["changes"]]
     assert [patch["changes"] for patch in changed] == [{"training.workers": 4}]
@@ -120,7 +120,7 @@ def test_thirteen_data_sets_are_one_command(batch: FakeBatch) -> None:
     batch.change()
     batch.script(**{name: [f"measure {20 + i}"] for i, name in enumerate(kinds)})
     ended = invoke("train", batch=batch)
-    assert (ended.code, ended.out.splitlines()[0]) == (0, "13 of 13 patches trained")
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "13 of 13 splats trained")
     table = {cells[0]: cells for cells in rows(batch.output / "report.md", "patch")}
     assert list(table) == [f"set{i}" for i in range(13)]
     assert all(all(cells[:8]) for cells in table.values())

@@ -27,7 +27,7 @@ def started(batch: FakeBatch) -> list[str]:
 def test_every_patch_is_trained_under_every_combination_in_folders_of_their_own(batch: FakeBatch) -> None:
     batch.make("p0", "p1", sweep={"matrix": {"training.seed": [1, 2], "training.sh_degree": [0, 1]}})
     ended = invoke("train", batch=batch)
-    assert (ended.code, ended.out.splitlines()[0]) == (0, "8 of 8 patches trained")
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "8 of 8 splats trained")
     names = [f"{patch}@{variant}" for patch in ("p0", "p1") for variant in load(batch.config).variants]
     assert started(batch) == names
     assert {batch.result(name)["patch"] for name in names} == set(names)
@@ -47,7 +47,7 @@ def test_a_combination_that_fails_leaves_its_evidence_and_the_others_go_on(batch
     batch.make("p0", "p1", sweep=SEEDS).script(**{"p0@one": [ARGUMENT], "p1@one": [ARGUMENT]})
     ended = invoke("train", batch=batch)
     assert ended.code == 1
-    assert "2 of 4 patches trained; failed: p0@one, p1@one" in ended.out
+    assert "2 of 4 splats trained; failed: p0@one, p1@one" in ended.out
     assert "unrecognized arguments" in invoke("explain", "p0@one", batch=batch).out
 
 
@@ -117,7 +117,7 @@ def test_a_patch_is_audited_once_and_refused_under_every_variant(batch: FakeBatc
     (batch.folder / "patches/p1/sparse/0/points3D.txt").write_text("")
     assert json.loads(invoke("verify-dims", "--json", batch=batch).out)["patches"] == ["p0", "p1"]
     ended = invoke("train", batch=batch)
-    assert "2 of 4 patches trained; refused: p1@one, p1@two" in ended.out
+    assert "2 of 4 splats trained; refused: p1@one, p1@two" in ended.out
 
 
 def test_a_patch_is_refused_only_under_the_trainer_that_cannot_take_it(batch: FakeBatch) -> None:
@@ -137,7 +137,7 @@ def test_settings_of_a_foreign_program_are_compared_like_ours(batch: FakeBatch) 
     matrix = {"matrix": {"setting.do": ["train", "train-then-die SIGSEGV", "exit 3 no such option"]}}
     batch.make("p0", training={"trainer": "foreign"}, trainers={"foreign": program | measured}, sweep=matrix)
     ended = invoke("train", batch=batch)
-    assert "2 of 3 patches trained; failed: p0@do-exit-3-no-such-option_" in ended.out
+    assert "2 of 3 splats trained; failed: p0@do-exit-3-no-such-option_" in ended.out
     sweep = json.loads((batch.output / "report.json").read_text())["sweep"]
     figures = {row["settings"]["setting.do"]: row["mean"]["psnr"] for row in sweep["variants"]}
     assert figures["train"] == figures["train-then-die SIGSEGV"] == 21.5  # what the program says of itself

@@ -86,15 +86,6 @@ def recipe_of(task: Task, result: Result) -> Recipe:
     return task.recipe
 
 
-def as_today(task: Task) -> UsedPhotographs:
-    """Return what a patch would be trained on today.
-
-    Raises:
-        SceneError: its model cannot be read.
-    """
-    return UsedPhotographs.of(_in_model(task), _chosen(task, task.recipe.evaluation))
-
-
 def in_one_piece(patch: Patch, evaluation: Evaluation, recorded: UsedPhotographs) -> tuple[str, ...]:
     """Return which photographs that were held out were taken side by side, sorted, by the settings of the training.
 
@@ -137,7 +128,8 @@ def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
     if merged is not None and merged.held_out is not None:
         names = merged.held_out
     else:
-        names = never_trained_on([one for _, one in parts] or [as_today(task) for task in batch.every])
+        today = (UsedPhotographs.of(_in_model(task), _chosen(task, task.recipe.evaluation)) for task in batch.every)
+        names = never_trained_on([one for _, one in parts] or [*today])
     if not names:
         message = "evaluation.holdout_every: no photograph is held out by all patches, so nothing can be measured"
         raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
