@@ -123,11 +123,9 @@ def read_border(settings: TrainingSettings, frame: LocalFrame, training: Trainin
         inside = bounds.contains(values["means"])
         return PatchBorder(None, select(values, ~inside), select(values, inside))
     # what reaches over the border would shine into the core; what the crop takes away may not be drawn behind
-    pieces = split_up(values, bounds)
-    inside, was_inside = bounds.contains(pieces.values["means"]), bounds.contains(values["means"])[pieces.origin]
-    behind, within, cover = (
-        select(pieces.values, which) for which in (~inside & ~was_inside, inside, inside & pieces.is_part)
-    )
+    pieces, origin, is_part = split_up(values, bounds)
+    inside, was_inside = bounds.contains(pieces["means"]), bounds.contains(values["means"])[origin]
+    behind, within, cover = (select(pieces, which) for which in (~inside & ~was_inside, inside, inside & is_part))
     return PatchBorder(bounds, behind, within, cover)
 
 
@@ -200,17 +198,11 @@ class Boundary:
         return beyond.abs().clamp_min(self.margin) / EXTENT_SIGMAS
 
 
-@dataclass(frozen=True)
-class GaussianPieces:
-    """Gaussians of which none is larger than it may be where it comes from."""
+def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """Return Gaussians with those in small parts that are too large so near a border; parts fill the same place.
 
-    values: dict[str, Tensor]
-    origin: Tensor  # [M], the number of the Gaussian that each is, or is a part of
-    is_part: Tensor  # [M]
-
-
-def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> GaussianPieces:
-    """Return Gaussians with those in small parts that are too large so near a border; parts fill the same place."""
+    Beside them which Gaussian each of the M is, or is a part of, [M], and whether it is a part, [M].
+    """
     scales = values["scales"].exp()
     largest = bounds.largest_scales(values["means"])[:, None]
     more = (scales / largest).clamp_min(1).prod(dim=1).ceil().clamp_max(MOST_PARTS) - 1
@@ -223,7 +215,7 @@ def split_up(values: Mapping[str, Tensor], bounds: Boundary) -> GaussianPieces:
     pieces["means"] = pieces["means"] + (scaled_rotations(pieces["quats"], scales[origin]) @ away)[:, :, 0]
     held = bounds.largest_scales(pieces["means"])[:, None]  # where each lies: parts of one far away lie at the border
     pieces["scales"] = torch.minimum(torch.minimum(scales, largest)[origin], held).log()
-    return GaussianPieces(pieces, origin, is_part)
+    return pieces, origin, is_part
 
 
 def boundary_init(first: Mapping[str, Tensor], cover: Mapping[str, Tensor], cap: int) -> dict[str, Tensor]:

@@ -313,12 +313,11 @@ def test_no_gaussian_reaches_over_the_border_by_more_than_the_margin() -> None:
 
 def test_what_is_too_large_near_a_border_becomes_parts_that_fill_the_same_place() -> None:
     values, room = {name: value.detach() for name, value in some().items()}, bounds()
-    pieces = split_up(values, room)
-    is_part, origin = pieces.is_part, pieces.origin
+    pieces, origin, is_part = split_up(values, room)
     assert is_part.any() and not is_part.all()
-    assert torch.equal(pieces.values["means"][~is_part], values["means"][origin[~is_part]])
-    assert torch.equal(pieces.values["sh0"], values["sh0"][origin])
-    away = (pieces.values["means"] - values["means"][origin])[is_part].norm(dim=1)
+    assert torch.equal(pieces["means"][~is_part], values["means"][origin[~is_part]])
+    assert torch.equal(pieces["sh0"], values["sh0"][origin])
+    away = (pieces["means"] - values["means"][origin])[is_part].norm(dim=1)
     widest = values["scales"].exp().amax(dim=1)[origin][is_part]
     assert (away <= 5 * widest).all() and (away > 0.1 * widest).any()
     assert len(origin) <= 2 * len(values["means"])
@@ -349,7 +348,7 @@ def test_a_part_is_held_where_it_lies_and_shines_no_further_over_the_border_than
     values, room = {name: value.detach() for name, value in some().items()}, bounds()
     values["means"][:, 0] -= 4.0  # far outside, where much is allowed, and large enough to have parts beside the core
     values["scales"] += 1.0
-    pieces = split_up(values, room).values
+    pieces, _, _ = split_up(values, room)
     x, reach = pieces["means"][:, 0], 3 * pieces["scales"].exp().amax(dim=1)
     assert (x.abs() < 0.5).any()
     assert (reach <= 1.0001 * x.abs().clamp_min(room.margin)).all()
@@ -358,9 +357,9 @@ def test_a_part_is_held_where_it_lies_and_shines_no_further_over_the_border_than
 def test_where_a_margin_is_much_wider_than_a_gaussian_the_backdrop_is_left_as_it_is() -> None:
     values, room = {name: value.detach() for name, value in some().items()}, bounds()
     values["scales"] -= 9.0
-    pieces = split_up(values, room)
-    assert not pieces.is_part.any()
-    torch.testing.assert_close(pieces.values, values, rtol=1e-6, atol=0.0)
+    pieces, _, is_part = split_up(values, room)
+    assert not is_part.any()
+    torch.testing.assert_close(pieces, values, rtol=1e-6, atol=0.0)
 
 
 def test_deep_inside_nothing_is_made_smaller() -> None:
