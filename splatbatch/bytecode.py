@@ -1,4 +1,4 @@
-"""Bytecode of what our programs import, kept where nobody else keeps it: compiling torch's sources takes two seconds.
+"""Bytecode of what our programs import, kept in a folder of our own: compiling torch's sources takes two seconds.
 
 Every command and every attempt is a new process. In containers packages often lie there as sources alone:
 PYTHONDONTWRITEBYTECODE is set, or their folder cannot be written to, and each process would compile them again.
@@ -17,7 +17,7 @@ LARGEST = "torch"
 def keep() -> None:
     """Have Python keep bytecode in the user's cache, where there is none beside torch: called before torch is imported.
 
-    Whoever has said where bytecode goes (PYTHONPYCACHEPREFIX) is obeyed.
+    PYTHONPYCACHEPREFIX, if set, takes precedence.
     """
     if sys.pycache_prefix is None and _lacks_bytecode():
         with suppress(RuntimeError):  # an account without a home
@@ -27,6 +27,6 @@ def keep() -> None:
 def _lacks_bytecode() -> bool:
     try:
         found = importlib.util.find_spec(LARGEST)
-    except ValueError:  # somebody has put a module in its place
+    except ValueError:  # another module stands in its place
         return False
     return found is not None and found.cached is not None and not Path(found.cached).is_file()

@@ -29,7 +29,7 @@ MIB = 1 << 20
 PRIVATE = 0o600
 """Mode of files that hold environments: those may hold passwords."""
 MOST_JSON_BYTES = 256 * MIB
-"""Of a file that is read as JSON: a result of 10,000 photographs has 3 MiB. A larger one is nobody's record."""
+"""Of a file that is read as JSON: a result of 10,000 photographs has 3 MiB. A larger one is no record."""
 LONGEST_LINE_BYTES = 16 * MIB
 """Of a .jsonl file; the rest of a longer line is passed over."""
 MOST_FILES = 200_000
@@ -41,7 +41,7 @@ LOCAL_DISKS = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "over
 LONGEST_NAME_BYTES, LONGEST_PART_BYTES = 1024, 255
 """Of a name from elsewhere, and of each part of it between two /."""
 _NO_NAME = re.compile(r"[\x00\ud800-\udc7f\udd00-\udfff]")
-"""What no file system takes: NUL, and halves of characters. Other control characters are odd, and somebody's names."""
+"""What no file system takes: NUL, and halves of characters. Other control characters are allowed."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the file system itself; nothing of ours is written there
 
 
@@ -144,7 +144,7 @@ def link_whole(source: Path, target: Path, *, within: Path, is_ours: bool = Fals
     """Make `target` the file `source`, whole, on the disk, at once; return what stands there then.
 
     It is a second name for the file behind `source` if that lies in `within` and has no other name, or is ours; else a
-    copy, since somebody else may still write into it. A link at `target` is replaced, not followed.
+    copy, since another process may still write into it. A link at `target` is replaced, not followed.
 
     Raises:
         OSError: `source` is no file that can be read, or the target is not what was read; it is as it was before
@@ -169,7 +169,7 @@ def _link_over(source: Path, target: Path) -> bool:
     """Give a file a second name, once the disk has it; return whether that was possible."""
     aside = path_beside(target)
     aside.unlink(missing_ok=True)
-    with source.open("rb") as file:  # somebody else wrote it: its content and its name
+    with source.open("rb") as file:  # another process wrote it: its content and its name
         os.fsync(file.fileno())
     sync_folder(source.parent)
     try:
@@ -177,7 +177,7 @@ def _link_over(source: Path, target: Path) -> bool:
     except OSError:  # another file system, or one without links
         return False
     aside.replace(target)
-    aside.unlink(missing_ok=True)  # rename(2) leaves both names where somebody has just given the file the second one
+    aside.unlink(missing_ok=True)  # rename(2) leaves both names of a file that has just got the second one
     sync_folder(target.parent)
     return True
 

@@ -34,7 +34,7 @@ class FileFact(NamedTuple):
     num_bytes: int
     mtime_ns: int = 0
     sha256: str = ""
-    """Of its content; empty while nobody has read it for that."""
+    """Of its content; empty until it was hashed."""
 
 
 ABSENT = FileFact(-1)
@@ -98,7 +98,7 @@ class Stamps:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """Keep them in the user's cache, or elsewhere; nothing is read until somebody asks."""
+        """Keep them in the user's cache, or elsewhere; nothing is read until it is needed."""
         self._path = path or own_cache() / "stamps"
         self._lines: dict[bytes, bytes] | None = None
 
@@ -180,7 +180,7 @@ class FileFacts:
         return self._contents[path]
 
     def known(self, path: str) -> str:
-        """Return the SHA-256 of a file as it was read in just this state; empty if nobody has; nothing is read."""
+        """Return the SHA-256 of a file as it was read in just this state; empty if it was not; nothing is read."""
         try:
             return self._stamps.get(path, os.stat(path))  # noqa: PTH116
         except (OSError, ValueError):
@@ -192,7 +192,7 @@ class FileFacts:
         with contextlib.suppress(OSError, ValueError):
             before = os.stat(path)  # noqa: PTH116
             found = sha256_of(path)
-            if found and _state(os.stat(path)) == _state(before):  # noqa: PTH116 - nobody wrote into it meanwhile
+            if found and _state(os.stat(path)) == _state(before):  # noqa: PTH116 - it was not written to meanwhile
                 self._stamps.put(path, before, found)
         return found
 
@@ -204,9 +204,9 @@ class FileDifference:
     changed: tuple[str, ...] = ()
     """Other content, or size; come or gone."""
     unknown: tuple[str, ...] = ()
-    """Of the same size, with another time, and nobody had read what was in it then."""
+    """Of the same size, with another time, and its earlier content was not hashed."""
     unread: tuple[str, ...] = ()
-    """Of the same size, with another time: whoever reads it knows."""
+    """Of the same size, with another time: reading it tells."""
 
 
 Verdict = Literal["same", "changed", "unknown", "unread"]

@@ -148,7 +148,7 @@ class CallQueue(Generic[Item]):
     def __init__(
         self, call: Call[Item], items: Iterable[Item], hangs_s: float | None = None, *, is_low: bool = False
     ) -> None:
-        """Fork nothing yet: that is done when somebody looks.
+        """Fork nothing yet: that is done at the first look.
 
         Args:
             call: is called in the reader, with an item; it sees everything as it is when the reader is forked.
@@ -525,14 +525,14 @@ def _made(call: Call[Item], item: Item) -> str:
 
 
 def crash_of(error: BaseException) -> Crashed:
-    """Return an exception that nobody expected, with its traceback."""
+    """Return an unexpected exception, with its traceback."""
     words = f"{type(error).__name__}: {error}".rstrip(": ").split("\n")[0]
     text, half = "".join(traceback.format_exception(error)), MOST_TRACEBACK // 2
     return Crashed(words, text if len(text) <= MOST_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}")
 
 
 def as_fault(error: BaseException, phase: str) -> TaskFault:
-    """Return an exception that nobody expected as the failure of one task."""
+    """Return an unexpected exception as the failure of one task."""
     return error if isinstance(error, TaskFault) else crash_of(error).fault(phase)
 
 

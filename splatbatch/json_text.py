@@ -59,7 +59,7 @@ def pieces(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_depth(found: Any) -> None:
-    """Refuse what is nested so deeply that whoever walks through it, or writes it, runs out of stack.
+    """Refuse what is nested so deeply that walking through it, or writing it, would exhaust the stack.
 
     Raises:
         ValueError: it is.

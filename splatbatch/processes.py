@@ -162,9 +162,9 @@ def send_group(sig: int, leader: int) -> None:
 def end_orphans(spared: int) -> None:
     """End by SIGKILL what our child `spared` has left behind, also what is born meanwhile.
 
-    The child itself is not waited for: its exit code belongs to whoever started it.
+    The child itself is not waited for: its exit code belongs to the process that started it.
     """
-    with contextlib.suppress(ChildProcessError):  # no child, so nobody is below who has adopted all orphans
+    with contextlib.suppress(ChildProcessError):  # no child, so no process below has adopted orphans
         if sys.platform == "linux":
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         end_all(lambda: [pid for pid in descendants(os.getpid()) if pid != spared], are_ours=True)

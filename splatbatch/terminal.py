@@ -33,7 +33,7 @@ Advance = Callable[[int, int], None]
 
 
 def unheard(done: int, total: int) -> None:
-    """Tell nobody how far something is."""
+    """Show no progress."""
 
 
 class DroppingWriter(io.RawIOBase):
@@ -77,7 +77,7 @@ class DroppingWriter(io.RawIOBase):
                 taken = self._send(bytes(self._pending))
             except BlockingIOError:
                 return True
-            except OSError:  # nobody is there any more: a dead terminal, a closed pipe, a full disk
+            except OSError:  # a dead terminal, a closed pipe, a full disk
                 self._pending.clear()
                 return False
             del self._pending[:taken]
@@ -110,7 +110,7 @@ def _sender(descriptor: int) -> Send:
         return lambda data: peer.send(data, socket.MSG_DONTWAIT)
     try:
         own = os.open(OWN_DESCRIPTOR.format(descriptor), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError:  # no /proc, or a terminal that belongs to somebody else (su)
+    except OSError:  # no /proc, or a terminal of another user (su)
         return lambda data: _send_if_ready(descriptor, data)
     return lambda data: os.write(own, data)
 
@@ -124,7 +124,7 @@ def _send_if_ready(descriptor: int, data: bytes) -> int:
 
 
 def never_block() -> None:
-    """Let stdout and stderr of this process leave out what nobody takes, from now on to its end."""
+    """Let stdout and stderr of this process drop what is not read, from now on to its end."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         # what a test, or a program that has us inside it, has put there is its own affair
@@ -141,7 +141,7 @@ def _told() -> DroppingWriter | None:
 
 
 def is_stuck() -> bool:
-    """Return whether stderr holds words that nobody takes."""
+    """Return whether stderr holds lines that are not read."""
     writer = _told()
     return writer is not None and writer.is_stuck()
 
@@ -188,7 +188,7 @@ def is_of_dead_terminal(error: OSError) -> bool:
 
 
 def hush() -> None:
-    """Let what is still to be written to stdout and stderr go nowhere: nobody is there to take it."""
+    """Let what is still to be written to stdout and stderr be discarded: its reader is gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         with suppress(OSError):

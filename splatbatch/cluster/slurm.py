@@ -53,12 +53,12 @@ SETUP = """\
 SQUEUE = "ArrayJobID:|,ArrayTaskID:|,State:|,NodeList:|,Reason:|,exit_code:|"
 SACCT = "JobID,State,NodeList,ExitCode"
 HELD = "launch failed requeued held"
-"""Why Slurm lets a job wait that a node could not start: it waits until somebody releases it."""
+"""Why Slurm lets a job wait that a node could not start: it waits until it is released."""
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 MOST_ELEMENTS = 1000
 """Of an array: Slurm's own default of MaxArraySize is 1001."""
 TASK_S = 3600.0 * 1.5
-"""So long a task is taken to last where nobody can tell: too many turns cost nothing, the last ones are taken back."""
+"""The assumed length of a task of unknown length: too many jobs cost nothing, the last ones are cancelled."""
 REMEDIES = {
     "partition": "`sinfo` lists the partitions; name one in executor.sbatch: [--partition=…].",
     "Requested node configuration": "No node has these resources together. Lower executor.gpus_per_worker, or what"

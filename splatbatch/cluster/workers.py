@@ -16,8 +16,8 @@ from splatbatch.text import list_some, plural
 MOST_NODES = 4
 """Named in a line."""
 ENGINES = ("local", "slurm", "")
-"""Those that can be asked, and that of a record that cannot be read. Others had workers too, as Ray by 0.2.0: what
-became of those shows in the output folder alone."""
+"""Those that can be asked, and that of a record that cannot be read. Others had workers too, as Ray by 0.2.0:
+their state shows in the output folder alone."""
 
 
 class RequestedWorkers:
@@ -53,7 +53,7 @@ class RequestedWorkers:
         return self.submissions[-1]
 
     def settle(self) -> None:
-        """Find the workers of starts that were cut off; only who holds the output lock may: nobody is starting any."""
+        """Find the workers of starts that were cut off; only the holder of the output lock may do it."""
         for number, one in enumerate(self.submissions):
             if not one.record.handles and (found := _find(one)) is not None:
                 self.submissions[number] = one.taken(found)
@@ -79,7 +79,7 @@ class RequestedWorkers:
         return handle in self.jobs and self.jobs[handle].state == "ended"
 
     def cancel(self) -> None:
-        """Write down that nobody wants them any more, and take back those that wait; those that run are not touched."""
+        """Record that they are no longer wanted, and cancel those that wait; running ones are not touched."""
         for one in self.submissions:
             one.mark(one.cancelled)
         self.drop()
@@ -96,7 +96,7 @@ class RequestedWorkers:
     def close(self) -> None:
         """Write down of which submissions every worker has ended; they are not looked at any more.
 
-        What Slurm holds back for good is taken back from it: nobody would know of it any more.
+        A job that Slurm holds for good is cancelled: it would be forgotten.
         """
         over = [one for one in self.submissions if self._has_ended(one)]
         slurm.cancel([one for one in over if one.record.engine == "slurm"], only_pending=True)

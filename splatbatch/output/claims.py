@@ -50,7 +50,7 @@ class Claims:
         self._claims: dict[str, Claim] = {}
 
     def take(self, task: str) -> Claim | ClaimedByOther:
-        """Claim a task, or say who has it; what we have already stays ours until somebody takes it over.
+        """Claim a task, or say who has it; a task of ours stays ours until another worker takes it over.
 
         Raises:
             OSError: the claim cannot be made.
@@ -79,7 +79,7 @@ class Claims:
         return self._claims[task]
 
     def close(self, task: str) -> None:
-        """Say that we are done with a task, whatever came of it: nobody has to wait for us to end."""
+        """Mark a task as finished, with any outcome: no worker has to wait for us to end."""
         ours = self._claims.pop(task, None)
         if ours is not None:
             with contextlib.suppress(OSError):  # a full disk: our end says the same
@@ -94,7 +94,7 @@ class Claims:
         return list(self._claims)
 
     def lost(self) -> dict[str, str]:
-        """Return what somebody has taken over from us, each task with the worker that has; it is ours no more."""
+        """Return the tasks that other workers took over from us, each with its worker; they are ours no more."""
         highest = {task: highest_claim(self._output, task) for task in self._claims}
         lost = {task: now for task, now in highest.items() if now > self._claims[task].generation}
         for task in lost:
@@ -107,7 +107,7 @@ class Claims:
         return ours.generation if ours else highest_claim(self._output, task)
 
     def owner(self, task: str, generation: int) -> WorkerRecord:
-        """Return who made a claim; one without a name, silent by itself, if nobody can read it."""
+        """Return who made a claim; one without a name, which counts as silent, if it cannot be read."""
         found = WorkerRecord.read(self._output.claim(task, generation)) or WorkerRecord()
         return found if found.worker else WorkerRecord(token=f"{task}/{generation}")
 
@@ -127,7 +127,7 @@ class Claims:
 
 
 def done_with(output: OutputFolder, task: str) -> int:
-    """Return the highest generation of a task whose owner was done with it, whatever came of it; 0 if none was."""
+    """Return the highest finished generation of a task, with any outcome; 0 if there is none."""
     return max(numbers_in(f"{output.claims}/{task}", suffix=DONE), default=0)
 
 
@@ -137,13 +137,13 @@ def highest_claim(output: OutputFolder, task: str) -> int:
 
 
 def open_claim(output: OutputFolder, task: str) -> WorkerRecord | None:
-    """Return the worker that has claimed a task and is not done with it; None: none has, or nobody can read who."""
+    """Return the worker that has claimed a task and not finished it; None: none has, or the claim cannot be read."""
     highest = highest_claim(output, task)
     return WorkerRecord.read(output.claim(task, highest)) if highest > done_with(output, task) else None
 
 
 def open_claims(output: OutputFolder) -> dict[str, str]:
-    """Return the tasks that somebody has claimed and is not done with, each with the name of that worker."""
+    """Return the tasks that are claimed and not finished, each with the name of its worker."""
     found = {}
     for task in sorted(os.listdir(output.claims)) if output.claims.is_dir() else ():  # noqa: PTH208
         if task[0] != "." and (owner := open_claim(output, task)):

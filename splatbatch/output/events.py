@@ -65,7 +65,7 @@ class Event(TypedRecord):
 
 
 def event_of(record: Record) -> Event | None:
-    """Return the event of a line; None of a kind that nobody here knows."""
+    """Return the event of a line; None if its type is unknown here."""
     kind = KINDS.get(text(record.get("event")))
     return kind.from_record(record) if kind else None
 
@@ -325,7 +325,7 @@ class Notice(Event):
     """A message that is shown and kept; nothing is decided by it.
 
     That a task waits for a silent worker or a claim that cannot be read; what is given up for a deadline; what a patch
-    is expected to need, and the run to take; that CUDA MPS serves nobody; that a message could not be sent; that
+    is expected to need, and the run to take; that CUDA MPS accepts no client; that a message could not be sent; that
     nothing new is started; that a slot is taken out of service; that a patch is left alone, as nothing has changed;
     that a patch may not fit; what the preflight found odd; that the workers of an engine are otherwise than before.
     """

@@ -50,7 +50,7 @@ class SplatFolder:
         return PatchFolder(self.path / "inspecting")
 
     def read_inspection(self) -> Inspection | None:
-        """Return how good the product was found to be; None if nobody has inspected it."""
+        """Return how good the product was found to be; None if it was not inspected."""
         return Inspection.read(self.inspection)
 
 
@@ -145,11 +145,11 @@ class MergedFiles:
 
     @staticmethod
     def at(splat: Path) -> MergedFiles:
-        """Return the files of a splat that is merged to a place of somebody's choice."""
+        """Return the files of a splat that is merged to a chosen place."""
         return MergedFiles(splat, splat.with_name(f"{splat.stem}.{MERGE}"))
 
     def read(self) -> Merge | None:
-        """Return what the splat was made of; None if nobody knows, or a file of another size stands there by now."""
+        """Return what the splat was made of; None if unknown, or a file of another size stands there by now."""
         from splatbatch.output.records.merge import Merge  # of which `status` knows nothing
 
         found, now = Merge.read(self.record), file_fact(self.splat)
@@ -192,7 +192,7 @@ class SceneFolder(SplatFolder):
         return self.path / f"{name}.json"
 
     def read_evaluation(self, splat: Path | None = None) -> SceneEvaluation | None:
-        """Return how good the scene, or another splat, was found to be; None if nobody has measured it."""
+        """Return how good the scene, or another splat, was found to be; None if it was not measured."""
         from splatbatch.output.records.evaluation import SceneEvaluation  # of which `status` knows nothing
 
         return SceneEvaluation.read(self.evaluation_of(splat or self.splat))

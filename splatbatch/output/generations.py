@@ -11,7 +11,7 @@ from splatbatch.files import MOST_JSON_BYTES, read_regular
 
 
 def create_once(source: Path, target: Path) -> bool:
-    """Give the file `source`, which must be on the disk, the name `target`; return whether nobody had that name."""
+    """Give the file `source`, which must be on the disk, the name `target`; return whether that name was free."""
     try:
         os.link(source, target)
         return True

@@ -113,7 +113,7 @@ class OutputFolder:
 
     @staticmethod
     def read_cancel(path: Path) -> CancelRequest:
-        """Return a request; blank, so that nobody is meant, if it cannot be read."""
+        """Return a request; blank, which addresses no run, if it cannot be read."""
         return CancelRequest.read(path) or CancelRequest()
 
     def new_cancel(self, worker: str = "") -> Path:

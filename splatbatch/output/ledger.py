@@ -42,7 +42,7 @@ class Ledger:
         """Prepare it.
 
         Args:
-            path: of the file; nobody else writes it. None: what is done leaves no history.
+            path: of the file; no other process writes it. None: no history is kept.
             listeners: hear of each event once it is written.
             generation_of: says under which claim is written of a task.
         """
@@ -96,7 +96,7 @@ class Ledger:
 
 
 def lines(output: OutputFolder) -> Iterator[Record]:
-    """Yield the history of all workers, also events that nobody here knows; torn and foreign lines are left out.
+    """Yield the history of all workers, also events unknown here; torn and foreign lines are left out.
 
     What does not come from the ledger of `train` has the name of its worker, too.
     """

@@ -93,12 +93,12 @@ def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows:
 
 
 def pin(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
-    """Hold a splat against other settings and inputs than it was trained from: somebody chose it for them."""
+    """Accept a splat for other settings and inputs than it was trained from: it was chosen for them."""
     then = result.trained_from.files
     differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
     now = replace(now, files=with_contents(now.files, then, differ))
     pinned, number = result.with_fields(pinned=now), 1 + (folder.newest_accepted() if follows is None else follows)
-    if not (folder.path / result.attempt / SPLAT).exists():  # somebody has removed its attempt
+    if not (folder.path / result.attempt / SPLAT).exists():  # its attempt was removed
         write_json(folder.result, pinned.to_record())
         return
     aside = folder.accepted(number).with_name(f".{number}.{uuid.uuid4().hex}")
@@ -126,8 +126,8 @@ def put_in_place(folder: PatchFolder) -> None:
     """Make splat.ply and result.json what the newest accepted record says.
 
     At every moment result.json, if it is there, belongs to the splat.ply beside it: a kill between any two steps
-    leaves a record that is ahead of them, and the next one who finds it so goes on. So does whoever was asleep in
-    between while somebody else made a newer one.
+    leaves a record that is ahead of them, and the next process that finds it so continues. A process that slept
+    meanwhile continues with the newest record, too.
 
     Raises:
         OSError: the splat of the attempt is there no more, or they cannot be written.
@@ -172,7 +172,7 @@ def noting_damage(output: OutputFolder) -> Iterator[None]:
         path = folder.splat_of(result)
         fact = file_fact(path)
         if result.sha256 and fact.num_bytes >= 0 and sha256_of(path) != result.sha256:
-            with contextlib.suppress(OSError):  # whoever found it says so in any case
+            with contextlib.suppress(OSError):  # the damage is told in any case
                 folder.damage.parent.mkdir(exist_ok=True)
                 write_json(folder.damage, SplatFacts(result.sha256, fact.num_bytes, fact.mtime_ns).to_record())
         raise

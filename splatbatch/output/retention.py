@@ -68,7 +68,7 @@ def decide(  # noqa: PLR0913 - all that decides, in one place
         splats: the manifests of all that are there and whole.
         accepted: the manifest of the product until now, whether its splat is whole or not; None: there is none.
         new: the manifest of the splat that was just trained; None: nothing was trained.
-        is_retry: somebody asked to train again what was trained already.
+        is_retry: a trained patch was to be trained again.
         keeps_better: `retry.keep: better`.
         differ: says which files a splat and a later one were trained from that are not the same.
         damaged: the manifests of splats that are there, but are not what was written down, or cannot be read.

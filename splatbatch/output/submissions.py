@@ -22,7 +22,7 @@ class Submission:
 
     path: Path
     record: SubmissionRecord
-    """What it says of itself; blank if nobody can read it."""
+    """What it says of itself; blank if it cannot be read."""
 
     file = FileIn("submission.json")
     script = FileIn("job.sh")
@@ -30,7 +30,7 @@ class Submission:
     """There once all its workers are known to have ended: no engine has to be asked about them."""
 
     cancelled = FileIn("cancelled")
-    """There once nobody wants them any more: those that start later end at once."""
+    """There once they are no longer wanted: those that start later end at once."""
 
     dropped = FileIn("dropped")
     """There once nothing is left for those that wait."""

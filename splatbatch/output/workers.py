@@ -40,7 +40,7 @@ class WorkerFile:
 
         Args:
             output: the folder that the worker trains into.
-            name: of the worker; else one that nobody has had or will have.
+            name: of the worker; else a unique one.
             terms: a hash of what the worker trains by: all workers of a batch must train by the same.
         """
         self.record = _new_record(name, terms)
@@ -128,7 +128,7 @@ class Watcher:
     """Tokens of those that were seen to move."""
 
     def read(self, name: str) -> WorkerRecord | None:
-        """Return what a worker says of itself; None if there is no such file, or nobody can read it."""
+        """Return what a worker says of itself; None if there is no such file, or it cannot be read."""
         return WorkerRecord.read(self.output.worker(name))
 
     def is_dead(self, owner: WorkerRecord) -> bool:
@@ -183,7 +183,7 @@ class Watcher:
 
 
 def is_released(claim: Path) -> bool:
-    """Return whether nobody who lives can have made a claim, whatever stands in it; False where that is uncertain.
+    """Return whether no living worker can have made a claim, whatever stands in it; False if uncertain.
 
     A claim is the file in which its worker beats, by another name, and is locked as long as that worker lives.
     """

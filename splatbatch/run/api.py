@@ -1,6 +1,6 @@
 """The Python API, seen as `import splatbatch`: what the commands do, as functions on a batch; it never asks or prints.
 
-What somebody waits for is told on stderr, as by the commands. Errors are `SplatbatchError`, with `message` and `hint`;
+What is waited for is told on stderr, as by the commands. Errors are `SplatbatchError`, with `message` and `hint`;
 a signal that ends an inspection or an evaluation raises `Interrupted`.
 """
 
@@ -88,7 +88,7 @@ def gaussians(batch: Batch, name: str) -> Gaussians:
 
 
 def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mapping[str, str]]:
-    """Inspect accepted splats that nobody has inspected yet; return what was found, and why others were not.
+    """Inspect accepted splats that were not inspected yet; return the findings, and why others were not inspected.
 
     Raises:
         SplatbatchError: nothing can be run here.
@@ -100,7 +100,7 @@ def inspect(batch: Batch, how: InspectOptions = AS_USUAL) -> tuple[Found, Mappin
 
 
 def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
-    """Measure a splat of the whole scene, by default the merged one, on photographs that nobody was trained on.
+    """Measure a splat of the whole scene, by default the merged one, on photographs that no patch was trained on.
 
     Raises:
         SplatbatchError: it cannot be measured.

@@ -54,7 +54,7 @@ def train_elsewhere(batch: Batch, show: Show, after: After, *, verify: bool) -> 
 
     Raises:
         ExecutorError: the engine refuses the workers, or they cannot train where it starts them.
-        Interrupted: somebody has stopped following them; they go on.
+        Interrupted: following them was interrupted; they go on.
     """
     training = ClusterTraining(batch, verify=verify)
     if said := training.start():
@@ -116,7 +116,7 @@ class ClusterTraining:
         return f"{asked.record.engine}: requested {num_workers}: {jobs}; logs: {asked.path}"
 
     def follow(self, night: RunContext) -> None:
-        """Follow workers until nothing is left for them, nobody is left to do it, or somebody has interrupted us.
+        """Follow workers until no task is left, no worker is left, or a stop is requested.
 
         Raises:
             ExecutorError: workers have ended again and again without doing anything.
@@ -171,10 +171,10 @@ class ClusterTraining:
         return left_over(self.batch, self.before, self.batch.standing())
 
     def _check_same_terms(self) -> None:
-        """See that nobody is at work, or waits to be, by another YAML or with another version.
+        """Check that no worker runs or waits under another YAML or version.
 
         Raises:
-            ExecutorError: somebody is.
+            ExecutorError: one does.
         """
         terms = self.batch.plan_hash
         running = {job for job, one in self.workers.jobs.items() if one.state == "running"}

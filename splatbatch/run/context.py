@@ -175,7 +175,7 @@ class RunContext:
             (self.ledger.write if self.claims else self.console.tell)(Notice("notify_failed", reason))
 
     def finish_contents(self, patience: WaitHooks) -> None:
-        """Hash what is left to be hashed; where somebody wants us to stop, the next run reads on."""
+        """Hash the remaining files; after a request to stop the next run continues."""
         with contextlib.suppress(StopRequested):
             self.contents.finish(patience)
 

@@ -56,7 +56,7 @@ class Interruption:
 
         Args:
             began: when the first was told, by time.monotonic().
-            budget_s: for all of them, where nobody wants us to stop.
+            budget_s: for all of them, unless a stop is requested.
             grace_s: after a signal, for all that it ends; `LEAST_S` of it are theirs.
         """
         now = time.monotonic()

@@ -71,7 +71,7 @@ def verified(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None
     Args:
         audit: of its patches.
         frame: in which they are trained.
-        tones: of the photographs, by scene; None: nobody has asked for them.
+        tones: of the photographs, by scene; None: not requested.
     """
     colors = None if tones is None else {name or "all": one.to_record() for name, one in tones.items()}
     return VerifyOutput(**vars(audit.facts()), frame=frame, colors=colors)

@@ -133,7 +133,7 @@ class HomeSide:
         try:
             while True:
                 seen = self.look()
-                done += self._take(seen)  # what came while nobody was here is not trained again
+                done += self._take(seen)  # results that came while no run was here are not trained again
                 self._give_up(seen, packs=packs)
                 if packs:
                     self._pack_ready()

@@ -151,7 +151,7 @@ class StoreWorker:
         return None
 
     def _holds(self, bundle: Bundle) -> bool:
-        """Return whether our time holds a training; one that nobody can tell of is begun."""
+        """Return whether our time holds a training; one of unknown length is begun."""
         return self._end - time.monotonic() > bundle.grace_s + MARGIN_S + self._took.get(bundle.max_steps, 0.0)
 
     def _train(self, bundle: Bundle, name: str, seen: StoreListing) -> SplatbatchError | None:

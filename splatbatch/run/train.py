@@ -66,8 +66,8 @@ def train(
         after: does what follows; by default the scene is merged and published if the YAML says so.
 
     Raises:
-        SplatbatchError: somebody else trains into the output folder, or nothing can be trained.
-        Interrupted: somebody has stopped following workers elsewhere; they go on.
+        SplatbatchError: another run trains into the output folder, or nothing can be trained.
+        Interrupted: following workers elsewhere was interrupted; they go on.
     """
     if is_elsewhere(batch.config.executor) and not (options.is_retry or batch.config.executor.store):
         from splatbatch.run.cluster_workers import train_elsewhere
@@ -104,8 +104,8 @@ def begun(
     """Make the output folder and hold it; a full disk is waited for.
 
     Raises:
-        OutputError: it cannot be made, or somebody else holds it.
-        StopRequested: somebody does not want to wait.
+        OutputError: it cannot be made, or another run holds it.
+        StopRequested: a stop was requested while it waited.
     """
 
     def hold_it() -> Written:
@@ -131,7 +131,7 @@ class BatchWorker:
     """Our time did not hold another task."""
     is_alone: ClassVar[bool] = True
     say: ClassVar = staticmethod(print_err)
-    """Says what somebody waits for."""
+    """Says what is waited for."""
 
     def train(self) -> RunResult:
         """Settle what an earlier run has left, and train; what could not be collected trains nothing anew."""

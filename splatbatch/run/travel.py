@@ -46,7 +46,7 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
     """Put what is to be trained into a store, decided, audited and settled as for a night here.
 
     Raises:
-        SplatbatchError: somebody trains into the folder, a file cannot be read, or the store refuses us.
+        SplatbatchError: another run trains into the folder, a file cannot be read, or the store refuses access.
     """
     batch = batch.needed_first()
     batch.output.create()
@@ -73,10 +73,10 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
 
 
 def adopt(batch: Batch, url: str, show: Show, *, watch: bool) -> RunSummary:
-    """Bring home what a store holds for a batch; `watch`: until nobody trains any of it any more.
+    """Bring home what a store holds for a batch; `watch`: until none of it is trained any more.
 
     Raises:
-        SplatbatchError: somebody trains into the folder, or the store refuses us.
+        SplatbatchError: another run trains into the folder, or the store refuses access.
     """
     batch.output.create()
     with Interruption() as interruption:

@@ -39,13 +39,13 @@ from splatbatch.scheduler.work.wait_reporter import WaitReporter, check_no_worke
 from splatbatch.tasks.batch import Batch, open_batch
 
 CANCELLED = 143
-"""Exit code of one that `cancel` has ended: nobody should start it again."""
+"""Exit code of a worker that `cancel` ended: it should not be started again."""
 
 
 def work(
     batch: Batch, for_s: float | None, options: TrainOptions, show: Show, reopen: Callable[[], Batch] | None = None
 ) -> int:
-    """Train what nobody else does, until nothing is left, the time is up, or somebody says stop; return the exit code.
+    """Train tasks that no other worker has, until none or no time is left, or a stop; return the exit code.
 
     Args:
         batch: what is to be trained.

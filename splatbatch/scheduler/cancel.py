@@ -92,7 +92,7 @@ class Cancellations:
             return
         self.loop.ledger.write(CancelRequested(asked.by, asked.patches))
         if not asked.patches:
-            signal.raise_signal(signal.SIGTERM)  # from here on as if somebody here had sent it
+            signal.raise_signal(signal.SIGTERM)  # from here on as if it had been sent here
         self._unwanted |= dict.fromkeys(asked.patches, asked.by)
 
     def _record(self, task: Task) -> None:

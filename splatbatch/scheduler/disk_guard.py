@@ -26,7 +26,7 @@ SHARED_MEMORY_MIB = 64
 LOOK_S = 1.0
 DISK_FULL = "disk_full"
 PAUSE_S = PASSES_WITHIN_S
-"""So long a batch waits for room, then what waits is given up: somebody who clears a disk at night has an hour."""
+"""How long a batch waits for free space before waiting tasks are given up."""
 PROBE_BYTES = 1 << 20
 
 
@@ -109,7 +109,7 @@ def when_there_is_room(write: Callable[[], Written], folder: Path, patience: Wai
         patience: what is done meanwhile.
 
     Raises:
-        StopRequested: somebody wants us to stop meanwhile.
+        StopRequested: a stop was requested meanwhile.
         SplatbatchError, OSError: what the call raises, also where there is no room within the hour.
     """
     give_up_at = 0.0

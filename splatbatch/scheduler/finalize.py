@@ -86,7 +86,7 @@ def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *
     ledger.write(AttemptEnded.of(attempt.patch, attempt.folder.number, outcome, exit=end, adopted=adopted, **said))
     if isinstance(outcome, Trained) and ledger.flush():
         for one in (attempt.folder, *attempt.folder.earlier()):
-            one.checkpoint.unlink(missing_ok=True)  # nobody goes on from there any more
+            one.checkpoint.unlink(missing_ok=True)  # no attempt resumes from it any more
     return outcome
 
 

@@ -71,7 +71,7 @@ def write_go(file: Path, slot: Slot) -> None:
 
 
 def died_on_standby(folder: AttemptFolder) -> bool:
-    """Return whether an attempt that has ended stood by to its end, though somebody may have told it to go."""
+    """Return whether an ended attempt stood by to its end, even if it was told to go."""
     told = folder.read_exit()
     return told is not None and told.stood_by and folder.last_progress().phase in PREPARING
 

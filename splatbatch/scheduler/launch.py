@@ -32,7 +32,7 @@ def prepare(limits: Limits, audited: str, running: RunningAttempt) -> Record:
 
     Args:
         limits: of the attempt.
-        audited: state of the files of its patch when they were audited; others are audited again. Empty: nobody has.
+        audited: state of the files of its patch when they were audited; others are audited again. Empty: not audited.
         running: the attempt, not begun.
     """
     task, attempt = running.task, running.attempt
@@ -92,7 +92,7 @@ def begin(
 ) -> Stopped | PatchRejected | Exception | None:
     """Start the process of an attempt once a reader has prepared it; return why it will not begin, if that is so.
 
-    Returned are also errors that nobody expected: it could not be prepared, or its process cannot be started.
+    Unexpected errors are returned too: it could not be prepared, or its process cannot be started.
     """
     if isinstance(running.stage, Dismissal) or running.attempt.folder.is_cancelled():
         reading.end()

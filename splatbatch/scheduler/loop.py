@@ -32,7 +32,7 @@ POLL_S = 0.05
 PATIENCE_S = 20.0
 """So long after the grace an attempt that was asked to end may take to say how it ended."""
 COLLECTING_S = 2.0
-"""Besides the grace: so long an attempt that has ended may take to be collected once somebody wants us to stop."""
+"""Besides the grace: how long an ended attempt may take to be collected after a request to stop."""
 KEEPS_SLOT_S = 1.0
 """So long an attempt that has ended keeps its slot while it is collected; a splat of gigabytes takes a minute."""
 

@@ -86,7 +86,7 @@ class GpuSharing:
             self._shares.append(measured / footprint.gpu_mib)
 
     def of(self, task: Task) -> MemoryEstimate | None:
-        """Return what an attempt at this task will take at most; None if nobody can know."""
+        """Return what an attempt at this task will take at most; None if unknown."""
         if task.memory_estimate is None or not self._shares:
             return task.memory_estimate
         return replace(

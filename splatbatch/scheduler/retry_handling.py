@@ -32,7 +32,7 @@ OF_COMPANY = frozenset(
 )
 """Causes that another attempt on the same GPU may have brought about; under MPS a fault of one ends them all."""
 OF_ENGINE = frozenset({"cuda_busy_or_unavailable", "cuda_init_unknown", "cuda_invalid_device"})
-"""Causes that an MPS daemon may have which runs, but serves nobody: in some containers it does."""
+"""Causes of an MPS daemon that runs but accepts no client, as in some containers."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class RetryHandling:
             self._trained.append(task.name)
 
     def leave(self, tasks: Iterable[Task]) -> None:
-        """Take tasks for done with that nothing came of."""
+        """Count tasks as finished that gave no result."""
         self._noted += tasks
 
     def let_go(self) -> None:

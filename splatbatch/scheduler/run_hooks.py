@@ -25,7 +25,7 @@ class RunHooks:
     requests: Callable[[], list[Path]] | None = None
     """Where requests to end are looked for; None: where those to `train` lie."""
     is_alone: bool = True
-    """Nobody else trains into the folder: what still runs of the batch when it begins is left of an earlier run."""
+    """No other run trains into the folder: processes of the batch at its start are of an earlier run."""
     pacer: DeadlineBudget | None = None
     """Keeps the batch to its deadline; None: it has none."""
     audited: Mapping[str, str] = field(default_factory=dict)

@@ -35,7 +35,7 @@ def next_task(loop: LoopState, now: float) -> tuple[RunningAttempt | None, Task 
             return None, None
         standby = None
     task = standby.task if standby else next(loop.queue.due(now), None)
-    if task is None and free:  # nobody else is left: better begun anew here than waited for where its context is
+    if task is None and free:  # no other is left: beginning anew here beats waiting for the slot that has its context
         discard_contexts(loop, {one.context.name for one in loop.ready() if one.context})
     return standby, task
 

@@ -75,7 +75,7 @@ def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = meas
     num_behind = _num_behind(tasks, measure)
     for task in tasks:
         recipe, sparse = task.requested_settings.recipe, task.patch.sparse
-        if recipe.program is not None:  # nobody knows what an external trainer needs
+        if recipe.program is not None:  # the memory of an external trainer is unknown
             continue
         with contextlib.suppress(SceneError):  # the audit names what is wrong with the model
             if sparse not in extents:  # variants of a sweep share it
@@ -148,7 +148,7 @@ class Forecast:
     """How long some patches will take, and by what that is known."""
 
     seconds: float | None
-    """None: nobody can know."""
+    """None: unknown."""
     basis: str
     patches: str
     """As "14 patches of 30,000 steps"."""
@@ -197,7 +197,7 @@ def check_place(batch: Batch, expected: Forecast) -> None:
 
     Raises:
         ExecutorError: a GPU is wanted that is not here, or one is here that cannot be used.
-        TrainerError: it would train on the CPU for long, and nobody has asked for that.
+        TrainerError: it would train on the CPU for long, which was not requested.
     """
     executor, device = batch.config.executor, batch.config.training.device
     if chosen_cards(executor, device) or executor.gpus == () or expected.seconds is None:

@@ -152,7 +152,7 @@ def files_now(then: Mapping[str, FileFact], patch: Patch, recipe: Recipe, facts:
 
 
 def unread(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Iterator[tuple[str, Path]]:
-    """Yield the files whose content nobody has read yet, with their paths."""
+    """Yield the files whose content was not hashed yet, with their paths."""
     place = places(patch, recipe)
     for key, fact in files.items():
         if not fact.sha256 and fact.num_bytes >= 0 and is_content(key):
@@ -284,7 +284,7 @@ def is_drawn_behind(patch: Patch, recipe: Recipe) -> bool:
 def recipe_hash(recipe: Recipe) -> str:
     """Return the hash of everything in a recipe that decides what is computed."""
     unset = recipe.training.model_copy(update={"coarse_to_fine": "auto"})
-    # where nobody sets it, it is hashed as the false of earlier versions; a false that changes something is not that
+    # where it is not set, it is hashed as the false of earlier versions; a false that changes something is not
     is_against = recipe.training.coarse_to_fine is False and unset.resolved().coarse_to_fine
     return _hash(recipe, "no" if is_against else recipe.training.coarse_to_fine is True)
 

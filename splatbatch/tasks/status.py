@@ -113,7 +113,7 @@ def read_status(
     in_full: int | None = None,
     standing: FreshnessChecker | None = None,
 ) -> tuple[PatchStatus, ...]:
-    """Return the state of patches in natural order: of the named ones and, if nobody knows the batch, of all folders.
+    """Return the state of patches in natural order: of the named ones and, if the batch is unknown, of all folders.
 
     Args:
         output: where they are.
@@ -232,7 +232,7 @@ def _assessed(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchR
 
 
 def _since(result: Result, last: AttemptEnded | PatchRejected | None) -> tuple[str, ...]:
-    """Say of the last attempt that it came to nothing, and which other splat somebody may want to accept until then."""
+    """Say that the last attempt gave no splat, and which other splat can be accepted until then."""
     if not isinstance(last, AttemptEnded):
         return ()
     attempt, why = f"attempt {last.attempt or 0}", f": {title(last.cause)}" if last.cause else ""

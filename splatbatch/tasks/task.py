@@ -56,7 +56,7 @@ class TaskSettings:
 
     @cached_property
     def all_changes(self) -> Mapping[str, Any]:
-        """All changes, those for a deadline included; what somebody asks for by name goes before these."""
+        """All changes, those for a deadline included; changes requested by name take precedence."""
         return (
             {**changes_of(self.without_deadline.recipe, self.paces[0]), **self.changes} if self.paces else self.changes
         )
@@ -70,7 +70,7 @@ class TaskSettings:
     def acceptable_recipes(self) -> tuple[Recipe, ...]:
         """The recipes whose splats are fresh: of a deadline also those with more steps, none at all given up first.
 
-        A splat that made all its steps is fresh where it might have ended early, if nobody asks for that by number.
+        A splat that made all its steps is fresh where it might have ended early, unless that number was set.
         """
         others = (self.recipe, self.without_deadline.recipe) if self.paces else (self.recipe,)
         every = (*others, *(replace(self, paces=(pace,)).recipe for pace in self.paces[1:]))

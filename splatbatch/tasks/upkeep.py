@@ -74,7 +74,7 @@ class ContentHasher:
         """Hash what is left; what does not answer is left to the next run.
 
         Raises:
-            StopRequested: somebody wants us to stop.
+            StopRequested: a stop was requested.
         """
         while self._reading or self._waiting:
             reading, self._reading = self._reading or self._next(), None

@@ -52,7 +52,7 @@ from splatbatch.training.standby import rehearse, wait_for_go
 from splatbatch.training.stop_request import StopRequest
 
 STANDBY_VARIABLE = "SPLATBATCH_STANDBY"
-"""Set to 1 by whoever starts an attempt ahead of its turn."""
+"""Set to 1 for an attempt that is started ahead of its turn."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _begin_beside(recipe: Recipe, *, has_gpu: bool) -> tuple[KernelCompilation, 
         _load_kernels(recipe.training.kernels)
 
     def open_context() -> None:
-        with contextlib.suppress(Exception):  # whoever needs what cannot be had says so
+        with contextlib.suppress(Exception):  # an error is raised where it is needed
             if has_gpu and recipe.training.device != "cpu" and torch.cuda.is_available():
                 number = torch.zeros(1, device="cuda")
                 compiling.wait()
@@ -257,7 +257,7 @@ def _load_kernels(wanted: str) -> None:
 
 
 def versions(device: torch.device) -> dict[str, str]:
-    """Return what the result was made with, for whoever compares it with another one."""
+    """Return what the result was made with, for comparisons."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     versions = {"python": platform.python_version(), "torch": str(torch.__version__), "on": name}
     with contextlib.suppress(PackageNotFoundError):  # a source tree on the path

@@ -89,7 +89,7 @@ class Checkpoints:
     path: Path
     identity: str
     every: int
-    """Steps; 0: none is written as long as nobody tells us to stop."""
+    """Steps; 0: none is written unless a stop is requested."""
     resume_from: Path | None
     progress: ProgressRecorder
     stop: StopRequest

@@ -36,7 +36,7 @@ LOOK_S = 0.005
 
 
 class StandbyWait(Protocol):
-    """Whoever stands by: it tells of phases, and counts its time from `begin` on."""
+    """An attempt on standby: it tells of phases, and counts its time from `begin` on."""
 
     def phase(self, name: str) -> None:
         """Enter a phase."""

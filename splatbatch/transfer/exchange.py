@@ -36,9 +36,9 @@ REFUSED = ".refused"
 """Suffix of the name by which home says that a result is damaged: it counts for nothing."""
 BEAT_S = 10.0
 SILENCE_S = 180.0
-"""So long unchanged, a worker counts as gone, by the clock of whoever looks."""
+"""So long unchanged, a worker counts as gone, by the clock of the observer."""
 FINAL = ("trained", "failed")
-"""Outcomes after which nobody else is to try: home decides."""
+"""Outcomes after which no other worker is to try: home decides."""
 MOST_HANDLINGS = 8
 """So often a bundle may be let go, or its worker vanish, until it is left to home."""
 
@@ -73,7 +73,7 @@ class TransferredAttempt(TypedRecord):
 
 @dataclass(frozen=True)
 class TransferResult(TypedRecord):
-    """results/<bundle>.<outcome>.<hash>: what came of a bundle with one worker."""
+    """results/<bundle>.<outcome>.<hash>: the result of a bundle with one worker."""
 
     bundle: str = ""
     task: str = ""
@@ -182,7 +182,7 @@ def _sign(store: Store, place: str) -> WorkerStatus:
 
 
 class StoreWatch:
-    """Remembers for how long the owners of bundles have not moved; asks nobody itself."""
+    """Remembers for how long the owners of bundles have not moved; it does not access the store."""
 
     def __init__(self) -> None:
         self._moved: dict[str, tuple[BundleState, float]] = {}

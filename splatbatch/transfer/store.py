@@ -1,6 +1,6 @@
-"""A store: a folder, a host's by sftp, or a bucket; small files by name, whole or absent, whoever asks.
+"""A store: a folder, a host's by sftp, or a bucket; small files by name, whole or absent for every reader.
 
-What is made once is a hint here, never a promise: some stores let two win. Whoever makes it reads it back.
+What is made once is a hint here, never a promise: some stores let two win. Its maker reads it back.
 """
 
 from __future__ import annotations

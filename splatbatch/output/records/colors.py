@@ -81,7 +81,7 @@ class SceneColors(TypedRecord):
     """Whether `training.colors: auto` evens the photographs."""
     outliers: tuple[Outlier, ...] = ()
     left_alone: dict[str, str] = field(default_factory=dict)
-    """Photographs whose tone nobody could tell, with the reason."""
+    """Photographs whose tone is unknown, with the reason."""
     notes: tuple[str, ...] = ()
     problem: str = ""
     """Why nothing was solved; empty if it was."""
@@ -99,7 +99,7 @@ class SceneColors(TypedRecord):
 
     @property
     def fall(self) -> float:
-        """By which share the residual falls; 0 where nobody knows."""
+        """By which share the residual falls; 0 if unknown."""
         before, after = self.residual_before, self.residual_after
         return 1 - after / before if before and after is not None else 0.0
 

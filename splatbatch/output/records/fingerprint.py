@@ -75,7 +75,7 @@ class Fingerprint(TypedRecord):
     files: Files = field(default_factory=dict, metadata=reads(files_from_record))
     """What `inputs` stands for: each file with its size, time and, as far as known, content."""
     effective: str = ""
-    """As `recipe`, of the settings really in force; empty where nobody changed any."""
+    """As `recipe`, of the settings really in force; empty if none was changed."""
     offset: FilePlace = ORIGIN
     """What was taken off the coordinates of the model: add it to the splat's for the model's own."""
 

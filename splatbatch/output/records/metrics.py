@@ -97,7 +97,7 @@ class CoveredSet(TypedRecord):
     """Which pixels figures are of."""
 
     hash: str = ""
-    """Of the held-out photographs and their covered pixels; empty: nobody has looked."""
+    """Of the held-out photographs and their covered pixels; empty: not measured."""
     why: str = ""
     """Nothing is covered."""
 
@@ -139,7 +139,7 @@ class EarlyStoppingRecord(TypedRecord):
         return f"ended early, at its plateau, after {self.ended_at:,} of {self.max_steps:,} steps{saved}"
 
     def flattered_by(self) -> str:
-        """Return what choosing the end by held-out photographs has done to their figures; empty where nobody knows."""
+        """Return what choosing the end by held-out photographs has done to their figures; empty if unknown."""
         chosen, other = self.chosen_by, self.checked_by
         if self.ended_at is None or not chosen or not other or chosen.gain_db is None or other.gain_db is None:
             return ""
@@ -167,7 +167,7 @@ class Metrics(KeptRecord):
     early_stopping: EarlyStoppingRecord | None = None
     """None: the run was to make all its steps."""
     made_with: dict[str, str] = field(default_factory=dict)
-    """Versions, and under "on" the name of the GPU, or CPU; nothing where nobody wrote it down."""
+    """Versions, and under "on" the name of the GPU, or CPU; empty if not recorded."""
 
     def photos(self) -> dict[str, QualityFigures]:
         """Return the figures of each held-out photograph at the end, by its name."""
@@ -176,7 +176,7 @@ class Metrics(KeptRecord):
 
     @property
     def torch_peak_mib(self) -> float | None:
-        """Return the most memory that torch had allocated on the GPU; None if nobody knows."""
+        """Return the most memory that torch had allocated on the GPU; None if unknown."""
         return max((mib for name, mib in self.peak.items() if name in ("training_mib", "evaluation_mib")), default=None)
 
 
@@ -207,7 +207,7 @@ class EarlierSplat(TypedRecord):
     path: str = ""
     sha256: str = ""
     covered: str = ""
-    """Hash of the covered pixels; empty: nobody had looked."""
+    """Hash of the covered pixels; empty: not determined."""
     largest: tuple[float, float] | None = None
     """Width and height of its largest photograph."""
 

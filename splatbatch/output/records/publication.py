@@ -42,7 +42,7 @@ class TilesRecord(TypedRecord):
     """What tiles are made of: where they lie, and their patches."""
 
     crs: str = ""
-    """Empty: nobody knows where on Earth."""
+    """Empty: its place on Earth is unknown."""
     middle: tuple[float, float, float] | None = None
     """Of the scene, in coordinates of its model: the axes there are those of all tiles."""
     up: tuple[float, float, float] | None = None

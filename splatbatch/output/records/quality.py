@@ -70,14 +70,14 @@ class LeaveOutResult(TypedRecord):
     photos: tuple[str, ...] = ()
     steps: int | None = None
     psnr_with: float | None = None
-    """On held-out photographs that nobody names, in dB."""
+    """On held-out photographs that are not named, in dB."""
     psnr_without: float | None = None
     why: str = ""
     """There is nothing to measure."""
 
     @property
     def gain_db(self) -> float | None:
-        """Return by how much held-out photographs become better without them; None where nobody knows."""
+        """Return by how much held-out photographs become better without them; None if unknown."""
         if self.psnr_with is None or self.psnr_without is None:
             return None
         return self.psnr_without - self.psnr_with

@@ -98,7 +98,7 @@ class Result(KeptRecord):
 
     @cached_property
     def held_against(self) -> Fingerprint:
-        """What was so when it was trained or, if somebody chose it, when that was."""
+        """The inputs when it was trained or, if it was chosen by hand, when it was chosen."""
         chosen = mapping(self.written.get("pinned"))
         return Fingerprint.from_record({**self.written, **chosen}) if chosen else self.trained_from
 

@@ -35,7 +35,7 @@ class SubmissionRecord(TypedRecord):
     """workers/jobs/<name>/submission.json: workers that an engine was asked to start."""
 
     name: str = ""
-    """Of its jobs: nobody has had it before."""
+    """Of its jobs; never used before."""
     engine: str = ""
     num_workers: int = 0
     """At once; there may be more handles, one after another."""
@@ -51,7 +51,7 @@ class CancelRequest(TypedRecord):
     """cancel-*.json: a run is to end, or to leave some patches."""
 
     run: ProcessIdentity = field(default_factory=ProcessIdentity)
-    """Nobody else obeys."""
+    """No other process obeys."""
     patches: tuple[str, ...] = ()
     """None: all."""
     by: str = ""

@@ -41,7 +41,7 @@ def adopt(batch: Batch, ledger: Ledger, patience: WaitHooks = ENDLESS) -> dict[s
 
     Raises:
         ExecutorError: an attempt may still run, and the engine that could tell cannot be asked here.
-        StopRequested: somebody wants us to stop.
+        StopRequested: a stop was requested.
     """
     for task in batch.tasks:  # also of what was settled: its result is written again when more is known of it
         sweep(task.home(batch.output).path)
@@ -69,7 +69,7 @@ def adopt_task(batch: Batch, task: Task, ledger: Ledger, endings: TaskHistory, b
 
 
 def left_of(batch: Batch, task: Task, endings: TaskHistory) -> list[AttemptFolder]:
-    """Return the attempts at a task that may have begun, and whose end nobody has written down."""
+    """Return the attempts at a task that may have begun and have no recorded end."""
     open_ones = (one for one in task.home(batch.output).attempts() if not endings.is_judged(task.name, one.number))
     return [one for one in open_ones if one.start.exists() or not one.cancel.exists()]
 
@@ -123,7 +123,7 @@ def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
     then, tried = attempt.job.depends_on, task.kind.changed(task, attempt.job.changes)
     try:
         _ = tried.maker
-    except ConfigError:  # settings of another version, or of nobody: what they made is not what would be trained today
+    except ConfigError:  # settings of another version, or broken ones: their splat is not what would be trained today
         then, tried = Fingerprint(), task
     product = task.home(batch.output)
 

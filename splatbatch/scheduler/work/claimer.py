@@ -23,7 +23,7 @@ from splatbatch.tasks.task import Task
 LOOK_S = 2.0
 """Between two looks at a task that another worker has."""
 LOST_S = 2.0
-"""Between two looks whether somebody has taken over what we have."""
+"""Between two checks for tasks of ours that another worker took over."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ProgressBefore:
     """State of tasks before it was decided to train them; what has changed since is examined when one is claimed."""
 
     done: Mapping[str, int]
-    """The highest generation of each task that somebody was done with."""
+    """The highest finished generation of each task."""
     accepted: Mapping[str, int]
     """The newest accepted record of each."""
     products: Mapping[str, Stamp]
@@ -142,17 +142,17 @@ class TaskClaimer(RunHooks):
         return replace(task.kind.changed(task, changes), claim=claim)
 
     def _closed(self, task: Task) -> None:
-        """Leave a task that somebody else is done with."""
+        """Drop a task that another worker has finished."""
         if self.standing.is_up_to_date(task.name):
             self.trained_elsewhere.append(task.name)
 
 
 def done_before(batch: Batch) -> Mapping[str, int]:
-    """Return the highest generation of each task that somebody was done with; of others nothing."""
+    """Return the highest finished generation of each task that has one."""
     return {name: number for name in batch.names if (number := done_with(batch.output, name))}
 
 
 def left_over(batch: Batch, before: Mapping[str, int], standing: FreshnessChecker) -> list[str]:
-    """Return what has to be trained, and that nobody was done with since: not what was given up, or tried in vain."""
+    """Return the tasks to be trained that were not finished since: without those given up or failed for good."""
     due = (name for name in batch.names if standing.is_due(name))
     return [name for name in due if done_with(batch.output, name) <= before.get(name, 0)]

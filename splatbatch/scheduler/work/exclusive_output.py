@@ -21,7 +21,7 @@ LOOK_S, AGAIN_S = 0.2, 0.5
 PATIENCE_S = 5.0
 """So long the preparation by another worker is waited for without a word."""
 TURN_S = 1800.0
-"""So long somebody else may take who is merging or publishing the same just now."""
+"""How long another process may take that merges or publishes the same."""
 T = TypeVar("T")
 
 
@@ -40,7 +40,7 @@ def lock_output(output: OutputFolder, terms: str, say: Callable[[str], None]) ->
 
 @contextmanager
 def lock_output_alone(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-    """Hold an output folder so that nobody trains into it: workers that begin wait; give what shows that we live.
+    """Lock an output folder so that no worker trains into it: workers that begin wait; give the heartbeat.
 
     Raises:
         OutputError: another run holds it, or workers train into it.
@@ -84,7 +84,7 @@ def preparation(claims: Claims, waits: WaitReporter, meanwhile: Callable[[], Non
 
 
 def in_turn(call: Callable[[], T], stop: Callable[[], str] = str) -> T:
-    """Do something once nobody else is at it: of several workers, and the `train` that follows them, each publishes."""
+    """Do something under a lock: of several workers, and the `train` that follows them, each publishes."""
     give_up_at = time.monotonic() + TURN_S
     while True:
         try:

@@ -41,7 +41,7 @@ class TimeLeft:
         return self._left_s() <= 0
 
     def holds(self, task: Task) -> bool:
-        """Return whether a task that starts now is expected to end in time; one that nobody can tell of is begun."""
+        """Return whether a task that starts now is expected to end in time; one of unknown length is begun."""
         if self.end == math.inf:
             return True
         steps, now = task.requested_settings.recipe.training.max_steps, time.monotonic()

@@ -62,10 +62,10 @@ def check_no_workers(watcher: Watcher, beat: Callable[[], None], say: Callable[[
 def require_same_plan(
     watcher: Watcher, mine: WorkerRecord, beat: Callable[[], None], say: Callable[[str], None]
 ) -> None:
-    """See that nobody trains into the folder by another YAML or with another version.
+    """Check that no run trains into the folder under another YAML or version.
 
     Raises:
-        ExecutorError: somebody does.
+        ExecutorError: another run does.
     """
     if living := _await(watcher, mine.worker, mine.terms, beat, say):
         raise ExecutorError(

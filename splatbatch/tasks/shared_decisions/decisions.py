@@ -97,7 +97,7 @@ class SharedDecisions:
         if now != then:
             return f"the offset has changed: {spell_place(then)} -> {spell_place(now)}"
         if ASKS_FOR_COLORS in result.changes or (self.colors is None and wants_tones(task.recipe)):
-            return ""  # somebody wanted it so, or nobody has solved any
+            return ""  # it was requested, or none was solved
         tones = tones_of(self.colors, task.patch.name, task.recipe)
         if not tones and not held.tones:
             return ""

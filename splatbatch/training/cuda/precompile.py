@@ -19,7 +19,7 @@ class KernelCompilation:
     thread: Thread | None = None
 
     def wait(self) -> None:
-        """Return once they are compiled; what could not be is told by whoever needs it."""
+        """Return once they are compiled; an error is raised where the kernel is needed."""
         if self.thread:
             self.thread.join()
 

@@ -105,7 +105,7 @@ def is_plateau(series: Series, rule: StoppingRule) -> bool:
 def gain_left_db(series: Series, rule: StoppingRule) -> float | None:
     """Return how much PSNR all steps would gain over a tail that begins after the last check, in dB, at least 0.
 
-    None: nobody can tell, by fewer than `FEWEST_CHECKS` checks or after one that is not finite.
+    None: unknown, by fewer than `FEWEST_CHECKS` checks or after one that is not finite.
     """
     if not series or not math.isfinite(series[-1][1]):
         return None
@@ -302,7 +302,7 @@ def psnr_in(
 def halves_of(holdout: Sequence[PosedImage]) -> tuple[tuple[HoldoutHalf, ...], bool, str]:
     """Return both halves, whether their covered pixels count or all of them, and what is to be said of that.
 
-    No half at all with fewer than two photographs: nobody would tell how much the choice flatters.
+    No half at all with fewer than two photographs: the bias of the choice could not be told.
     """
     seen = [replace(photo, mask=photo.coverage_mask) for photo in holdout if photo.coverage_mask is not None]
     is_covered, note = len(seen) > 1, ""

@@ -68,7 +68,7 @@ class Evaluator:
 
     @cached_property
     def _lpips(self) -> Lpips | str:
-        """The metric, or why there is none; its weights are not read before somebody asks for a figure."""
+        """The metric, or why there is none; its weights are not read before a figure is needed."""
         return load_lpips() if self._holdout else ""
 
     def step_done(self, gaussians: Parameters, step: int) -> None:
@@ -78,7 +78,7 @@ class Evaluator:
         if step < self.early.last_step and (is_every or step in evaluation.steps):
             metrics = self.measure(gaussians, step)
             drawn = from_one(self._border.with_backdrop(gaussians), self._holdout)
-            with self._peaks.evaluating(), torch.inference_mode():  # whoever watches sees the one in the middle
+            with self._peaks.evaluating(), torch.inference_mode():  # a watcher sees the one in the middle
                 picture_views(self._folder, drawn, metrics, self._recipe, most=1)
 
     def measure(self, gaussians: Mapping[str, Tensor], step: int) -> Metrics | None:
@@ -98,7 +98,7 @@ class Evaluator:
     def measure_first(self, gaussians: Mapping[str, Tensor]) -> None:
         """Measure what the training began from; at its end, where the next patch does not wait for it."""
         if not self.evaluations or self.evaluations[0]["step"]:
-            with contextlib.suppress(TrainerError):  # what came of it is whole: a beginning that was not ends nothing
+            with contextlib.suppress(TrainerError):  # the file that is there is whole: a failed beginning ends nothing
                 metrics = self._measured(gaussians, 0)
                 self.evaluations[:0] = [metrics] if metrics else []
 

@@ -31,7 +31,7 @@ def named(found: Inspection) -> tuple[str, ...]:
 def dropped(
     settings: TrainingSettings, names: tuple[str, ...], folder: Path, tell: Callable[[str], None] = lambda _: None
 ) -> LeaveOutResult:
-    """Train twice in a folder that is removed in the end; both are measured on held-out photographs that nobody names.
+    """Train twice in a folder that is removed in the end; both are measured on held-out photographs that are not named.
 
     Raises:
         SplatbatchError: a training cannot be prepared, or its health fails.

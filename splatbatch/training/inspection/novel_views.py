@@ -1,4 +1,4 @@
-"""Views between the cameras: moved sideways by half the baseline, where nobody has trained."""
+"""Views between the cameras: moved sideways by half the baseline, where no training view is."""
 
 from __future__ import annotations
 

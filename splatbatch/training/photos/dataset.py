@@ -81,9 +81,9 @@ class TrainingImages:
     border: PatchBorder = NONE
     """What bounds the patch, and what is drawn behind it."""
     content: Mapping[int, float] | None = None
-    """What `coarse.content_of` finds; None: nobody has looked."""
+    """What `coarse.content_of` finds; None: not determined."""
     coverage_masks: CoverageMask | None = None
-    """Of the held-out photographs; None: nobody has looked."""
+    """Of the held-out photographs; None: not determined."""
 
     @property
     def are_evened(self) -> bool:
@@ -180,7 +180,7 @@ def _decode_all(sources: Sequence[PhotoSource], workers: int | Literal["auto"]) 
 
 
 def with_covered(views: TrainingImages, covered: CoverageMask | None) -> TrainingImages:
-    """Return views whose held-out photographs know which of their pixels are covered; None: nobody has looked."""
+    """Return views whose held-out photographs know which of their pixels are covered; None: not determined."""
     if covered is None:
         return views
     return replace(views, coverage_masks=covered, holdout=tuple(covered_in(photo, covered) for photo in views.holdout))

@@ -150,7 +150,7 @@ class PosedImage:
     mask: Tensor | None = None  # [H, W] bool, true where a pixel counts; lies beside the pixels; None: everywhere
     correction: Tensor | None = None  # as `photos.tones` makes it, on the device that renders; None: neutral
     coverage_mask: Tensor | None = None  # [H, W] bool, see `scene.coverage_mask`, of held-out ones, beside the pixels
-    covered_share: float | None = None  # of the pixels that its own mask leaves; None: nobody has looked
+    covered_share: float | None = None  # of the pixels that its own mask leaves; None: not determined
 
     def target(self) -> Tensor:
         """Return the pixels on the device that renders; from pinned memory the upload does not wait."""

@@ -35,7 +35,7 @@ from splatbatch.training.scene.photographs import CameraView, usual_scale
 
 FLOAT = 4
 MOST_BYTES = 1 << 40
-"""Where nobody says how much memory there is."""
+"""Where the amount of memory is unknown."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How good a merged scene is: on photographs that nobody was trained on, and where patches meet."""
+"""How good a merged scene is: on photographs that no patch was trained on, and where patches meet."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Item = TypeVar("Item")
 
 @dataclass
 class ProgressWriter:
-    """Writes down how far it is, for whoever watches whether it stands still."""
+    """Writes down how far it is, for the watchdog."""
 
     folder: AttemptFolder
     max_steps: int

@@ -58,14 +58,14 @@ class DeadlineDecision(TypedRecord):
     earlier: tuple[StepBudget, ...] = ()
     """Of earlier choices: what was trained by them is kept, with as many steps as these at least."""
     full_s: float | None = None
-    """How long it would have taken without a deadline; None: nobody could tell."""
+    """How long it would have taken without a deadline; None: unknown."""
     expected_s: float | None = None
     """How long it was expected to take."""
     basis: str = ""
     is_met: bool = True
     """It was expected to be."""
     untouched: tuple[str, ...] = ()
-    """Trainers whose steps nobody can set."""
+    """Trainers whose number of steps cannot be set."""
     corrections: tuple[Adjustment, ...] = ()
 
     @property
