@@ -16,7 +16,7 @@ def number(value: object) -> float | None:
     return value if -LARGEST < value < LARGEST else None  # NaN is not
 
 
-def whole(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
     """Return a whole number; None for anything else."""
     known = number(value)
     return None if known is None or known != int(known) else int(known)

@@ -181,7 +181,7 @@ class CallQueue(Generic[Item]):
 
     def look(self) -> list[tuple[Item, Answer]]:
         """Return the answers to further items since it was asked last; never wait."""
-        if self._left and self._process is None and (held := num_abandoned()) >= MOST_ABANDONED:
+        if self._left and self._process is None and (held := num_stuck_readers()) >= MOST_ABANDONED:
             return [(self._left.popleft(), Hung(f"{held} files before it", 0.0))]
         if self._left and self._process is None and len(_AT_WORK) < MOST_AT_ONCE:
             self._process = IsolatedProcess(self._call, tuple(self._left), is_low=self._is_low)
@@ -256,12 +256,12 @@ def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator
             if (wait := reading.wait) and wait.seconds >= next_word_s:
                 patience.tell(str(wait))
                 next_word_s *= 2
-            rest(POLL_S, [reading])
+            wait_for_any(POLL_S, [reading])
     finally:
         reading.end()
 
 
-def rest(seconds: float, readings: Sequence[object]) -> None:
+def wait_for_any(seconds: float, readings: Sequence[object]) -> None:
     """Wait for so long, or until one of these has an answer."""
     descriptors = [one for reading in readings if (one := getattr(reading, "descriptor", None)) is not None]
     select.select(descriptors, [], [], seconds)
@@ -347,7 +347,7 @@ DIES_S = 5.0
 """So long a process that was killed may take to die."""
 
 
-def num_abandoned() -> int:
+def num_stuck_readers() -> int:
     """Return how many readers the kernel holds, although they were killed."""
     for pid in tuple(_ABANDONED):
         try:
@@ -455,7 +455,7 @@ class IdleTime:
         return now - self._moved_at
 
 
-def watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Hung:
+def run_watched(command: Callable[[], int], tell: Callable[[str], None]) -> int | Hung:
     """Run a whole command that only reads in a child that shares our terminal; return its exit code.
 
     It is abandoned once it hangs: the photographs may lie on a mount that has stalled.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from splatbatch.fields import number, text, whole
+from splatbatch.fields import number, text, whole_number
 from splatbatch.files import Record
 
 
@@ -73,7 +73,7 @@ def exit_to_record(end: Exit) -> Record:
 
 def exit_from_record(record: Record) -> Exit:
     """Return the exit that `exit_to_record` wrote; a record of anything else counts as lost."""
-    code, number_of_signal = whole(record.get("code")), whole(record.get("signal"))
+    code, number_of_signal = whole_number(record.get("code")), whole_number(record.get("signal"))
     limit_s = number(record.get("limit_s"))
     match record.get("kind"), record.get("limit"):
         case "exited", _ if code is not None:

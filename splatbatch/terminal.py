@@ -187,7 +187,7 @@ def is_of_dead_terminal(error: OSError) -> bool:
     return any(seen & select.POLLHUP for _, seen in ends.poll(0))
 
 
-def hush() -> None:
+def discard_output() -> None:
     """Let what is still to be written to stdout and stderr be discarded: its reader is gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):

@@ -14,7 +14,7 @@ _SEQUENCE = re.compile(
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
-def plain(words: str) -> str:
+def plain_text(words: str) -> str:
     """Return words as text alone: nothing that a terminal would obey or cannot encode, but tabs and line ends."""
     if words.isascii() and words.isprintable():  # nearly always
         return words
@@ -24,7 +24,7 @@ def plain(words: str) -> str:
 
 def one_line(words: str) -> str:
     """Return words as text alone, on one line."""
-    return " ".join(plain(words).split())
+    return " ".join(plain_text(words).split())
 
 
 def plural(number: int, noun: str, plural: str = "s") -> str:

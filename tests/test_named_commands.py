@@ -14,9 +14,9 @@ from click import Command
 
 from splatbatch.cli.app import app
 from splatbatch.config import Config
-from splatbatch.failures.advice import typed
+from splatbatch.failures.advice import command_for
 from splatbatch.failures.causes import CAUSES
-from splatbatch.failures.signatures import shipped
+from splatbatch.failures.signatures import shipped_signatures
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -98,7 +98,10 @@ def wrong_keys(text: str) -> Iterator[str]:
     yield from sorted(one for one in named if one not in keys() and not one.startswith(FREE))
 
 
-ADVICE = [*(one.advice for one in shipped()), *(typed(step) for cause in CAUSES.values() for step in cause.steps)]
+ADVICE = [
+    *(one.advice for one in shipped_signatures()),
+    *(command_for(step) for cause in CAUSES.values() for step in cause.steps),
+]
 
 
 def test_advice_names_commands_and_keys_that_there_are() -> None:

@@ -10,7 +10,7 @@ from command_line import invoke
 from fake_batch import ROOT, FakeBatch
 
 from splatbatch.output.layout import OutputFolder
-from splatbatch.text import plain, plural
+from splatbatch.text import plain_text, plural
 
 EVIL = "\x1b]0;title\x07\x1b]52;c;aGk=\x1b\\\x1b[31mred\x1b[0m \x1b[2J\x07\x08\x00\x9b5Atab\tend\u202e\n"
 
@@ -26,7 +26,7 @@ EVIL = "\x1b]0;title\x07\x1b]52;c;aGk=\x1b\\\x1b[31mred\x1b[0m \x1b[2J\x07\x08\x
     ],
 )
 def test_nothing_that_a_terminal_would_obey_is_left(words: str, shown: str) -> None:
-    assert plain(words) == shown
+    assert plain_text(words) == shown
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_readers_that_hang_are_ended_and_their_number_is_bounded(monkeypatch: An
         one.end()
     assert answer(fails, "a") == Returned("A")
     time.sleep(0.1)
-    assert isolated.num_abandoned() == 0
+    assert isolated.num_stuck_readers() == 0
 
 
 def test_once_many_readers_cannot_be_ended_nothing_more_is_read_that_might_hang(monkeypatch: Any) -> None:

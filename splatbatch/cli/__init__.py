@@ -12,7 +12,7 @@ from splatbatch import terminal
 from splatbatch.cli import checks, products, quality, start, status, train
 from splatbatch.cli.app import app, command_first
 from splatbatch.errors import Interrupted, OutputError, SceneError, SplatbatchError
-from splatbatch.text import plain
+from splatbatch.text import plain_text
 
 __all__ = ["app", "checks", "main", "products", "quality", "start", "status", "train"]
 
@@ -30,9 +30,9 @@ def main(arguments: list[str] | None = None) -> Any:
     command = next((word for word in command_first(sys.argv[1:]) if not word.startswith("-")), "")
     if arguments is not None or command not in ONLY_READ or sys.platform != "linux":
         return _run(arguments)
-    from splatbatch.isolated import Hung, watched
+    from splatbatch.isolated import Hung, run_watched
 
-    found = watched(_exit_code, lambda words: typer.echo(plain(f"splatbatch: {words}"), err=True))
+    found = run_watched(_exit_code, lambda words: typer.echo(plain_text(f"splatbatch: {words}"), err=True))
     if isinstance(found, Hung):
         message = f"{found.path or 'a file of the scene'}: has not answered for {found.seconds:.0f} s"
         _end(SceneError(message, "Check that the disk or network mount of this file is still available."))
@@ -70,7 +70,7 @@ def _run(arguments: list[str] | None) -> Any:
         _end(error)
     except OSError as error:
         if isinstance(error, BrokenPipeError) or terminal.is_of_dead_terminal(error):
-            terminal.hush()  # whoever read our output has gone (`| head`): not an error of ours
+            terminal.discard_output()  # whoever read our output has gone (`| head`): not an error of ours
             sys.exit(0)
         from splatbatch.files import is_out_of_space
 
@@ -83,5 +83,5 @@ def _run(arguments: list[str] | None) -> Any:
 def _end(error: SplatbatchError | Interrupted) -> NoReturn:
     terminal.never_block()
     hint = f"\n  hint: {error.hint}" if isinstance(error, SplatbatchError) and error.hint else ""
-    typer.echo(plain(f"splatbatch: {error.message}{hint}"), err=True)
+    typer.echo(plain_text(f"splatbatch: {error.message}{hint}"), err=True)
     sys.exit(error.exit_code)

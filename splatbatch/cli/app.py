@@ -169,8 +169,8 @@ def open_one(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Task]
         ConfigError: none was named, or several, or there is no such patch.
     """
     from splatbatch.tasks.batch import open_batch
-    from splatbatch.tasks.task import the_task
+    from splatbatch.tasks.task import single_task
 
     config, names = batch_and_patches(config, arguments)
     batch = open_batch(config, [name := the_one(names)])
-    return batch, the_task(batch.tasks, name)
+    return batch, single_task(batch.tasks, name)

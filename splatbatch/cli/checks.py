@@ -45,10 +45,10 @@ def verify_dims(
     from functools import partial
 
     from splatbatch.monitor.messages import PipeWriter, print_err
-    from splatbatch.run.prepare import verified
+    from splatbatch.run.prepare import audit_report
     from splatbatch.tasks.audits import audit_for_all
     from splatbatch.tasks.batch import PendingTasks, open_batch
-    from splatbatch.tasks.shared_decisions.colors import in_words, look_at_colors
+    from splatbatch.tasks.shared_decisions.colors import in_words, solve_all_colors
     from splatbatch.tasks.shared_decisions.frame import choose_frame, note, spans_of
 
     if bool(fix) != bool(out):
@@ -59,9 +59,9 @@ def verify_dims(
     if fix and out:
         return fix_models(batch, audit, fix, out, as_json=json_)
     frame = choose_frame(batch, PendingTasks(batch.tasks, lambda: spans_of([audit])))
-    tones = look_at_colors(batch) if colors else {}
+    tones = solve_all_colors(batch) if colors else {}
     if json_:
-        print_json(verified(audit, frame, tones if colors else None))
+        print_json(audit_report(audit, frame, tones if colors else None))
     else:
         print_audit(audit)
         if told := note(frame, audit.patches):
@@ -77,12 +77,12 @@ def print_audit(audit: Audit) -> None:
     """Print what an audit has found, as far as the terminal has room."""
     from rich.table import Table
 
-    from splatbatch.monitor.table import narrowed
+    from splatbatch.monitor.table import drop_columns
     from splatbatch.scene.audit.table import render
 
     console = open_console()
     for part in render(audit):
-        console.print(narrowed(part, AUDIT_WORTHS, console.width) if isinstance(part, Table) else part)
+        console.print(drop_columns(part, AUDIT_WORTHS, console.width) if isinstance(part, Table) else part)
 
 
 def fix_models(batch: Batch, audit: Audit, how: Literal["scale", "crop"], out: Path, *, as_json: bool) -> None:

@@ -208,14 +208,14 @@ class LiveStatus:
         """Return the report as a page that follows the batch; made anew when a patch or the ledger has changed."""
         from splatbatch.output.exclusive import holder
         from splatbatch.report import BatchSnapshot, build, to_live_html
-        from splatbatch.run.status import standing_now
+        from splatbatch.run.status import current_states
 
         version, batch = self.now()["version"], self._batch
         with self._making:
             if self._page_version != version:
                 self._made_at, spent = time.monotonic(), time.thread_time()
                 standing, variants = batch.standing(), tuple(batch.config.variants.values())
-                now = BatchSnapshot(standing_now(batch, standing), holder(batch.output) is not None)
+                now = BatchSnapshot(current_states(batch, standing), holder(batch.output) is not None)
                 facts = build(batch.output, batch.names, variants, standing, now)
                 self._page, self._page_version = to_live_html(facts, batch.output, version), version
                 self._took_s = time.thread_time() - spent
@@ -226,7 +226,7 @@ class LiveStatus:
         from splatbatch.output.claims import at_work
         from splatbatch.output.exclusive import holder
         from splatbatch.output.workers import LOCAL
-        from splatbatch.run.status import spelled_crew
+        from splatbatch.run.status import describe_workers
         from splatbatch.tasks.status import read_status
 
         batch = self._batch
@@ -236,7 +236,7 @@ class LiveStatus:
             "line": batch_line(found),
             "eta_s": batch_eta_s(found),
             "left": num_left(found),
-            "run": " and ".join(spelled_crew(holder(batch.output), at_work(self._watcher, but=LOCAL))),
+            "run": " and ".join(describe_workers(holder(batch.output), at_work(self._watcher, but=LOCAL))),
             "running": [{key: one[key] for key in OF_A_PATCH} for one in running],
             "states": {one.patch: one.state for one in found},
             "version": self._version(found),

@@ -13,7 +13,7 @@ from splatbatch.cli.app import app
 from splatbatch.cli.options import GridOption, ImagesOption, JsonOption, MaxImagesOption, OverlapOption
 from splatbatch.cli.stdout import print_json, print_line, print_table, print_text, print_warnings
 from splatbatch.errors import ConfigError, OutputError
-from splatbatch.text import one_line, plain, plural, spell_place
+from splatbatch.text import one_line, plain_text, plural, spell_place
 
 if TYPE_CHECKING:
     from splatbatch.run.context import RunSummary
@@ -122,11 +122,11 @@ def import_(
     json_: JsonOption = False,
 ) -> None:
     """Convert another program's reconstruction to a COLMAP scene; photographs are linked, not copied."""
-    from splatbatch.run.prepare import Import, bring_in
+    from splatbatch.run.prepare import Import, import_scene
     from splatbatch.scene.imports.capture import ImportOptions
 
     options = ImportOptions(images, points, chunk, skip_missing, not no_triangulation, within_s)
-    done, config, audit = bring_in(source, folder, options)
+    done, config, audit = import_scene(source, folder, options)
     if json_:
         print_json(Import.of(done, config, audit))
     else:
@@ -147,7 +147,7 @@ def show_import(done: ImportResult, config: Path, audit: Audit) -> None:
         print_line(f"offset {spell_place(done.offset)} is subtracted before training (scene.offset)")
     for title, lines in (("converted", done.notes.converted), ("not converted", done.notes.left_out)):
         if lines:
-            print_text("\n  ".join([f"{title}:", *map(one_line, map(plain, lines))]))
+            print_text("\n  ".join([f"{title}:", *map(one_line, map(plain_text, lines))]))
     print_audit(audit)
     command = f"splatbatch {'verify-dims' if audit.errors() else 'train'} --config {shlex.quote(str(config))}"
     print_line(f"Details of the import: {folder / RECORD}. Next: {command}")
@@ -171,12 +171,12 @@ def reconstruct(
     json_: JsonOption = False,
 ) -> None:
     """Reconstruct a COLMAP model from photographs; run again to resume, or several times to share the work."""
-    from splatbatch.run.reconstruct import ReconstructOptions, open_reconstruction, result_of, wanted_of
+    from splatbatch.run.reconstruct import ReconstructOptions, open_reconstruction, options_from, result_of
     from splatbatch.run.reconstruct import reconstruct as run
     from splatbatch.tasks.estimates import forecast
 
     terminal.never_block()
-    options = ReconstructOptions(photographs, out, wanted_of(camera, rig, mapper, pairs, features), threads)
+    options = ReconstructOptions(photographs, out, options_from(camera, rig, mapper, pairs, features), threads)
     if dry_run:
         batch, plan = open_reconstruction(options)
         for line in (*plan.in_words(), forecast(batch, batch.names, {}).in_words()):

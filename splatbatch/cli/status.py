@@ -27,7 +27,7 @@ from splatbatch.cli.options import (
 )
 from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
 from splatbatch.errors import TrainerError
-from splatbatch.text import assignments, clock, one_line, plain, plural
+from splatbatch.text import assignments, clock, one_line, plain_text, plural
 
 if TYPE_CHECKING:
     from splatbatch.cluster.workers import RequestedWorkers
@@ -104,7 +104,7 @@ def show_store(found: StoreFacts) -> None:
 def show_status(found: BatchStatus) -> None:
     """Print the patches as a table; what failed and why, who works on them, and what is left to do."""
     from splatbatch.monitor.table import batch_eta_s, num_shown, status_view
-    from splatbatch.run.status import spelled_crew
+    from splatbatch.run.status import describe_workers
     from splatbatch.tasks.status import summary
 
     console, statuses = open_console(), found.statuses
@@ -112,7 +112,7 @@ def show_status(found: BatchStatus) -> None:
     lines = alike((one.patch, one.in_words()) for one in statuses if one.state in ADVISED)
     lines += alike((one.patch, warning) for one in statuses for warning in one.warnings)
     lines += [one.in_words() for one in found.present if one in found.workers or one.is_quiet]
-    crew = spelled_crew(found.running, [one for one in found.workers if not one.is_frozen])
+    crew = describe_workers(found.running, [one for one in found.workers if not one.is_frozen])
     eta = batch_eta_s(statuses) if crew else None
     to_go = f" About {clock(eta)} to go." if eta is not None else ""
     last = f"{summary(statuses)}. Running: {' and '.join(crew) or 'none'}.{to_go}"
@@ -218,7 +218,7 @@ def report(folder: BatchArgument = None, config: ConfigOption = None, json_: Jso
     facts = write_report(open_folder(config, folder))
     if json_:
         return print_json(facts)
-    typer.echo(plain(to_markdown(facts)), nl=False)
+    typer.echo(plain_text(to_markdown(facts)), nl=False)
 
 
 @app.command()
@@ -241,7 +241,7 @@ def explain(
     ] = None,
 ) -> None:
     """Explain the history of a patch (attempts, evidence, changes, advice), or what went wrong in a log."""
-    from splatbatch.run.explain import attempt_of, diagnosed
+    from splatbatch.run.explain import attempt_of, diagnose_log_file
     from splatbatch.tasks.batch import open_batch
 
     config, chosen = batch_and_patches(config, names)
@@ -250,7 +250,7 @@ def explain(
         return print_log(name, attempt_of(open_batch(config, [name]), name, attempt), is_followed=follow)
     path = Path(name)
     if exit_code is not None or ((os.sep in name or path.exists()) and not path.is_dir()):
-        return print_facts(diagnosed(path, exit_code, config), show_diagnosis, as_json=json_)
+        return print_facts(diagnose_log_file(path, exit_code, config), show_diagnosis, as_json=json_)
     print_history(*open_one(config, [name]), as_json=json_)
 
 
@@ -258,16 +258,16 @@ def print_history(batch: Batch, task: Task, *, as_json: bool) -> None:
     """Print the whole history of a patch: attempts, evidence, changes, advice."""
     from splatbatch.failures.settings import in_words
     from splatbatch.monitor.history import tell_history
-    from splatbatch.run.explain import explained
-    from splatbatch.run.status import standing_now
+    from splatbatch.run.explain import explain_task
+    from splatbatch.run.status import current_states
     from splatbatch.tasks.attempt_table import attempts_at
 
     if as_json:
-        return print_json(explained(batch, task))
+        return print_json(explain_task(batch, task))
     if own := task.requested_settings.differences:
         print_line(f"{task.name}: settings that differ from the batch: {in_words(own)}")
-    for line in tell_history(batch.output, standing_now(batch)[0]):
-        print_text(plain(line).replace("\n", " "))
+    for line in tell_history(batch.output, current_states(batch)[0]):
+        print_text(plain_text(line).replace("\n", " "))
     if (found := attempts_at(batch, task)).attempts:
         print_attempts(found)
 
@@ -287,11 +287,11 @@ def print_log(name: str, folder: AttemptFolder, *, is_followed: bool) -> None:
     Raises:
         OutputError: its log cannot be read.
     """
-    from splatbatch.run.explain import follow, log_of
+    from splatbatch.run.explain import follow_log, log_of
 
     if is_followed:
         with suppress(KeyboardInterrupt):
-            for said in follow(folder):
+            for said in follow_log(folder):
                 sys.stdout.write(said)
                 sys.stdout.flush()
         return

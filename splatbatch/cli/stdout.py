@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from splatbatch.text import one_line, plain
+from splatbatch.text import one_line, plain_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +33,7 @@ def print_line(words: str, *, err: bool = False) -> None:
 
 def print_text(words: str, *, err: bool = False) -> None:
     """Print lines as text alone; what is indented stays so."""
-    typer.echo(plain(words), err=err)
+    typer.echo(plain_text(words), err=err)
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
@@ -56,14 +56,14 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    from splatbatch.monitor.table import narrowed
+    from splatbatch.monitor.table import drop_columns
 
     table, console = Table(box=None, pad_edge=False), open_console()
     for heading in headings:
         table.add_column(heading, justify="left" if heading in texts else "right", overflow="fold")
     for row in rows:
         table.add_row(*(Text(one_line(cell)) for cell in row))
-    console.print(narrowed(table, worths, console.width) if worths else table)
+    console.print(drop_columns(table, worths, console.width) if worths else table)
 
 
 def print_json(facts: Any) -> None:

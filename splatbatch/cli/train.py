@@ -63,12 +63,12 @@ def train(
     from splatbatch.config import parse_changes
     from splatbatch.monitor.messages import print_err
     from splatbatch.run.decide import TrainOptions
-    from splatbatch.run.prepare import open_or_begin
+    from splatbatch.run.prepare import open_or_init
     from splatbatch.run.retry import kept_with_changes
     from splatbatch.run.train import is_elsewhere
     from splatbatch.run.train import train as run
 
-    batch = open_or_begin(config, patches, parse_changes(set_), only, print_err, writes=not dry_run)
+    batch = open_or_init(config, patches, parse_changes(set_), only, print_err, writes=not dry_run)
     if dry_run:
         return print_plan(batch)
     if detached or is_elsewhere(batch.config.executor):
@@ -299,9 +299,9 @@ def adopt(
 
 
 def _anchored(url: str) -> str:
-    from splatbatch.transfer.schemes import anchored
+    from splatbatch.transfer.schemes import absolute_url
 
-    return anchored(url, Path.cwd())
+    return absolute_url(url, Path.cwd())
 
 
 def show(made: Any) -> None:

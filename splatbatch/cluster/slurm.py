@@ -113,7 +113,7 @@ def find(submission: Submission) -> tuple[str, ...] | None:
     return tuple(f"{found[0][0]}_{index}" for index in range(last + 1))
 
 
-def look(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> Mapping[str, WorkerJob]:
+def query_jobs(known: Sequence[Submission], before: Mapping[str, WorkerJob]) -> Mapping[str, WorkerJob]:
     """Ask squeue once about all jobs of some submissions; about those that it has forgotten sacct, where there is one.
 
     Args:
@@ -153,7 +153,7 @@ def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
             text=True,
             errors="replace",
             timeout=PATIENCE_S,
-            env=cleaned(os.environ),
+            env=clean_environment(os.environ),
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -165,7 +165,7 @@ def ask(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return answer
 
 
-def cleaned(environment: Mapping[str, str]) -> Mapping[str, str]:
+def clean_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return an environment that a job may inherit: not the GPUs of this shell, nor the job that we may be part of."""
     left_out = ("SQUEUE_", "SLURM") if "SLURM_JOB_ID" in environment else ("SQUEUE_",)
     return {

@@ -50,7 +50,7 @@ class PatchContext:
     past: Sequence[EarlierFailure] = ()
 
 
-def advised(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
+def with_advice(verdict: Diagnosis, background: PatchContext) -> Diagnosis:
     """Return a diagnosis with what to do: the settings that are suspect, what to type, or where to look.
 
     No setting is advised that was in force when the patch failed so; a step in words is good for every attempt.
@@ -68,7 +68,7 @@ def for_patch(advice: str, patch: str) -> str:
     return re.sub(r"\b(retry|explain) PATCH\b", lambda match: f"{match[1]} {quote(patch)}", advice)
 
 
-def typed(step: Step) -> str:
+def command_for(step: Step) -> str:
     """Return what to type for a step."""
     if isinstance(step, str):
         return step
@@ -91,7 +91,7 @@ def _left(steps: Sequence[Step], alike: Sequence[EarlierFailure], background: Pa
             continue
         read = {key: value for key, value in step.items() if background.reads is None or key in background.reads}
         if not any(all(_was_so(key, value, settings) for key, value in read.items()) for settings in failed):
-            yield typed(read)
+            yield command_for(read)
 
 
 def _was_so(key: str, value: Any, settings: Mapping[str, Any]) -> bool:
@@ -127,7 +127,7 @@ def _in_the_light_of(verdict: Diagnosis, alike: Sequence[EarlierFailure], backgr
     if not first or any(back.items() <= one.settings.items() for one in alike):
         return replace(verdict, evidence=evidence)
     advice = (
-        f"These settings may be the cause: {in_words(first)}. Undo them in the YAML{OR_TRY}{typed(back)}"
+        f"These settings may be the cause: {in_words(first)}. Undo them in the YAML{OR_TRY}{command_for(back)}"
         f"{IF_NOT}{verdict.advice}"
     )
     return replace(verdict, evidence=evidence, advice=advice)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from splatbatch.failures.advice import LOG, TRY, advised
+from splatbatch.failures.advice import LOG, TRY, with_advice
 from splatbatch.failures.evidence import CERTAIN, LIKELY, TELLING, WARNED, Evidence, SignatureMatch
 from splatbatch.failures.exits import (
     DIVERGED,
@@ -30,7 +30,7 @@ def diagnose(seen: Evidence) -> Diagnosis:
     slow = (f"skipped: {one.cause} of {one.origin} took too long on this log" for one in seen.too_slow)
     phase = seen.phase or ("train" if seen.is_midrun else "")
     verdict = replace(verdict, evidence=(*verdict.evidence, *slow), phase=phase)
-    return verdict if verdict.action == "ok" else advised(verdict, seen.background)
+    return verdict if verdict.action == "ok" else with_advice(verdict, seen.background)
 
 
 def _fine(advice: str, *evidence: str) -> Diagnosis:
@@ -75,7 +75,7 @@ def told_outright(seen: Evidence) -> Diagnosis | None:
     return _meant(seen, best) if best.weight >= _least_beside(seen, best) else None
 
 
-def done(seen: Evidence) -> Diagnosis | None:
+def said_done(seen: Evidence) -> Diagnosis | None:
     """A program that said it was done, and was ended only then."""
     is_ended = signal_of(seen.end) is not None or isinstance(seen.end, TimedOut)
     if not (seen.has_finished and is_ended) or seen.log.is_writing:
@@ -240,7 +240,7 @@ JUDGES: tuple[Callable[[Evidence], Diagnosis | None], ...] = (
     health,
     memory_killer,
     told_outright,
-    done,
+    said_done,
     our_doing,
     signal,
     lasting,

@@ -14,7 +14,7 @@ from splatbatch.failures.advice import PatchContext
 from splatbatch.failures.allocations import JUDGES
 from splatbatch.failures.exits import SIGABRT, SIGKILL, signal_of
 from splatbatch.failures.log import Log, LogLine, lines_of
-from splatbatch.failures.signatures import Scope, Signature, Strength, shipped
+from splatbatch.failures.signatures import Scope, Signature, Strength, shipped_signatures
 from splatbatch.failures.tracebacks import ExceptionTrace
 from splatbatch.failures.words import Patterns, lower, places, search
 from splatbatch.outcome import Exit, Exited, Lost, NotStarted
@@ -190,7 +190,7 @@ class Evidence:
     @cached_property
     def known(self) -> tuple[Signature, ...]:
         """Every known failure; those of a site win over those that count alike."""
-        return (*self.own, *shipped())
+        return (*self.own, *shipped_signatures())
 
     @cached_property
     def too_slow(self) -> list[Signature]:

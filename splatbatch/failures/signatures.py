@@ -21,7 +21,7 @@ from splatbatch.config.yaml.source import YamlSource, nearest
 from splatbatch.errors import ConfigError
 from splatbatch.failures.allocations import JUDGES
 from splatbatch.failures.causes import CAUSES, in_words
-from splatbatch.failures.words import Patterns, compiled, lower, search
+from splatbatch.failures.words import Patterns, compile_words, lower, search
 from splatbatch.files import read_regular
 from splatbatch.supervisor.external import TooSlow, time_limit
 
@@ -50,7 +50,7 @@ def _pattern(given: str) -> str:
         return given
     pattern = _ERRNO.sub(_NUMBER, given).replace(r"^\s*", BEGINNING)
     try:
-        compiled(pattern)
+        compile_words(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is not a regular expression: {error}") from error
     return pattern
@@ -152,13 +152,13 @@ class SignatureFile(Section):
 
 
 @cache
-def shipped() -> tuple[Signature, ...]:
+def shipped_signatures() -> tuple[Signature, ...]:
     """Return all known failures; of those that count alike the first wins."""
     return tuple(_read(SHIPPED).signatures({}))
 
 
 @cache
-def own(path: Path | None) -> tuple[Signature, ...]:
+def site_signatures(path: Path | None) -> tuple[Signature, ...]:
     """Return the signatures of a site, as they were when they were first asked for; none without a file.
 
     Raises:
@@ -179,7 +179,7 @@ def own(path: Path | None) -> tuple[Signature, ...]:
         raise ConfigError(
             "\n  ".join([f"failures: {path}: {len(vain)} of its patterns do not match their lines", *vain]), HINT
         )
-    known = {one.cause: one.advice for one in reversed(shipped())}
+    known = {one.cause: one.advice for one in reversed(shipped_signatures())}
     return tuple(file.signatures(known, str(path)))
 
 

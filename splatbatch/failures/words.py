@@ -24,7 +24,7 @@ def lower(words: str) -> str:
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_words(pattern: str) -> re.Pattern[str]:
     """Return a regular expression for text that is `lower`; it matches the end of a line only where it names it.
 
     Raises:
@@ -36,7 +36,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 def places(patterns: Patterns, text: str, begin: int = 0) -> Iterator[re.Match[str]]:
     """Return where each of some patterns stands in a text that is `lower`, from `begin` on."""
     for pattern in patterns:
-        yield from compiled(pattern).finditer(text, begin)
+        yield from compile_words(pattern).finditer(text, begin)
 
 
 def search(patterns: Patterns, line: str) -> re.Match[str] | None:

@@ -64,12 +64,12 @@ class GpuAvailability:
 
 def gpus() -> tuple[Gpu, ...]:
     """Return the GPUs of this machine in the order of nvidia-smi; none without a driver."""
-    return _asked()[0]
+    return _query()[0]
 
 
 def nvml_error() -> str:
     """Return NVML's words if it does not answer; empty if it does, also where it lists no GPU."""
-    return _asked()[1]
+    return _query()[1]
 
 
 def presence() -> GpuAvailability:
@@ -79,7 +79,7 @@ def presence() -> GpuAvailability:
 
 
 @cache
-def _asked() -> tuple[tuple[Gpu, ...], str]:
+def _query() -> tuple[tuple[Gpu, ...], str]:
     try:
         nvml.nvmlInit()
         atexit.register(nvml.nvmlShutdown)

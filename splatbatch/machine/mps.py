@@ -38,7 +38,7 @@ class Mps:
         program = shutil.which(DAEMON)
         if program is None:
             return None
-        _end_abandoned()
+        _end_orphaned_daemons()
         # the path of a socket may have 107 bytes (unix(7)): not in the output folder
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         try:
@@ -97,9 +97,9 @@ def _key(folder: Path) -> str:
     return f"{PREFIX}{os.getpid()}:{processes.start_ticks(os.getpid())}:{folder}"
 
 
-def _end_abandoned() -> None:
+def _end_orphaned_daemons() -> None:
     """End daemons whose batch was killed and that outlived it all the same."""
-    for key in set(processes.marked(PREFIX).values()):
+    for key in set(processes.processes_marked(PREFIX).values()):
         pid, ticks, folder = key.removeprefix(PREFIX).split(":", 2)
         if processes.start_ticks(int(pid)) != int(ticks):
             processes.end_marked(key)

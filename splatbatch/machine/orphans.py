@@ -41,7 +41,7 @@ def find(folder: AttemptFolder) -> list[int]:
     start = folder.read_start()
     if not _may_be_ours(start):
         return []
-    return sorted({*control_group.members(control_group.of_supervisor(start)), *_recorded(folder)})
+    return sorted({*control_group.members(control_group.of_supervisor(start)), *_processes_of_last_beat(folder)})
 
 
 def end(folder: AttemptFolder) -> None:
@@ -56,7 +56,7 @@ def _may_be_ours(start: Start) -> bool:
     return start.boot_id == processes.boot_id() and start.space in ("", processes.pid_space())
 
 
-def _recorded(folder: AttemptFolder) -> Iterable[int]:
+def _processes_of_last_beat(folder: AttemptFolder) -> Iterable[int]:
     """Yield the processes of the last beat; a number that another process has by now is not ours."""
     for name in folder.read_heartbeat().below:
         pid, _, ticks = name.partition(":")

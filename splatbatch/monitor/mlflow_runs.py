@@ -58,7 +58,7 @@ IN_A_URL = re.compile(r"//[^/@\s]+@")
 STATES = {"trained": "FINISHED", "made": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
-def anchored(store: str, base: Path) -> str:
+def absolute_uri(store: str, base: Path) -> str:
     """Return a tracking store whose file or folder, if it is one, is told from the folder of the YAML."""
     if store.startswith(DATABASE):
         return f"{DATABASE}{base / store.removeprefix(DATABASE)}"
@@ -94,7 +94,7 @@ class MlflowSink(Sink):
                 f"tracking.mlflow: {', '.join(missing)} is not installed", "pip install 'splatbatch[mlflow]'"
             )
         self._settings, self._output, self._settings_of = settings, output, settings_of
-        self._store = anchored(settings.mlflow, base)
+        self._store = absolute_uri(settings.mlflow, base)
         self._is_due = True  # what an earlier night could not write; and a store that is away is told of at once
         self._hook: Hook | None = None
         self._has_ended = False

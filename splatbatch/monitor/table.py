@@ -85,16 +85,16 @@ def status_table(statuses: Sequence[PatchStatus], width: int = 200) -> Table:
         longest = LONGEST.get(column.heading) if is_narrow or column is STATE else None
         table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=True, max_width=longest)
     for status in sorted(statuses, key=lambda one: FIRST.index(one.state) if one.state in FIRST else len(FIRST)):
-        named = replace(status, patch=elided(status.patch)) if is_narrow else status
+        named = replace(status, patch=shorten(status.patch)) if is_narrow else status
         table.add_row(*(column.cell(named) for column in columns), style=COLOURS.get(status.state, ""))
-    narrowed(table, [column.worth for column in columns], width)
+    drop_columns(table, [column.worth for column in columns], width)
     for state in (one for one in table.columns if one.header == STATE.heading):  # it has what others leave
         rest = sum(_width(one) + GAP for one in table.columns if one is not state)
         state.max_width = max(LONGEST["state"], width - rest)
     return table
 
 
-def elided(name: str, longest: int = LONGEST["patch"]) -> str:
+def shorten(name: str, longest: int = LONGEST["patch"]) -> str:
     """Return a name as a narrow terminal shows it: variants of a sweep begin alike and differ at their ends."""
     return name if len(name) <= longest else f"{name[: longest - 7]}…{name[-6:]}"
 
@@ -195,7 +195,7 @@ def num_left(statuses: Sequence[PatchStatus]) -> int:
     return sum(status.state in LEFT for status in statuses)
 
 
-def narrowed(table: Table, worths: Sequence[int], width: int) -> Table:
+def drop_columns(table: Table, worths: Sequence[int], width: int) -> Table:
     """Take the columns out of a table that a terminal of this width has no room for.
 
     Those of the least worth go first, of equals the last; one stays.

@@ -33,8 +33,8 @@ PICTURES = "inspection"
 
 def attempt_number(name: str) -> int:
     """Return 1 for attempt-01; 0 for what is no attempt."""
-    number = name[len(ATTEMPT_PREFIX) :]
-    return int(number) if name.startswith(ATTEMPT_PREFIX) and number.isdecimal() else 0
+    number = name.removeprefix(ATTEMPT_PREFIX)
+    return int(number) if number != name and number.isdecimal() else 0
 
 
 class FileIn:
@@ -44,8 +44,7 @@ class FileIn:
         self._name = name
 
     def __get__(self, folder: Any, kind: object = None) -> Path:
-        place: Path = folder.path / self._name
-        return place
+        return Path(folder.path, self._name)
 
 
 @dataclass(frozen=True)
@@ -200,14 +199,17 @@ class AttemptFolder:
         """Return the latest line of progress.jsonl; blank before the first. Only the file's end is read."""
         return ProgressLine.from_record(last_line(self.progress))
 
+    def last_gpu_sample(self) -> GpuSample:
+        """Return the latest line of gpu.jsonl; blank on the CPU. Only the file's end is read."""
+        return GpuSample.from_record(last_line(self.gpu_samples))
+
     def read_gpu_samples(self) -> Sequence[GpuSample]:
         """Return all lines of gpu.jsonl; none on the CPU."""
         return self._read_lines(self.gpu_samples, GpuSample)
 
     def read(self, path: Path, kind: type[AttemptKind]) -> AttemptKind | None:
         """Return what a file of the folder holds; None if there is none, or no JSON object."""
-        record = read_json(path)
-        if record is None:
+        if (record := read_json(path)) is None:
             return None
         record.pop("format", None)  # whatever it is: the program that ran there may have written the file
         return kind.from_record(record)
@@ -237,7 +239,7 @@ class CachedAttemptDir(AttemptFolder):
 
     def last_progress(self) -> ProgressLine:
         """Return the latest line of progress.jsonl; blank if it never began."""
-        return next(reversed(self.read_progress()), ProgressLine())
+        return [ProgressLine(), *self.read_progress()][-1]
 
 
 @dataclass(frozen=True)

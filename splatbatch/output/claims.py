@@ -181,12 +181,12 @@ class AtWork(WorkerRecord):
 
     def _silence(self) -> str:
         if not self.is_frozen:
-            return told_silence(self.silent_s)
+            return describe_silence(self.silent_s)
         here = f": `kill -CONT {self.pid}` lets it go on, `kill -9 {self.pid}` ends it"
         return f"silent for {self.silent_s:.0f} s, its tasks are free for others{here}"
 
 
-def told_silence(silent_s: float) -> str:
+def describe_silence(silent_s: float) -> str:
     """Return for how long a worker has been silent, and when that ends."""
     return f"silent for {silent_s:.0f} s, its tasks are taken over after {limits.SILENCE_S:.0f} s"
 

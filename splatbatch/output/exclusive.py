@@ -54,20 +54,22 @@ def hold(output: OutputFolder, terms: str, say: Callable[[str], None]) -> Iterat
 def holder(output: OutputFolder) -> WorkerRecord | None:
     """Return the run that holds an output folder, as far as this host can tell; None if no run does."""
     found = (
-        one for one in (open_claim(output, EXCLUSIVE), *_unclaimed(output)) if one and one.host and not one.has_ended
+        one
+        for one in (open_claim(output, EXCLUSIVE), *_holders_without_claim(output))
+        if one and one.host and not one.has_ended
     )
     return next((one for one in found if one.is_elsewhere or one.is_alive_here), None)
 
 
 def _holder_beside(output: OutputFolder, watcher: Watcher, claims: Claims) -> WorkerRecord | None:
     """Claim the folder unless another run, which is not known to be gone, holds it; return that run."""
-    if other := next((one for one in _unclaimed(output) if one.host and not watcher.is_over(one)), None):
+    if other := next((one for one in _holders_without_claim(output) if one.host and not watcher.is_over(one)), None):
         return other
     found = claims.take(EXCLUSIVE)
     return None if isinstance(found, Claim) else found.owner
 
 
-def _unclaimed(output: OutputFolder) -> Iterator[WorkerRecord]:
+def _holders_without_claim(output: OutputFolder) -> Iterator[WorkerRecord]:
     """Yield who may hold the folder without a claim: 0.2.0 had a lock, and the name `local` besides."""
     if named := WorkerRecord.read(output.worker(LOCAL)):
         yield named

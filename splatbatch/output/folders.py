@@ -127,7 +127,7 @@ class PatchFolder(SplatFolder):
                 return folder
 
 
-def was_only_standby(folder: AttemptFolder) -> bool:
+def is_standby_only(folder: AttemptFolder) -> bool:
     """Return whether an attempt only ever stood by: it counts for nothing, and its folder may go."""
     job = folder.read_job()
     return job is not None and job.standby and not folder.go.exists()

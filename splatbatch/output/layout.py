@@ -68,8 +68,8 @@ class OutputFolder:
 
     def workers(self) -> list[str]:
         """Return the names of all workers that ever were here."""
-        names = (name for name in names_in(f"{self.path}/workers") if name.endswith(".json") and name[0] != ".")
-        return sorted(name.removesuffix(".json") for name in names)
+        files = names_in(f"{self.path}/workers")
+        return sorted(Path(name).stem for name in files if name.endswith(".json") and name[0] != ".")
 
     def ledger_of(self, worker: str) -> Path:
         """Return the ledger that a worker writes."""

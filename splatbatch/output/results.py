@@ -86,13 +86,13 @@ def accept(folder: PatchFolder, attempt: AttemptFolder, result: Result, follows:
     Before the record is made nothing is accepted; after it splat.ply and result.json can be made by anybody.
     """
     follows = folder.newest_accepted() if follows is None else follows
-    if not _recorded(folder, attempt.result, result, follows + 1):
+    if not _record_acceptance(folder, attempt.result, result, follows + 1):
         return False
     put_in_place(folder)
     return True
 
 
-def pin(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
+def pin_to_inputs(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | None = None) -> None:
     """Accept a splat for other settings and inputs than it was trained from: it was chosen for them."""
     then = result.trained_from.files
     differ = difference(then, now.files, lambda _: "", FileFacts(reads=False))
@@ -105,13 +105,13 @@ def pin(folder: PatchFolder, result: Result, now: Fingerprint, follows: int | No
     aside.parent.mkdir(exist_ok=True)
     try:
         write_json(aside, pinned.to_record())
-        if _recorded(folder, aside, pinned, number):
+        if _record_acceptance(folder, aside, pinned, number):
             put_in_place(folder)
     finally:
         aside.unlink(missing_ok=True)
 
 
-def _recorded(folder: PatchFolder, manifest: Path, result: Result, number: int) -> bool:
+def _record_acceptance(folder: PatchFolder, manifest: Path, result: Result, number: int) -> bool:
     """Make a manifest that is on the disk an accepted record; return whether the record says what we say."""
     place = folder.accepted(number)
     place.parent.mkdir(exist_ok=True)
@@ -133,12 +133,12 @@ def put_in_place(folder: PatchFolder) -> None:
         OSError: the splat of the attempt is there no more, or they cannot be written.
     """
     while (number := folder.newest_accepted()) and (result := Result.read(folder.accepted(number))):
-        put_up(folder, result.with_fields(accepted=number))
+        publish_product(folder, result.with_fields(accepted=number))
         if folder.newest_accepted() == number:
             return
 
 
-def put_up(folder: PatchFolder, result: Result) -> None:
+def publish_product(folder: PatchFolder, result: Result) -> None:
     """Make splat.ply and result.json of the splat that an attempt has left."""
     attempt = folder.path / result.attempt
     folder.result.unlink(missing_ok=True)
@@ -156,7 +156,7 @@ def splat_facts(path: Path, num_gaussians: int) -> SplatFacts:
 
 
 @contextlib.contextmanager
-def noting_damage(output: OutputFolder) -> Iterator[None]:
+def recording_damage(output: OutputFolder) -> Iterator[None]:
     """Write down which patch's splat was found to be another than was accepted, where that ends what is done here.
 
     Whatever its size and time say: so the patch is stale for everybody, on every machine, until the file changes or
@@ -256,7 +256,7 @@ def restore(folder: PatchFolder) -> str:
         if result is None and sha256_of(folder.splat) != left.sha256:
             continue  # only what was accepted comes back by itself, and the splat says which that was
         if left.sha256 and sha256_of(attempt.splat) == left.sha256:
-            put_up(folder, result or left)
+            publish_product(folder, result or left)
             return attempt.path.name
     best = retention.decide(splats_in(folder, result, FileFacts())[0], result).product
     if best is None or sha256_of(folder.path / best.attempt / SPLAT) != best.sha256:

@@ -83,7 +83,7 @@ def decide(  # noqa: PLR0913 - all that decides, in one place
     if new:
         takes_new, words = _choose(new, earlier, is_retry, keeps_better, differ(earlier, new) if earlier else ())
         product = new if takes_new else earlier
-    return Retention(product, words, _kept(others, damaged, product, spared))
+    return Retention(product, words, _attempts_to_keep(others, damaged, product, spared))
 
 
 def compare(one: Result, other: Result, differ: Sequence[str] = ()) -> tuple[float | None, str]:
@@ -96,7 +96,7 @@ def compare(one: Result, other: Result, differ: Sequence[str] = ()) -> tuple[flo
         other: that it is compared with.
         differ: the files that are not those that the other one was trained from; see `other_files`.
     """
-    figures = _why_other_training(one, other, differ) or _on_one_set(one, other)
+    figures = _why_other_training(one, other, differ) or _comparable_figures(one, other)
     if isinstance(figures, str):
         return None, figures
     ours, theirs = figures
@@ -148,7 +148,7 @@ def _choose(
     return True, f"{said}, which was trained otherwise: {back}" if gain_db < -CLEARLY_DB else ""
 
 
-def _kept(
+def _attempts_to_keep(
     splats: Sequence[Result], damaged: Sequence[Result], product: Result | None, spared: Collection[str]
 ) -> frozenset[str]:
     """Return the attempts whose splats stay: what is spared, and what was measured better than all that stays.
@@ -193,7 +193,7 @@ def _why_other_training(one: Result, other: Result, differ: Sequence[str]) -> st
     return ""
 
 
-def _on_one_set(one: Result, other: Result) -> tuple[QualityFigures, QualityFigures] | str:
+def _comparable_figures(one: Result, other: Result) -> tuple[QualityFigures, QualityFigures] | str:
     """Return the figures of two splats on photographs that neither was trained on, or why there are none.
 
     Where the later one was measured on other pixels, its training has measured the earlier one on those, too.

@@ -13,13 +13,13 @@ from splatbatch.outcome import Rejected
 from splatbatch.output.records.colors import as_photographed
 from splatbatch.output.records.metrics import Metrics, TrainingSettings
 from splatbatch.output.records.result import Result
-from splatbatch.output.results import noting_damage
+from splatbatch.output.results import recording_damage
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.scene.candidates import MergeCandidate, look, offset_of, partition_for
+from splatbatch.tasks.scene.candidates import MergeCandidate, merge_candidates, offset_of, partition_for
 from splatbatch.tasks.scene.merge import check_whole
 from splatbatch.tasks.shared_decisions.holdout import held_out, photographs_of, recipe_of
 from splatbatch.tasks.status import PatchStatus, read_status
@@ -153,7 +153,7 @@ def _patch(batch: Batch, task: Task) -> PublishedSplat:
     path = folder.splat_of(result)
     if not path.exists():
         raise ConfigError(f"{task.name}: has no splat yet", "`splatbatch status` says how far it is.")
-    with noting_damage(batch.output):
+    with recording_damage(batch.output):
         header, digest = _checked(path, task.name, result.sha256)
     offset = result.trained_from.offset
     setup = TrainingSettings(
@@ -188,7 +188,7 @@ def _scene(batch: Batch) -> PublishedSplat:
         raise OutputError(
             f"{files.splat}: there is no merged scene, or another one than merge.json describes", MERGE_FIRST
         )
-    candidates, warnings = look(batch, partition)
+    candidates, warnings = merge_candidates(batch, partition)
     _see_fresh(candidates, {part.patch: part.sha256 for part in merged.parts})
     header, digest = _checked(files.splat, SCENE, "")
     holdout, notes = held_out(batch, files.splat)

@@ -14,7 +14,7 @@ from pathlib import Path
 from splatbatch.errors import BusyError, ConfigError, OutputError
 from splatbatch.files import MIB, free_mib, path_beside
 from splatbatch.output.records.publication import Publication, PublishedFile, SplatRecord
-from splatbatch.processes import abandoned, start_ticks
+from splatbatch.processes import abandoned_files, start_ticks
 from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import PublishedSplat
 from splatbatch.scene.patches import list_names
@@ -100,7 +100,7 @@ class PublishTarget:
         aside = path_beside(self.folder / WORK)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for left in abandoned(self.folder / WORK):
+            for left in abandoned_files(self.folder / WORK):
                 shutil.rmtree(left, ignore_errors=True)
             self._enter(aside)
         except OSError as error:

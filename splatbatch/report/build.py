@@ -42,7 +42,7 @@ from splatbatch.report.scene import overview, scene_facts
 from splatbatch.report.todo import todo
 from splatbatch.report.workers import starts_of, workers_of
 from splatbatch.scene.patches import Patch
-from splatbatch.tasks.counts import counting
+from splatbatch.tasks.counts import counted_tasks
 from splatbatch.tasks.deadline import decision_in_words
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.reconstruction import command_of
@@ -216,7 +216,7 @@ def build(
     runs = _runs(said)
     patches = _patches(output, statuses, history, max(starts_of(runs), default=0.0))
     audits = [record for record in said if record["event"] == events.PatchesAudited.name]
-    counted = set(counting([one.patch for one in statuses]))
+    counted = set(counted_tasks([one.patch for one in statuses]))
     scene = scene_facts(output, standing.config.scene.patches) if standing else None
     frame, places = Frame.read(output.frame), {TaskId.of_folder(one.patch).patch for one in statuses}
     tasks = [standing.tasks[name] for name in names if standing and name in standing.tasks]

@@ -34,7 +34,7 @@ from splatbatch.report.units import SIGNS, amount, duration, figure, photographs
 from splatbatch.report.workers import ran_in_words
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.status import STATES
-from splatbatch.text import assignments, moment, one_line, plain, plural
+from splatbatch.text import assignments, moment, one_line, plain_text, plural
 
 PACKAGE = "splatbatch.report"
 SPECIAL = re.compile(r"[\\`*\[|]")
@@ -42,7 +42,7 @@ GRADES = {"even": "even", "slight": "slight", "step": "a step", "unknown": ""}
 IN_WORDS = (
     amount, assignments, cell_map, certificate_of, changed_in, deciding, deciding_in, duration, falloff_curve, figure,
     grade_in_words, headings_of, holdout_map, in_words, is_best, is_best_of, list_names, moment, one_line, photographs,
-    plain, plural, ran_in_words, seam_figures, setting_charts, spell_figures, spelt, title,
+    plain_text, plural, ran_in_words, seam_figures, setting_charts, spell_figures, spelt, title,
 )  # fmt: skip
 """What templates call to say facts, or to draw them."""
 

@@ -37,7 +37,7 @@ from splatbatch.report.todo import verdict
 from splatbatch.report.units import duration
 from splatbatch.report.viewer.viewer import SplatStage, stage, stage_of, viewer_gz, viewer_script, what_is_missing
 from splatbatch.report.workers import nodes_of
-from splatbatch.tasks.counts import counting, how_many, words_for
+from splatbatch.tasks.counts import counted_tasks, how_many, words_for
 from splatbatch.tasks.status import MADE, noun_of
 
 PICTURE_BYTES = 16 << 20
@@ -179,7 +179,7 @@ def _psnr(patch: ReportedPatch) -> float:
 
 def alone(patches: Sequence[ReportedPatch]) -> list[ReportedPatch]:
     """Return the patches without the backdrop, which counts as none of them."""
-    named = set(counting([patch.patch for patch in patches]))
+    named = set(counted_tasks([patch.patch for patch in patches]))
     return [patch for patch in patches if patch.patch in named]
 
 

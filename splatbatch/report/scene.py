@@ -24,7 +24,7 @@ from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.scene.colmap.types import Image, centers_of
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.counts import behind_in_words
-from splatbatch.tasks.shared_decisions.holdout import held_out_as_recorded
+from splatbatch.tasks.shared_decisions.holdout import recorded_holdout
 from splatbatch.text import plural
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _cameras(partition: Partition, found: SceneEvaluation, output: OutputFolder)
     except SceneError:
         return ()
     places = partition.in_axes(centers_of(images))
-    held_out = found.photos.keys() or {*held_out_as_recorded(output, [core.name for core in partition.cores])}
+    held_out = found.photos.keys() or {*recorded_holdout(output, [core.name for core in partition.cores])}
     cameras = []
     for image, place in zip(images, places.tolist(), strict=True):
         if np.isfinite(place).all():

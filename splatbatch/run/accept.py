@@ -15,7 +15,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.run.context import write_the_report
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.fingerprint import fingerprint
-from splatbatch.tasks.task import the_task
+from splatbatch.tasks.task import single_task
 from splatbatch.tasks.upkeep import ContentHasher
 
 
@@ -26,11 +26,11 @@ def accept(batch: Batch, name: str, number: int) -> Result:
         ConfigError: there is no such attempt, or no whole splat of it.
         OutputError: a run holds the output folder.
     """
-    task = the_task(batch.tasks, name)
+    task = single_task(batch.tasks, name)
     folder = batch.output.patch(task.name)
     with hold(batch.output, batch.plan_hash, print_err):
         result = _manifest(folder, number, task.name)
-        results.pin(folder, result, fingerprint(task.patch, task.recipe))
+        results.pin_to_inputs(folder, result, fingerprint(task.patch, task.recipe))
         Ledger(batch.output.ledger).write(Accepted(task.name, number))
         contents = ContentHasher(batch)  # else a copy of the photographs would be taken for other ones
         contents.want(task.name)

@@ -35,13 +35,13 @@ from splatbatch.run.inspection import inspect as inspect_splats
 from splatbatch.run.plan import plan
 from splatbatch.run.products import merge
 from splatbatch.run.progress import ProgressPrinter
-from splatbatch.run.status import standing_now
+from splatbatch.run.status import current_states
 from splatbatch.run.train import train
 from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.splats.ply import Gaussians, read_splat
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.scene.evaluation import evaluating, order
-from splatbatch.tasks.task import Names, listed
+from splatbatch.tasks.scene.evaluation import evaluation_task, order
+from splatbatch.tasks.task import Names, as_names
 
 __all__ = [
     "Batch",
@@ -107,7 +107,7 @@ def evaluate(batch: Batch, splat: Path | None = None) -> SceneEvaluation:
         Interrupted: a signal has ended it.
     """
     splat = splat or batch.output.scene.splat
-    task = evaluating(batch, order(batch, splat))
+    task = evaluation_task(batch, order(batch, splat))
     progress = ProgressPrinter("evaluate", task.home(batch.output), PipeWriter(print_err))
     with by_hand(batch, alone=True) as finished:
         finished.make(task, progress.look, "evaluate")
@@ -140,7 +140,7 @@ def publish_splats(  # noqa: PLR0913 - what is left out is as the YAML says
     Raises:
         SplatbatchError: some of it could not be written, or a patch is not trained; the rest is there.
     """
-    names, formats = listed(names), ",".join(listed(formats))
+    names, formats = as_names(names), ",".join(as_names(formats))
     is_usual = not (names or to or formats or forced)
     wish, lacking = PublishWish.of(batch, to, formats, forced=forced), dict[str, str]()  # before anything is begun
     if wish.target.folder.is_dir():
@@ -178,7 +178,7 @@ def write_report(batch: Batch) -> Report:
     batch.output.create()
     settings, standing = batch.config, batch.standing()
     variants, previews_mib = settings.variants.values(), settings.output.previews_mib
-    now = BatchSnapshot(standing_now(batch, standing), holder(batch.output) is not None)
+    now = BatchSnapshot(current_states(batch, standing), holder(batch.output) is not None)
     return write_facts(
         build(batch.output, batch.names, tuple(variants), standing, now), batch.output, previews_mib, standing
     )

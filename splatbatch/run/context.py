@@ -29,7 +29,7 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.record import in_json
 from splatbatch.output.records.run import FollowUpResult, TodoItem
 from splatbatch.output.workers import LOCAL
-from splatbatch.run.follow_ups import After, Alone, FinishedBatch, Show, follow
+from splatbatch.run.follow_ups import After, Alone, FinishedBatch, Show, run_follow_ups
 from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler.disk_guard import when_there_is_room
 from splatbatch.scheduler.single import UNWRITTEN
@@ -192,7 +192,7 @@ class RunContext:
         trained = FinishedBatch(
             self.batch, ended.code, self.interruption, self.made.append, alone, say, self.tick, self.ledger
         )
-        return replace(ended, afterwards=follow(trained, inspected, after))
+        return replace(ended, afterwards=run_follow_ups(trained, inspected, after))
 
     def end(self, ended: RunSummary) -> RunSummary:
         """Write the report, show how it went, and tell people; console and lock are given back by now."""

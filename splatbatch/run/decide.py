@@ -105,7 +105,7 @@ class Decisions:
         return replace(self, faults={**self.faults, **faults}) if faults else self
 
 
-def look(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
+def assess_and_audit(batch: Batch, options: TrainOptions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Decide on the patches, and audit those that are to be trained."""
     looked = decide(batch, options, patience)
     return audit(looked, patience) if options.verify and looked.todo.tasks else looked
@@ -149,7 +149,7 @@ def audit(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
     return replace(looked, audits=tuple(audits), audited=states).with_faults(faults)
 
 
-def settle(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
+def make_shared_decisions(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
     """Decide what the batch shares, one thing after the other; where that changes, look anew: results are stale.
 
     Raises:
@@ -159,7 +159,7 @@ def settle(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
         if not any(task.kind is TRAINING for task in looked.todo.tasks):
             break
         try:
-            said = answer(partial(_decided, looked), step, patience).result("settle")
+            said = answer(partial(_decide_one, looked), step, patience).result("settle")
         except (OSError, TaskFault) as error:
             words = error.diagnosis.evidence[0] if isinstance(error, TaskFault) else str(error)
             hint = "Check each patch with `splatbatch verify-dims`, and leave out those with errors."
@@ -175,7 +175,7 @@ def settle(looked: Decisions, patience: WaitHooks = ENDLESS) -> Decisions:
         if again.todo.names == looked.todo.names:  # what has been audited is not audited again
             looked = replace(again, audits=looked.audits, audited=looked.audited)
         else:
-            looked = look(now, looked.options, patience).with_faults(looked.faults)
+            looked = assess_and_audit(now, looked.options, patience).with_faults(looked.faults)
     return looked
 
 
@@ -196,7 +196,7 @@ def _audit(batch: Batch, group: TaskGroup) -> Record:
     return {"audit": object_of(replace(audit_of(batch, group), rows=())), "states": states}
 
 
-def _decided(looked: Decisions, step: Step) -> list[str]:
+def _decide_one(looked: Decisions, step: Step) -> list[str]:
     """Decide something for what is to be trained, and write it down; return what there is to say."""
     batch, todo, said = looked.batch, looked.todo, list[str]()
 
@@ -247,17 +247,17 @@ def restore_missing_products(batch: Batch, ledger: Ledger, patience: WaitHooks) 
 def refresh_file_facts(looked: Decisions, patience: WaitHooks) -> list[str]:
     """Write down what fresh results do not know of their files; return their patches."""
     outdated = [name for name, state in looked.up_to_date.items() if state.is_outdated]
-    reading = isolated.start(partial(upkeep.refresh, looked.batch), outdated)
+    reading = isolated.start(partial(upkeep.update_fingerprint, looked.batch), outdated)
     return [name for name, _ in answers(reading, patience)]  # what could not be written the next run tries
 
 
-def settle_standing(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:
+def refresh_states(batch: Batch, standing: FreshnessChecker, patience: WaitHooks) -> None:
     """Let what shows a batch go by what a reader finds of its scene now: in the night nothing else asks the scene."""
     found = answers(isolated.start(batch.standing().observe, batch.names), patience)
     standing.close_scene({name: Observation(*one.value) for name, one in found if isinstance(one, Returned)})
 
 
-def look_anew(batch: Batch, standing: FreshnessChecker) -> None:
+def refresh_states_if_possible(batch: Batch, standing: FreshnessChecker) -> None:
     """Let a batch be looked at anew, unless its scene hangs by now: then it is shown as it was in the night."""
     found = [*answers(isolated.start(batch.standing().observe, batch.names))]
     if not any(isinstance(one, Hung) for _, one in found):

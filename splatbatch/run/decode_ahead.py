@@ -27,7 +27,7 @@ def start_decoding(tasks: Iterable[Task]) -> CallQueue[str]:
     return isolated.start(partial(_why_refused, named, problems), names, is_low=True)
 
 
-def refused(decoding: CallQueue[str]) -> Mapping[str, str]:
+def take_undecodable(decoding: CallQueue[str]) -> Mapping[str, str]:
     """Return the tasks whose photographs were found wanting since it was asked last, each with the reason."""
     return {name: found.value for name, found in decoding.look() if isinstance(found, Returned) and found.value}
 

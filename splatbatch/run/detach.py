@@ -18,7 +18,7 @@ from splatbatch.output.ledger import events_in
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
 from splatbatch.tasks.batch import Batch
-from splatbatch.text import plain
+from splatbatch.text import plain_text
 
 LOOK_S = 0.1
 SETTLE_S = 10.0
@@ -72,7 +72,7 @@ def _await(worker: Detached, output: OutputFolder, log: Path) -> str:
             return ""
         if code is not None:
             words = read_tail(log).strip() or f"no output, exit code {code}"
-            raise ExecutorError(f"the worker ended at once: {plain(words)}")
+            raise ExecutorError(f"the worker ended at once: {plain_text(words)}")
         mine = [one.worker for one in watcher.living(but=LOCAL) if one.pid == worker.pid]
         if mine and (passed_s > SETTLE_S or any(events_in(output.ledger_of(mine[0]), (BatchStarted,)))):
             return mine[0]

@@ -16,7 +16,7 @@ from splatbatch.errors import ConfigError, OutputError
 from splatbatch.failures.causes import title
 from splatbatch.failures.diagnose import diagnose
 from splatbatch.failures.evidence import Evidence
-from splatbatch.failures.signatures import own
+from splatbatch.failures.signatures import site_signatures
 from splatbatch.files import MIB, open_regular, read_regular
 from splatbatch.machine.orphans import has_died
 from splatbatch.outcome import Diagnosis, Exited
@@ -25,11 +25,11 @@ from splatbatch.output.ledger import events
 from splatbatch.output.log_ends import read_ends
 from splatbatch.report.build import OfAttempt, attempts_of
 from splatbatch.report.facts import ReportedAttempt
-from splatbatch.run.status import standing_now
+from splatbatch.run.status import current_states
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.status import PatchStatus
-from splatbatch.tasks.task import Task, the_task
-from splatbatch.text import plain
+from splatbatch.tasks.task import Task, single_task
+from splatbatch.text import plain_text
 
 OF_ATTEMPTS: tuple[type[OfAttempt], ...] = get_args(OfAttempt)
 MOST_LOG_BYTES = 256 * MIB
@@ -58,22 +58,22 @@ class ExplainOutput:
     attempts: tuple[ReportedAttempt, ...]
 
 
-def explained(batch: Batch, task: Task) -> ExplainOutput:
+def explain_task(batch: Batch, task: Task) -> ExplainOutput:
     """Return the whole history of a task of a batch."""
-    (status,) = standing_now(batch)
+    (status,) = current_states(batch)
     history = [event for event in events(batch.output, *OF_ATTEMPTS) if event.patch == task.name]
     otherwise = tuple(ChangedSetting(one.key, one.value, one.usual) for one in task.requested_settings.differences)
     attempts = attempts_of(batch.output.patch(task.name), history)
     return ExplainOutput(task.name, status, title(status.cause), otherwise, attempts)
 
 
-def diagnosed(log: Path, exit_code: int | None, config: Path | None) -> Diagnosis:
+def diagnose_log_file(log: Path, exit_code: int | None, config: Path | None) -> Diagnosis:
     """Return what went wrong in any log, also of another trainer; signatures of a site are those that the YAML names.
 
     Raises:
         ConfigError: it cannot be read.
     """
-    signatures = own(load(find_config(config)).failures) if has_config(config) else ()
+    signatures = site_signatures(load(find_config(config)).failures) if has_config(config) else ()
     try:
         open_regular(log).close()
     except OSError as error:
@@ -88,7 +88,7 @@ def attempt_of(batch: Batch, name: str, number: int) -> AttemptFolder:
     Raises:
         ConfigError: there is no such attempt.
     """
-    attempts = batch.output.patch(the_task(batch.tasks, name).name).attempts()
+    attempts = batch.output.patch(single_task(batch.tasks, name).name).attempts()
     if chosen := [folder for folder in attempts if number in (0, folder.number)]:
         return chosen[-1]
     have = ", ".join(str(folder.number) for folder in attempts) or "none"
@@ -102,12 +102,12 @@ def log_of(folder: AttemptFolder) -> str:
         OutputError: it cannot be read.
     """
     try:
-        return plain(read_regular(folder.log, MOST_LOG_BYTES).decode(errors="replace"))
+        return plain_text(read_regular(folder.log, MOST_LOG_BYTES).decode(errors="replace"))
     except OSError as error:
         raise OutputError(f"{folder.log}: cannot be read ({error.strerror})") from error
 
 
-def follow(folder: AttemptFolder) -> Iterator[str]:
+def follow_log(folder: AttemptFolder) -> Iterator[str]:
     """Yield the log of an attempt as it grows, as plain text, until the attempt has ended."""
     decoder, position, unsaid = codecs.getincrementaldecoder("utf-8")(errors="replace"), 0, ""
     while True:
@@ -122,9 +122,9 @@ def follow(folder: AttemptFolder) -> Iterator[str]:
             text = unsaid + decoder.decode(data)
             end = max(text.rfind("\n"), text.rfind("\r", 0, len(text) - 1)) + 1  # as lines of a progress bar end
             unsaid = text[end:]
-            yield plain(text[:end])
+            yield plain_text(text[:end])
         elif is_over:
-            yield plain(unsaid)
+            yield plain_text(unsaid)
             return
         else:
             time.sleep(FOLLOW_S)

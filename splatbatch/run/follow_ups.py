@@ -40,7 +40,7 @@ from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.scheduler.work.exclusive_output import in_turn, lock_output_alone
 from splatbatch.tasks.batch import Batch, open_batch
-from splatbatch.tasks.scene.candidates import look, partition_for
+from splatbatch.tasks.scene.candidates import merge_candidates, partition_for
 from splatbatch.tasks.task import Task, TaskKind
 from splatbatch.text import list_some, one_line, plural
 
@@ -237,7 +237,9 @@ def follow_up_result(what: str, state: str, words: str, command: str = "") -> Fo
     return FollowUpResult(what, state, one_line(words), command, time.time())
 
 
-def follow(trained: FinishedBatch, inspected: FollowUpResult | None, after: After) -> tuple[FollowUpResult, ...]:
+def run_follow_ups(
+    trained: FinishedBatch, inspected: FollowUpResult | None, after: After
+) -> tuple[FollowUpResult, ...]:
     """Run what follows the training; return all results, that of the inspection too, and keep them for the report."""
     for what in KINDS:  # of an earlier training
         trained.batch.output.note_afterwards(what, None)
@@ -245,7 +247,7 @@ def follow(trained: FinishedBatch, inspected: FollowUpResult | None, after: Afte
     return (*([inspected] if inspected else []), *after(trained))
 
 
-def publish_as_asked(
+def publish_as_configured(
     trained: FinishedBatch, *, merges: bool = True, allow_missing: bool = False, why_not: str = ""
 ) -> Sequence[FollowUpResult]:
     """Publish if the YAML asks for it; the result is written down, also that nothing was published, and why.
@@ -287,37 +289,37 @@ def _publish(trained: FinishedBatch, *, merges: bool, allow_missing: bool) -> Fo
         lacking, is_empty = answer(_lacking_in_scene, batch, patience).result("start")
         if lacking and (is_empty or not (allow_missing or batch.config.publish.allow_missing)):
             hint = "" if is_empty else "; set `publish.allow_missing: true` to publish the scene with holes"
-            return _nothing(batch, lacking, hint)
+            return _publish_nothing(batch, lacking, hint)
         if merges:
             trained.show(trained.merge(allow_missing=bool(lacking)))
         names, what = ["scene"], "published with holes" if lacking else "published"
     else:
         names, lacking = answer(publishable_names, batch, patience).result("start")
         if not names:
-            return _nothing(batch, lacking)
+            return _publish_nothing(batch, lacking)
         what = f"published: {list_names(names)}"
     done = trained.run("publish", ("--", *names), PublishOutput)
     trained.show(done)
     words = f"{what}: {plural(len(done.outputs), 'output')} in {batch.config.publish.folder}"
     if not lacking:
         return follow_up_result("publish", DONE, words)
-    return follow_up_result("publish", PARTLY, f"{words}; not published: {_listed(lacking)}", TRAIN)
+    return follow_up_result("publish", PARTLY, f"{words}; not published: {_list_lacking(lacking)}", TRAIN)
 
 
-def _nothing(batch: Batch, lacking: Mapping[str, str], hint: str = "") -> FollowUpResult:
+def _publish_nothing(batch: Batch, lacking: Mapping[str, str], hint: str = "") -> FollowUpResult:
     """Return that nothing was published."""
     folder = batch.config.publish.folder
     before = f"; {folder} is unchanged" if Publication.of(folder) else ""
-    return follow_up_result("publish", LEFT_OUT, f"not published: {_listed(lacking)}{hint}{before}", TRAIN)
+    return follow_up_result("publish", LEFT_OUT, f"not published: {_list_lacking(lacking)}{hint}{before}", TRAIN)
 
 
 def _lacking_in_scene(batch: Batch) -> tuple[dict[str, str], bool]:
     """Return which parts of a scene it cannot be merged from, and why, and whether it has no others."""
-    candidates, _ = look(batch, partition_for(batch))
+    candidates, _ = merge_candidates(batch, partition_for(batch))
     is_empty = not any(one.core and not one.lacking for one in candidates)
     return {one.name: one.lacking for one in candidates if one.lacking}, is_empty
 
 
-def _listed(lacking: Mapping[str, str]) -> str:
+def _list_lacking(lacking: Mapping[str, str]) -> str:
     """Return what is lacking: "p1: failed: a package is missing"."""
     return list_some((f"{name}: {why}" for name, why in lacking.items()), MOST_NAMED, "; ")

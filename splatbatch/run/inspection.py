@@ -22,7 +22,7 @@ from splatbatch.scheduler import single
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.tasks import certificate
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.inspection import SCENE, inspecting, order, order_scene
+from splatbatch.tasks.inspection import SCENE, inspection_task, order, order_scene
 from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import list_some
 
@@ -53,7 +53,7 @@ def inspect(batch: Batch, how: InspectOptions) -> tuple[Found, Mapping[str, str]
         found, failed = inspect_tasks(batch, RunHooks(finished.interruption.reason, finished.tick), how)
         if finished.interruption.signal:
             raise Interrupted(finished.interruption.exit_code)
-    if wanted_by(batch.whole()):  # what a night has left out is made good
+    if patches_to_inspect(batch.whole()):  # what a night has left out is made good
         batch.output.note_afterwards("inspect", not_inspected(batch.whole(), "`inspect` was run for other patches"))
     return found, failed
 
@@ -74,7 +74,7 @@ def inspect_tasks(
         rounds.tick()
         try:
             told = order(batch, task, measures_drop=how.measures_drop) if task else order_scene(batch)
-            made[name] = inspecting(batch, told, _folder(batch, task))
+            made[name] = inspection_task(batch, told, _folder(batch, task))
         except Exception as error:  # noqa: BLE001 - a fault of ours over one splat keeps the others from nothing
             failed[name] = _why(name, error)
     stale = {name: one for name, one in made.items() if how.is_again or not one.is_fresh(batch.output)}
@@ -82,7 +82,7 @@ def inspect_tasks(
         if isinstance(outcome, Exception):
             del made[name]
             failed |= {} if rounds.stop() else {name: _why(name, outcome)}
-    failed |= _certified(batch, {name: subjects[name] for name in made}, rounds)
+    failed |= _certify(batch, {name: subjects[name] for name in made}, rounds)
     inspected = [name for name in made if name not in failed]
     return {name: _folder(batch, subjects[name]).read_inspection() or Inspection() for name in inspected}, failed
 
@@ -138,7 +138,7 @@ def _tell(name: str, folder: AttemptFolder, watched: dict[str, ProgressPrinter])
         del watched[name]
 
 
-def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks) -> Mapping[str, str]:
+def _certify(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHooks) -> Mapping[str, str]:
     """Certify what was inspected; return why a splat could not be. A reader does it: files of the scene are hashed."""
     failed = dict[str, str]()
     stale = [name for name, one in subjects.items() if not certificate.is_certified(batch, one)]
@@ -158,9 +158,9 @@ def _certified(batch: Batch, subjects: Mapping[str, Task | None], rounds: RunHoo
     return failed
 
 
-def inspect_wanted(batch: Batch, rounds: RunHooks, ledger: Ledger) -> FollowUpResult | None:
+def inspect_as_configured(batch: Batch, rounds: RunHooks, ledger: Ledger) -> FollowUpResult | None:
     """Inspect the splats of trained patches, where the YAML asks for it; return the result."""
-    wanted = wanted_by(batch)
+    wanted = patches_to_inspect(batch)
     trained = [name for name in wanted if batch.output.patch(name).read_result() is not None]
     found, failed = inspect_tasks(batch.only(trained), rounds, ledger=ledger) if trained else ({}, {})
     for name, why in failed.items():
@@ -169,14 +169,14 @@ def inspect_wanted(batch: Batch, rounds: RunHooks, ledger: Ledger) -> FollowUpRe
     return _result(wanted, found, {**failed, **skipped})
 
 
-def wanted_by(batch: Batch) -> list[str]:
+def patches_to_inspect(batch: Batch) -> list[str]:
     """Return the patches whose splats the YAML wants inspected."""
     return [task.name for task in of_patches(batch.tasks) if task.recipe.evaluation.inspect]
 
 
 def not_inspected(batch: Batch, why: str) -> FollowUpResult | None:
     """Return which trained patches are not inspected although the YAML asks for it; None: it does not."""
-    wanted = wanted_by(batch)
+    wanted = patches_to_inspect(batch)
     folders = {name: batch.output.patch(name) for name in wanted}
     inspected = [name for name, folder in folders.items() if folder.read_inspection() is not None]
     trained = [name for name, folder in folders.items() if folder.read_result() is not None]

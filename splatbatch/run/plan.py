@@ -15,7 +15,7 @@ from splatbatch.tasks.batch import Batch, PendingTasks
 from splatbatch.tasks.deadline import decision_in_words
 from splatbatch.tasks.estimates import Forecast, check_place, footprints_of, forecast
 from splatbatch.tasks.patch_state import GivenUp, PatchState, RejectedByAudit, UpToDate, due
-from splatbatch.tasks.shared_decisions.decide import decided_quickly
+from splatbatch.tasks.shared_decisions.decide import preview_decisions
 from splatbatch.tasks.shared_decisions.frame import spans_of
 
 Decision = Literal["train", "skip", "refuse", "given_up"]
@@ -107,7 +107,7 @@ def plan(batch: Batch) -> BatchPlan:
     """
     audits = audits_of(batch)
     refused, spans = refusals(audits), spans_of(audit for audit, _ in audits)
-    batch = decided_quickly(batch, PendingTasks(batch.tasks, lambda: spans, lambda one: due(one.states(refused))))
+    batch = preview_decisions(batch, PendingTasks(batch.tasks, lambda: spans, lambda one: due(one.states(refused))))
     states = batch.states(refused)
     schedules = {task.name: schedule(task.recipe) for task in batch.tasks if task.recipe.program is None}
     footprints = footprints_of(batch.config, batch.tasks)

@@ -65,7 +65,7 @@ class Import:
         return cls(done.capture.kind, str(config), done.num_points, done.offset, crs, *told)
 
 
-def verified(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None) -> VerifyOutput:
+def audit_report(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None) -> VerifyOutput:
     """Return what to tell of a batch that was audited.
 
     Args:
@@ -77,7 +77,7 @@ def verified(audit: Audit, frame: Frame, tones: Mapping[str, SceneColors] | None
     return VerifyOutput(**vars(audit.facts()), frame=frame, colors=colors)
 
 
-def bring_in(source: Path, folder: Path, options: ImportOptions) -> tuple[ImportResult, Path, Audit]:
+def import_scene(source: Path, folder: Path, options: ImportOptions) -> tuple[ImportResult, Path, Audit]:
     """Write a model of a source, and a YAML, into a new folder; return both, and what the audit says of the model.
 
     Raises:
@@ -135,7 +135,7 @@ def begin(place: Path, out: Path | None, *, writes: bool = True) -> tuple[Path |
     return target, (*found.notes, f"{target}: {plural(len(found.patches), 'patch', 'es')}{note}"), text
 
 
-def open_or_begin(  # noqa: PLR0913 - as `open_batch`
+def open_or_init(  # noqa: PLR0913 - as `open_batch`
     config: Path | None,
     names: Sequence[str],
     changes: Mapping[str, Any],
@@ -202,12 +202,12 @@ def fix_cameras(
     config = out / configuration.DEFAULT_CONFIG
     if not repaired:
         return (), config, None
-    _hand_over(batch, own, out, config)
+    _write_corrected_config(batch, own, out, config)
     command = (sys.executable, "-m", "splatbatch", "verify-dims", "--config", str(config.absolute()))
     return repaired, config, run_bounded(command, CallBounds(AUDIT_S, AUDIT_MIB))
 
 
-def _hand_over(batch: Batch, tasks: Sequence[Task], out: Path, config: Path) -> None:
+def _write_corrected_config(batch: Batch, tasks: Sequence[Task], out: Path, config: Path) -> None:
     """Write the YAML of the corrected copies beside them: the batch's own, with their paths."""
     scene = batch.config.scene
     new = {"patches": "."} | ({"source": "source"} if scene.source else {})

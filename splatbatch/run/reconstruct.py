@@ -23,7 +23,7 @@ from splatbatch.scene.audit.audit import Audit, AuditExtent, audit_patches
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.estimates import num_cores
-from splatbatch.tasks.reconstruction import facts_of, has_cuda, plan_file, reconstructing
+from splatbatch.tasks.reconstruction import facts_of, has_cuda, plan_file, reconstruction_tasks
 from splatbatch.trainers import rules_of
 
 MAPPERS, PAIRINGS = ("auto", "incremental", "global"), ("auto", "gps", "sequence", "all")
@@ -46,7 +46,7 @@ class ReconstructOptions:
     """None: as many as this process may use."""
 
 
-def wanted_of(camera: str, rig: str, mapper: str, pairs: str, features: int) -> ReconstructionOptions:
+def options_from(camera: str, rig: str, mapper: str, pairs: str, features: int) -> ReconstructionOptions:
     """Return what options ask for.
 
     Raises:
@@ -90,7 +90,7 @@ def open_reconstruction(options: ReconstructOptions) -> tuple[Batch, Reconstruct
         limits=Limits(),
         output=Output(folder=out / FOLDER),
     )
-    tasks = reconstructing(config, plan, out, options.threads or num_cores(), on_gpu=on_gpu)
+    tasks = reconstruction_tasks(config, plan, out, options.threads or num_cores(), on_gpu=on_gpu)
     return Batch(config, tasks, path=out / FOLDER / "batch.yaml", every=tasks), plan
 
 

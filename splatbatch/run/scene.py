@@ -21,7 +21,7 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.evaluation import SceneEvaluation
 from splatbatch.output.records.run import DONE, LEFT_OUT, FollowUpResult
 from splatbatch.run.decide import TrainOptions
-from splatbatch.run.follow_ups import TRAIN, FinishedBatch, Show, follow_up_result, publish_as_asked
+from splatbatch.run.follow_ups import TRAIN, FinishedBatch, Show, follow_up_result, publish_as_configured
 from splatbatch.run.reconstruct import ReconstructOptions, reconstruct, result_of
 from splatbatch.run.train import train
 from splatbatch.scene.finder import find_layout
@@ -98,8 +98,8 @@ def _follow(options: SceneOptions, errors: list[SplatbatchError], trained: Finis
         done.append(found := trained.follow(what, partial(make, options, trained)))
         if not found.is_done:
             errors += [trained.error] if trained.error else []
-            return [*done, *publish_as_asked(trained, why_not=f"the scene is {found.words}")]
-    return [*done, *publish_as_asked(trained, merges=False, allow_missing=options.allow_missing)]
+            return [*done, *publish_as_configured(trained, why_not=f"the scene is {found.words}")]
+    return [*done, *publish_as_configured(trained, merges=False, allow_missing=options.allow_missing)]
 
 
 def _merge(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
@@ -114,7 +114,7 @@ def _merge(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
 def _evaluate(options: SceneOptions, trained: FinishedBatch) -> FollowUpResult:
     trained.say("evaluate: 4 of 4")
     batch = open_batch(options.config)
-    task = evaluation.evaluating(batch, evaluation.order(batch, batch.output.scene.splat))
+    task = evaluation.evaluation_task(batch, evaluation.order(batch, batch.output.scene.splat))
     if task.is_fresh(batch.output):
         trained.say("already evaluated: nothing has changed")
     else:

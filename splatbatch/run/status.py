@@ -13,7 +13,7 @@ from splatbatch.output.exclusive import holder
 from splatbatch.output.index import LEAST_NEWS, Index
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher
-from splatbatch.tasks.audits import audited
+from splatbatch.tasks.audits import with_refusals
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.freshness import FreshnessChecker
 from splatbatch.tasks.status import PatchStatus, read_status, summary
@@ -53,7 +53,7 @@ class BatchStatus:
         return Status(told, self.running, batch_eta_s(self.statuses), self.workers, jobs, self.statuses)
 
 
-def spelled_crew(running: WorkerRecord | None, workers: Sequence[AtWork]) -> list[str]:
+def describe_workers(running: WorkerRecord | None, workers: Sequence[AtWork]) -> list[str]:
     """Return who works on a batch in words: the run that holds its folder, and how many workers of their own."""
     known = [f"process {running.pid} on {running.host}"] if running else []
     return [*known, *([in_short(workers) or "1 worker"] if workers else [])]
@@ -71,10 +71,10 @@ def statuses_of(batch: Batch, standing: FreshnessChecker, in_full: int | None) -
     return found
 
 
-def standing_now(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
+def current_states(batch: Batch, standing: FreshnessChecker | None = None) -> tuple[PatchStatus, ...]:
     """Return how every patch stands, with what the audit refuses now, unless a `train` is at it and sees to that."""
     found = read_status(batch.output, batch.names, standing=standing or batch.standing())
-    return found if holder(batch.output) else audited(batch, found)
+    return found if holder(batch.output) else with_refusals(batch, found)
 
 
 def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus:
@@ -90,6 +90,6 @@ def standings(batch: Batch, *, verify: bool, in_full: int | None) -> BatchStatus
     crew = RequestedWorkers(batch.output)
     crew.look()
     running = holder(batch.output)
-    statuses = statuses if running else audited(batch, statuses)
+    statuses = statuses if running else with_refusals(batch, statuses)
     present = tuple(one for one in at_work(Watcher(batch.output)) if not crew.is_dead(one.job))
     return BatchStatus(statuses, running, present, crew)

@@ -27,7 +27,7 @@ from splatbatch.output.ledger import Ledger
 from splatbatch.processes import start_ticks
 from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.worker import on_given_cards
+from splatbatch.run.worker import use_given_gpus
 from splatbatch.scheduler import session
 from splatbatch.scheduler.run_hooks import RunHooks
 from splatbatch.text import one_line
@@ -48,7 +48,7 @@ from splatbatch.transfer.exchange import (
     WorkerStatus,
     is_following,
 )
-from splatbatch.transfer.schemes import anchored
+from splatbatch.transfer.schemes import absolute_url
 from splatbatch.transfer.store import Store
 
 POLL_S = 2.0
@@ -168,7 +168,7 @@ class StoreWorker:
                 self._not_before[name] = time.monotonic() + 30.0
                 return None
             blobs.lay(bundle.pieces, self.scratch / blobs.BLOBS, folder / "scene")
-            batch = on_given_cards(open_bundle(bundle, folder / "scene", folder / "output"))
+            batch = use_given_gpus(open_bundle(bundle, folder / "scene", folder / "output"))
             self._resume(bundle, seen.state(name), folder)
             others = frozenset({name, *self._not_before})
             for following in self._watch.due(seen, self.sign.worker, others)[:1]:
@@ -349,7 +349,7 @@ def work_for(
         raise OutputError(f"--scratch {scratch or error.filename}: cannot be written ({error.strerror})") from error
     with Interruption() as interruption:
         mine = root / f"worker-{os.getpid()}-{start_ticks(os.getpid())}-{socket.gethostname()}"
-        worker = StoreWorker(anchored(url, Path.cwd()), interruption, mine, for_s, idle_s, only_builtin)
+        worker = StoreWorker(absolute_url(url, Path.cwd()), interruption, mine, for_s, idle_s, only_builtin)
         mine.mkdir()
         code = worker.work()
     log_line(f"{len(worker.trained)} trained here{f', {len(worker.failed)} failed' if worker.failed else ''}")

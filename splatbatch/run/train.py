@@ -22,18 +22,18 @@ from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, p
 from splatbatch.run.decide import (
     Decisions,
     TrainOptions,
-    look,
-    look_anew,
+    assess_and_audit,
+    make_shared_decisions,
     record_rejections,
     record_unreadable_tasks,
     refresh_file_facts,
+    refresh_states,
+    refresh_states_if_possible,
     restore_missing_products,
-    settle,
-    settle_standing,
 )
-from splatbatch.run.decode_ahead import refused, start_decoding
-from splatbatch.run.follow_ups import After, Show, publish_as_asked
-from splatbatch.run.inspection import inspect_wanted
+from splatbatch.run.decode_ahead import start_decoding, take_undecodable
+from splatbatch.run.follow_ups import After, Show, publish_as_configured
+from splatbatch.run.inspection import inspect_as_configured
 from splatbatch.run.interruption import Interruption
 from splatbatch.scheduler import session
 from splatbatch.scheduler.disk_guard import Written, when_there_is_room
@@ -55,7 +55,7 @@ def is_elsewhere(executor: Executor) -> bool:
 
 
 def train(
-    batch: Batch, options: TrainOptions = USUAL, show: Show = lambda made: None, after: After = publish_as_asked
+    batch: Batch, options: TrainOptions = USUAL, show: Show = lambda made: None, after: After = publish_as_configured
 ) -> RunSummary:
     """Train what is not trained, here or by workers elsewhere, as the YAML says, and do what follows.
 
@@ -80,7 +80,7 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
     with Interruption() as interruption:
         hold = partial(lock_output, batch.output, batch.plan_hash, print_err)
         with (
-            begun(batch, interruption, hold) as ours,
+            create_and_lock(batch, interruption, hold) as ours,
             RunContext.open(batch, interruption, show, (metrics, tracking, people), ours) as night,
         ):
             worker = BatchWorker(night, options, ours, Watcher(batch.output))
@@ -89,16 +89,16 @@ def _train_here(batch: Batch, options: TrainOptions, show: Show, after: After) -
             except SplatbatchError as error:  # as for a GPU that is gone: who waits to be told hears that, too
                 night.tell_the_end(BatchOutcome(f"ended with an error: {error.message}"))
                 raise
-            inspected = inspect_wanted(batch, RunHooks(worker.stop, night.tick), night.ledger)
+            inspected = inspect_as_configured(batch, RunHooks(worker.stop, night.tick), night.ledger)
             if not run.stopped:
                 night.finish_contents(WaitHooks(night.tick, worker.stop, print_err))
-            look_anew(batch.whole(), night.shown)
+            refresh_states_if_possible(batch.whole(), night.shown)
             ended = night.follow(run, inspected, after, partial(pause_workers, batch.output, ours, print_err))
         return night.end(ended)
 
 
 @contextmanager
-def begun(
+def create_and_lock(
     batch: Batch, interruption: Interruption, hold: Callable[[], AbstractContextManager[Written]]
 ) -> Iterator[Written]:
     """Make the output folder and hold it; a full disk is waited for.
@@ -196,7 +196,7 @@ class BatchWorker:
             claimer.close(name)
         if todo.tasks:
             decoding = start_decoding(todo.tasks if self.options.verify and self.is_alone else ())
-            claimer.refused = partial(refused, decoding)
+            claimer.refused = partial(take_undecodable, decoding)
             try:
                 outcomes |= self._run_tasks(todo, claimer)
             finally:
@@ -210,10 +210,10 @@ class BatchWorker:
         night, patience = self.night, self.patience
         with self.prepared(batch) as opened:
             before = ProgressBefore.of(opened)
-            looked = settle(look(opened, self.options, patience), patience)
+            looked = make_shared_decisions(assess_and_audit(opened, self.options, patience), patience)
             outdated = refresh_file_facts(looked, patience)
-            settle_standing(night.batch.whole(), night.shown, patience)  # what is shown goes by what is found now
-            settle_standing(looked.batch, looked.standing, patience)
+            refresh_states(night.batch.whole(), night.shown, patience)  # what is shown goes by what is found now
+            refresh_states(looked.batch, looked.standing, patience)
         return looked, before, outdated
 
     def _run_tasks(self, todo: Batch, claimer: TaskClaimer) -> Mapping[str, Outcome]:
@@ -222,9 +222,9 @@ class BatchWorker:
         if not (store and self.is_alone):
             return session.run(todo, ledger, claimer, is_retry=is_retry)
         from splatbatch.run.store_home import HomeSide
-        from splatbatch.transfer.schemes import anchored
+        from splatbatch.transfer.schemes import absolute_url
 
-        url, hooks = anchored(store, todo.path.resolve().parent), WaitHooks(claimer.tick, claimer.stop, log_line)
+        url, hooks = absolute_url(store, todo.path.resolve().parent), WaitHooks(claimer.tick, claimer.stop, log_line)
         claimer.trained_elsewhere += HomeSide(todo, url, ledger, hooks, is_retry=is_retry).follow(packs=True)
         return {}
 

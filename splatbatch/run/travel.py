@@ -12,7 +12,13 @@ from splatbatch.isolated import WaitHooks
 from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.output.ledger import Ledger
 from splatbatch.run.context import RunContext, RunResult, RunSummary, metrics, people, status
-from splatbatch.run.decide import TrainOptions, look, record_rejections, restore_missing_products, settle
+from splatbatch.run.decide import (
+    TrainOptions,
+    assess_and_audit,
+    make_shared_decisions,
+    record_rejections,
+    restore_missing_products,
+)
 from splatbatch.run.follow_ups import Show
 from splatbatch.run.interruption import Interruption
 from splatbatch.run.store_home import HomeSide
@@ -22,7 +28,7 @@ from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.task import TRAINING
 from splatbatch.transfer import blobs, courier, exchange
 from splatbatch.transfer.exchange import CLOSED, StoreListing, StoreWatch
-from splatbatch.transfer.schemes import anchored
+from splatbatch.transfer.schemes import absolute_url
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ def pack(batch: Batch, url: str, *, verify: bool) -> PackOutput:
         ledger = Ledger(batch.output.ledger, generation_of=ours.generation)
         adopt_left(batch, ledger, patience)
         restore_missing_products(batch, ledger, patience)
-        looked = settle(look(batch, TrainOptions(verify=verify), patience), patience)
+        looked = make_shared_decisions(assess_and_audit(batch, TrainOptions(verify=verify), patience), patience)
         refused = record_rejections(looked, ledger, verify=verify) if looked.todo.tasks else {}
         todo = [task for task in looked.todo.tasks if task.name not in refused and task.kind is TRAINING]
         names = {task.name for task in todo}
@@ -124,7 +130,7 @@ def status_of(url: str) -> StoreFacts:
     Raises:
         StoreError: the store refuses us.
     """
-    url = anchored(url, Path.cwd())
+    url = absolute_url(url, Path.cwd())
     with _courier(url) as ours:
         seen = exchange.listing(ours)
         told = ours.run((exchange.outline, (name,)) for name in seen.bundles)
@@ -163,5 +169,5 @@ def _courier(url: str) -> Iterator[courier.Courier]:
     """Give what asks a store for a command; Ctrl-C ends it."""
     with Interruption() as interruption:
         hooks = WaitHooks(stop=interruption.reason, tell=print_err)
-        with contextlib.closing(courier.Courier(anchored(url, Path.cwd()), hooks)) as ours:
+        with contextlib.closing(courier.Courier(absolute_url(url, Path.cwd()), hooks)) as ours:
             yield ours

@@ -26,11 +26,11 @@ from splatbatch.output.submissions import open_submissions
 from splatbatch.output.workers import Watcher, WorkerFile
 from splatbatch.run.cluster_workers import AGAIN
 from splatbatch.run.context import RunContext, RunSummary, metrics, status, write_the_report
-from splatbatch.run.decide import TrainOptions, look_anew, restore_missing_products
-from splatbatch.run.follow_ups import FinishedBatch, Show, follow, publish_as_asked
-from splatbatch.run.inspection import not_inspected, wanted_by
+from splatbatch.run.decide import TrainOptions, refresh_states_if_possible, restore_missing_products
+from splatbatch.run.follow_ups import FinishedBatch, Show, publish_as_configured, run_follow_ups
+from splatbatch.run.inspection import not_inspected, patches_to_inspect
 from splatbatch.run.interruption import Interruption
-from splatbatch.run.train import BatchWorker, begun
+from splatbatch.run.train import BatchWorker, create_and_lock
 from splatbatch.scheduler.work.adopt import adopt_task, left_of
 from splatbatch.scheduler.work.claimer import done_before, left_over
 from splatbatch.scheduler.work.exclusive_output import lock_output_alone, preparation
@@ -64,7 +64,7 @@ def work(
             "Restore the YAML; or end the other workers with `splatbatch cancel`, then run `splatbatch train`.",
         )
     with Interruption() as interruption:
-        with begun(batch, interruption, partial(WorkerFile, batch.output, terms=batch.plan_hash)) as presence:
+        with create_and_lock(batch, interruption, partial(WorkerFile, batch.output, terms=batch.plan_hash)) as presence:
             require_same_plan(watcher, presence.record, presence.heartbeat, log_line)
             name, before = presence.record.worker, done_before(batch)
             claims = Claims(batch.output, presence, watcher.is_dead)
@@ -75,14 +75,14 @@ def work(
                 run = worker.rounds(batch)
                 if not (is_stopped := bool(worker.stop())):
                     night.finish_contents(WaitHooks(night.tick, worker.stop, log_line))
-            look_anew(batch.whole(), night.shown)
+            refresh_states_if_possible(batch.whole(), night.shown)
             if is_stopped:
                 night.tell_the_end(BatchOutcome(""))
                 return CANCELLED if worker.is_cancelled() else AGAIN
             by_all = replace(run, fresh=tuple(batch.names))  # whichever worker trained them
             code = night.end(RunSummary(batch, by_all, status(batch.whole(), night.shown))).code
             if not left_over(batch, before, night.shown):
-                _take_back(batch, os.environ.get(JOB, ""))
+                _cancel_waiting_jobs(batch, os.environ.get(JOB, ""))
         if code and worker.is_over:
             return AGAIN
         if code in (0, SplatbatchError.exit_code):
@@ -95,7 +95,7 @@ def work(
 def _follow(trained: FinishedBatch) -> None:
     """Do what follows the training, if no other worker is at it any more, and show it in the report."""
     batch, whole = trained.batch, trained.batch.whole()
-    if not (batch.config.publish.formats or wanted_by(whole)):
+    if not (batch.config.publish.formats or patches_to_inspect(whole)):
         return
     try:
         check_no_workers(Watcher(batch.output), lambda: None, print_err)
@@ -103,7 +103,7 @@ def _follow(trained: FinishedBatch) -> None:
         what = "publishes" if batch.config.publish.formats else "lists in the report which patches are not inspected"
         print_err(f"other workers are still training; the last one {what}")
         return
-    afterwards = follow(trained, not_inspected(whole, "workers do not inspect"), publish_as_asked)
+    afterwards = run_follow_ups(trained, not_inspected(whole, "workers do not inspect"), publish_as_configured)
     write_the_report(whole, whole.standing(), trained.interruption.reason)
     for one in afterwards:
         trained.show(one)
@@ -159,10 +159,10 @@ class JoinedWorker(BatchWorker):
 
 def open_as_worker(config: Path | None, names: Sequence[str]) -> Batch:
     """Open the batch, to be trained on the GPUs that were given to us where the YAML leaves that open."""
-    return on_given_cards(open_batch(config, names).needed_first())
+    return use_given_gpus(open_batch(config, names).needed_first())
 
 
-def on_given_cards(batch: Batch) -> Batch:
+def use_given_gpus(batch: Batch) -> Batch:
     """Return a batch on the GPUs that were given to us, where it leaves that open."""
     given = given_cards(os.environ.get("CUDA_VISIBLE_DEVICES"))
     if batch.config.executor.gpus != "auto" or given is None:
@@ -171,7 +171,7 @@ def on_given_cards(batch: Batch) -> Batch:
     return replace(batch, config=batch.config.model_copy(update={"executor": executor}))
 
 
-def _take_back(batch: Batch, handle: str) -> None:
+def _cancel_waiting_jobs(batch: Batch, handle: str) -> None:
     """Have Slurm start none of those that were to follow us: nothing is left for them."""
     for one in open_submissions(batch.output):
         has_more = handle in one.record.handles and len(one.record.handles) > one.record.num_workers

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from splatbatch.failures.advice import EarlierFailure, PatchContext
-from splatbatch.failures.signatures import own
+from splatbatch.failures.signatures import site_signatures
 from splatbatch.files import Record
 from splatbatch.hashing import FileFacts
 from splatbatch.outcome import Exit, Made, Outcome, Trained
@@ -47,11 +47,11 @@ def collect(attempt: Attempt, end: Exit, task: Task, counts: Callable[[], bool] 
         counts: False for what was trained under settings or from inputs that are no longer those of the batch.
     """
     folder = attempt.folder
-    own_signatures = own(task.next_settings.config.failures)
+    own_signatures = site_signatures(task.next_settings.config.failures)
     outcome = judge.judge(folder, task.maker, end, partial(_background, attempt, task), own_signatures)
     facts = judge.facts(folder)
-    judge.tidy(folder)
-    said = _take_in(attempt, task, outcome, facts, counts) if isinstance(outcome, Trained) else {}
+    judge.remove_leftovers(folder)
+    said = _keep_and_choose(attempt, task, outcome, facts, counts) if isinstance(outcome, Trained) else {}
     if isinstance(outcome, Made):
         task.kind.keep(task, folder)
     elif isinstance(outcome, Trained):
@@ -90,7 +90,7 @@ def write_down(attempt: Attempt, end: Exit, collected: Record, ledger: Ledger, *
     return outcome
 
 
-def _take_in(
+def _keep_and_choose(
     attempt: Attempt, task: Task, trained: Trained, facts: AttemptFacts, counts: Callable[[], bool]
 ) -> dict[str, Any]:
     """Keep a new splat, and make it or the better one the product; return what the ledger is to say of that."""
@@ -114,7 +114,7 @@ def _take_in(
             return {"accepted": False, "choice": "another splat was accepted meanwhile"}
         results.forget_superseded(folder, new.attempt, accepted.attempt if accepted else "")
     elif choice.product:
-        results.pin(folder, choice.product, attempt.job.depends_on, follows)
+        results.pin_to_inputs(folder, choice.product, attempt.job.depends_on, follows)
     said = {"choice": choice.words} if choice.words else {}
     if (early := new.metrics.early_stopping) and (words := early.in_words()):
         said["ended_early"] = words

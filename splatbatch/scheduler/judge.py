@@ -52,7 +52,7 @@ def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) ->
     One that stands by prepares, then waits for `write_go`.
     """
     attempt, slot, stands_by = running.attempt, running.slot, isinstance(running.stage, Standby)
-    env = {**_visible(slot), **ENVIRONMENT}
+    env = {**_visible_gpus(slot), **ENVIRONMENT}
     job = replace(
         attempt.job,
         argv=argv,
@@ -67,7 +67,7 @@ def write_job(running: RunningAttempt, argv: tuple[str, ...], limits: Limits) ->
 
 def write_go(file: Path, slot: Slot) -> None:
     """Let an attempt that stands by begin on this slot: `file` is its go.json; by ahead.json it opens its context."""
-    write_json(file, Go(slot.gpu, slot.name, _visible(slot), round(time.time(), 3)).to_record(), PRIVATE)
+    write_json(file, Go(slot.gpu, slot.name, _visible_gpus(slot), round(time.time(), 3)).to_record(), PRIVATE)
 
 
 def died_on_standby(folder: AttemptFolder) -> bool:
@@ -76,7 +76,7 @@ def died_on_standby(folder: AttemptFolder) -> bool:
     return told is not None and told.stood_by and folder.last_progress().phase in PREPARING
 
 
-def _visible(slot: Slot) -> dict[str, str]:
+def _visible_gpus(slot: Slot) -> dict[str, str]:
     """No GPU is visible to an attempt on the CPU, and exactly one, by UUID, to any other."""
     return {"CUDA_VISIBLE_DEVICES": slot.gpu or "", **dict(slot.environment)}
 
@@ -119,7 +119,7 @@ def judge(
             return Failed(diagnose(replace(_evidence(folder, end, reason), own=own, background=background())))
 
 
-def tidy(folder: AttemptFolder) -> None:
+def remove_leftovers(folder: AttemptFolder) -> None:
     """Remove what an attempt that has ended, or never started, no longer needs: ballast, and files half-written."""
     folder.ballast.unlink(missing_ok=True)
     copies = folder.staging / "images"

@@ -64,7 +64,7 @@ class GpuSharing:
         self._look_at = now + LOOK_S
         told = ((one.key, one.attempt.folder.last_progress()) for one in running)
         lines = {key: line for key, line in told if line.phase == judge.TRAINING and line.step is not None}
-        looks = (_look(keys, self._lines, lines) for keys in self.slots.full_gpus())
+        looks = (_measure_throughput(keys, self._lines, lines) for keys in self.slots.full_gpus())
         self._looks += [look for look in looks if look]
         self._lines = lines
         self._set(how_many(self.slots.seats, self._looks, self._most, is_tight=self.slots.is_tight()))
@@ -110,7 +110,7 @@ class GpuSharing:
         self.slots.set_seats(seats)
 
 
-def _look(
+def _measure_throughput(
     keys: Sequence[Key], before: Mapping[Key, ProgressLine], now: Mapping[Key, ProgressLine]
 ) -> SeatThroughput | None:
     """Return the throughput of all that train on a GPU; None unless all of them did so since the last look."""

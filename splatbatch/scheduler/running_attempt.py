@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from splatbatch.isolated import CallQueue, rest
+from splatbatch.isolated import CallQueue, wait_for_any
 from splatbatch.machine.protocol import AttemptExecutor, Handle, Key, ProcessState, Slot, verdict
 from splatbatch.outcome import Cancelled, Exit, Lost
 from splatbatch.output.attempt_folder import Attempt, CachedAttemptDir
@@ -28,7 +28,7 @@ class Clock:
 
     def sleep(self, seconds: float, readings: Sequence[CallQueue[Any]] = ()) -> None:
         """Wait, no longer than until one of these has an answer."""
-        rest(seconds, readings)
+        wait_for_any(seconds, readings)
 
 
 class Standby:

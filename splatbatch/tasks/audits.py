@@ -104,7 +104,7 @@ def refusals(audits: Iterable[tuple[Audit, Iterable[Task]]]) -> dict[str, str]:
     return found
 
 
-def audited(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:
+def with_refusals(batch: Batch, statuses: Sequence[PatchStatus]) -> tuple[PatchStatus, ...]:
     """Return the states with what an audit refuses now, as `plan` does: the files may have changed since the last one.
 
     What is trained and fresh is not looked at, nor are so many patches that the look would take long.

@@ -26,7 +26,7 @@ from splatbatch.tasks.backdrop import as_cut
 from splatbatch.tasks.fingerprint import hashes_of
 from splatbatch.tasks.patch_state import PatchState, due
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
-from splatbatch.tasks.task import Names, Task, listed, only, patches_of, select, tasks_of, under
+from splatbatch.tasks.task import Names, Task, apply_overrides, as_names, only, patches_of, select, tasks_of
 from splatbatch.text import plural
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def named_batch(path: Path | str | None, names: Names) -> tuple[Path | None, tup
         FolderNamed: a folder without a YAML is named.
         ConfigError: a name is no text.
     """
-    path, names = Path(path) if path else None, listed(names)
+    path, names = Path(path) if path else None, as_names(names)
     first = Path(names[0]) if names else None
     if path or first is None or not ((own := configuration.config_in(first)) or is_folder(first)):
         return path, names
@@ -186,7 +186,7 @@ def named_batch(path: Path | str | None, names: Names) -> tuple[Path | None, tup
             if not _unknown(every, [_of_folder(names[0], patches_of(every))]):
                 return None, names
     if own is None:
-        told = _folder_named(first)
+        told = _config_of_folder(first)
         if not told.own.is_file():
             raise told
         own = told.own
@@ -214,7 +214,7 @@ def open_batch(
         FolderNamed: a folder without a YAML is named.
     """
     chosen, patches = named_batch(path, names)
-    return _opened(chosen, patches, changes or {}, listed(conditions))
+    return _opened(chosen, patches, changes or {}, as_names(conditions))
 
 
 def _opened(path: Path | None, names: Sequence[str], changes: Mapping[str, Any], conditions: Sequence[str]) -> Batch:
@@ -249,8 +249,8 @@ def batch_of(
     shared = SharedDecisions.known(config, output)
     every = shared.apply(tasks_of(config, patches))
     if folder := next((Path(name) for name in _unknown(every, names) if is_folder(Path(name))), None):
-        raise _folder_named(folder)
-    chosen = under(changes, only(select(every, names), conditions))
+        raise _config_of_folder(folder)
+    chosen = apply_overrides(changes, only(select(every, names), conditions))
     batch = Batch(config, chosen, dict(changes), file, every, shared)
     batch.recipes()  # for its errors
     for task in batch.tasks if batch.changes else ():
@@ -264,9 +264,9 @@ def batch_of(
             )
             raise ConfigError(message, hint)
     if config.failures:
-        from splatbatch.failures.signatures import own  # few have any: no other command waits for it
+        from splatbatch.failures.signatures import site_signatures  # few have any: no other command waits for it
 
-        own(config.failures)  # for its errors
+        site_signatures(config.failures)  # for its errors
     return batch
 
 
@@ -286,7 +286,7 @@ def _of_folder(name: str, patches: Sequence[Patch]) -> str:
     return next(mine, name)
 
 
-def _folder_named(folder: Path) -> FolderNamed:
+def _config_of_folder(folder: Path) -> FolderNamed:
     """Return where the configuration of a folder lies; where it has none, what lies there and what begins with it."""
     from splatbatch.scene.finder import find_layout
 

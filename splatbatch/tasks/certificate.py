@@ -273,26 +273,26 @@ def _differences(
         why = "is missing" if found is None else "is of another splat"
         yield f"the figures of the certificate cannot be checked: {INSPECTION} {why}"
     else:
-        yield from _unlike({"grade": said.grade}, {"grade": known.grade}, INSPECTION)
+        yield from _list_differences({"grade": said.grade}, {"grade": known.grade}, INSPECTION)
         here, there = ({one.name: one for one in figures} for figures in (said.figures, known.figures))
         yield from _other("figures", here, there, INSPECTION)
     for name in FIELDS[:3]:
-        yield from _unlike({name: getattr(said, name)}, {name: getattr(known, name)}, files[name])
-    yield from _unlike(leaves(said.settings), leaves(known.settings), files["settings"])
+        yield from _list_differences({name: getattr(said, name)}, {name: getattr(known, name)}, files[name])
+    yield from _list_differences(leaves(said.settings), leaves(known.settings), files["settings"])
     yield from _other("versions", said.made_with, known.made_with, files["made_with"])
     file, ours, theirs = files["holdout"], said.holdout, known.holdout
     for names, words in ((ours.keys() - theirs.keys(), "more"), (theirs.keys() - ours.keys(), "fewer")):
         if names:
             yield f"the certificate has {words} held-out photographs than {file}: {list_names(sorted(names), FEW)}"
     for name in sorted(ours.keys() & theirs.keys()):
-        yield from _unlike(ours[name], theirs[name], file, f" of {name}")
+        yield from _list_differences(ours[name], theirs[name], file, f" of {name}")
 
 
-def _unlike(here: Mapping[str, Any], there: Mapping[str, Any], file: str, of: str = "") -> Iterator[str]:
+def _list_differences(here: Mapping[str, Any], there: Mapping[str, Any], file: str, of: str = "") -> Iterator[str]:
     """Yield which values differ from those in a file; of a photograph, where it stands is in the inspection."""
     for key in _differing(here, there):
         source = file if not of or key in FIGURES else INSPECTION
-        yield f"certificate: {key} {_shown(here.get(key))}{of}, but {_shown(there.get(key))} in {source}"
+        yield f"certificate: {key} {_format_value(here.get(key))}{of}, but {_format_value(there.get(key))} in {source}"
 
 
 def _other(what: str, here: Mapping[str, object], there: Mapping[str, object], file: str) -> Iterator[str]:
@@ -305,7 +305,7 @@ def _differing(here: Mapping[str, object], there: Mapping[str, object]) -> list[
     return sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key))
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return a value as messages spell it."""
     match value:
         case (float(), float(), float()) as place:

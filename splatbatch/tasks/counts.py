@@ -31,7 +31,7 @@ WORDS: Mapping[str, CountWords] = {
 
 def count_patches(done: Mapping[str, bool], what: str = "patches") -> str:
     """Return how many of some patches are done, as "3 of 4 patches", or "4 of 4 patches and the backdrop"."""
-    every = counting(done)
+    every = counted_tasks(done)
     counts = f"{sum(done[name] for name in every)} of {len(every)} {what}".rstrip()
     return counts + (" and the backdrop" if BACKDROP not in every and done.get(BACKDROP) else "")
 
@@ -46,7 +46,7 @@ def how_many(names: Collection[str], noun: TaskUnit = "patch") -> str:
 
     Of other tasks, as "3 stages"; of a sweep's splats that are not all, as "5 splats".
     """
-    every, words = counting(names), words_for(names, noun)
+    every, words = counted_tasks(names), words_for(names, noun)
     told, ids = plural(len(every), words.one, words.plural), [TaskId.of_folder(name) for name in every]
     num, variants = len({one.patch for one in ids}), len({one.variant for one in ids})
     if variants > 1 and num * variants == len(ids):
@@ -65,6 +65,6 @@ def behind_in_words(merged: Merge) -> str:
     )
 
 
-def counting(names: Collection[str]) -> list[str]:
+def counted_tasks(names: Collection[str]) -> list[str]:
     """Return those that count; where nothing else is asked for, the backdrop does, too."""
     return [name for name in names if name != BACKDROP] or list(names)

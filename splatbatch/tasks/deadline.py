@@ -26,9 +26,9 @@ from splatbatch.output.records.deadline.choice import FULL, Adjustment, Deadline
 from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate, TrainingSpeed
 from splatbatch.tasks.batch import Batch, PendingTasks
-from splatbatch.tasks.estimates import finished, footprints_of, makespan_s, num_slots
+from splatbatch.tasks.estimates import footprints_of, makespan_s, num_slots, past_trainings
 from splatbatch.tasks.fingerprint import hashes_of
-from splatbatch.tasks.step_budget import FEWEST_SHARE, changes_of, divided, follows, steps_at
+from splatbatch.tasks.step_budget import FEWEST_SHARE, changes_of, follows, photograph_divisor, steps_at
 from splatbatch.tasks.task import Task
 from splatbatch.text import clock, moment, plural
 
@@ -62,7 +62,7 @@ class Speeds:
         recipe, need = with_budget(task, budget), self.needs.get(task.name)
         if need is None:
             return float(recipe.training.max_steps if until is None else until)
-        need = replace(need, mean_px=need.mean_px // divided(full_recipe(task), budget) ** 2)
+        need = replace(need, mean_px=need.mean_px // photograph_divisor(full_recipe(task), budget) ** 2)
         return memory_estimate.stepping_s(recipe, need, self.model, until)
 
     def learn(self, attempts: Iterable[tuple[Task, StepBudget, float, float]]) -> int:
@@ -146,7 +146,9 @@ class RemainingWork:
         """Return whether photographs may become so much smaller: of all patches alike, if those of one show enough."""
         smaller = StepBudget(1.0, divisor)
         known = (
-            self.speeds.needs.get(task.name) for task in self.tasks if divided(full_recipe(task), smaller) == divisor
+            self.speeds.needs.get(task.name)
+            for task in self.tasks
+            if photograph_divisor(full_recipe(task), smaller) == divisor
         )
         return divisor == 1 or any(need is not None and need.mean_px >= LEAST_PX * divisor**2 for need in known)
 
@@ -197,7 +199,7 @@ def speeds_of(batch: Batch) -> tuple[Speeds, int]:
     model = memory_estimate.CPU if on_cpu else memory_estimate.H200
     speeds = Speeds(model, footprints_of(bare.config, bare.tasks))
     done = []
-    for task, result in finished(bare, on_cpu=on_cpu):
+    for task, result in past_trainings(bare, on_cpu=on_cpu):
         full, training = full_recipe(task).training, result.trained_from.settings.get("training") or {}
         if training.get("resolution", full.resolution) == full.resolution:
             done.append((task, FULL, result.seconds or 0.0, result.step or 0))
@@ -263,7 +265,7 @@ def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[
         )
     kept, expected, instead = "all patches keep their steps and resolution", f": {choice.basis}", ""
     if choice.pace != FULL:
-        kept = f"every patch is trained with {given_up(tasks, choice.pace)}"
+        kept = f"every patch is trained with {describe_reductions(tasks, choice.pace)}"
         instead = f" instead of {clock(choice.full_s)}" if choice.full_s else ""
     if choice.expected_s is not None:
         expected = f"; expected to take about {clock(choice.expected_s)}{instead}, {choice.basis}"
@@ -275,11 +277,11 @@ def decision_in_words(choice: DeadlineDecision, tasks: Sequence[Task]) -> tuple[
 
 def correction_in_words(tasks: Sequence[Task], correction: Adjustment) -> str:
     """Return what is trained from now on, and why."""
-    what = "as without a deadline" if correction.pace == FULL else f"with {given_up(tasks, correction.pace)}"
+    what = "as without a deadline" if correction.pace == FULL else f"with {describe_reductions(tasks, correction.pace)}"
     return f"deadline: {correction.why}; attempts that start from now on are trained {what}"
 
 
-def given_up(tasks: Sequence[Task], pace: StepBudget) -> str:
+def describe_reductions(tasks: Sequence[Task], pace: StepBudget) -> str:
     """Return what a budget leaves: "4,000 of 30,000 steps (13 %), photographs at half size: …"."""
     recipes = [task.requested_settings.without_deadline.recipe for task in tasks]
     steps = sorted({(steps_at(one, pace), one.training.max_steps) for one in recipes})

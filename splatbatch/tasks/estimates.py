@@ -170,7 +170,7 @@ def forecast(batch: Batch, names: Sequence[str], footprints: Mapping[str, Memory
     on_cpu = is_on_cpu(batch.config.executor, batch.config.training.device)
     recipes = {task.name: task.requested_settings.recipe for task in batch.only(names).tasks}
     spelled = _spell(recipes)
-    done = [(result.seconds or 0.0, result.step or 0) for _, result in finished(batch, on_cpu=on_cpu)]
+    done = [(result.seconds or 0.0, result.step or 0) for _, result in past_trainings(batch, on_cpu=on_cpu)]
     if (throughput := seconds_per_step(done)) is not None:
         seconds = [throughput * recipe.training.max_steps for recipe in recipes.values()]
         basis = f"based on {plural(len(done), 'trained patch', 'es')}"
@@ -222,7 +222,7 @@ def _spell(recipes: Mapping[str, Recipe]) -> str:
     return how_many(recipes) + (f" of {each} steps" if steps else "")
 
 
-def finished(batch: Batch, *, on_cpu: bool) -> Iterator[tuple[Task, Result]]:
+def past_trainings(batch: Batch, *, on_cpu: bool) -> Iterator[tuple[Task, Result]]:
     """Yield what of a batch was trained where it will be, as far as is known; seconds and steps of each are known."""
     for task in batch.every[:MOST_RESULTS]:
         result = batch.output.patch(task.name).read_result() or Result()

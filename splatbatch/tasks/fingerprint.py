@@ -92,7 +92,7 @@ def inputs_of(patch: Patch, recipe: Recipe, facts: FileFacts | None = None) -> F
         for name, mask in sorted(find_masks(patch.masks, names).items()):
             fact = files[f"masks/{mask.relative_to(patch.masks or '/').as_posix()}"] = facts.of(str(mask))
             digest.update(f"{name}\0{fact.num_bytes}\0".encode())
-        files |= {key: facts.of(place(key)) for key in _further(patch, recipe, names)}
+        files |= {key: facts.of(place(key)) for key in _other_inputs(patch, recipe, names)}
     return Fingerprint(inputs=digest.hexdigest()[:16], files=files)
 
 
@@ -102,14 +102,14 @@ def state_of(files: Mapping[str, FileFact]) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-def moved(
+def list_changed_files(
     files: Mapping[str, FileFact], patch: Patch, recipe: Recipe, facts: FileFacts | None = None
 ) -> tuple[str, ...]:
     """Return which files have another size or time than written down, came or went; nothing is read for it."""
     facts = facts or FileFacts()
     model = {key.removeprefix(MODEL): fact for key, fact in files.items() if key.startswith(MODEL)}
     others = {key: fact for key, fact in files.items() if not key.startswith(MODEL)}
-    return (*moved_model(model, patch, facts), *moved_others(others, patch, recipe, facts))
+    return (*moved_model(model, patch, facts), *list_changed_shared_files(others, patch, recipe, facts))
 
 
 def moved_model(files: Mapping[str, Sequence[Any]], patch: Patch, facts: FileFacts) -> list[str]:
@@ -121,7 +121,9 @@ def moved_model(files: Mapping[str, Sequence[Any]], patch: Patch, facts: FileFac
     return [MODEL + name for name in found]
 
 
-def moved_others(files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recipe, facts: FileFacts) -> list[str]:
+def list_changed_shared_files(
+    files: Mapping[str, Sequence[Any]], patch: Patch, recipe: Recipe, facts: FileFacts
+) -> list[str]:
     """Return which photographs, masks and lists have another size or time, came or went: the same for many patches."""
     place = places(patch, recipe)
     found = [key for key, fact in files.items() if facts.of(place(key))[:2] != tuple(fact[:2])]
@@ -151,7 +153,7 @@ def files_now(then: Mapping[str, FileFact], patch: Patch, recipe: Recipe, facts:
     return found
 
 
-def unread(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Iterator[tuple[str, Path]]:
+def list_unhashed_files(files: Mapping[str, FileFact], patch: Patch, recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the files whose content was not hashed yet, with their paths."""
     place = places(patch, recipe)
     for key, fact in files.items():
@@ -186,7 +188,7 @@ def _copies(patch: Patch, recipe: Recipe) -> tuple[str, ...]:
     return tuple(kind for kind in folders if os.path.isdir(_root(kind, patch, recipe)))  # noqa: PTH112
 
 
-def _further(patch: Patch, recipe: Recipe, names: Iterable[str]) -> Iterator[str]:
+def _other_inputs(patch: Patch, recipe: Recipe, names: Iterable[str]) -> Iterator[str]:
     """Yield what decides besides: folders of masks, smaller photographs, source and list of the hold-out."""
     for kind in _kinds(patch, recipe):
         match kind:

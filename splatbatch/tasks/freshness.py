@@ -27,9 +27,9 @@ from splatbatch.tasks.fingerprint import (
     files_now,
     inputs_of,
     is_drawn_behind,
-    moved,
+    list_changed_files,
+    list_changed_shared_files,
     moved_model,
-    moved_others,
     places,
     recipe_hash,
     settings_of,
@@ -204,7 +204,7 @@ class FreshnessChecker:
         patch, recipe = task.patch, task.recipe
         key = (others, patch.images, patch.masks, patch.source, patch.partition and patch.sparse, id(recipe))
         if key not in self._others:
-            self._others[key] = bool(moved_others(index.others[others], patch, recipe, self._facts))
+            self._others[key] = bool(list_changed_shared_files(index.others[others], patch, recipe, self._facts))
         return self._others[key]
 
     def _compared(self, name: str, manifest: Stamp, splat: Stamp, accepted: Stamp) -> PatchState:
@@ -279,7 +279,7 @@ class FreshnessChecker:
 
     def _compare_inputs(self, held: Fingerprint, task: Task) -> tuple[str, bool, bool]:
         """Return which files have changed, whether contents were not compared, and whether any has moved."""
-        elsewhere = moved(held.files, task.patch, task.recipe, self._facts)
+        elsewhere = list_changed_files(held.files, task.patch, task.recipe, self._facts)
         if not elsewhere or task.patch.is_whole:  # the whole scene is frozen with the partition
             return "", False, bool(elsewhere)
         then, place = held.files, places(task.patch, task.recipe)

@@ -24,7 +24,7 @@ from splatbatch.tasks.patch_state import PatchState
 from splatbatch.tasks.product import compare_product, key_of
 from splatbatch.tasks.scene import evaluation
 from splatbatch.tasks.scene.evaluation import MeasureTasks
-from splatbatch.tasks.shared_decisions.holdout import in_one_piece, photographs_of, recipe_of
+from splatbatch.tasks.shared_decisions.holdout import contiguous_holdout, photographs_of, recipe_of
 from splatbatch.tasks.task import Task
 from splatbatch.trainers.builtin import settings_for
 
@@ -40,7 +40,7 @@ VERSION = 6
 """Raise it when a figure is made otherwise: splats are then inspected again."""
 
 
-def accepted(folder: PatchFolder) -> Result:
+def accepted_result(folder: PatchFolder) -> Result:
     """Return the manifest of a patch's product.
 
     Raises:
@@ -75,11 +75,11 @@ def order(batch: Batch, task: Task, *, measures_drop: bool = False) -> Inspectio
         SceneError: there is no accepted splat, or the model cannot be read.
     """
     folder = batch.output.patch(task.name)
-    result = accepted(folder)
+    result = accepted_result(folder)
     recipe, photographs = recipe_of(task, result), photographs_of(task, folder, result)
     patch = replace(task.patch, offset=result.trained_from.offset)
     told = replace(settings_for(recipe, patch, task.name), holdout=photographs.held_out)
-    piece = in_one_piece(patch, recipe.evaluation, photographs)
+    piece = contiguous_holdout(patch, recipe.evaluation, photographs)
     settings = told.to_record() | dict.fromkeys(evaluation.PLACES)
     depends = [result.sha256, result.trained_from.inputs, settings, [*piece]]
     depends += [rules] if (rules := health_rules(result.warnings)) else []
@@ -140,7 +140,7 @@ class InspectTasks(MeasureTasks):
         return compare_product(self.inputs, found.inputs if found and is_whole else None)
 
 
-def inspecting(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
+def inspection_task(batch: Batch, told: InspectionSettings, folder: SplatFolder) -> Task:
     """Return the task that inspects a splat: it is drawn, and a photograph at full size with what is made of it."""
     task = InspectTasks(attempts=folder.inspecting, told=told, record=folder.inspection).of(
         batch.config, f"{told.patch}/inspection"

@@ -32,10 +32,10 @@ def compare_product(
         return Stale("its inputs have changed")
     made, now = parts or {}, hashes_in(place, facts) if place else {}
     changed = [name for name in dict.fromkeys((*made, *now)) if made.get(name) != now.get(name)]
-    return damaged(list_some(changed)) if changed else UpToDate()
+    return damaged_state(list_some(changed)) if changed else UpToDate()
 
 
-def damaged(part: str) -> Damaged:
+def damaged_state(part: str) -> Damaged:
     """Return that a part of a product does not hold what was made."""
     return Damaged(f"{part}: damaged on disk", parts=part)
 

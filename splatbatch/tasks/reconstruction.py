@@ -30,7 +30,7 @@ from splatbatch.reconstruction.plan import (
 )
 from splatbatch.scene.patches import Patch
 from splatbatch.tasks.patch_state import Missing, PatchState, UpToDate
-from splatbatch.tasks.product import compare_product, damaged
+from splatbatch.tasks.product import compare_product, damaged_state
 from splatbatch.tasks.task import Task, TaskKind
 
 STAMPS = Stamps()
@@ -68,7 +68,7 @@ class ReconstructTasks(TaskKind):
         out = Path(self.told.out)
         state = compare_product(self.inputs, made.inputs, place, made.parts, FileFacts(STAMPS))
         is_gone = self.told.what == "model" and not all((out / one).exists() for one in ("sparse/0", "images", OURS))
-        return damaged(f"{out}: the model is incomplete") if is_gone and isinstance(state, UpToDate) else state
+        return damaged_state(f"{out}: the model is incomplete") if is_gone and isinstance(state, UpToDate) else state
 
     def needs(self, task: Task) -> tuple[str, ...]:
         """Return the stages that come first."""
@@ -122,7 +122,7 @@ def has_cuda() -> bool:
     return any((one.metadata["Name"] or "").lower().startswith("pycolmap-cuda") for one in distributions())
 
 
-def reconstructing(
+def reconstruction_tasks(
     config: Config, plan: ReconstructionPlan, out: Path, threads: int, *, on_gpu: bool
 ) -> tuple[Task, ...]:
     """Return the tasks of a reconstruction, all stages in their order."""

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from splatbatch.errors import LaterFormatError
 from splatbatch.failures.causes import title
 from splatbatch.fields import number
-from splatbatch.files import last_line
 from splatbatch.isolated import crash_of
 from splatbatch.machine.orphans import has_died
 from splatbatch.outcome import INTERNAL_FAULT
 from splatbatch.output.attempt_folder import ATTEMPT_PREFIX, AttemptFolder
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import UNTIL, AttemptEnded, PatchRejected, TaskUnit
-from splatbatch.output.folders import latest_number, was_only_standby
+from splatbatch.output.folders import is_standby_only, latest_number
 from splatbatch.output.layout import OutputFolder
-from splatbatch.output.records.attempt import MEASURING, GpuSample, JobSpec, ProgressLine
+from splatbatch.output.records.attempt import MEASURING, JobSpec, ProgressLine
 from splatbatch.output.records.result import Result
 from splatbatch.output.retention import ACCEPT
 from splatbatch.scene.patches import list_names, natural_key
@@ -126,18 +125,18 @@ def read_status(
     patches = sorted(dict.fromkeys([*names, *(() if standing else folders)]), key=natural_key)
     with endings.as_of_now():
         found = [
-            _walled(name, partial(_status, output, name, endings, standing, is_begun=name in folders))
+            _status_or_fault(name, partial(_status, output, name, endings, standing, is_begun=name in folders))
             for name in patches
         ]
     if standing:
         found = [replace(one, noun=noun) if (noun := standing.noun(one.patch)) != one.noun else one for one in found]
     chosen = most_interesting(found, len(found) if in_full is None else in_full)
     wanted = [one for one in chosen if one.state in WITH_SPLAT or one.attempt]
-    figures = {one.patch: _walled(one.patch, partial(_with_figures, output, one)) for one in wanted}
+    figures = {one.patch: _status_or_fault(one.patch, partial(_with_figures, output, one)) for one in wanted}
     return tuple(figures.get(one.patch, one) for one in found)
 
 
-def _walled(name: str, look: Callable[[], PatchStatus]) -> PatchStatus:
+def _status_or_fault(name: str, look: Callable[[], PatchStatus]) -> PatchStatus:
     """Return how a patch stands; whatever goes wrong over its files is a failure of it, and the others are shown."""
     try:
         return look()
@@ -194,18 +193,18 @@ def _status(
     files = folder.files() if is_begun else []
     attempt = None if endings.is_judged(name, latest_number(files)) else folder.latest(files)
     if attempt and not attempt.has_exited() and attempt.job.exists():
-        stands_by, died = was_only_standby(attempt), has_died(attempt)
+        stands_by, died = is_standby_only(attempt), has_died(attempt)
         if stands_by and not died:
             return PatchStatus(name, "waiting", phase="standby")
         if not stands_by:
             running = _running(name, attempt)
             return replace(running, state="stopped", cause="lost", advice=LOST) if died else running
     if standing and name in standing.tasks:
-        return _assessed(standing, name, endings.last(name))
+        return _assess(standing, name, endings.last(name))
     return PatchStatus(name, "trained") if folder.is_accepted(files) else _without_product(name, endings)
 
 
-def _assessed(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus:
+def _assess(standing: FreshnessChecker, name: str, last: AttemptEnded | PatchRejected | None) -> PatchStatus:
     """Return how a patch stands that does not run now, as plan and train see it."""
     state, failed = standing.state(name, standing.rejection(name)), None
     if isinstance(last, AttemptEnded) and last.outcome in ("failed", "stopped"):
@@ -256,7 +255,7 @@ def _without_product(name: str, endings: TaskHistory) -> PatchStatus:
 
 
 def _running(name: str, attempt: AttemptFolder) -> PatchStatus:
-    lines, sample = attempt.read_progress(), GpuSample.from_record(last_line(attempt.gpu_samples))
+    lines, sample = attempt.read_progress(), attempt.last_gpu_sample()
     last = next(reversed(lines), ProgressLine())
     of_step = next((line for line in reversed(lines) if line.loss is not None), ProgressLine())
     measured = next((line for line in reversed(lines) if line.psnr is not None), ProgressLine())

@@ -44,6 +44,6 @@ def resolution_at(recipe: Recipe, pace: StepBudget) -> str:
     return next(name for name, one in RESOLUTIONS.items() if one == wanted)
 
 
-def divided(recipe: Recipe, pace: StepBudget) -> int:
+def photograph_divisor(recipe: Recipe, pace: StepBudget) -> int:
     """Return by how much smaller the photographs of a recipe become under a budget."""
     return RESOLUTIONS.get(resolution_at(recipe, pace), 1) // RESOLUTIONS.get(recipe.training.resolution, 1) or 1

@@ -339,7 +339,7 @@ def tasks_of(config: Config, patches: Iterable[Patch]) -> tuple[Task, ...]:
     return tuple(task for task in found if is_drawn or not task.patch.is_whole)
 
 
-def under(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]:
+def apply_overrides(changes: Mapping[str, Any], tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Return the tasks as --set asks for them."""
     if not changes:
         return tuple(tasks)
@@ -379,7 +379,7 @@ Names = str | Iterable[str]
 """What functions of the Python API take as names: several, or a text for one."""
 
 
-def listed(names: Names) -> tuple[str, ...]:
+def as_names(names: Names) -> tuple[str, ...]:
     """Return names as a tuple; a text is one name.
 
     Raises:
@@ -441,7 +441,7 @@ def only(tasks: Sequence[Task], conditions: Sequence[str]) -> tuple[Task, ...]:
     return tuple(kept)
 
 
-def the_task(tasks: Sequence[Task], name: str) -> Task:
+def single_task(tasks: Sequence[Task], name: str) -> Task:
     """Return the one task that is meant.
 
     Raises:

@@ -17,7 +17,7 @@ from splatbatch.output import results
 from splatbatch.output.events import AttemptEnded, Event
 from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprint import differences, inputs_of, places, unread
+from splatbatch.tasks.fingerprint import differences, inputs_of, list_unhashed_files, places
 
 
 def restore(batch: Batch, name: str) -> tuple[str, str]:
@@ -30,7 +30,7 @@ def restore(batch: Batch, name: str) -> tuple[str, str]:
     return found, before if found and found != before else ""
 
 
-def refresh(batch: Batch, name: str) -> None:
+def update_fingerprint(batch: Batch, name: str) -> None:
     """Write down what a fresh result does not know of its files: those of a folder that was copied have other times."""
     task = next(task for task in batch.tasks if task.name == name)
     folder = batch.output.patch(name)
@@ -84,7 +84,7 @@ class ContentHasher:
     def _next(self) -> CallQueue[str]:
         names = list(dict.fromkeys(self._waiting))
         self._waiting.clear()
-        return isolated.start(partial(_hashed, self._batch, FileFacts()), names, is_low=True)
+        return isolated.start(partial(_hash_accepted, self._batch, FileFacts()), names, is_low=True)
 
     def _take(self, name: str, found: isolated.Answer) -> None:
         """Write down the contents of the files of a patch, unless another splat was accepted meanwhile."""
@@ -98,14 +98,14 @@ class ContentHasher:
                 write_json(folder.result, result.with_files({**files, **known}).to_record())
 
 
-def _hashed(batch: Batch, facts: FileFacts, name: str) -> tuple[str, dict[str, str]]:
+def _hash_accepted(batch: Batch, facts: FileFacts, name: str) -> tuple[str, dict[str, str]]:
     """Return the attempt whose splat is accepted, and what its files hold that are as they were when it was trained."""
     task = next(task for task in batch.tasks if task.name == name)
     result = batch.output.patch(name).read_result() or Result()
     files = result.held_against.files
     found = {
         key: facts.sha256(str(path))
-        for key, path in unread(files, task.patch, task.recipe)
+        for key, path in list_unhashed_files(files, task.patch, task.recipe)
         if facts.of(str(path))[:2] == files[key][:2]
     }
     return result.attempt, {key: digest for key, digest in found.items() if digest}

@@ -137,10 +137,10 @@ def listing(courier: Courier) -> StoreListing:
         StoreError: the store refuses us.
         StopRequested: the wait was ended.
     """
-    return StoreListing.from_record(courier.ask(look))
+    return StoreListing.from_record(courier.ask(list_store))
 
 
-def look(store: Store) -> dict[str, Any]:
+def list_store(store: Store) -> dict[str, Any]:
     """Look at a store; return it as JSON. A courier does this."""
     bundles, claims, closed, results, workers = at_once(store.names, (BUNDLES, CLAIMS, CLOSED, RESULTS, WORKERS))
     generations: dict[str, int] = {}

@@ -63,6 +63,6 @@ def open_store(url: str) -> Store:
     return FolderStore(Path(url.removeprefix("file://")).expanduser())
 
 
-def anchored(url: str, base: Path) -> str:
+def absolute_url(url: str, base: Path) -> str:
     """Return the URL of a store as it holds in any working folder."""
     return url if scheme_of(url) else str((base / Path(url).expanduser()).resolve())

@@ -70,7 +70,7 @@ def test_a_batch_that_ends_before_all_is_decoded_leaves_no_traceback(
     running = decode_ahead.start_decoding(open_batch(spoilt.config).tasks)
     time.sleep(0.15)
     running.end()
-    assert (raised, decode_ahead.refused(running)) == ([], {})
+    assert (raised, decode_ahead.take_undecodable(running)) == ([], {})
     assert threading.active_count() <= before
 
 
@@ -107,6 +107,6 @@ def refused(batch: FakeBatch) -> list[str]:
     found: dict[str, str] = {}
     decoding = decode_ahead.start_decoding(open_batch(batch.config).tasks)
     while not decoding.is_over:
-        found |= decode_ahead.refused(decoding)
+        found |= decode_ahead.take_undecodable(decoding)
         time.sleep(0.02)
     return sorted(found)

@@ -15,10 +15,10 @@ from rich.table import Table
 from typer.main import get_command
 
 from splatbatch.cli.app import GROUPS, app
-from splatbatch.failures.advice import for_patch, typed
+from splatbatch.failures.advice import command_for, for_patch
 from splatbatch.failures.causes import CAUSES, in_words, title
-from splatbatch.failures.signatures import shipped
-from splatbatch.monitor.table import narrowed, status_table
+from splatbatch.failures.signatures import shipped_signatures
+from splatbatch.monitor.table import drop_columns, status_table
 from splatbatch.tasks.status import PatchStatus
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_zsh_is_told_the_patches_too(batch: FakeBatch) -> None:
 def test_columns_without_room_are_dropped_whole_the_cheapest_first() -> None:
     def kept(widths: list[int], worths: list[int], width: int) -> list[int]:
         table = Table(*(str(number) * wide for number, wide in enumerate(widths)))
-        return [int(str(column.header)[0]) for column in narrowed(table, worths, width).columns]
+        return [int(str(column.header)[0]) for column in drop_columns(table, worths, width).columns]
 
     assert kept([5, 5, 5], [9, 1, 5], 19) == [0, 1, 2]
     assert kept([5, 5, 5], [9, 1, 5], 18) == [0, 2]
@@ -152,7 +152,7 @@ def test_no_size_of_an_audit_is_cut(batch: FakeBatch, monkeypatch: pytest.Monkey
 
 
 def test_every_cause_is_called_something() -> None:
-    assert {one.cause for one in shipped()} <= set(CAUSES)
+    assert {one.cause for one in shipped_signatures()} <= set(CAUSES)
     assert all("_" not in cause.title for cause in CAUSES.values())
     assert (in_words("cuda_oom"), in_words("SIGTERM")) == ("GPU memory ran out", "SIGTERM")
     assert title("cuda_oom") == "GPU memory ran out (cuda_oom)"
@@ -168,7 +168,7 @@ def test_a_cause_is_told_in_words(batch: FakeBatch) -> None:
 
 
 def test_what_to_type_names_the_patch_as_an_argument() -> None:
-    assert for_patch(typed(CAUSES["cuda_oom"].steps[0]), "p 5").startswith(
+    assert for_patch(command_for(CAUSES["cuda_oom"].steps[0]), "p 5").startswith(
         "splatbatch retry 'p 5' --set training.cap_max"
     )
-    assert for_patch(typed(CAUSES["unknown"].steps[0]), "p5") == "splatbatch explain p5 --log"
+    assert for_patch(command_for(CAUSES["unknown"].steps[0]), "p5") == "splatbatch explain p5 --log"

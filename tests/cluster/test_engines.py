@@ -15,7 +15,7 @@ from sites import LocalSite, at_work, wait_for
 
 from splatbatch.cluster import slurm
 from splatbatch.cluster.job import JOB, TERMS
-from splatbatch.cluster.slurm import cleaned, options_of
+from splatbatch.cluster.slurm import clean_environment, options_of
 from splatbatch.cluster.workers import RequestedWorkers
 from splatbatch.config import load
 from splatbatch.errors import ConfigError
@@ -103,12 +103,12 @@ def test_how_jobs_have_ended_that_squeue_has_forgotten_is_asked_of_sacct_once(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     asked = Submission(tmp_path / "splatbatch-001-abcdef01", SubmissionRecord(handles=("7_0", "7_1", "7_2", "7_3")))
-    jobs = slurm.look([asked], {})
+    jobs = slurm.query_jobs([asked], {})
     assert [(one.state, one.code) for one in jobs.values()] == [
         *(("ended", 0), ("ended", 75), ("running", None), ("ended", None))
     ]
     assert jobs["7_3"].how == "no longer known to Slurm"
-    assert slurm.look([asked], jobs) == jobs
+    assert slurm.query_jobs([asked], jobs) == jobs
     assert [Path(line).name for line in log.read_text().split()] == ["squeue", "sacct", "squeue"]
 
 
@@ -133,7 +133,7 @@ def test_a_worker_that_was_asked_for_by_another_yaml_or_version_ends_with_5(
 def test_a_job_inherits_neither_our_gpus_nor_the_job_that_we_are_part_of() -> None:
     ours = {"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_ID": "3", "SLURM_MEM_PER_CPU": "1", "SQUEUE_FORMAT": "%i"}
     kept = {"SLURM_CONF": "/etc/x", "HOME": "/root", "SBATCH_ACCOUNT": "us"}
-    assert cleaned(ours | kept) == kept
+    assert clean_environment(ours | kept) == kept
 
 
 @pytest.mark.parametrize("site", ["local"], indirect=True)

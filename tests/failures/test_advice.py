@@ -9,9 +9,9 @@ import pytest
 
 from splatbatch.config import Recipe
 from splatbatch.config.trainers.programs import Program
-from splatbatch.failures.advice import EarlierFailure, PatchContext, advised
+from splatbatch.failures.advice import EarlierFailure, PatchContext, with_advice
 from splatbatch.failures.causes import CAUSES
-from splatbatch.failures.signatures import shipped
+from splatbatch.failures.signatures import shipped_signatures
 from splatbatch.outcome import Diagnosis
 
 OOM = Diagnosis("cuda_oom", "degrade", "GPU memory is full.", ("line 412: CUDA out of memory",))
@@ -22,7 +22,7 @@ KEYS = re.compile(r"--set ([\w.]+)=")
 
 
 def after(background: PatchContext, *failures: EarlierFailure) -> str:
-    return advised(OOM, replace(background, past=failures)).advice
+    return with_advice(OOM, replace(background, past=failures)).advice
 
 
 def test_ours_is_advised_all_that_helps() -> None:
@@ -31,15 +31,15 @@ def test_ours_is_advised_all_that_helps() -> None:
 
 def test_a_program_is_advised_what_it_reads() -> None:
     slow = Diagnosis("time_limit", "degrade", "More time.")
-    assert KEYS.findall(advised(slow, FOREIGN).advice) == ["training.max_steps"]
+    assert KEYS.findall(with_advice(slow, FOREIGN).advice) == ["training.max_steps"]
     diverged = Diagnosis("nan_loss", "degrade", "Diverged.")
     reads_seed = replace(FOREIGN, reads=FOREIGN.reads | {"training.seed"})
-    assert KEYS.findall(advised(diverged, reads_seed).advice) == ["training.seed"]
+    assert KEYS.findall(with_advice(diverged, reads_seed).advice) == ["training.seed"]
 
 
 @pytest.mark.parametrize("cause", [name for name, one in CAUSES.items() if one.steps])
 def test_of_no_cause_a_program_is_advised_what_it_does_not_read(cause: str) -> None:
-    told = advised(Diagnosis(cause, "fail", "So."), FOREIGN).advice
+    told = with_advice(Diagnosis(cause, "fail", "So."), FOREIGN).advice
     assert set(KEYS.findall(told)) <= FOREIGN.reads
 
 
@@ -73,13 +73,13 @@ def test_where_all_has_failed_it_is_said_in_which_attempts() -> None:
 def test_what_is_to_be_typed_is_not_used_up_by_attempts(cause: str) -> None:
     failed = Diagnosis(cause, "retry", "So.")
     past = tuple(EarlierFailure(number, cause, OURS.settings) for number in (1, 2, 3))
-    assert advised(failed, replace(OURS, past=past)).advice == advised(failed, OURS).advice
+    assert with_advice(failed, replace(OURS, past=past)).advice == with_advice(failed, OURS).advice
 
 
 def test_a_signature_that_brings_what_to_type_is_advised_nothing_else() -> None:
-    assert advised(Diagnosis("cuda_oom", "fail", "So. Try: this"), OURS).advice == "So. Try: this"
+    assert with_advice(Diagnosis("cuda_oom", "fail", "So. Try: this"), OURS).advice == "So. Try: this"
 
 
 def test_a_signature_names_no_setting_of_a_trainer() -> None:
     sections = "|".join(("training", "refinement", "learning_rates", "evaluation"))
-    assert [one.advice for one in shipped() if re.search(rf"\b({sections})\.\w", one.advice)] == []
+    assert [one.advice for one in shipped_signatures() if re.search(rf"\b({sections})\.\w", one.advice)] == []

@@ -11,7 +11,7 @@ import pytest
 from logs import diagnose_log
 
 from splatbatch.errors import ConfigError
-from splatbatch.failures.signatures import own
+from splatbatch.failures.signatures import site_signatures
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -41,7 +41,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_a_failure_of_a_site_is_told_as_it_says(tmp_path: Path) -> None:
-    found = diagnose_log(f"step 3\n{REFUSED}\n", 1, own=own(written(tmp_path, LICENCE)))
+    found = diagnose_log(f"step 3\n{REFUSED}\n", 1, own=site_signatures(written(tmp_path, LICENCE)))
     assert (found.cause, found.action, found.evidence) == ("licence_refused", "retry", (f"line 2: {REFUSED}",))
     assert found.advice == "All licences are taken: ask again later."
 
@@ -51,12 +51,12 @@ def test_of_signatures_that_count_alike_those_of_the_site_win(tmp_path: Path) ->
     text = LICENCE.replace(
         f"'licence server (?P<Name>\\S+) refused', \"{REFUSED}\"", f"'memory: lic01', '{log.strip()}'"
     )
-    assert diagnose_log(log, 1, own=own(written(tmp_path, text))).cause == "licence_refused"
+    assert diagnose_log(log, 1, own=site_signatures(written(tmp_path, text))).cause == "licence_refused"
 
 
 def test_a_known_cause_needs_no_advice_of_its_own(tmp_path: Path) -> None:
     text = "[[signature]]\ncause = 'disk_full'\naction = 'fail'\npatterns = [['scratch is out', 'scratch is out']]"
-    found = diagnose_log("scratch is out\n", 1, own=own(written(tmp_path, text)))
+    found = diagnose_log("scratch is out\n", 1, own=site_signatures(written(tmp_path, text)))
     assert (found.cause, found.advice.startswith("The disk (or the quota) is full")) == ("disk_full", True)
 
 
@@ -81,7 +81,7 @@ def test_a_mistake_is_told_with_file_key_value_and_remedy(tmp_path: Path, old: s
     assert old in LICENCE
     path = written(tmp_path, LICENCE.replace(old, new))
     with pytest.raises(ConfigError) as told:
-        own(path)
+        site_signatures(path)
     assert said in told.value.message
     assert str(path) in told.value.message
     assert "[[signature]]" in told.value.hint
@@ -89,7 +89,7 @@ def test_a_mistake_is_told_with_file_key_value_and_remedy(tmp_path: Path, old: s
 
 @pytest.mark.all
 def test_a_regular_expression_that_explodes_is_left_out_and_named(tmp_path: Path) -> None:
-    signatures = own(
+    signatures = site_signatures(
         written(tmp_path, "".join(CATASTROPHIC.replace("slow", f"slow{n}") for n in range(10, 30)) + LICENCE)
     )
     begin = time.monotonic()

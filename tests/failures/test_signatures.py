@@ -6,10 +6,12 @@ import pytest
 from harmless import noise
 from logs import diagnose_log
 
-from splatbatch.failures.signatures import shipped
+from splatbatch.failures.signatures import shipped_signatures
 from splatbatch.failures.words import lower, search
 
-EXAMPLES = [(signature, line) for signature in shipped() for _, *lines in signature.patterns for line in lines]
+EXAMPLES = [
+    (signature, line) for signature in shipped_signatures() for _, *lines in signature.patterns for line in lines
+]
 HARMLESS = "\n".join(islice(cycle([line for line in noise() if "\n" not in line]), 150))
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 130, in training\n    loss.backward()\n'
 SURROUNDINGS = {
@@ -21,7 +23,7 @@ SURROUNDINGS = {
 
 def test_every_regular_expression_has_a_line_that_it_is_meant_for():
     meant = {}
-    for signature in shipped():
+    for signature in shipped_signatures():
         for pattern, *lines in signature.patterns:
             meant.setdefault(pattern, []).extend(lines)
     assert [one for one, lines in meant.items() if not any(search((one,), lower(line)) for line in lines)] == []

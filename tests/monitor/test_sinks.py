@@ -185,7 +185,7 @@ def test_passwords_of_a_store_are_not_repeated(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_a_store_in_a_file_lies_beside_the_yaml(store: str, told: str) -> None:
-    assert mlflow_runs.anchored(store, Path("/reef")) == told
+    assert mlflow_runs.absolute_uri(store, Path("/reef")) == told
 
 
 @pytest.mark.all(but="raise SystemError")

@@ -212,7 +212,7 @@ def test_a_log_is_followed_until_its_attempt_has_ended(tmp_path: Path, monkeypat
             folder.exit.write_text("{}")
 
     monkeypatch.setattr(explain.time, "sleep", go_on)
-    assert "".join(explain.follow(folder)) == "one ä\ntwo\n"
+    assert "".join(explain.follow_log(folder)) == "one ä\ntwo\n"
 
 
 class Writer:
@@ -243,7 +243,7 @@ def test_a_log_is_followed_however_it_grows(
     folder = AttemptFolder(tmp_path)
     folder.log.touch()
     monkeypatch.setattr(explain.time, "sleep", Writer(folder, *contents))
-    assert "".join(explain.follow(folder)) == shown
+    assert "".join(explain.follow_log(folder)) == shown
 
 
 @pytest.mark.all

@@ -156,7 +156,7 @@ class History:
         name = self.chance.choice(sorted(self.trained) or [""])
         try:
             left = _manifest(self.folder, int(name[-2:] or 0), "p0")
-            results.pin(self.folder, left, left.trained_from)
+            results.pin_to_inputs(self.folder, left, left.trained_from)
             assert self.accepted() == name, self.happened
         except ConfigError:
             assert not name or not self.is_whole(name), self.happened

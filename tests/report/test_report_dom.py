@@ -12,12 +12,14 @@ from report_kinds import KINDS
 
 from splatbatch.output.layout import OutputFolder
 from splatbatch.report import write_report
+from splatbatch.report.viewer import viewer
 
 SAMPLES = Path(__file__).with_name("samples")
 
 
 @pytest.fixture(autouse=True)
-def in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_utc_without_a_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewer, "viewer_script", lambda: "")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 

@@ -13,7 +13,7 @@ from fake_batch import FakeBatch
 from made_output import MadeOutput
 from report_kinds import green, retried_worse
 
-from splatbatch.failures.advice import PatchContext, advised
+from splatbatch.failures.advice import PatchContext, with_advice
 from splatbatch.failures.settings import SettingDifference
 from splatbatch.files import read_json
 from splatbatch.outcome import Diagnosis
@@ -59,7 +59,7 @@ def test_each_state_has_a_command_that_ends_it() -> None:
 def test_what_takes_the_first_suspect_back_stands_before_all_else() -> None:
     differs = SettingDifference("learning_rates.means", 1e9, 0.00016)
     verdict = Diagnosis("zero_gradients", "fail", "Nothing is learned.")
-    given = advised(verdict, PatchContext("p1", differences=(differs,))).advice
+    given = with_advice(verdict, PatchContext("p1", differences=(differs,))).advice
     (item,) = facts({"patch": "p1", "state": "failed", "cause": "zero_gradients", "advice": given}).todo
     assert item.command == "splatbatch retry p1 --set learning_rates.means=0.00016"
     assert item.what.endswith("learning_rates.means is 1e+09 (0.00016 in the batch). Undo them in the YAML.")

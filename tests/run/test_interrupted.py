@@ -27,7 +27,7 @@ def away(*_: object) -> None:
 def test_ctrl_c_while_a_store_is_away_is_an_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[str], object]
 ) -> None:
-    monkeypatch.setattr(travel.exchange, "look", away)
+    monkeypatch.setattr(travel.exchange, "list_store", away)
     monkeypatch.setattr(courier, "Courier", InProcessCourier)
     with pytest.raises(Interrupted) as told:
         ask(str(tmp_path))

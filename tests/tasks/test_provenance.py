@@ -11,7 +11,7 @@ from splatbatch.config import load
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.tasks.batch import open_batch
-from splatbatch.tasks.shared_decisions.holdout import disputed, never_trained_on, photographs_of, recipe_of
+from splatbatch.tasks.shared_decisions.holdout import conflicting_holdout, never_trained_on, photographs_of, recipe_of
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -86,8 +86,10 @@ def test_of_a_scene_is_held_out_what_no_patch_was_trained_on() -> None:
 
 def test_of_patches_that_disagree_the_fewer_are_named() -> None:
     most = UsedPhotographs(("a",), ("b",))
-    assert disputed({"p0": most, "p1": most}) == {}
-    assert disputed({"p0": most, "p1": most, "p2": UsedPhotographs(("a", "b"))}).keys() == {"p2"}
-    assert disputed({"p0": most, "p1": most, "p2": UsedPhotographs(("b",), ("a",))}).keys() == {"p2"}
-    odd = disputed({"p0": UsedPhotographs(("a",)), "p1": UsedPhotographs(("a",)), "p2": UsedPhotographs((), ("a",))})
+    assert conflicting_holdout({"p0": most, "p1": most}) == {}
+    assert conflicting_holdout({"p0": most, "p1": most, "p2": UsedPhotographs(("a", "b"))}).keys() == {"p2"}
+    assert conflicting_holdout({"p0": most, "p1": most, "p2": UsedPhotographs(("b",), ("a",))}).keys() == {"p2"}
+    odd = conflicting_holdout(
+        {"p0": UsedPhotographs(("a",)), "p1": UsedPhotographs(("a",)), "p2": UsedPhotographs((), ("a",))}
+    )
     assert odd == {"p2": "its hold-out differs: it holds out photographs that others were trained on: a"}

@@ -21,8 +21,8 @@ from splatbatch.machine.protocol import Key, ProcessState, Slot
 from splatbatch.outcome import Failed
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.ledger import Ledger
-from splatbatch.run.decide import TrainOptions, look
-from splatbatch.run.decode_ahead import refused, start_decoding
+from splatbatch.run.decide import TrainOptions, assess_and_audit
+from splatbatch.run.decode_ahead import start_decoding, take_undecodable
 from splatbatch.scheduler import session
 from splatbatch.scheduler.loop import Loop
 from splatbatch.scheduler.run_hooks import RunHooks
@@ -42,7 +42,7 @@ FAULTS: Mapping[str, Callable[[], Any]] = {
 DOORS: Mapping[str, tuple[str, ...]] = {
     "decide": (
         "splatbatch.tasks.freshness:why_not_the_splat",
-        "splatbatch.tasks.freshness:moved",
+        "splatbatch.tasks.freshness:list_changed_files",
         "splatbatch.tasks.freshness:border_hash",
         "splatbatch.tasks.freshness:FreshnessChecker._why_other_settings",
         "splatbatch.output.folders:PatchFolder.read_result",
@@ -76,7 +76,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "fake_trainer:FakeTrainer.collect",
         "splatbatch.scheduler.judge:judge",
         "splatbatch.scheduler.judge:facts",
-        "splatbatch.scheduler.judge:tidy",
+        "splatbatch.scheduler.judge:remove_leftovers",
         "splatbatch.output.attempt_folder:AttemptFolder.read_progress",
         "splatbatch.output.results:keep",
         "splatbatch.output.results:manifest",
@@ -88,7 +88,7 @@ DOORS: Mapping[str, tuple[str, ...]] = {
     "beside": (
         "splatbatch.scheduler.session:_measured",
         "splatbatch.run.decode_ahead:_why_refused",
-        "splatbatch.tasks.upkeep:_hashed",
+        "splatbatch.tasks.upkeep:_hash_accepted",
     ),
 }
 ALL = tuple((entry, door) for entry, doors in DOORS.items() for door in doors)
@@ -172,7 +172,7 @@ def failures(batch: FakeBatch, entry: str) -> dict[str, str]:
     opened.output.create()
     match entry:
         case "decide" | "audit":
-            faults = look(opened, TrainOptions()).faults
+            faults = assess_and_audit(opened, TrainOptions()).faults
             return {name: fault.diagnosis.cause for name, fault in faults.items()}
         case "prepare" | "collect":
             rounds = RunHooks(stop=lambda: "", tick=lambda: None)
@@ -190,6 +190,6 @@ def _beside(opened: Batch) -> dict[str, str]:
     contents.finish(isolated.ENDLESS)
     decoding = start_decoding(opened.tasks)
     while not decoding.is_over:
-        refused(decoding)
+        take_undecodable(decoding)
         time.sleep(0.01)
     return {}

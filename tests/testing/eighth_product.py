@@ -18,7 +18,7 @@ from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.patch_state import PatchState, UpToDate
-from splatbatch.tasks.product import compare_product, damaged, key_of
+from splatbatch.tasks.product import compare_product, damaged_state, key_of
 from splatbatch.tasks.scene.evaluation import MeasureTasks
 from splatbatch.tasks.task import Task
 
@@ -43,7 +43,7 @@ class Counting(MeasureTasks):
     def product(self, task: Task, output: OutputFolder) -> PatchState:
         found = read_json(self.record) or {}
         state = compare_product(self.told.inputs, found.get("inputs"))
-        return damaged(self.record.name) if isinstance(state, UpToDate) and "num" not in found else state
+        return damaged_state(self.record.name) if isinstance(state, UpToDate) and "num" not in found else state
 
     def keep(self, task: Task, folder: AttemptFolder) -> None:
         write_json(self.record, read_json(folder.metrics) or {})

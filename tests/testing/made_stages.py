@@ -18,7 +18,7 @@ from splatbatch.reconstruction.plan import (
     record_of,
 )
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.reconstruction import ReconstructTasks, plan_file, reconstructing
+from splatbatch.tasks.reconstruction import ReconstructTasks, plan_file, reconstruction_tasks
 
 PLAN = ReconstructionPlan(
     "photos", tuple(Photograph(f"{one}.jpg", 1) for one in range(3)), (CameraGroup(),), pairing="all"
@@ -36,7 +36,7 @@ TOLD = ReconstructionRecord.from_record(
 def batch_in(folder: Path, *done: str) -> Batch:
     """Return a reconstruction of which some stages are done; the last of them, the model, says what came of it."""
     config = Config(scene=Scene(patches=folder), output=Output(folder=folder / "reconstruction"))
-    tasks = reconstructing(config, PLAN, folder, 1, on_gpu=False)
+    tasks = reconstruction_tasks(config, PLAN, folder, 1, on_gpu=False)
     file = plan_file(OutputFolder(config.output.folder), PLAN)
     file.parent.mkdir(parents=True)
     write_json(file, PLAN.to_record())

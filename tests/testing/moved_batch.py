@@ -100,7 +100,7 @@ class MovedBatch:
         filled = ContentHasher(batch)
         for name, state in states.items():
             if isinstance(state, UpToDate) and state.is_outdated:
-                upkeep.refresh(batch, name)
+                upkeep.update_fingerprint(batch, name)
                 filled.want(name)
         filled.finish(ENDLESS)
         return {name: state.reason for name, state in states.items() if is_due(state)}

@@ -65,7 +65,7 @@ class TimeHere:
         CLOCK.sleep(seconds)
 
 
-REST = isolated.rest
+REST = isolated.wait_for_any
 
 
 def rest(seconds: float, readings: Sequence[object]) -> None:
@@ -87,7 +87,7 @@ def taking_turns(*others: Step) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as here:
         for module in (store_worker, store_home, exchange, courier):
             here.setattr(module, "time", time_here)
-        here.setattr(isolated, "rest", rest)
+        here.setattr(isolated, "wait_for_any", rest)
         yield
 
 

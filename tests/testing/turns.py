@@ -155,14 +155,14 @@ class Clock:
         with contextlib.ExitStack() as ours:
             if is_outermost:
                 ours.enter_context(mock.patch.object(time, "monotonic", self.now))
-                ours.enter_context(mock.patch.object(running_attempt, "rest", self.rest))
+                ours.enter_context(mock.patch.object(running_attempt, "wait_for_any", self.rest))
                 if time.sleep is REAL_SLEEP:  # a test may have its own
                     ours.enter_context(mock.patch.object(time, "sleep", self.sleep))
             yield
 
     def rest(self, seconds: float, readings: Sequence[object]) -> None:
         if any(getattr(reading, "descriptor", None) is not None for reading in readings):
-            isolated.rest(seconds, readings)
+            isolated.wait_for_any(seconds, readings)
             seconds = 0
         self.sleep(seconds)
 

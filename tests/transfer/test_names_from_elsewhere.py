@@ -234,4 +234,4 @@ def test_only_the_hash_of_a_manifest_is_the_name_of_a_bundle(tmp_path: Path) -> 
     blobs.put(store, [manifest])
     for stray in ("notes.txt", "A" * 32, "f" * 31, f"{name}.bak", "\u0661" * 32):
         (tmp_path / "bundles" / stray).write_bytes(b"{}")
-    assert list(exchange.look(store)["bundles"]) == [name]
+    assert list(exchange.list_store(store)["bundles"]) == [name]

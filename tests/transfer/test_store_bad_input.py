@@ -137,7 +137,7 @@ def test_a_claim_that_could_not_be_read_at_one_look_holds_its_task(
     blobs.put(store, [manifest, (f"{exchange.CLAIMS}/{name}.1", b'{"worker": "f')])
 
     def is_dead() -> bool:
-        return watch.is_dead(name, exchange.StoreListing.from_record(exchange.look(store)).state(name))
+        return watch.is_dead(name, exchange.StoreListing.from_record(exchange.list_store(store)).state(name))
 
     assert not is_dead()
     blobs.put(store, [(f"{exchange.CLAIMS}/{name}.1", b'{"worker": "far", "token": "token"}')])

@@ -12,7 +12,7 @@ from store_sites import Site
 
 from splatbatch.errors import ConfigError, CutOffError, StoreError, TrainerError
 from splatbatch.files import fault_of_name
-from splatbatch.transfer.schemes import anchored, open_store
+from splatbatch.transfer.schemes import absolute_url, open_store
 
 BIG = os.urandom(9 << 20)
 
@@ -113,8 +113,8 @@ def test_a_missing_library_is_told_with_the_line_that_installs_it(monkeypatch: p
 
 
 def test_only_a_folder_is_anchored_and_names_lead_nowhere_outside(tmp_path: Path) -> None:
-    assert anchored("store", tmp_path) == str(tmp_path / "store")
-    assert anchored("s3://reef/night", tmp_path) == "s3://reef/night"
+    assert absolute_url("store", tmp_path) == str(tmp_path / "store")
+    assert absolute_url("s3://reef/night", tmp_path) == "s3://reef/night"
     assert [not fault_of_name(one) for one in ("images/left/a.jpg", "../a", "a/../../b", "/etc/a", "a//b")] == [
         True, False, False, False, False,
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from splatbatch.fields import mapping, number, text, whole
+from splatbatch.fields import mapping, number, text, whole_number
 from splatbatch.files import read_record
 
 ABSENT: Final = object()
@@ -194,7 +194,7 @@ def _flag(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    return ABSENT if (known := whole(value)) is None else known
+    return ABSENT if (known := whole_number(value)) is None else known
 
 
 def _number(value: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from splatbatch.errors import SceneError
-from splatbatch.fields import number, whole
+from splatbatch.fields import number, whole_number
 from splatbatch.json_text import parse
 from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
@@ -135,7 +135,7 @@ class Intrinsics:
 
     def size(self, photo: Size | None) -> Size | None:
         """Return w and h as written, else the photograph's."""
-        wide, high = (whole(self.number(key)) for key in ("w", "h"))
+        wide, high = (whole_number(self.number(key)) for key in ("w", "h"))
         if wide is None and high is None:
             return photo
         if wide is None or high is None or min(wide, high) < 0:

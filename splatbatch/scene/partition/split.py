@@ -21,7 +21,7 @@ import numpy as np
 from splatbatch.config import Offset, near
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import MOST_JSON_BYTES, path_beside, read_regular, sync_folder, write_text
-from splatbatch.processes import abandoned
+from splatbatch.processes import abandoned_files
 from splatbatch.scene.colmap.copies import Subset, hash_of_files
 from splatbatch.scene.colmap.files import ModelError, shown
 from splatbatch.scene.colmap.indexed_model import IndexedModel
@@ -172,7 +172,7 @@ def prepared(out: Path) -> Iterator[Path]:
     has_split = is_of_split(out / PARTITION)
     place = out / "split" if has_split else out
     aside = path_beside(place)
-    for left in (aside, *abandoned(place)):
+    for left in (aside, *abandoned_files(place)):
         shutil.rmtree(left, ignore_errors=True)
     aside.mkdir(parents=True)
     try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from splatbatch.caches import make_cache
-from splatbatch.fields import whole
+from splatbatch.fields import whole_number
 from splatbatch.files import MIB, open_regular, read_json, write_text
 
 if TYPE_CHECKING:
@@ -381,7 +381,7 @@ def _is_entry(entry: Any) -> bool:
     return (
         isinstance(entry, list)
         and len(entry) == 6
-        and all(whole(number) is not None for number in entry[:5])
+        and all(whole_number(number) is not None for number in entry[:5])
         and isinstance(entry[5], list)
         and all(isinstance(trait, str) for trait in entry[5])
     )

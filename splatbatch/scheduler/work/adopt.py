@@ -20,7 +20,7 @@ from splatbatch.outcome import COLLECT, Diagnosis, Exit, Failed
 from splatbatch.output.attempt_folder import Attempt, AttemptFolder, CachedAttemptDir
 from splatbatch.output.endings import TaskHistory
 from splatbatch.output.events import AttemptEnded
-from splatbatch.output.folders import was_only_standby
+from splatbatch.output.folders import is_standby_only
 from splatbatch.output.ledger import Ledger
 from splatbatch.output.records.attempt import JobSpec
 from splatbatch.output.records.fingerprint import Fingerprint
@@ -103,8 +103,8 @@ def _adopt_all(
 
 def _ended(folder: AttemptFolder) -> tuple[CachedAttemptDir, Exit] | None:
     """Return an attempt that has ended, and how; what never began is barred from it, and leaves nothing."""
-    judge.tidy(folder)
-    if was_only_standby(folder):
+    judge.remove_leftovers(folder)
+    if is_standby_only(folder):
         shutil.rmtree(folder.path, ignore_errors=True)
     elif folder.start.exists():
         ended = CachedAttemptDir(folder.path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from splatbatch.errors import ExecutorError, OutputError
 from splatbatch.output import workers as limits
-from splatbatch.output.claims import ClaimedByOther, told_silence
+from splatbatch.output.claims import ClaimedByOther, describe_silence
 from splatbatch.output.records.run import WorkerRecord
 from splatbatch.output.workers import LOCAL, Watcher, title
 
@@ -43,7 +43,7 @@ class WaitReporter:
         self._next[task] = now + SAY_EVERY_S
         who = f"claimed by {title(held.owner)}" if held.is_legible else f"its claim {held.path} cannot be read"
         is_quiet = silent_s >= limits.QUIET_S or not held.is_legible
-        self.say(f"waiting for {task}: {who}{f'; {told_silence(silent_s)}' if is_quiet else ''}")
+        self.say(f"waiting for {task}: {who}{f'; {describe_silence(silent_s)}' if is_quiet else ''}")
 
 
 def check_no_workers(watcher: Watcher, beat: Callable[[], None], say: Callable[[str], None]) -> None:

@@ -10,7 +10,12 @@ from splatbatch.output.records.result import Result, UsedPhotographs
 from splatbatch.scene.partition.record import AGAIN, Core, Partition, partition_of
 from splatbatch.scene.patches import list_names
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.shared_decisions.holdout import assumptions, disputed, photographs_of, unlike_today
+from splatbatch.tasks.shared_decisions.holdout import (
+    assumptions,
+    conflicting_holdout,
+    describe_holdout_change,
+    photographs_of,
+)
 from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import plural
@@ -87,7 +92,7 @@ Found = tuple[tuple[MergeCandidate, ...], tuple[str, ...]]
 """How all stands, and what is odd about it as a whole."""
 
 
-def look(batch: Batch, partition: Partition) -> Found:
+def merge_candidates(batch: Batch, partition: Partition) -> Found:
     """Return how all that a scene is merged from stands, in the order of the partition, and what is odd about it all.
 
     Whether a patch is trained and fresh is what plan and status say of it: one in another frame is not.
@@ -107,9 +112,11 @@ def look(batch: Batch, partition: Partition) -> Found:
     ]
     # a photograph that is test in one patch and trained on in another is test of nothing: records say which ones
     known = {one.name: one.photographs for one in found if one.photographs and one.core and not one.lacking}
-    odd = {name: f"{why}: `splatbatch retry {name}` trains it again" for name, why in disputed(known).items()}
+    odd = {
+        name: f"{why}: `splatbatch retry {name}` trains it again" for name, why in conflicting_holdout(known).items()
+    }
     agreeing = {one.name: one for one in found if one.name in known.keys() - odd.keys()}
-    today = unlike_today((one.task, known[name]) for name, one in agreeing.items() if one.task)
+    today = describe_holdout_change((one.task, known[name]) for name, one in agreeing.items() if one.task)
     warnings = filter(None, (today, assumptions({name: known[name] for name in agreeing})))
     return tuple(replace(one, lacking=one.lacking or odd.get(one.name, "")) for one in found), tuple(warnings)
 

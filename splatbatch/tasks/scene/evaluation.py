@@ -188,7 +188,7 @@ class EvaluateTasks(MeasureTasks):
         return replace(task, kind=replace(self, told=told))
 
 
-def evaluating(batch: Batch, told: EvaluationSettings) -> Task:
+def evaluation_task(batch: Batch, told: EvaluationSettings) -> Task:
     """Return the task that measures a splat of the scene."""
     scene = batch.output.scene
     kind = EvaluateTasks(attempts=scene.evaluating, told=told, record=scene.evaluation_of(Path(told.splat)))

@@ -16,8 +16,8 @@ from splatbatch.hashing import file_fact, sha256_of
 from splatbatch.output.folders import MergedFiles
 from splatbatch.output.records.merge import VERSION, CleaningRecord, Hole, Merge, MergedPart, MergeOutput
 from splatbatch.output.records.result import Result
-from splatbatch.output.results import noting_damage
-from splatbatch.processes import abandoned
+from splatbatch.output.results import recording_damage
+from splatbatch.processes import abandoned_files
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.partition.border import reach_of
 from splatbatch.scene.partition.boxes import Box, open_sides
@@ -28,7 +28,7 @@ from splatbatch.splats.export import ExportSource
 from splatbatch.splats.merge import MergePart, inside, merge_splats, out_of_bounds
 from splatbatch.tasks.batch import Batch
 from splatbatch.tasks.product import key_of
-from splatbatch.tasks.scene.candidates import MergeCandidate, check_scene, look, offset_of, partition_for
+from splatbatch.tasks.scene.candidates import MergeCandidate, check_scene, merge_candidates, offset_of, partition_for
 from splatbatch.tasks.scene.clean import CleaningRules
 from splatbatch.tasks.shared_decisions.holdout import never_trained_on
 from splatbatch.tasks.task import patches_of
@@ -84,7 +84,7 @@ def gather(batch: Batch, *, allow_missing: bool) -> SceneParts:
     """
     partition = partition_for(batch)
     check_scene(partition)
-    candidates, warnings = look(batch, partition)
+    candidates, warnings = merge_candidates(batch, partition)
     usable = tuple(one for one in candidates if not one.lacking)
     lacking = tuple(one for one in candidates if one.lacking)
     if lacking and not (allow_missing and any(one.core for one in usable)):
@@ -117,7 +117,7 @@ def merge(
     Raises:
         OutputError: a splat is not what was accepted, not sound, or the scene cannot be written.
     """
-    for left in abandoned(files.splat):  # by merges that were killed: each as large as a scene
+    for left in abandoned_files(files.splat):  # by merges that were killed: each as large as a scene
         left.unlink(missing_ok=True)
     wanted = [_part(parts, one, cleaning) for one in parts.usable]
     key = key_of(VERSION, *(part.key for part in wanted))
@@ -126,8 +126,8 @@ def merge(
     if before is not None and before.sha256 and before.key == key and not damage:
         merged, num_new = before, 0
     else:
-        with noting_damage(parts.batch.output):
-            merged, num_new = _written(wanted, files, parts.offset, advance), len(wanted)
+        with recording_damage(parts.batch.output):
+            merged, num_new = _write(wanted, files, parts.offset, advance), len(wanted)
         totals = sum((Counter(one.removed) for one in merged.parts), Counter[str]())
         cleaned = CleaningRecord(dict(IN_WORDS), dict(totals)) if cleaning else None
         merged = replace(merged, key=key, cleaned=cleaned)
@@ -147,7 +147,7 @@ def merge(
     return MergeOutput(**vars(merged), splat=str(files.splat), parts_written=num_new), damage
 
 
-def _written(wanted: Sequence[MergePart], files: MergedFiles, offset: Offset, advance: Advance) -> Merge:
+def _write(wanted: Sequence[MergePart], files: MergedFiles, offset: Offset, advance: Advance) -> Merge:
     """Write the splat; return what is known of it."""
     found = merge_splats(files.splat, wanted, offset, advance)
     fact = file_fact(files.splat)

@@ -38,7 +38,7 @@ def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
     if not any(wants_tones(task.requested_settings.recipe) for task in todo.tasks):
         return batch.shared
     before = batch.shared.colors
-    if before is None and _was_begun_as_is(batch, todo.tasks):
+    if before is None and _has_uncorrected_splats(batch, todo.tasks):
         todo.say("colours: not corrected, since other patches were trained without correction (training.colors)")
         return batch.shared
     colors, solved = solve(batch, todo.tasks, before)
@@ -48,7 +48,7 @@ def decide_colors(batch: Batch, todo: PendingTasks) -> SharedDecisions:
     return replace(batch.shared, colors=colors) if solved else batch.shared
 
 
-def _was_begun_as_is(batch: Batch, tasks: Sequence[Task]) -> bool:
+def _has_uncorrected_splats(batch: Batch, tasks: Sequence[Task]) -> bool:
     """Return whether `auto` finds splats that are not evened: a batch has one colour, and none is made stale."""
     if any(task.requested_settings.recipe.training.colors != "auto" for task in tasks):
         return False
@@ -66,15 +66,15 @@ def solve(batch: Batch, todo: Sequence[Task], kept: Colors | None) -> tuple[Colo
     wanted = batch.every if not batch.config.scene.scenes else todo
     groups = _groups(batch, [task for task in wanted if wants_tones(task.requested_settings.recipe)])
     before = {name: known.of(name) if name else known.together for name in groups}
-    found = {name: _settle(batch, group, before[name]) for name, group in groups.items()}
+    found = {name: _keep_or_solve(batch, group, before[name]) for name, group in groups.items()}
     scenes = {name: one for name, one in found.items() if name}
     colors = Colors(found.get("", known.together), {**known.scenes, **scenes})
     return colors, tuple(name for name in found if found[name] is not before[name])
 
 
-def look_at_colors(batch: Batch) -> Mapping[str, SceneColors]:
+def solve_all_colors(batch: Batch) -> Mapping[str, SceneColors]:
     """Return the tones of a batch, solved now, whether or not they are asked for; by scene, "" for all together."""
-    return {name: _settle(batch, group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
+    return {name: _keep_or_solve(batch, group, SceneColors()) for name, group in _groups(batch, batch.tasks).items()}
 
 
 def _groups(batch: Batch, tasks: Sequence[Task]) -> dict[str, tuple[Patch, ...]]:
@@ -84,7 +84,7 @@ def _groups(batch: Batch, tasks: Sequence[Task]) -> dict[str, tuple[Patch, ...]]
     return {patch.name: (patch,) for patch in patches_of(tasks)}
 
 
-def _settle(batch: Batch, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
+def _keep_or_solve(batch: Batch, patches: tuple[Patch, ...], kept: SceneColors) -> SceneColors:
     """Return the tones of patches that share a scene: the kept ones, or solved from the source, else from them all."""
     whole = _source(batch, patches)
     if kept.inputs and kept.inputs == _inputs([*whole, *patches], _names(kept)):
@@ -99,7 +99,7 @@ def _settle(batch: Batch, patches: tuple[Patch, ...], kept: SceneColors) -> Scen
     if any(patch.partition for patch in patches):
         folder, stats = stored_photographs(patches[0].images)[0], FileFacts()  # which all patches share
         sizes = {name: stats.of(f"{folder}/{name}").num_bytes for name in sorted(_names(solved))}
-        solved = frozen(kept, replace(solved, asked="all", bytes=sizes))
+        solved = keep_earlier_tones(kept, replace(solved, asked="all", bytes=sizes))
     return replace(solved, inputs=_inputs([*whole, *patches], _names(solved)))
 
 
@@ -125,7 +125,7 @@ def in_gauge_of(kept: Mapping[str, ColorCorrection], found: SceneColors) -> Scen
     return replace(found, tones={name: moved(tone) for name, tone in found.tones.items()})
 
 
-def frozen(kept: SceneColors, found: SceneColors) -> SceneColors:
+def keep_earlier_tones(kept: SceneColors, found: SceneColors) -> SceneColors:
     """Return the tones of a scene that was cut: those of photographs that it had before stay as they are.
 
     They are frozen with its partition: added photographs leave what was trained as fresh as it was. Another photograph

@@ -48,7 +48,7 @@ STEPS: Mapping[str, Step] = {
 """By what each decides, in messages."""
 
 
-def decided_quickly(batch: Batch, todo: PendingTasks) -> Batch:
+def preview_decisions(batch: Batch, todo: PendingTasks) -> Batch:
     """Return a batch under what would be decided, but for the colours, which take long; nothing is written down."""
     for step in (decide_frame, decide_holdout, decide_deadline):
         batch = batch.with_shared(step(batch, todo))

@@ -102,7 +102,9 @@ class SharedDecisions:
         if not tones and not held.tones:
             return ""
         names = list(held.photographs)
-        return why_moved(held.tones, {name: tone_to_record(tones[name]) for name in names if name in tones}, names)
+        return describe_tone_changes(
+            held.tones, {name: tone_to_record(tones[name]) for name in names if name in tones}, names
+        )
 
     def key(self, task: Task) -> str:
         """Return what tells whether the decisions that hold for a task are those of an earlier look."""
@@ -118,7 +120,9 @@ def stamps_of(config: Config, output: OutputFolder) -> tuple[Stamp, ...]:
 
 def is_trained_otherwise(then: Fingerprint, now: Fingerprint) -> bool:
     """Return whether what two trainings depend on was decided otherwise: their offsets, or the tone of a photograph."""
-    return then.offset != now.offset or bool(why_moved(then.tones, now.tones, now.tones.keys() | then.tones.keys()))
+    return then.offset != now.offset or bool(
+        describe_tone_changes(then.tones, now.tones, now.tones.keys() | then.tones.keys())
+    )
 
 
 def _known_frame(config: Config, output: OutputFolder) -> Frame | None:
@@ -152,9 +156,11 @@ def tones_of(colors: Colors | None, patch: str, recipe: Recipe) -> Mapping[str, 
     return solved.tones if recipe.training.colors == "even" or solved.is_even else {}
 
 
-def why_moved(then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], names: Iterable[str]) -> str:
+def describe_tone_changes(
+    then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[float]], names: Iterable[str]
+) -> str:
     """Say which photographs have other tones than before, each given as gains and vignetting; empty if none has."""
-    moved = {name: by for name in names if (by := _moved(then.get(name, ()), now.get(name, ()))) > MOST_MOVED}
+    moved = {name: by for name in names if (by := _tone_change(then.get(name, ()), now.get(name, ()))) > MOST_MOVED}
     if not moved:
         return ""
     worst = max(moved, key=lambda name: moved[name])
@@ -162,7 +168,7 @@ def why_moved(then: Mapping[str, Sequence[float]], now: Mapping[str, Sequence[fl
     return f"the colour correction of photographs has changed: {worst} by {100 * moved[worst]:.2g} %{more}"
 
 
-def _moved(then: Sequence[float], now: Sequence[float]) -> float:
+def _tone_change(then: Sequence[float], now: Sequence[float]) -> float:
     """Return by which share a photograph is rendered otherwise, in a channel or in its corners."""
     before, after = (ColorCorrection.of([*one, *NEUTRAL.gain[len(one) :]]) for one in (then, now))
     gains = [abs(math.log(b / a)) for a, b in zip(before.gain, after.gain, strict=True) if a > 0 and b > 0]

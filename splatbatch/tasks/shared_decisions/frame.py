@@ -36,9 +36,9 @@ def choose_frame(batch: Batch, todo: PendingTasks) -> Frame:
         return known
     kept, spans = known or Frame(), todo.spans()
     if batch.config.scene.scenes:
-        of_scenes = {name: _settle(kept.of(name), [one]) for name, one in spans.items()}
+        of_scenes = {name: _choose_offset(kept.of(name), [one]) for name, one in spans.items()}
         return replace(kept, scenes=kept.scenes | of_scenes)
-    offset = _settle(kept.offset, list(spans.values()))
+    offset = _choose_offset(kept.offset, list(spans.values()))
     if offset not in (kept.offset, NO_OFFSET):
         from splatbatch.scene.frame import shared_offset
 
@@ -88,7 +88,7 @@ def _with_others(batch: Batch, spans: Mapping[str, ModelExtent]) -> dict[str, Mo
     return {**spans, **read_spans(others.values())}
 
 
-def _settle(kept: Offset, spans: list[ModelExtent]) -> Offset:
+def _choose_offset(kept: Offset, spans: list[ModelExtent]) -> Offset:
     """Return the offset of what lies so: the kept one, unless it loses detail, or nothing needs one any more."""
     from splatbatch.scene.frame import offset_for
 

@@ -86,7 +86,7 @@ def recipe_of(task: Task, result: Result) -> Recipe:
     return task.recipe
 
 
-def in_one_piece(patch: Patch, evaluation: Evaluation, recorded: UsedPhotographs) -> tuple[str, ...]:
+def contiguous_holdout(patch: Patch, evaluation: Evaluation, recorded: UsedPhotographs) -> tuple[str, ...]:
     """Return which photographs that were held out were taken side by side, sorted, by the settings of the training.
 
     Raises:
@@ -134,11 +134,11 @@ def held_out(batch: Batch, splat: Path) -> tuple[tuple[str, ...], tuple[str, ...
         message = "evaluation.holdout_every: no photograph is held out by all patches, so nothing can be measured"
         raise SceneError(message, "Hold some out, as holdout_every: 8, and train again.")
     own = [(task, one) for task, one in parts if not task.patch.is_whole]
-    notes = (unlike_today(own), assumptions({task.name: one for task, one in own}))
+    notes = (describe_holdout_change(own), assumptions({task.name: one for task, one in own}))
     return names, tuple(filter(None, notes))
 
 
-def held_out_as_recorded(output: OutputFolder, patches: Iterable[str]) -> tuple[str, ...]:
+def recorded_holdout(output: OutputFolder, patches: Iterable[str]) -> tuple[str, ...]:
     """Return what is held out of a scene: as its merged splat says, else as the records of its patches do."""
     merged = output.scene.merged.read()
     if merged is not None and merged.held_out is not None:
@@ -154,7 +154,7 @@ def never_trained_on(parts: Iterable[UsedPhotographs]) -> tuple[str, ...]:
     return tuple(sorted(held_out.difference(*(one.trained for one in known))))
 
 
-def disputed(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
+def conflicting_holdout(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
     """Return which patches hold out what others were trained on, or the other way round; of both sides the fewer.
 
     Such a photograph is test in one patch and trained on in another. Where both sides are as many, those that were
@@ -176,7 +176,7 @@ def disputed(parts: Mapping[str, UsedPhotographs]) -> dict[str, str]:
     return found
 
 
-def unlike_today(parts: Iterable[tuple[Task, UsedPhotographs]]) -> str:
+def describe_holdout_change(parts: Iterable[tuple[Task, UsedPhotographs]]) -> str:
     """Say in what today's choice of a hold-out contradicts the records, which count; empty where it does not."""
     trained, no_longer = set[str](), set[str]()
     for task, one in parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from splatbatch.fields import number, whole
+from splatbatch.fields import number, whole_number
 from splatbatch.output.records.record import TypedRecord, reads
 
 
@@ -14,7 +14,7 @@ def _share(value: object) -> float:
 
 
 def _divisor(value: object) -> int:
-    return found if (found := whole(value)) in (1, 2, 4, 8) else 1
+    return found if (found := whole_number(value)) in (1, 2, 4, 8) else 1
 
 
 @dataclass(frozen=True)
