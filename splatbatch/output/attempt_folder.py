@@ -116,7 +116,7 @@ class AttemptFolder:
 
     def earlier(self) -> tuple[AttemptFolder, ...]:
         """Return the attempts at the same patch before this one, in no order."""
-        folders = (AttemptFolder(self.path.parent / name) for name in names_in(str(self.path.parent)))
+        folders = (AttemptFolder(self.path.parent / name) for name in names_in(f"{self.path.parent}"))
         return tuple(folder for folder in folders if 0 < folder.number < self.number)
 
     def has_exited(self) -> bool:
