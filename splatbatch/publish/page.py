@@ -41,6 +41,8 @@ NO_SKY = "no photograph shows the sky: the page has a plain one"
 SHARED = "base-uri 'none'; form-action 'none'"
 SIZE, MARGIN = 200.0, 8.0
 NICE = (1, 2, 5, 10)
+LOOKS_DOWN = -0.5
+"""Upward part of a direction that is 30 degrees or more below the horizon, as from a drone."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,7 @@ def _packed(job: ConversionJob, facts: PageFacts, tool: SplatTransform) -> tuple
     job.work.mkdir()
     reader: FormatReader = "tool" if job.part.num_gaussians <= MOST_AT_ONCE else "nothing"
     stage = facts.stage
-    form = replace(job.form, turn=stage.tool_turn, turn_back=stage.tool_turn_back, reader=reader)
-    turned = replace(job, form=form)
+    turned = replace(job, form=replace(job.form, turn=stage.tool_turn, turn_back=stage.tool_turn_back, reader=reader))
     return turned, convert(turned, tool)
 
 
@@ -148,9 +149,8 @@ def facts_of(splat: PublishedSplat, crs: str, every: tuple[SourcePart, ...]) -> 
         raise OutputError(f"{splat.path}: {error}", "Train or merge it again.") from error
     middles = {name: np.median(found, axis=0) for name, found in places.items()}
     sky, is_known = sky_of(splat, stage.up)
-    scale = None
-    if crs:
-        scale = on_globe(crs, np.median([*middles.values()], axis=0) + np.array(splat.offset)).scale
+    middle = np.median([*middles.values()], axis=0)
+    scale = on_globe(crs, middle + np.array(splat.offset)).scale if crs else None
     boxes = {name: box_on(stage.plan, found) for name, found in places.items()}
     return PageFacts(splat, stage, boxes, middles, sky, crs, scale, has_sky=is_known)
 
@@ -187,26 +187,18 @@ def page_templates() -> Environment:
     """Return what fills the page and its map in."""
     made = templates_of(PACKAGE)
     made.globals |= {"version": __version__, "spell_place": spell_place, "MARGIN": MARGIN}
-    made.filters["spelt"] = _spelt
     return made
-
-
-def _spelt(figure: float | None, form: str) -> str:
-    return form.format(figure) if figure else ""
 
 
 def _scene(facts: PageFacts, content: str) -> dict[str, Any]:
     """Return what the script is told: where things are in the viewer's axes."""
     stage = facts.stage
     middle = np.median([*facts.middles.values()], axis=0)
-    turned = stage.in_viewer(middle[None])[0]
-    start = [float(value) for value in _start(facts, middle).split()] if stage.camera else []
     return {
         "content": content,
         "sky": [round(value, 4) for value in facts.sky],
-        "start": start,
+        "start": _start(facts, middle),
         "plan": stage.in_viewer(stage.plan).round(9).tolist(),
-        "middle": turned.round(6).tolist(),
         "patches": [
             {"name": name, "view": _above(stage, facts.middles[name], facts.boxes[name])} for name in facts.boxes
         ],
@@ -228,9 +220,14 @@ def _half_turned(turn: Vector) -> list[float]:
     return [-y, x, w, -z]
 
 
-def _start(facts: PageFacts, middle: Floats) -> str:
-    camera = facts.stage.camera
-    return camera.looking_at(rotated(middle, facts.stage.turn)) if camera else ""
+def _start(facts: PageFacts, middle: Floats) -> list[float]:
+    """Return where the viewer begins: at a camera, from which one that looks down steps back to see the whole splat."""
+    if (camera := facts.stage.camera) is None:
+        return []
+    if camera.forward @ facts.stage.up < LOOKS_DOWN:
+        away = np.linalg.norm(np.ptp(np.concatenate([*facts.boxes.values()]), axis=0))
+        camera = replace(camera, eye=middle - away * camera.forward)
+    return [float(value) for value in camera.looking_at(rotated(middle, facts.stage.turn)).split()]
 
 
 def _above(stage: UprightScene, middle: Floats, box: Floats) -> list[float]:

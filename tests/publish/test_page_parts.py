@@ -123,6 +123,17 @@ def test_the_page_says_what_is_known_and_loads_nothing_from_elsewhere(tmp_path: 
     assert scene["photos"] == [] and scene["rotation"] is None
 
 
+def test_a_camera_that_looks_down_steps_back_until_the_whole_splat_is_in_view(tmp_path: Path) -> None:
+    ahead = facts_of(tmp_path)
+    up, camera = np.array([0.0, 0, -1]), ahead.stage.camera
+    assert camera is not None
+    camera = replace(camera, turn=turn_upright(up), up=up)
+    down = replace(ahead, stage=replace(ahead.stage, up=up, camera=camera))
+    assert told(folder_page(ahead, "splat.ply"))["start"] == [0, 0, 0, 0, 0, 3]  # where the photograph was taken
+    eye, target = np.array(told(folder_page(down, "splat.ply"))["start"]).reshape(2, 3)
+    assert np.linalg.norm(target - eye) == pytest.approx(np.hypot(5, 5), rel=1e-5)  # the diagonal of the splat's box
+
+
 def test_the_name_of_a_patch_is_text(tmp_path: Path) -> None:
     page = folder_page(facts_of(tmp_path, NASTY), "splat.ply")
     assert "<img src=x" not in page and page.count("</script>") == 3
