@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 from typer import Exit, Option
 
-from splatbatch.cli.app import app, batch_and_patches, open_folder, open_one, open_splats, the_one
+from splatbatch.cli.app import app, batch_and_patches, is_store, open_folder, open_one, open_splats, the_one
 from splatbatch.cli.options import (
     BatchArgument,
     ConfigOption,
@@ -69,8 +69,6 @@ def status(
     ] = False,
 ) -> None:
     """Show the state and progress of every patch, also while a batch runs."""
-    from splatbatch.transfer.schemes import is_store
-
     if patches and is_store(patches[0]):
         from splatbatch.run.travel import status_of
 

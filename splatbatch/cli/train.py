@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 from typer import Argument, BadParameter, Exit, Option
 
 from splatbatch import terminal
-from splatbatch.cli.app import app, batch_and_patches, open_folder
+from splatbatch.cli.app import app, batch_and_patches, is_store, open_folder
 from splatbatch.cli.options import (
     ConfigOption,
     JsonOption,
@@ -202,7 +202,6 @@ def work(
     from splatbatch.run.decide import TrainOptions
     from splatbatch.run.worker import open_as_worker
     from splatbatch.run.worker import work as run
-    from splatbatch.transfer.schemes import is_store
 
     terminal.never_block()
     if only_builtin and not patches:
@@ -225,12 +224,14 @@ def cancel(patches: WorkedArguments = [], config: ConfigOption = None) -> None:
     from splatbatch.run.travel import cancel_in
     from splatbatch.scene.patches import list_names
     from splatbatch.tasks.status import summary
-    from splatbatch.transfer.schemes import is_store
 
     if patches and is_store(patches[0]):
         closed = list_names(cancel_in(patches[0], patches[1:]))
-        nothing = f"{patches[0]}: the store has no patches to train, nothing to cancel"
-        return print_line(f"cancelled: {closed}; workers stop within seconds" if closed else nothing)
+        return print_line(
+            f"cancelled: {closed}; workers stop within seconds"
+            if closed
+            else f"{patches[0]}: the store has no patches to train, nothing to cancel"
+        )
     done = run(*batch_and_patches(config, patches))
     if not done.was_running:
         return print_line(f"{done.output.path}: no batch is running, nothing to cancel")
@@ -264,8 +265,12 @@ def show_packed(done: PackOutput, url: str) -> None:
     """Print what was packed, what was not and why, and what to run next."""
     from splatbatch.scene.patches import list_names
 
-    lines = {"packed": done.packed, "already trained": done.fresh, "refused by the audit": done.refused}
-    lines["packed later, once the tasks that they need are adopted"] = done.waiting
+    lines = {
+        "packed": done.packed,
+        "already trained": done.fresh,
+        "refused by the audit": done.refused,
+        "packed later, once the tasks that they need are adopted": done.waiting,
+    }
     for what, names in lines.items():
         if names:
             print_line(f"{what}: {list_names(names)}")
@@ -291,10 +296,10 @@ def adopt(
     """Fetch trained splats from a store; accept each one that matches the current settings and inputs."""
     from splatbatch.run import travel
 
-    if len(names) > 2:
-        raise ConfigError(f"adopt {' '.join(names)}: too many arguments", "Run `splatbatch adopt [FOLDER] STORE`.")
     terminal.never_block()
     batch = open_folder(config, names[0] if names[1:] else None)
+    if names[2:] or not is_store(names[-1]):
+        raise ConfigError(f"adopt {' '.join(names)}: no such store", "Run `splatbatch adopt [FOLDER] STORE`.")
     raise Exit(travel.adopt(batch, _anchored(names[-1]), show, watch=watch).exit_code)
 
 

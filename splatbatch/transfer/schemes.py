@@ -34,11 +34,6 @@ def scheme_of(url: str) -> str:
     return scheme
 
 
-def is_store(name: str) -> bool:
-    """Return whether a word on the command line names a store: by its scheme, or a folder that has been packed into."""
-    return "://" in name or (Path(name) / "bundles").is_dir()
-
-
 def open_store(url: str) -> Store:
     """Return a store; nothing is asked of it yet.
 

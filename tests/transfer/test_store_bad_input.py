@@ -211,3 +211,11 @@ def test_tasks_by_the_hundred_come_home_once(batch: FakeBatch, place: Site, tmp_
         one.communicate(timeout=60)
     assert (parent.returncode, f"{num} of {num} patches trained" in out) == (0, True), err
     assert sorted(patch for patch, _, outcome, accepted in ends(batch) if outcome == "trained" and accepted) == names
+
+
+def test_adopt_from_a_store_that_is_not_there_is_refused(batch: FakeBatch) -> None:
+    batch.make("p0").script(p0=["train"])
+    assert batch.run("train").returncode == 0
+    said = batch.run("adopt", "nosuchstore")
+    assert (said.returncode, said.stderr.splitlines()[0]) == (2, "splatbatch: adopt nosuchstore: no such store")
+    assert "splatbatch adopt [FOLDER] STORE" in said.stderr
