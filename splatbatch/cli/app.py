@@ -140,7 +140,7 @@ def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
 
 def is_store(name: str) -> bool:
     """Return whether a word on the command line names a store: by its scheme, or a folder that has been packed into."""
-    return "://" in name or (Path(name) / "bundles").is_dir()
+    return "://" in name or Path(name, "bundles").is_dir()
 
 
 def open_folder(config: Optional[Path], named: Optional[str]) -> Batch:

@@ -208,7 +208,7 @@ def work(
         raise ConfigError("work --only-builtin: no store given", "Run `splatbatch work STORE --only-builtin`.")
     if not patches or not (is_store(patches[0]) or idle_s is not None or scratch or only_builtin):
         raise Exit(run(open_as_worker(config, patches), for_s, TrainOptions(verify=not no_verify), show))
-    if len(patches) > 1:
+    if patches[1:]:
         raise ConfigError(
             f"work {patches[0]} {patches[1]}: a worker of a store takes no patch names", "Give the store alone."
         )
