@@ -114,12 +114,11 @@ SCENE = "scene"
 """Names the merged splat, in place of a patch."""
 
 
-def batch_and_patches(config: Optional[Path], arguments: list[str]) -> tuple[Optional[Path], list[str]]:
+def batch_and_patches(config: Optional[Path], arguments: list[str]) -> tuple[Optional[Path], tuple[str, ...]]:
     """Return the YAML and the patches that were named; a folder that stands first stands for its YAML."""
     from splatbatch.tasks.batch import named_batch
 
-    chosen, names = named_batch(config, arguments)
-    return chosen, [*names]
+    return named_batch(config, arguments)
 
 
 def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:

@@ -120,7 +120,7 @@ def test_thirteen_data_sets_are_one_command(batch: FakeBatch) -> None:
     batch.change()
     batch.script(**{name: [f"measure {20 + i}"] for i, name in enumerate(kinds)})
     ended = invoke("train", batch=batch)
-    assert (ended.code, ended.out.splitlines()[0]) == (0, "13 of 13 splats trained")
+    assert (ended.code, ended.out.splitlines()[0]) == (0, "13 of 13 patches trained")
     table = {cells[0]: cells for cells in rows(batch.output / "report.md", "patch")}
     assert list(table) == [f"set{i}" for i in range(13)]
     assert all(all(cells[:8]) for cells in table.values())
