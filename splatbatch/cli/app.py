@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -114,7 +114,7 @@ SCENE = "scene"
 """Names the merged splat, in place of a patch."""
 
 
-def batch_and_patches(config: Optional[Path], arguments: list[str]) -> tuple[Optional[Path], tuple[str, ...]]:
+def batch_and_patches(config: Optional[Path], arguments: list[str]) -> tuple[Optional[Path], Sequence[str]]:
     """Return the YAML and the patches that were named; a folder that stands first stands for its YAML."""
     from splatbatch.tasks.batch import named_batch
 
@@ -149,7 +149,7 @@ def open_folder(config: Optional[Path], named: Optional[str]) -> Batch:
     return open_batch(the_batch(config, named))
 
 
-def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, list[str]]:
+def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Sequence[str]]:
     """Open the batch of patches that were named, `scene` besides; return it and all these names."""
     from splatbatch.tasks.batch import open_batch
 
@@ -157,7 +157,7 @@ def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, li
     return open_batch(config, [name for name in names if name != SCENE]), names
 
 
-def the_one(names: list[str]) -> str:
+def the_one(names: Sequence[str]) -> str:
     """Return the one patch that was named."""
     if len(names) == 1:
         return names[0]

@@ -187,23 +187,23 @@ def publish(
     from splatbatch.splats.export import WHOLE, ExportOptions
 
     terminal.never_block()
-    batch, names = open_splats(config, names)
+    batch, chosen = open_splats(config, names)
     batch = batch.whole()
     cut = ExportOptions(sh_degree, min_opacity, in_source_frame=frame == "source")
     if is_follow_up("publish"):
         make = partial(products.publish_here, forced=force, measured=measure, cut=cut)
-        return deliver(partial(make, batch, names, to, formats))
+        return deliver(partial(make, batch, chosen, to, formats))
     kinds = formats.lower().replace(" ", "")
     if cut != WHOLE and "ply" not in kinds.split(","):
         raise ConfigError("--sh-degree, --min-opacity and --frame need --as ply", "Add --as ply.")
     if f".{kinds}" in SUFFIXES:
         film = Film(Path(), *_film_size(size), frames, fps, is_forced=force)
-        name, file = products.film(batch, names, film, kinds, to)
+        name, file = products.film(batch, chosen, film, kinds, to)
         return print_line(f"{name}: {file}: {file.stat().st_size / 1e6:.1f} MB")
     if to and kinds == "ply" and _is_file(to):
-        name, num = products.ply(batch, names, to, cut, is_forced=force)
+        name, num = products.ply(batch, chosen, to, cut, is_forced=force)
         return print_line(f"{name}: {to}: {num:,} Gaussians, {to.stat().st_size / 1e6:.1f} MB")
-    done = api.publish_splats(batch, names, to, formats, forced=force, measured=measure, cut=cut)
+    done = api.publish_splats(batch, chosen, to, formats, forced=force, measured=measure, cut=cut)
     print_facts(done, show_publication, as_json=json_)
 
 

@@ -353,8 +353,8 @@ def view(
     from splatbatch.publish.source import viewed
     from splatbatch.report.viewer.viewer import HOW, viewer_script
 
-    batch, names = open_splats(config, names)
-    shown = view_together(viewed(batch.whole(), names), batch.config.scene.crs or "")
+    batch, chosen = open_splats(config, names)
+    shown = view_together(viewed(batch.whole(), chosen), batch.config.scene.crs or "")
     if not viewer_script():
         raise TrainerError("view: the viewer is not built", HOW["viewer"])
     server = open_server(port, SplatPages(shown).answer)
