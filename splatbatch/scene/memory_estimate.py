@@ -45,7 +45,7 @@ PLAIN_SH_COPIES = 2
 """Of the harmonics, with `kernels: gsplat`: joined for gsplat's rasteriser, and the gradient of that."""
 RASTER_BYTES = 136
 """Per Gaussian, projected and in tile lists. With the copies above 1,080 bytes per Gaussian at SH degree 3: on one H200
-steps took 287 MiB of torch's memory at 250,000, 1,038 at 1 M and 3,052 at 3 M (1,054 each; `scripts/bench_train`).
+steps took 287 MiB of torch's memory at 250,000, 1,038 at 1 M and 3,052 at 3 M (1,054 each).
 With the plain copies 1,464: gsplat's documentation has 1.75 GB for 1 M and 4.97 GB for 3.2 M (1,463 each)."""
 PIXEL_BYTES = 140
 """Per pixel of the largest photograph: rendering, gradient, maps of SSIM; 135 from 995x748 to 1548x1357 there."""
