@@ -70,7 +70,7 @@ def _run(arguments: list[str] | None) -> Any:
         _end(error)
     except OSError as error:
         if isinstance(error, BrokenPipeError) or terminal.is_of_dead_terminal(error):
-            terminal.discard_output()  # whoever read our output has gone (`| head`): not an error of ours
+            terminal.discard_output()  # the reader of our output has gone (`| head`): not an error
             sys.exit(0)
         from splatbatch.files import is_out_of_space
 

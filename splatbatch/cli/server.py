@@ -176,7 +176,7 @@ class LiveStatus:
             request.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}\n")
 
     def _stream(self, request: Request) -> None:
-        """Send how far the batch is whenever that has changed, until nobody listens."""
+        """Send how far the batch is whenever that has changed, until the browser has gone."""
         if not self._streams.acquire(blocking=False):
             return request.say(http.HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_STREAMS} live pages are open: close one.\n")
         try:

@@ -147,7 +147,7 @@ class StatusWatcher:
         return statuses_of(self.batch, self.batch.standing(index=self.index), num_shown(len(self.batch.tasks)))
 
     def is_at_work(self) -> bool:
-        """Return whether somebody works on it, or an engine has workers that wait."""
+        """Return whether a run works on it, or an engine has waiting workers."""
         from splatbatch.output.exclusive import holder
 
         if time.monotonic() >= self._next_look:
@@ -157,7 +157,7 @@ class StatusWatcher:
         return living or self.crew.lives() or holder(self.batch.output) is not None
 
     def is_over(self) -> bool:
-        """Return whether it was begun, and nobody works on it any more."""
+        """Return whether it was begun, and no run works on it any more."""
         return not self.is_at_work() and any(ledger.exists() for ledger in self.batch.output.ledgers())
 
     def show(self) -> None:

@@ -27,7 +27,7 @@ def write_report(
     """Write the three reports from the files of a batch; return what they say.
 
     Splats that open in 3D may take `previews_mib` of the page; without `standing` any product counts that is there,
-    and nobody knows where the photographs lie.
+    and where the photographs lie is unknown.
     """
     return write_facts(build(output, names, tuple(variants), standing), output, previews_mib, standing)
 

@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class BatchSnapshot:
-    """How the patches of a batch stand, and whether somebody trains it, so that no other command may."""
+    """How the patches of a batch stand, and whether a run trains it, so that no other command may."""
 
     statuses: Sequence[PatchStatus]
     is_at_work: bool = False
@@ -209,7 +209,7 @@ def build(
     standing: FreshnessChecker | None = None,
     now: BatchSnapshot | None = None,
 ) -> Report:
-    """Return the facts of a batch; `now` says how its patches stand, where somebody has looked already."""
+    """Return the facts of a batch; `now` says how its patches stand, if that is known already."""
     now = now or BatchSnapshot(read_status(output, names, standing=standing))
     statuses, said = now.statuses, _said(output)
     history = [event for record in said if (event := events.event_of(record))]
@@ -300,7 +300,7 @@ def _walled(look: Callable[[], T], nothing: T) -> T:
 
 
 def _training_s(status: PatchStatus, attempts: Sequence[ReportedAttempt]) -> float | None:
-    """Return what the steps of a product took; where nobody has told of steps, its whole time but for its set-up."""
+    """Return what the steps of a product took; without recorded steps, its whole time but for its set-up."""
     kept = next((one for one in attempts if one.is_kept), None)
     if kept and kept.pace_s is not None:
         return kept.pace_s * status.step

@@ -13,7 +13,7 @@ from splatbatch.tasks.shared_decisions.colors import in_words
 
 MOST_SHOWN = 24
 LEAST_SEEN = 1.03
-"""Times brighter or darker than the mean, in a channel: less, and nobody sees a difference."""
+"""Times brighter or darker than the mean, in a channel: less is not visible."""
 
 
 def colors_of(output: OutputFolder) -> tuple[ReportedColors, ...]:

@@ -110,7 +110,7 @@ class Chart:
 
 
 def charts_of(folders: Sequence[AttemptFolder]) -> tuple[Chart, ...]:
-    """Return the charts of a patch's latest attempts; a figure that nobody wrote down has none."""
+    """Return the charts of a patch's latest attempts; a figure that was not recorded has none."""
     latest = folders[-MOST_ATTEMPTS:]
     progress = {folder.number: folder.read_progress() for folder in latest}
     samples = {folder.number: folder.read_gpu_samples() for folder in latest}

@@ -1,7 +1,7 @@
 """What is known of a batch in the morning: the pages are drawn from it, and report.json is it, field by field.
 
 Version `SCHEMA` of report.json: fields are only ever added within it. Times are seconds since 1970, or a span in
-seconds, and None (null) where nobody knows.
+seconds, and None (null) if unknown.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class SplatQuality:
     pictures: str
     """The folder of all pictures."""
     dropped: str
-    """What leaving photographs out has brought; empty where nobody has measured it."""
+    """What leaving photographs out has brought; empty if not measured."""
     seconds: float | None
     certificate: dict[str, Any]
     """As certificate.json has it; empty where there is none of this splat."""
@@ -363,7 +363,7 @@ class Report:
     map: SceneMap | None = None
     """Where no partition says where patches lie."""
     reconstruction: ReconstructionRecord | None = None
-    """What came of photographs, in the report of a reconstruction."""
+    """The result of a reconstruction, in its report."""
     deadline: ReportedDeadline | None = None
     afterwards: tuple[FollowUpResult, ...] = ()
     """What followed the training, or was left out."""

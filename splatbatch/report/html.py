@@ -1,4 +1,4 @@
-"""HTML and Markdown from templates, into which nobody can inject: whatever facts hold is text, and is escaped."""
+"""HTML and Markdown from templates, safe from injection: all that facts hold is text, and is escaped."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def policy(style: str, scripts: Sequence[str], *, follows: bool) -> str:
 
     It may run the others, too: their text, and no other, may be put into a script element later. Such a script may
     start workers whose text it brings along; these are bound by the same policy. One that `follows` may ask the server
-    that it came from, and nobody else.
+    that it came from alone.
     """
     workers = "worker-src blob:; " if len(scripts) > 1 else ""
     asks = "connect-src 'self'; " if follows else ""

@@ -11,7 +11,7 @@ from splatbatch.output.records.metrics import deciding
 from splatbatch.tasks.status import PatchStatus
 
 FEWEST = 4
-"""Trained patches below which nobody is unlike the others."""
+"""With fewer trained patches none is unlike the others."""
 FAR = 3.5
 """Deviations from the median (Iglewicz and Hoaglin 1993, "How to detect and handle outliers")."""
 DEVIATION = 1.4826

@@ -45,7 +45,7 @@ SMALL_BYTES = 3 << 20
 """Of the contact sheet, and of variants side by side."""
 STRIP_BYTES = 1 << 20
 MOST_PATCHES = 500
-"""No browser and nobody takes in thousands of sections; report.json has them all."""
+"""Thousands of sections are too many to show; report.json has them all."""
 URGENT = ("failed", "refused", "stopped", "stale", "running", "waiting", *MADE)
 """States, the most urgent first."""
 

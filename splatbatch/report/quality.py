@@ -16,7 +16,7 @@ MOST_NAMED = 8
 
 
 def quality_of(folder: SplatFolder, sha256: str | None = None) -> SplatQuality | None:
-    """Return what an inspection has found of a splat of this hash; None if nobody has inspected that one.
+    """Return what an inspection has found of a splat of this hash; None if it was not inspected.
 
     Without a hash it is the splat that lies there now.
     """
@@ -51,7 +51,7 @@ def _mean_psnr(found: Inspection, *, in_one_piece: bool) -> float | None:
 
 
 def drop_in_words(dropped: LeaveOutResult | None) -> str:
-    """Return what leaving photographs out has brought; empty where nobody has measured it."""
+    """Return what leaving photographs out has brought; empty if not measured."""
     if dropped is None:
         return ""
     if dropped.gain_db is None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SEAM_FIGURES = ("photographs", "PSNR dB", "between dB", "colour /255", "depth step %", "density")
 EVEN = (1.0, 0.01)
 SLIGHT = (2.0, 0.02)
-"""Colour offset in 1/255, and depth step: up to here nobody sees a seam; up to here who looks for it does."""
+"""Colour offset in 1/255, and depth step: a seam up to the first is invisible, up to the second hard to see."""
 UNLIKE = 2.0
 """Times as many Gaussians on one side of a seam, from which on it is named beside a step."""
 DIGITS = 9
@@ -123,7 +123,7 @@ def _seam(seam: Seam, measured: SeamMeasurement | None) -> ReportedSeam:
 
 
 def grade(seam: SeamMeasurement) -> Grade:
-    """Return how well two patches meet: even, slight, step; unknown where nobody has measured it."""
+    """Return how well two patches meet: even, slight, step; unknown if not measured."""
     color, depth = seam.color_offset, seam.depth_step
     if color is None or depth is None:
         return "unknown"

@@ -1,4 +1,4 @@
-"""What somebody has to do this morning, with the command for each; then what is worth a look. Pure: facts in."""
+"""What is to be done this morning, with the command for each; then what is worth a look. Pure: facts in."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONLY_LOOKS = ("splatbatch verify-dims", "splatbatch view scene")
 def todo(report: Report, *, is_at_work: bool = False, again: str = "") -> tuple[TodoItem, ...]:
     """Return what is to be done, what is worth a look after it; patches with the same trouble are one item.
 
-    While somebody trains the batch (`is_at_work`), only commands are named that only look: others would be refused.
+    While a run trains the batch (`is_at_work`), only commands are named that only look: others would be refused.
     Of a reconstruction one command (`again`) makes all that is not made.
     """
     if again:
@@ -86,7 +86,7 @@ def _of_patch(patch: ReportedPatch, *, is_running: bool) -> Iterator[TodoItem]:
 
 
 def _reason(kind: Literal["do", "look"], what: str, command: str) -> TodoItem:
-    """Return what is to be done, or worth a look, of nobody yet; `command` has PATCH where its name belongs."""
+    """Return what is to be done, or worth a look, without a patch; `command` has PATCH where its name belongs."""
     return TodoItem(kind, (), what, command)
 
 

@@ -49,7 +49,7 @@ def nodes_of(patches: Iterable[ReportedPatch]) -> list[str]:
 
 
 def ran_in_words(report: Report) -> str:
-    """Say from when to when the latest run went, or the several that followed each other; empty where nobody knows."""
+    """Say from when to when the latest run went, or the several that followed each other; empty if unknown."""
     starts = starts_of(report.runs, RUN_GAP_S)
     if not starts:
         return ""
@@ -63,7 +63,7 @@ def ran_in_words(report: Report) -> str:
 def starts_of(runs: Sequence[ReportedRun], gap_s: float = 0.0) -> list[float]:
     """Return when runs began that came more than `gap_s` after the end of all before them; so long apart they are two.
 
-    One without an end was killed, nobody knows when.
+    One without an end was killed at an unknown time.
     """
     known = sorted((run.started_at, run.ended_at or 0.0) for run in runs if run.started_at is not None)
     starts: list[float] = []

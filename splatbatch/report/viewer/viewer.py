@@ -44,7 +44,7 @@ BUILT = ("web", "dist", "viewer.js.gz")
 MOST_PREVIEW_BYTES = 4 << 20
 """A larger file is none of ours."""
 MOST_SPLAT_BYTES = 1 << 30
-"""A larger one is read whole by nobody who waits for a report."""
+"""A larger one takes too long to read whole for a report."""
 HOW = {
     "viewer": "3D: this installation has no viewer: install a wheel of a release, or build it where npm is.",
     "gsply": "3D: pip install 'splatbatch[web]', then `splatbatch report`.",
