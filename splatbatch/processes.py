@@ -123,7 +123,7 @@ def _below(pid: int, stats: dict[int, list[str]]) -> list[int]:
     return found
 
 
-def processes_marked(prefix: str, marker: str = MARKER) -> dict[int, str]:
+def with_marker(prefix: str, marker: str = MARKER) -> dict[int, str]:
     """Return the other processes whose `marker` starts with `prefix`, each with it, as far as we may look."""
     found = {int(pid): _marker(int(pid), marker) for pid in filter(str.isdecimal, os.listdir("/proc"))}  # noqa: PTH208
     return {pid: key for pid, key in found.items() if key.startswith(prefix) and pid != os.getpid()}
@@ -131,7 +131,7 @@ def processes_marked(prefix: str, marker: str = MARKER) -> dict[int, str]:
 
 def end_marked(key: str) -> None:
     """End by SIGKILL all that is left of an attempt whose supervisor was killed, also what is born meanwhile."""
-    end_all(lambda: [pid for pid, its_key in processes_marked(key).items() if its_key == key])
+    end_all(lambda: [pid for pid, its_key in with_marker(key).items() if its_key == key])
 
 
 def end_all(find: Callable[[], list[int]], *, are_ours: bool = False) -> None:

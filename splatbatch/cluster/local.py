@@ -51,14 +51,14 @@ def start(batch: Batch, submission: Submission, command: Sequence[str]) -> tuple
 
 def find(submission: Submission) -> tuple[str, ...]:
     """Return the workers of a start that was cut off: processes that bear its name in their environment."""
-    marked, found = processes.processes_marked(f"{submission.name}/", JOB), {}
+    marked, found = processes.with_marker(f"{submission.name}/", JOB), {}
     for pid, name in marked.items():
         if processes.parent(pid) not in marked:  # the worker itself, and nothing that it has started
             found[int(name.rpartition("/")[2])] = _job_of(pid)
     return tuple(found[index] for index in sorted(found))
 
 
-def is_running(job: str) -> WorkerJob:
+def query_job(job: str) -> WorkerJob:
     """Say whether a worker still runs, if this machine started it."""
     host, boot, pid, ticks = job.split(":")
     if host != socket.gethostname():
@@ -70,7 +70,7 @@ def is_running(job: str) -> WorkerJob:
 
 def stop(jobs: Sequence[str]) -> None:
     """Tell those that run to stop."""
-    processes.send(signal.SIGTERM, [int(job.split(":")[2]) for job in jobs if is_running(job).state == "running"])
+    processes.send(signal.SIGTERM, [int(job.split(":")[2]) for job in jobs if query_job(job).state == "running"])
 
 
 def _job_of(pid: int) -> str:

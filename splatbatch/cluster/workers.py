@@ -63,7 +63,7 @@ class RequestedWorkers:
     def look(self) -> None:
         """Ask how all are, Slurm once; unknown where it cannot be asked."""
         ours = [job for one in self._of("local") for job in one.record.handles]
-        self.jobs = {**{job: local.is_running(job) for job in ours}, **slurm.query_jobs(self._of("slurm"), self.jobs)}
+        self.jobs = {**{job: local.query_job(job) for job in ours}, **slurm.query_jobs(self._of("slurm"), self.jobs)}
 
     def lives(self) -> bool:
         """Return whether one may still run or start: those not looked at yet may, and those of a start cut off."""

@@ -170,7 +170,7 @@ class LocalExecutor:
 
     def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
         """Return what still runs of a batch on this machine: supervisors, and what a killed one has left behind."""
-        found = {key: _handle(pid) for pid, key in processes.processes_marked(f"{batch}.").items()}
+        found = {key: _handle(pid) for pid, key in processes.with_marker(f"{batch}.").items()}
         for attempt in unended:
             if left := orphans.find(attempt):
                 key = (attempt.read_job() or JobSpec()).key or str(attempt.path)

@@ -99,7 +99,7 @@ def _key(folder: Path) -> str:
 
 def _end_orphaned_daemons() -> None:
     """End daemons whose batch was killed and that outlived it all the same."""
-    for key in set(processes.processes_marked(PREFIX).values()):
+    for key in set(processes.with_marker(PREFIX).values()):
         pid, ticks, folder = key.removeprefix(PREFIX).split(":", 2)
         if processes.start_ticks(int(pid)) != int(ticks):
             processes.end_marked(key)

@@ -133,12 +133,12 @@ def put_in_place(folder: PatchFolder) -> None:
         OSError: the splat of the attempt is there no more, or they cannot be written.
     """
     while (number := folder.newest_accepted()) and (result := Result.read(folder.accepted(number))):
-        publish_product(folder, result.with_fields(accepted=number))
+        place_product(folder, result.with_fields(accepted=number))
         if folder.newest_accepted() == number:
             return
 
 
-def publish_product(folder: PatchFolder, result: Result) -> None:
+def place_product(folder: PatchFolder, result: Result) -> None:
     """Make splat.ply and result.json of the splat that an attempt has left."""
     attempt = folder.path / result.attempt
     folder.result.unlink(missing_ok=True)
@@ -256,7 +256,7 @@ def restore(folder: PatchFolder) -> str:
         if result is None and sha256_of(folder.splat) != left.sha256:
             continue  # only what was accepted comes back by itself, and the splat says which that was
         if left.sha256 and sha256_of(attempt.splat) == left.sha256:
-            publish_product(folder, result or left)
+            place_product(folder, result or left)
             return attempt.path.name
     best = retention.decide(splats_in(folder, result, FileFacts())[0], result).product
     if best is None or sha256_of(folder.path / best.attempt / SPLAT) != best.sha256:

@@ -45,14 +45,14 @@ def fault_of(output: OutputFolder, workers: list[Worker]) -> str:
 def num_gaussians_after_a_sleep(folder: PatchFolder, monkeypatch: pytest.MonkeyPatch) -> int:
     """Accept a splat of 3, and the next one, of 4, while the first sleeps; return which of them has its place."""
     late, newer = attempt_with_splat(folder, 3), attempt_with_splat(folder, 4)
-    put_up = results.publish_product
+    put_up = results.place_product
 
     def sleep(*arguments: Any) -> None:
-        monkeypatch.setattr(results, "publish_product", put_up)
+        monkeypatch.setattr(results, "place_product", put_up)
         accept(folder, *newer, {})
         put_up(*arguments)
 
-    monkeypatch.setattr(results, "publish_product", sleep)
+    monkeypatch.setattr(results, "place_product", sleep)
     accept(folder, *late, {})
     assert check_splat(folder.splat).num_gaussians == (read_json(folder.result) or {})["num_gaussians"]
     return check_splat(folder.splat).num_gaussians

@@ -31,7 +31,7 @@ def start(batch: FakeBatch) -> subprocess.Popen[str]:
 
 
 def left_of(batch: FakeBatch) -> dict[int, str]:
-    return processes.processes_marked(f"{batch_name(OutputFolder(batch.output))}.")
+    return processes.with_marker(f"{batch_name(OutputFolder(batch.output))}.")
 
 
 Say = Callable[[str, object], None]

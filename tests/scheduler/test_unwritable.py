@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from splatbatch.processes import processes_marked
+from splatbatch.processes import with_marker
 
 if TYPE_CHECKING:
     from fake_batch import FakeBatch
@@ -120,5 +120,5 @@ def test_attempts_are_stopped_when_the_ledger_cannot_be_written_any_more(batch: 
     assert (process.returncode, "local.jsonl: cannot be written" in said, "hint: " in said) == (6, True, True), said
     with contextlib.suppress(AssertionError):
         time.sleep(0.1)
-    assert not [key for key in processes_marked("").values() if str(batch.output) in key]
+    assert not [key for key in with_marker("").values() if str(batch.output) in key]
     assert (batch.output / "patches/p0/attempt-01/exit.json").exists()

@@ -85,6 +85,6 @@ def test_what_a_killed_supervisor_leaves_behind_is_found_by_its_key_and_ended(at
     grandchild = int(attempt.folder.log.read_text().split()[0])
     supervisor.kill()
     supervisor.wait()
-    wait_for(lambda: processes.processes_marked("batch7.p0.") == {grandchild: "batch7.p0.a1"})
+    wait_for(lambda: processes.with_marker("batch7.p0.") == {grandchild: "batch7.p0.a1"})
     processes.end_marked("batch7.p0.a1")
     assert not alive(grandchild)
