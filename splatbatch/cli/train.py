@@ -299,7 +299,10 @@ def adopt(
     terminal.never_block()
     batch = open_folder(config, names[0] if names[1:] else None)
     if names[2:] or not is_store(names[-1]):
-        raise ConfigError(f"adopt {' '.join(names)}: no such store", "Run `splatbatch adopt [FOLDER] STORE`.")
+        raise ConfigError(
+            f"adopt {' '.join(names)}: {'too many arguments' if names[2:] else 'no such store'}",
+            "Run `splatbatch adopt [FOLDER] STORE`.",
+        )
     raise Exit(travel.adopt(batch, _anchored(names[-1]), show, watch=watch).exit_code)
 
 

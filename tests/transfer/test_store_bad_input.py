@@ -219,3 +219,5 @@ def test_adopt_from_a_store_that_is_not_there_is_refused(batch: FakeBatch) -> No
     said = batch.run("adopt", "nosuchstore")
     assert (said.returncode, said.stderr.splitlines()[0]) == (2, "splatbatch: adopt nosuchstore: no such store")
     assert "splatbatch adopt [FOLDER] STORE" in said.stderr
+    many = batch.run("adopt", str(batch.folder), "b", "c")
+    assert (many.returncode, "too many arguments" in many.stderr) == (2, True)
