@@ -26,7 +26,7 @@ FIRST = ("die SIGSEGV", "exit 1 CUDA error: unspecified launch failure")
 SECOND = ("train-with-fugitive 0.1", "train-with-kin 0.1", "train")
 TARGETS = ("parent", "parent-before", "supervisor", "trainer")
 """The parent right after it wrote the n-th line or right before, or one of its supervisors or trainers then."""
-SUMMARY = "9 of 12 patches trained; refused: " + ", ".join(f"{REFUSED}@{variant}" for variant in VARIANTS)
+SUMMARY = "9 of 12 splats trained; refused: " + ", ".join(f"{REFUSED}@{variant}" for variant in VARIANTS)
 NUM_EVENTS = 60
 MOST_EXTRA = 2
 """Attempts that one kill may cost: those that ran."""
