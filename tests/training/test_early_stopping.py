@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from splatbatch.outcome import Splat
 from splatbatch.output.records.metrics import Metrics
 from splatbatch.scene.patches import Patch
 from splatbatch.splats import read_header
-from splatbatch.training.evaluation.early_stopping import EarlyStopping, StoppingRule, halves_of, psnr_in, window_of
+from splatbatch.training.cuda_graph import GraphedStep
+from splatbatch.training.evaluation.early_stopping import StoppingRule, halves_of, psnr_in, window_of
 from splatbatch.training.gaussians import Parameters, as_parameters
-from splatbatch.training.photos.coarse import CoarseToFine
 from splatbatch.training.photos.posed_image import PosedImage
 from splatbatch.training.rendering.rasterize import rasterize
 from splatbatch.training.rendering.view import RasterOptions, RenderCamera
@@ -117,21 +116,22 @@ def test_in_the_tail_the_rate_of_the_means_falls_to_a_hundredth(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 @pytest.mark.parametrize("strategy", ["default", "mcmc"])
 def test_recorded_steps_follow_the_tail(patch: Patch, monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
-    of_run = EarlyStopping.steps
+    rates: list[tuple[float, Step]] = []  # the first of each run, and the step that has its last
+    make = GraphedStep.__init__
 
-    def steps(self: EarlyStopping, one_step: Step, sizes: CoarseToFine, start: int) -> Iterator[int]:
-        group = one_step.optimizers["means"].param_groups[0]
-        first = float(group["lr"])
-        yield from of_run(self, one_step, sizes, start)
-        assert float(group["lr"]) == pytest.approx(0.01 * first, rel=1e-2)
+    def keep(self: GraphedStep, step: Step) -> None:
+        rates.append((float(step.optimizers["means"].param_groups[0]["lr"]), step))
+        make(self, step)
 
-    monkeypatch.setattr(EarlyStopping, "steps", steps)
+    monkeypatch.setattr(GraphedStep, "__init__", keep)
     stopped, whole = (
         on_a_cleared_gpu(patch, early(strategy, stops, cap_max=AT_ITS_CAP, max_steps=200, device="cuda"), name)
         for name, stops in (("attempt-01", {}), ("attempt-02", {"stop_after": 0}))
     )
     assert stopped.step == stopped.metrics["early_stopping"]["ended_at"]
     assert stopped.metrics["peak"]["training_mib"] <= whole.metrics["peak"]["training_mib"] + 1
+    last = [float(step.optimizers["means"].param_groups[0]["lr"]) for _, step in rates]
+    assert last == pytest.approx([0.01 * first for first, _ in rates], rel=1e-2)
 
 
 def on_a_cleared_gpu(patch: Patch, settings: Recipe, name: str) -> Splat:
