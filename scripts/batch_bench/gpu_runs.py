@@ -179,7 +179,7 @@ def _trained(output: Path, result: dict[str, Any]) -> Trained | None:
         last=steps[-1]["t"],
         psnr=(metrics.get("final") or {}).get("psnr") or math.nan,
         num_gaussians=int(result.get("num_gaussians") or 0),
-        torch_peak_mib=Metrics.from_record(metrics).peak.highest() or math.nan,
+        torch_peak_mib=Metrics.from_record(metrics).torch_peak_mib or math.nan,
         step_ms=_step_ms(steps),
     )
 
