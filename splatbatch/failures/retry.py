@@ -31,6 +31,8 @@ class RetryHistory:
     failures: tuple[Failure, ...] = ()
     rungs: Mapping[str, int] = field(default_factory=dict)
     """How many rungs of each ladder were taken."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that these rungs have changed, but for the number of slots: a machine's."""
     num_trained_before: int = 0
     """Tasks that had been trained when it failed last: those trained since speak for the GPU."""
     has_moved: bool = False

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from splatbatch.config import TaskId
-from splatbatch.failures.retry import why_stop_batch
+from splatbatch.failures.retry import NEW, why_stop_batch
 from splatbatch.output.layout import OutputFolder
 from splatbatch.scheduler.work.other_workers_history import OtherWorkersHistory
 
@@ -48,7 +48,7 @@ def test_failures_and_rungs_of_two_workers_make_one_history(output: OutputFolder
     past = OtherWorkersHistory(output, output.ledger_of("me"))
     assert causes(past) == ["nan_loss", "segfault"]
     assert past.history("p0").rungs == {"numerics": 1}
-    assert past.changes("p0") == {"training.init_scale": 0.3}
+    assert past.history("p0").changes == {"training.init_scale": 0.3}
     tell(output, "a", failed("oom", generation=2))
     assert causes(past) == ["nan_loss", "segfault", "oom"]
 
@@ -67,7 +67,7 @@ def test_what_is_just_being_written_is_counted_once_it_is_whole(output: OutputFo
 def test_what_was_before_it_was_trained_or_given_up_counts_no_more(output: OutputFolder, end: dict[str, Any]) -> None:
     tell(output, "a", failed("nan_loss"), {**RETRY, "changes": {"training.seed": 1}}, end)
     past = OtherWorkersHistory(output, output.ledger_of("me"))
-    assert (causes(past), past.history("p0").rungs, past.changes("p0")) == ([], {}, {})
+    assert past.history("p0") == NEW
 
 
 def test_what_was_lost_with_a_worker_is_not_held_against_its_task(output: OutputFolder) -> None:

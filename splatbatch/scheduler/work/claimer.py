@@ -138,7 +138,7 @@ class TaskClaimer(RunHooks):
             self.close(task.name)
             self._closed(task)
             return None
-        changes = self.past.changes(task.name) if self.past else {}
+        changes = self.past.history(task.name).changes if self.past else {}
         return replace(task.kind.changed(task, changes), claim=claim)
 
     def _closed(self, task: Task) -> None:

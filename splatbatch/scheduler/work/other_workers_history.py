@@ -6,7 +6,6 @@ import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import NEW, Failure, RetryHistory
@@ -32,16 +31,6 @@ class OtherWorkersHistory:
     def history(self, name: str) -> RetryHistory:
         """Return what a task has been through since it was trained, or given up, last."""
         return history_of(event for _, event in self._of(name))
-
-    def changes(self, name: str) -> Mapping[str, Any]:
-        """Return the settings that its rungs have changed since then, but for the number of slots: a machine's."""
-        changes: dict[str, Any] = {}
-        for _, event in self._of(name):
-            if isinstance(event, GaveUp) or (isinstance(event, AttemptEnded) and event.is_well):
-                changes = {}
-            elif isinstance(event, RetryScheduled):
-                changes |= {key: value for key, value in event.changes.items() if key != "slots"}
-        return changes
 
     def failures(self) -> Mapping[TaskId, tuple[Failure, ...]]:
         """Return the failures of all tasks with other workers that tell of more than the machine they were on."""
@@ -77,14 +66,13 @@ def history_of(events: Iterable[PastReport]) -> RetryHistory:
     history = NEW
     for event in events:
         match event:
-            case GaveUp():
-                history = NEW
-            case AttemptEnded(outcome="trained" | "made"):
+            case GaveUp() | AttemptEnded(outcome="trained" | "made"):
                 history = NEW
             case AttemptEnded(outcome="failed", adopted=False, diagnosis=diagnosis) if diagnosis is not None:
                 failure = Failure(diagnosis, history.rungs)
                 history = replace(history, failures=(*history.failures, failure))
-            case RetryScheduled(ladder=ladder) if ladder:
+            case RetryScheduled(ladder=ladder, changes=changes) if ladder:
                 rungs = {**history.rungs, ladder: history.rungs.get(ladder, 0) + 1}
-                history = replace(history, rungs=rungs)
+                settings = {key: value for key, value in changes.items() if key != "slots"}
+                history = replace(history, rungs=rungs, changes={**history.changes, **settings})
     return history

@@ -36,13 +36,11 @@ class WaitReporter:
             though_well: told also of a worker that moves: nothing else goes on meanwhile.
         """
         silent_s, now = self.watcher.silent_s(held.owner), time.monotonic()
-        if not (though_well or silent_s >= limits.QUIET_S or not held.is_legible):
-            return
-        if now < self._next.get(task, 0.0):
+        is_quiet = silent_s >= limits.QUIET_S or not held.is_legible
+        if now < self._next.get(task, 0.0) or not (is_quiet or though_well):
             return
         self._next[task] = now + SAY_EVERY_S
         who = f"claimed by {title(held.owner)}" if held.is_legible else f"its claim {held.path} cannot be read"
-        is_quiet = silent_s >= limits.QUIET_S or not held.is_legible
         self.say(f"waiting for {task}: {who}{f'; {describe_silence(silent_s)}' if is_quiet else ''}")
 
 
