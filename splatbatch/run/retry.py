@@ -25,7 +25,7 @@ def check_due(batch: Batch) -> None:
         ConfigError: one is.
     """
     standing = batch.standing("content")
-    effective = {name: standing.hash_of(recipe) for name, recipe in batch.recipes().items()}
+    effective = {task.name: task.requested_settings.recipe_hash for task in batch.tasks}
     states = {name: standing.state(name) for name in batch.names}
     results = {name: one.result or Result() for name, one in states.items() if isinstance(one, UpToDate)}
     done = [

@@ -23,7 +23,6 @@ from splatbatch.output.layout import OutputFolder
 from splatbatch.scene.patches import Patch, find_patches
 from splatbatch.scene.photos.folders import is_folder
 from splatbatch.tasks.backdrop import as_cut
-from splatbatch.tasks.fingerprint import hashes_of
 from splatbatch.tasks.patch_state import PatchState, due
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
 from splatbatch.tasks.task import Names, Task, apply_overrides, as_names, only, patches_of, select, tasks_of
@@ -84,7 +83,7 @@ class Batch:
     def plan_hash(self) -> str:
         """Return a hash of what all workers of the batch must agree on."""
         by = [f"by {self.config.deadline}"] if self.config.deadline else []
-        recipes = hashes_of(task.yaml_settings.without_deadline.recipe for task in self.every)
+        recipes = sorted({task.yaml_settings.without_deadline.recipe_hash for task in self.every})
         own = (task.kind.inputs for task in self.every if task.kind.inputs)
         return short_hash(" ".join([__version__, *recipes, *by, *own]))
 

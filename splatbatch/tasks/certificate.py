@@ -26,7 +26,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.scene.patches import list_names
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprint import leaves, places, recipe_hash
+from splatbatch.tasks.fingerprint import leaves, places
 from splatbatch.tasks.inspection import SCENE, open_named
 from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import list_some, spell_place
@@ -235,7 +235,7 @@ def _why_other_patch(said: Certificate, folder: PatchFolder) -> Iterator[str]:
 def _why_outdated(said: Certificate, task: Task, folder: PatchFolder) -> Iterator[str]:
     """Yield what of the YAML and of the files of a batch is no longer as a certificate says."""
     result = folder.read_result()
-    if result is not None and not result.changes and said.settings_hash != recipe_hash(task.recipe):
+    if result is not None and not result.changes and said.settings_hash != task.yaml_settings.recipe_hash:
         yield "the YAML has other settings now than the certificate"
     place = places(task.patch, task.recipe)
     if differing := [key for key, sha256 in said.inputs.items() if sha256 != sha256_of(place(key))]:

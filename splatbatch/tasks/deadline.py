@@ -27,7 +27,6 @@ from splatbatch.scene import memory_estimate
 from splatbatch.scene.memory_estimate import MemoryEstimate, TrainingSpeed
 from splatbatch.tasks.batch import Batch, PendingTasks
 from splatbatch.tasks.estimates import footprints_of, makespan_s, num_slots, past_trainings
-from splatbatch.tasks.fingerprint import hashes_of
 from splatbatch.tasks.step_budget import FEWEST_SHARE, changes_of, follows, photograph_divisor, steps_at
 from splatbatch.tasks.task import Task
 from splatbatch.text import clock, moment, plural
@@ -178,7 +177,7 @@ def choice_for(batch: Batch, todo: PendingTasks, now: float) -> DeadlineDecision
     asked, then = batch.config.deadline, batch.shared.deadline
     if not asked:
         return None
-    settings = short_hash(" ".join(hashes_of(task.yaml_settings.without_deadline.recipe for task in batch.every)))
+    settings = short_hash(" ".join(sorted({task.yaml_settings.without_deadline.recipe_hash for task in batch.every})))
     names = todo.names_in(batch)
     if not names or (then and then.settings == settings and set(names) <= set(then.patches)):
         return None

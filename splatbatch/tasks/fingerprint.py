@@ -320,9 +320,3 @@ def settings_of(recipe: Recipe) -> dict[str, Any]:
     if "program" in tree:
         tree["program"] = tree["program"] | {"env": sorted(tree["program"].get("env") or {})}
     return tree
-
-
-def hashes_of(recipes: Iterable[Recipe]) -> list[str]:
-    """Return the hashes of some recipes, each once."""
-    each = {id(recipe): recipe for recipe in recipes}.values()
-    return sorted({recipe_hash(recipe) for recipe in each})

@@ -31,7 +31,6 @@ from splatbatch.tasks.fingerprint import (
     list_changed_shared_files,
     moved_model,
     places,
-    recipe_hash,
     settings_of,
     state_of,
 )
@@ -103,7 +102,7 @@ class FreshnessChecker:
             self.endings.resume(self._index.ledger)
         self._stamps = Stamps()
         self._facts = FileFacts(self._stamps, reads=depth != "time")
-        self._hashes: dict[int, str] = {}
+
         self._observations: dict[str, Observation] = {}
         self._is_scene_closed = False
         self._look_again()
@@ -130,7 +129,7 @@ class FreshnessChecker:
         """Go by what is decided for the batch by now."""
         self._shared = SharedDecisions.known(self.config, self._output)
         self.tasks = {task.name: task for task in self._shared.apply([*self.tasks.values()])}
-        self._hashes.clear()
+
         self._products.clear()
 
     def _look_again(self) -> None:
@@ -193,7 +192,7 @@ class FreshnessChecker:
         task = self.tasks[name]
         is_as_it_was = (
             brief.splat == [splat.num_bytes, splat.mtime_ns]
-            and any(self.hash_of(one) in brief.recipes for one in task.yaml_settings.acceptable_recipes)
+            and not task.yaml_settings.acceptable_hashes.isdisjoint(brief.recipes)
             and not moved_model(brief.model, task.patch, self._facts)
             and not self._have_others_moved(self._index, brief.others, task)
             and brief.settled == self._key(task)
@@ -259,15 +258,9 @@ class FreshnessChecker:
         """Return what a task is counted in; what does not belong to the batch is a patch."""
         return self.tasks[name].kind.noun if name in self.tasks else "patch"
 
-    def hash_of(self, recipe: Recipe) -> str:
-        """Return the hash of a recipe; patches that are trained alike share it."""
-        if id(recipe) not in self._hashes:
-            self._hashes[id(recipe)] = recipe_hash(recipe)
-        return self._hashes[id(recipe)]
-
     def _why_other_settings(self, result: Result, task: Task) -> str:
         held, recipe = result.held_against, task.recipe
-        if any(self.hash_of(one) in (held.recipe, held.effective) for one in task.yaml_settings.acceptable_recipes):
+        if not task.yaml_settings.acceptable_hashes.isdisjoint((held.recipe, held.effective)):
             return ""
         changed = held.settings and changed_settings(held.settings, settings_of(recipe), settings_of(Recipe()))
         if changed:

@@ -15,7 +15,7 @@ from splatbatch.config import Recipe
 from splatbatch.failures.causes import CAUSES
 from splatbatch.files import Record
 from splatbatch.hashing import FileFact, file_fact, short_hash
-from splatbatch.tasks.fingerprint import recipe_hash, state_of
+from splatbatch.tasks.fingerprint import state_of
 from splatbatch.tasks.task import TaskSettings
 
 OF_MACHINE = frozenset(name for name, cause in CAUSES.items() if cause.lies_in not in {"patch", "settings"})
@@ -24,11 +24,11 @@ OF_MACHINE = frozenset(name for name, cause in CAUSES.items() if cause.lies_in n
 
 def key_of(setup: TaskSettings, files: Mapping[str, FileFact]) -> Record:
     """Return what must change before the patch is worth another try; setup with the changes it was trained under."""
-    recipe = setup.without_deadline.recipe
+
     return {
-        "settings": f"{recipe_hash(recipe)} {setup.config.retry.max_attempts}",
+        "settings": f"{setup.without_deadline.recipe_hash} {setup.config.retry.max_attempts}",
         "inputs": state_of(files),
-        "trainer": _trainer(recipe),
+        "trainer": _trainer(setup.without_deadline.recipe),
         "machine": machine(),
     }
 

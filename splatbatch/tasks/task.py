@@ -23,6 +23,7 @@ from splatbatch.output.records.deadline.choice import StepBudget
 from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import MeasurementRecord
 from splatbatch.scene.patches import Patch, list_names
+from splatbatch.tasks.fingerprint import fingerprint, is_drawn_behind, recipe_hash
 from splatbatch.tasks.patch_state import Missing, PatchState, UpToDate
 from splatbatch.tasks.step_budget import changes_of
 
@@ -75,6 +76,16 @@ class TaskSettings:
         others = (self.recipe, self.without_deadline.recipe) if self.paces else (self.recipe,)
         every = (*others, *(replace(self, paces=(pace,)).recipe for pace in self.paces[1:]))
         return (*every, *(one.in_full() for one in every if one.evaluation.stop_after == "auto" and one.stops_after()))
+
+    @cached_property
+    def recipe_hash(self) -> str:
+        """The hash of the recipe."""
+        return recipe_hash(self.recipe)
+
+    @cached_property
+    def acceptable_hashes(self) -> frozenset[str]:
+        """The hashes of the recipes whose splats are fresh."""
+        return frozenset(map(recipe_hash, self.acceptable_recipes))
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -228,16 +239,12 @@ class TrainTasks(TaskKind):
 
     def needs(self, task: Task) -> tuple[str, ...]:
         """Return the whole scene, where its splat is drawn behind the patch."""
-        from splatbatch.tasks.fingerprint import is_drawn_behind
-
         behind = task.patch.behind
         return (behind.name,) if behind and is_drawn_behind(task.patch, task.recipe) else ()
 
     def depends_on(self, task: Task) -> Fingerprint:
         """Return the settings of the YAML, those really in force, and the inputs."""
-        from splatbatch.tasks.fingerprint import fingerprint, recipe_hash
-
-        return replace(fingerprint(task.patch, task.recipe), effective=recipe_hash(task.next_settings.recipe))
+        return replace(fingerprint(task.patch, task.recipe), effective=task.next_settings.recipe_hash)
 
     def why_unfit(self, task: Task) -> str:
         """Audit the patch anew, by itself."""

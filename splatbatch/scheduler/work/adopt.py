@@ -28,7 +28,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import collect, write_down
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprint import differences, fingerprint, hashes_of, places
+from splatbatch.tasks.fingerprint import differences, fingerprint, places
 from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 
@@ -133,7 +133,7 @@ def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
         Of an attempt before the accepted one the ledger has lost the end; that brings its splat not back.
         """
         now, accepted = fingerprint(task.patch, task.recipe), product.read_result() or Result()
-        is_same = then.recipe in hashes_of(task.yaml_settings.acceptable_recipes) and (
+        is_same = then.recipe in task.yaml_settings.acceptable_hashes and (
             (then.inputs, then.surroundings) == (now.inputs, now.surroundings)
         )
         if not is_same or is_trained_otherwise(then, now):
