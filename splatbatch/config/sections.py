@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_serializer, model_validator
 
@@ -66,9 +66,6 @@ def _with_default_ladders(given: Any) -> Any:
 
 class Retry(Section):
     """Whether and how often a failed patch is tried again, and what is changed for it."""
-
-    waits: ClassVar[bool] = True
-    """A retry is waited for as long as its cause asks; no key."""
 
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 5
     """Attempts per patch and run, the first included."""

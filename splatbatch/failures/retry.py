@@ -73,7 +73,12 @@ class GiveUp:
 
 
 def decide(
-    history: Sequence[Failure], config: Retry, jitter: float = 0.0, current: Mapping[str, Any] = {}
+    history: Sequence[Failure],
+    config: Retry,
+    jitter: float = 0.0,
+    current: Mapping[str, Any] = {},
+    *,
+    waits: bool = True,
 ) -> RetryAfter | GiveUp:
     """Decide on a patch after its last failure.
 
@@ -82,14 +87,15 @@ def decide(
         config: caps, waits and ladders.
         jitter: 0 to 1; lengthens the wait by up to a tenth, so that patches do not come back all at once.
         current: the settings in force: a rung that would change none of them is passed over.
+        waits: it may wait for what passes by itself; else each failure counts, and it is tried again at once.
     """
     last = history[-1].diagnosis
     if last.action == "fail":
         return GiveUp(f"{title(last.cause)}: trying again cannot help")
-    counting = _counting(history) if config.waits else history
+    counting = _counting(history) if waits else history
     alike = sum(past.diagnosis.cause == last.cause for past in history)
-    wait_s = _wait_s(last.cause, alike) * (1 + 0.1 * jitter) if config.waits else 0.0
-    if config.waits and passes(last):
+    wait_s = _wait_s(last.cause, alike) * (1 + 0.1 * jitter) if waits else 0.0
+    if waits and passes(last):
         minutes = f"{PASSES_WITHIN_S / 60:.0f} minutes"
         is_over = history[-1] in counting
         return GiveUp(f"{title(last.cause)}: still there after {minutes} of waiting") if is_over else RetryAfter(wait_s)

@@ -33,8 +33,8 @@ from splatbatch.scene.patches import list_names
 from splatbatch.tasks import upkeep
 from splatbatch.tasks.audits import TaskGroup, audit_of, groups_of, refusals
 from splatbatch.tasks.batch import Batch, PendingTasks
-from splatbatch.tasks.fingerprint import inputs_of, state_of
 from splatbatch.tasks.freshness import FreshnessChecker, Observation
+from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.patch_state import STATES, GivenUp, PatchState, Stale, UpToDate, is_due
 from splatbatch.tasks.shared_decisions.decide import STEPS, Step
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions
@@ -192,7 +192,7 @@ def _audit(batch: Batch, group: TaskGroup) -> Record:
     facts, states = FileFacts(), dict[str, str]()  # patches share their photographs: each is asked for once
     for task in group.tasks:
         with contextlib.suppress(Exception):  # its audit, or its attempt, says what is wrong with it
-            states[task.name] = state_of(inputs_of(task.patch, task.recipe, facts).files)
+            states[task.name] = state_of(task.input_files(facts).now().files)
     return {"audit": object_of(replace(audit_of(batch, group), rows=())), "states": states}
 
 

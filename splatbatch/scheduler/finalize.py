@@ -21,7 +21,6 @@ from splatbatch.output.ledger import Ledger, events
 from splatbatch.output.records.attempt import AttemptFacts
 from splatbatch.output.records.record import object_of, read_as
 from splatbatch.scheduler import judge
-from splatbatch.tasks.fingerprint import places
 from splatbatch.tasks.task import TRAINING, Task
 
 
@@ -106,7 +105,7 @@ def _keep_and_choose(
         new,
         is_retry=attempt.job.is_retry,
         keeps_better=task.next_settings.config.retry.keep == "better",
-        differ=partial(retention.other_files, place=places(task.patch, task.recipe), facts=files),
+        differ=partial(retention.other_files, place=task.input_files().place, facts=files),
     )
     takes_new = choice.product is new
     if takes_new:

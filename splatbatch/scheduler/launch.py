@@ -21,7 +21,7 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.running_attempt import Dismissal, Execution, RunningAttempt, Standby
-from splatbatch.tasks.fingerprint import state_of
+from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.task import Task, with_step_budget
 
 BALLAST_BYTES = 1 << 16

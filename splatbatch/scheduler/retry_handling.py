@@ -140,7 +140,8 @@ class RetryHandling:
         witnesses = tuple(self._trained[past.num_trained_before :]) if past.failures else ()
         self._learn(task, failures=failures, num_trained_before=len(self._trained))
         current = {**task.kind.settings(task), "slots": len(loop.slots)}
-        decision = retry.decide(failures, task.kind.retry(task, loop.config), self._random.random(), current)
+        config, jitter = task.kind.retry(task, loop.config), self._random.random()
+        decision = retry.decide(failures, config, jitter, current, waits=task.kind.waits)
         if reason := self._why_stop():
             loop.ledger.write(GaveUp(name, reason))
             self.hopeless = reason

@@ -26,7 +26,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.scene.patches import list_names
 from splatbatch.splats import read_header
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprint import leaves, places
+from splatbatch.tasks.fingerprint import leaves
 from splatbatch.tasks.inspection import SCENE, open_named
 from splatbatch.tasks.task import Task, of_patches
 from splatbatch.text import list_some, spell_place
@@ -121,7 +121,7 @@ def _made(batch: Batch, task: Task | None, hashes: Mapping[str, str] | None = No
         training = batch.config.recipe("").model_dump(mode="json")["training"]
         return _of_scene(output.scene, training, found).sealed()
     result, inputs = output.patch(task.name).read_result() or Result(), dict[str, str]()
-    place = places(task.patch, task.recipe)
+    place = task.input_files().place
     for key, fact in result.trained_from.files.items():
         if fact.num_bytes >= 0 and key[-1:] != "/":
             read = hashes.get(key, "") if hashes is not None else sha256_of(place(key))
@@ -237,7 +237,7 @@ def _why_outdated(said: Certificate, task: Task, folder: PatchFolder) -> Iterato
     result = folder.read_result()
     if result is not None and not result.changes and said.settings_hash != task.yaml_settings.recipe_hash:
         yield "the YAML has other settings now than the certificate"
-    place = places(task.patch, task.recipe)
+    place = task.input_files().place
     if differing := [key for key, sha256 in said.inputs.items() if sha256 != sha256_of(place(key))]:
         yield f"files have changed since the certificate was written: {list_some(differing)}"
 

@@ -22,19 +22,12 @@ from splatbatch.tasks.fingerprint import (
     backdrop_hash,
     border_hash,
     changed_settings,
-    differences,
     earlier_hashes,
-    files_now,
-    inputs_of,
     is_drawn_behind,
-    list_changed_files,
-    list_changed_shared_files,
-    moved_model,
-    places,
     settings_of,
-    state_of,
 )
 from splatbatch.tasks.given_up import key_of
+from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.patch_state import UNCOMPARED, Damaged, Missing, PatchState, Stale, UpToDate, assess, is_due
 from splatbatch.tasks.shared_decisions.decisions import SharedDecisions, stamps_of
 from splatbatch.tasks.task import TRAINING, Task
@@ -193,7 +186,7 @@ class FreshnessChecker:
         is_as_it_was = (
             brief.splat == [splat.num_bytes, splat.mtime_ns]
             and not task.yaml_settings.acceptable_hashes.isdisjoint(brief.recipes)
-            and not moved_model(brief.model, task.patch, self._facts)
+            and not task.input_files(self._facts).list_moved_of_model(brief.model)
             and not self._have_others_moved(self._index, brief.others, task)
             and brief.settled == self._key(task)
         )
@@ -203,7 +196,7 @@ class FreshnessChecker:
         patch, recipe = task.patch, task.recipe
         key = (others, patch.images, patch.masks, patch.source, patch.partition and patch.sparse, id(recipe))
         if key not in self._others:
-            self._others[key] = bool(list_changed_shared_files(index.others[others], patch, recipe, self._facts))
+            self._others[key] = bool(task.input_files(self._facts).list_moved_others(index.others[others]))
         return self._others[key]
 
     def _compared(self, name: str, manifest: Stamp, splat: Stamp, accepted: Stamp) -> PatchState:
@@ -246,7 +239,7 @@ class FreshnessChecker:
         if not self._is_scene_closed and found[:3] != asked:
             task = self.tasks[name]
             compared = self._compare_inputs(result.held_against, task) if result else ("", False, False)
-            files = self._inputs(task).files if given_up or rejected else {}
+            files = self._read_inputs(task).files if given_up or rejected else {}
             reasons = (
                 given_up.reason if given_up and given_up.key == key_of(task.yaml_settings, files) else "",
                 rejected.reason if rejected and rejected.inputs in (None, state_of(files)) else "",
@@ -272,22 +265,19 @@ class FreshnessChecker:
 
     def _compare_inputs(self, held: Fingerprint, task: Task) -> tuple[str, bool, bool]:
         """Return which files have changed, whether contents were not compared, and whether any has moved."""
-        elsewhere = list_changed_files(held.files, task.patch, task.recipe, self._facts)
+        then, inputs = held.files, task.input_files(self._facts)
+        elsewhere = inputs.list_moved(then)
         if not elsewhere or task.patch.is_whole:  # the whole scene is frozen with the partition
             return "", False, bool(elsewhere)
-        then, place = held.files, places(task.patch, task.recipe)
         if self._depth == "time":
-            found = differences(then, files_now(then, task.patch, task.recipe, self._facts), place, self._facts)
-            cut_anew = [
-                key
-                for key in elsewhere
-                if key.startswith(CORE) and key in then and self._facts.of(place(key)).num_bytes != then[key].num_bytes
-            ]
+            found = inputs.compare(then, inputs.known_now(then))
+            cores = [key for key in elsewhere if key.startswith(CORE) and key in then]
+            cut_anew = [key for key in cores if self._facts.of(inputs.place(key)).num_bytes != then[key].num_bytes]
             others = (*found.changed, *found.unknown, *cut_anew)
             is_unread = bool(found.unread) or not all(is_content(key.rstrip("/")) for key in elsewhere)
             return f"changed on disk: {list_some(others)}" if others else "", is_unread, True
-        now = self._inputs(task)
-        found = differences(then, now.files, place, self._facts)
+        now = self._read_inputs(task)
+        found = inputs.compare(then, now.files)
         if others := (*found.changed, *found.unknown):
             what = "model or photographs" if any(key.startswith(MODEL) for key in others) else "photographs"
             return f"{what} have changed: {list_some(others)}", False, True
@@ -309,9 +299,8 @@ class FreshnessChecker:
             self._backdrop = (seen, backdrop_hash(task.patch, task.recipe))
         return self._backdrop[1]
 
-    def _inputs(self, task: Task) -> Fingerprint:
-        facts = self._facts if self._facts.reads else FileFacts(self._stamps)  # a model is read in any case
-        return inputs_of(task.patch, task.recipe, facts)
+    def _read_inputs(self, task: Task) -> Fingerprint:
+        return task.input_files(self._facts if self._facts.reads else FileFacts(self._stamps)).now()
 
 
 def _backdrop_stamps(place: Path | None) -> tuple[Stamp, ...]:

@@ -15,7 +15,7 @@ from splatbatch.config import Recipe
 from splatbatch.failures.causes import CAUSES
 from splatbatch.files import Record
 from splatbatch.hashing import FileFact, file_fact, short_hash
-from splatbatch.tasks.fingerprint import state_of
+from splatbatch.tasks.input_files import state_of
 from splatbatch.tasks.task import TaskSettings
 
 OF_MACHINE = frozenset(name for name, cause in CAUSES.items() if cause.lies_in not in {"patch", "settings"})

@@ -14,6 +14,7 @@ from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError
 from splatbatch.failures.settings import SettingDifference, differences
 from splatbatch.files import write_json
+from splatbatch.hashing import FileFacts
 from splatbatch.outcome import Made, Rejected, Splat
 from splatbatch.output.attempt_folder import AttemptFolder
 from splatbatch.output.events import TaskUnit
@@ -24,6 +25,7 @@ from splatbatch.output.records.fingerprint import Fingerprint
 from splatbatch.output.records.metrics import MeasurementRecord
 from splatbatch.scene.patches import Patch, list_names
 from splatbatch.tasks.fingerprint import fingerprint, is_drawn_behind, recipe_hash
+from splatbatch.tasks.input_files import InputFiles
 from splatbatch.tasks.patch_state import Missing, PatchState, UpToDate
 from splatbatch.tasks.step_budget import changes_of
 
@@ -127,12 +129,6 @@ class TaskProgram(Protocol):
         ...
 
 
-class RetryImmediately(Retry):
-    """What may pass is tried again without a wait."""
-
-    waits: ClassVar[bool] = False
-
-
 @dataclass(frozen=True, kw_only=True)
 class TaskKind:
     """A kind of task: everything that plan, loop, retry and acceptance ask of it.
@@ -157,7 +153,9 @@ class TaskKind:
     noun: ClassVar[TaskUnit] = "patch"
     """What people count its tasks in."""
     tries: ClassVar[int] = 1
-    """How often an attempt is made, at once; what may pass is tried again."""
+    """How often an attempt is made; what may pass is tried again."""
+    waits: ClassVar[bool] = False
+    """What may pass by itself is waited for; else it is tried again at once."""
     stands_by: ClassVar[bool] = False
     expected: tuple[float, float] | None = None
     """Seconds, and MiB of the host at their highest, that a task is expected to take; None: its recipe says that."""
@@ -211,7 +209,7 @@ class TaskKind:
 
     def retry(self, task: Task, config: Config) -> Retry:
         """Return when it is tried again, and by which ladders."""
-        return RetryImmediately(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
+        return Retry(max_attempts=self.tries).model_copy(update={"ladders": self.ladders})
 
     def settings(self, task: Task) -> Mapping[str, Any]:
         """Return the settings that it reads, by the names that rungs have for them."""
@@ -229,6 +227,8 @@ class TaskKind:
 
 class TrainTasks(TaskKind):
     """Tasks that train the splat of a patch, each by its recipe."""
+
+    waits = True
 
     def maker(self, task: Task) -> TaskProgram:
         """Return its trainer."""
@@ -317,6 +317,10 @@ class Task:
     def recipe(self) -> Recipe:
         """What would train it today, by the YAML."""
         return self.yaml_settings.recipe
+
+    def input_files(self, facts: FileFacts | None = None) -> InputFiles:
+        """Return the files that it would be trained from today; None: they are asked anew."""
+        return InputFiles(self.patch, self.recipe, facts or FileFacts())
 
     @property
     def length(self) -> float:

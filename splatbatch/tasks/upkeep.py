@@ -15,9 +15,9 @@ from splatbatch.hashing import FileFacts, with_contents
 from splatbatch.isolated import CallQueue, Returned, WaitHooks, answers
 from splatbatch.output import results
 from splatbatch.output.events import AttemptEnded, Event
+from splatbatch.output.records.fingerprint import is_content
 from splatbatch.output.records.result import Result
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprint import differences, inputs_of, list_unhashed_files, places
 
 
 def restore(batch: Batch, name: str) -> tuple[str, str]:
@@ -35,9 +35,9 @@ def update_fingerprint(batch: Batch, name: str) -> None:
     task = next(task for task in batch.tasks if task.name == name)
     folder = batch.output.patch(name)
     result = folder.read_result() or Result()
-    facts, then = FileFacts(), result.held_against.files
-    now = inputs_of(task.patch, task.recipe, facts).files
-    files = with_contents(now, then, differences(then, now, places(task.patch, task.recipe), facts))
+    inputs, then = task.input_files(), result.held_against.files
+    now = inputs.now().files
+    files = with_contents(now, then, inputs.compare(then, now))
     num_gaussians = result.splat.num_gaussians or result.num_gaussians or 0
     splat = results.splat_facts(folder.splat, num_gaussians)
     write_json(folder.result, result.with_files(files).with_fields(splat=splat).to_record())
@@ -101,11 +101,8 @@ class ContentHasher:
 def _hash_accepted(batch: Batch, facts: FileFacts, name: str) -> tuple[str, dict[str, str]]:
     """Return the attempt whose splat is accepted, and what its files hold that are as they were when it was trained."""
     task = next(task for task in batch.tasks if task.name == name)
-    result = batch.output.patch(name).read_result() or Result()
-    files = result.held_against.files
-    found = {
-        key: facts.sha256(str(path))
-        for key, path in list_unhashed_files(files, task.patch, task.recipe)
-        if facts.of(str(path))[:2] == files[key][:2]
-    }
-    return result.attempt, {key: digest for key, digest in found.items() if digest}
+    result, place = batch.output.patch(name).read_result() or Result(), task.input_files().place
+    files = result.held_against.files.items()
+    unhashed = {key: fact for key, fact in files if not fact.sha256 and fact.num_bytes >= 0 and is_content(key)}
+    same = [key for key, fact in unhashed.items() if facts.of(place(key))[:2] == fact[:2]]
+    return result.attempt, {key: digest for key in same if (digest := facts.sha256(place(key)))}

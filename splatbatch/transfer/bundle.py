@@ -30,7 +30,8 @@ from splatbatch.scene.partition.border import Border
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
 from splatbatch.scene.photos.folders import see_name
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprint import is_drawn_behind, places
+from splatbatch.tasks.fingerprint import is_drawn_behind
+from splatbatch.tasks.input_files import InputFiles
 from splatbatch.tasks.task import Task, TaskSettings
 from splatbatch.text import seconds_of
 from splatbatch.transfer.blobs import FileRef
@@ -139,7 +140,7 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
 def _files_of(task: Task, depends_on: Fingerprint) -> Iterator[tuple[str, str]]:
     """Yield the files that a training of the task reads, by their names in the bundle."""
     patch, recipe = task.patch, task.next_settings.recipe
-    place = places(patch, recipe)
+    place = InputFiles(patch, recipe).place
     for key, fact in depends_on.files.items():
         if is_content(key) and fact.num_bytes >= 0:
             yield key, place(key)

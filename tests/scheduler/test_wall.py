@@ -88,7 +88,7 @@ NIGHTS = (
     ("audit", "splatbatch.scene.audit.audit:measure", "recursion"),
     ("audit", "splatbatch.scene.audit.audit:check_geometry", "memory"),
     ("audit", "splatbatch.scene.audit.photographs:check_sizes", "hang"),
-    ("prepare", "splatbatch.tasks.fingerprint:fingerprint", "hang"),
+    ("prepare", "splatbatch.tasks.task:fingerprint", "hang"),
     ("prepare", "splatbatch.scheduler.judge:write_job", "exception"),
     ("prepare", "fake_trainer:FakeTrainer.command", "recursion"),
     ("collect", "splatbatch.scheduler.judge:judge", "hang"),
@@ -222,7 +222,7 @@ def test_a_large_splat_is_collected_while_others_start_and_end(
 @pytest.mark.contract
 def test_sigterm_is_obeyed_while_a_reader_hangs(batch: FakeBatch, monkeypatch: Any) -> None:
     batch.make("p0", "p1").script(p0=["train 1"])
-    doors.put(monkeypatch, "splatbatch.tasks.fingerprint:fingerprint", "hang")
+    doors.put(monkeypatch, "splatbatch.tasks.task:fingerprint", "hang")
     night = batch.beside("train").until(lambda: batch.ledger.exists() and batch.events("attempt_ended"))
     began = time.monotonic()
     night.send(signal.SIGTERM)

@@ -42,7 +42,7 @@ FAULTS: Mapping[str, Callable[[], Any]] = {
 DOORS: Mapping[str, tuple[str, ...]] = {
     "decide": (
         "splatbatch.tasks.freshness:why_not_the_splat",
-        "splatbatch.tasks.freshness:list_changed_files",
+        "splatbatch.tasks.input_files:InputFiles.list_moved",
         "splatbatch.tasks.freshness:border_hash",
         "splatbatch.tasks.freshness:FreshnessChecker._why_other_settings",
         "splatbatch.output.folders:PatchFolder.read_result",
@@ -63,12 +63,12 @@ DOORS: Mapping[str, tuple[str, ...]] = {
         "splatbatch.scene.audit.photographs:check_photos",
     ),
     "prepare": (
-        "splatbatch.tasks.fingerprint:fingerprint",
+        "splatbatch.tasks.task:fingerprint",
         "splatbatch.tasks.fingerprint:backdrop_hash",
-        "splatbatch.tasks.fingerprint:inputs_of",
+        "splatbatch.tasks.input_files:InputFiles.now",
         "splatbatch.tasks.fingerprint:border_hash",
         "splatbatch.scene.holdout:choose_holdout",
-        "splatbatch.tasks.fingerprint:_model_files",
+        "splatbatch.tasks.input_files:InputFiles.place",
         "splatbatch.scheduler.judge:write_job",
         "fake_trainer:FakeTrainer.command",
     ),

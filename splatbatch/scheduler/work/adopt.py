@@ -11,7 +11,7 @@ from functools import partial
 from splatbatch import isolated
 from splatbatch.errors import ConfigError, SplatbatchError
 from splatbatch.files import Record, is_out_of_space, sweep
-from splatbatch.hashing import FileDifference, FileFacts
+from splatbatch.hashing import FileDifference
 from splatbatch.isolated import ENDLESS, WaitHooks, answers
 from splatbatch.machine.local import LocalExecutor
 from splatbatch.machine.orphans import Orphans, stop_orphans
@@ -28,7 +28,7 @@ from splatbatch.output.records.result import Result
 from splatbatch.scheduler import judge
 from splatbatch.scheduler.finalize import collect, write_down
 from splatbatch.tasks.batch import Batch
-from splatbatch.tasks.fingerprint import differences, fingerprint, places
+from splatbatch.tasks.fingerprint import fingerprint
 from splatbatch.tasks.shared_decisions.decisions import is_trained_otherwise
 from splatbatch.tasks.task import Task
 
@@ -139,7 +139,7 @@ def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
         if not is_same or is_trained_otherwise(then, now):
             return False
         later = (one.path.name for one in product.attempts() if one.number > folder.number)
-        moved = differences(then.files, now.files, places(task.patch, task.recipe), FileFacts())
+        moved = task.input_files().compare(then.files, now.files)
         return moved == FileDifference() and accepted.attempt not in later
 
     return collect(attempt, end, tried, counts)

@@ -1,0 +1,178 @@
+"""The files that a patch is trained from: which there are, where they lie, and which have changed.
+
+Most looks ask only for size and time of files. Where those have moved, the content decides: a folder that was copied is
+not trained again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from splatbatch.config import Recipe
+from splatbatch.errors import SceneError
+from splatbatch.files import MOST_JSON_BYTES, names_in, read_regular
+from splatbatch.hashing import FileDifference, FileFact, FileFacts, Files, difference, short_hash
+from splatbatch.output.records.fingerprint import MODEL, Fingerprint, is_content, photographs_of
+from splatbatch.scene.partition.files import PATCH
+from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch, model_folder
+from splatbatch.scene.photos.folders import DIVISORS
+
+COPIES = tuple(divisor for divisor in DIVISORS.values() if divisor > 1)
+"""images_2, images_4, images_8 beside the photographs."""
+
+
+@dataclass(frozen=True, eq=False)
+class InputFiles:
+    """The files that a patch is trained from under a recipe, by the keys that fingerprints have for them."""
+
+    patch: Patch
+    recipe: Recipe
+    facts: FileFacts = field(default_factory=FileFacts)
+    """What is known of files, and whether more may be read."""
+    _folders: dict[str, str] = field(default_factory=dict)
+    """The folder of each kind that was looked for."""
+
+    def place(self, key: str) -> str:
+        """Return where the file of a key lies; the folder of each kind is looked for once."""
+        kind, _, rest = key.partition("/")
+        if kind not in self._folders:
+            self._folders[kind] = self._folder(kind)
+        return self._folders[kind] if kind == "holdout" else f"{self._folders[kind]}/{rest}"
+
+    def now(self) -> Fingerprint:
+        """Return the files as they are now, and their hash; the model is read for it.
+
+        The hash is of the model by content, the choice of hold-out, and photographs and masks by name and size.
+        """
+        from splatbatch.scene.colmap.reconstruction import read_images
+        from splatbatch.scene.holdout import choose_holdout  # which loads numpy: `status` does without
+
+        patch, facts, digest, files = self.patch, self.facts, hashlib.sha256(), Files()
+        for name in MODEL_FILE_NAMES:
+            path = f"{patch.sparse}/{name}"  # a string, not a path: thousands of patches have ten each
+            if os.path.isfile(path):  # noqa: PTH113
+                digest.update(name.encode())
+                content = facts.sha256(path)
+                digest.update(bytes.fromhex(content))
+                files[f"sparse/{name}"] = facts.of(path)._replace(sha256=content)
+        if patch.partition:
+            with contextlib.suppress(OSError):  # a core that has moved is another patch, whatever its model holds
+                digest.update(read_regular(Path(self.place(f"patch/{PATCH}")), MOST_JSON_BYTES))
+        with contextlib.suppress(SceneError):  # a broken model is the audit's to report, and fails when it is trained
+            digest.update("\0".join(choose_holdout(patch, self.recipe.evaluation)).encode())
+            names = sorted(image.name for image in read_images(patch.sparse))
+            for name in names:
+                fact = files[f"images/{name}"] = facts.of(f"{patch.images}/{name}")
+                digest.update(f"{name}\0{fact.num_bytes}\0".encode())
+            for name, key, mask in self._masks(names):
+                fact = files[key] = facts.of(mask)
+                digest.update(f"{name}\0{fact.num_bytes}\0".encode())
+            files |= {key: facts.of(self.place(key)) for key in self._other_keys(names)}
+        return Fingerprint(inputs=digest.hexdigest()[:16], files=files)
+
+    def known_now(self, then: Mapping[str, FileFact]) -> Files:
+        """Return what there is now of files that were written down, and what has come since; no model is read."""
+        names = sorted(photographs_of(then))
+        keys = [key for key in then if not key.startswith("masks/")]
+        keys += [f"{MODEL}{name}" for name in MODEL_FILE_NAMES]
+        keys += [f"{kind}/{name}" for kind in self._copies for name in names]
+        found = {key: self.facts.of(self.place(key)) for key in keys}
+        return found | {key: self.facts.of(mask) for _, key, mask in self._masks(names)}
+
+    def list_moved(self, files: Mapping[str, FileFact]) -> tuple[str, ...]:
+        """Return which files have another size or time than written down, came or went; nothing is read for it."""
+        model = {key.removeprefix(MODEL): fact for key, fact in files.items() if key.startswith(MODEL)}
+        others = {key: fact for key, fact in files.items() if not key.startswith(MODEL)}
+        return (*self.list_moved_of_model(model), *self.list_moved_others(others))
+
+    def list_moved_of_model(self, files: Mapping[str, Sequence[Any]]) -> list[str]:
+        """Return which files of the model, given by their names, have another size or time, came or went."""
+        folder = str(self.patch.sparse)
+        found = [name for name, fact in files.items() if self.facts.of(f"{folder}/{name}")[:2] != tuple(fact[:2])]
+        new = sorted({*names_in(folder)}.difference(files).intersection(MODEL_FILE_NAMES))
+        found += [name for name in new if self.facts.of(f"{folder}/{name}").num_bytes >= 0]
+        return [MODEL + name for name in found]
+
+    def list_moved_others(self, files: Mapping[str, Sequence[Any]]) -> list[str]:
+        """Return which photographs, masks and lists have another size or time, came or went: of many patches alike."""
+        found = [key for key, fact in files.items() if self.facts.of(self.place(key))[:2] != tuple(fact[:2])]
+        kinds = {key.partition("/")[0] for key in files}
+        return found + [kind for kind in self._kinds() if kind not in kinds]
+
+    def compare(self, then: Mapping[str, FileFact], now: Mapping[str, FileFact]) -> FileDifference:
+        """Compare the files whose content decides what is trained; for lists and folders the hash of all speaks."""
+        before, after = ({key: fact for key, fact in files.items() if is_content(key)} for files in (then, now))
+        return difference(before, after, self.place, self.facts)
+
+    def _masks(self, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+        """Yield the masks of photographs: the name of the photograph, the key of its mask, and where that lies."""
+        from splatbatch.scene.photos.folders import find_masks
+
+        for name, mask in sorted(find_masks(self.patch.masks, names).items()):
+            yield name, f"masks/{mask.relative_to(self.patch.masks or '/').as_posix()}", str(mask)
+
+    def _kinds(self) -> list[str]:
+        """Return which kinds of files there should be besides model and photographs, in the order of records."""
+        patch = self.patch
+        kinds = {
+            "masks": patch.masks is not None,
+            **dict.fromkeys(self._copies, True),
+            "source": patch.source is not None and patch.partition is None,
+            "patch": patch.partition is not None,
+            "holdout": self.recipe.evaluation.holdout_list is not None,
+        }
+        return [kind for kind, is_there in kinds.items() if is_there]
+
+    @cached_property
+    def _copies(self) -> tuple[str, ...]:
+        """The folders of smaller photographs that may be trained from instead."""
+        if self.recipe.training.resolution == "full" and self.patch.images.is_dir():
+            return ()
+        folders = (f"images_{divisor}" for divisor in COPIES)
+        return tuple(kind for kind in folders if os.path.isdir(self._folder(kind)))  # noqa: PTH112
+
+    def _other_keys(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield what decides besides: folders of masks, smaller photographs, source and list of the hold-out."""
+        for kind in self._kinds():
+            match kind:
+                case "masks":
+                    yield from {f"masks/{PurePosixPath(name).parent}/".replace("/./", "/") for name in names}
+                case "source":
+                    yield from ("source/images.bin", "source/images.txt")
+                case "patch":
+                    yield f"patch/{PATCH}"
+                case "holdout":
+                    yield "holdout/list"
+                case _:
+                    yield from (f"{kind}/{name}" for name in names)
+
+    def _folder(self, kind: str) -> str:
+        patch = self.patch
+        match kind:
+            case "sparse":
+                return str(patch.sparse)
+            case "images":
+                return str(patch.images)
+            case "masks":
+                return str(patch.masks or patch.images.with_name("masks"))
+            case "patch":
+                return str(patch.partition.parent / patch.name if patch.partition else patch.sparse)
+            case "source":
+                return str((patch.source and model_folder(patch.source)) or patch.source or "")
+            case "holdout":
+                return str(self.recipe.evaluation.holdout_list or "")
+            case _:
+                return str(patch.images.with_name(kind.replace("images", patch.images.name, 1)))
+
+
+def state_of(files: Mapping[str, FileFact]) -> str:
+    """Return 16 hexadecimal digits for size and time of every file."""
+    text = "\0".join(f"{key} {fact.num_bytes} {fact.mtime_ns}" for key, fact in sorted(files.items()))
+    return short_hash(text)
