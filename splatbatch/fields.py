@@ -29,15 +29,6 @@ def text(value: object) -> str:
     return str(value) if isinstance(value, bool | int | float) else ""
 
 
-def texts(value: object) -> tuple[str, ...]:
-    """Return the texts of a list; a lone text counts as a list of one."""
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, list | tuple):
-        return ()
-    return tuple(text(one) for one in value if isinstance(one, str | bool | int | float))
-
-
 def mapping(value: object) -> dict[str, Any]:
     """Return an object; an empty one for anything else."""
     return {str(key): one for key, one in value.items()} if isinstance(value, Mapping) else {}

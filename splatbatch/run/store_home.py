@@ -67,8 +67,6 @@ class Arrival(TypedRecord):
     result: str = ""
     number: int = 0
     """Of the attempt, as its worker counted."""
-    worker: str = ""
-    host: str = ""
     total: int = 0
     """Of the attempts of that result."""
     has_all: bool = False
@@ -185,7 +183,7 @@ class HomeSide:
         for task, bundle in self._put_bundles(tasks, there):
             ours = {name: one for name, one in self.bundles.items() if one.task == task.name}
             live = [name for name in ours if seen.state(name).is_open or self.is_trained(name, seen)]
-            packed[task.name] = next((name for name in live if _is_same(ours[name], bundle)), "")
+            packed[task.name] = next((name for name in live if replace(ours[name], number=bundle.number) == bundle), "")
             if not packed[task.name]:
                 name, manifest = exchange.bundle_file(bundle)
                 self._put([manifest])
@@ -344,7 +342,7 @@ class HomeSide:
         blobs.lay(pieces, place, folder.path, shutil.copyfile)
         job = _make_ours(folder, bundle, returned, task)
         has_all = len(pieces) == len(one.pieces)
-        arrival = Arrival(name, one.number, returned.worker, returned.host, len(returned.attempts), has_all)
+        arrival = Arrival(name, one.number, len(returned.attempts), has_all)
         write_json(folder.brought, arrival.to_record())
         attempt = task.home(self.batch.output).new_attempt()
         folder.path.rename(attempt.path)
@@ -372,11 +370,6 @@ class HomeSide:
                     self.hooks.tell(f"a picture or log of a result in the store is refused: {name}: {error.message}")
                 write_json(folder.brought, replace(arrival, has_all=True).to_record())
         return True
-
-
-def _is_same(known: Bundle, bundle: Bundle) -> bool:
-    """Return whether two packings are of the same task as it stands."""
-    return replace(known, number=bundle.number, packed_at=bundle.packed_at).to_record() == bundle.to_record()
 
 
 def _packed(home: str, is_retry: bool, asked: tuple[Task, int]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,15 +15,14 @@ from splatbatch import __version__
 from splatbatch.config import Config, TaskId
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError, SceneError, StoreError
-from splatbatch.fields import mapping, texts
+from splatbatch.fields import mapping, text
 from splatbatch.files import fault_of_name, write_json
 from splatbatch.hashing import FileFacts
 from splatbatch.output.folders import RESULT, SPLAT, PatchFolder
-from splatbatch.output.records.colors import tones_from_record, tones_to_record
-from splatbatch.output.records.fingerprint import ORIGIN, FilePlace, Fingerprint, is_content
-from splatbatch.output.records.record import TypedRecord, reads
+from splatbatch.output.records.colors import tones_from_record
+from splatbatch.output.records.fingerprint import Fingerprint, is_content
+from splatbatch.output.records.record import TypedRecord
 from splatbatch.scene.colmap.reconstruction import read_images
-from splatbatch.scene.colors.correction import ColorCorrection
 from splatbatch.scene.holdout import choose_holdout
 from splatbatch.scene.partition.border import Border
 from splatbatch.scene.patches import MODEL_FILE_NAMES, Patch
@@ -55,8 +53,6 @@ class Bundle(TypedRecord):
     """The output folder that it comes from, by a name that no other has."""
     number: str = ""
     """Tells two packings of the same task apart."""
-    packed_at: float = 0.0
-    """Seconds since 1970, by the clock of home."""
     patch: str = ""
     variant: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -68,8 +64,6 @@ class Bundle(TypedRecord):
     follows: int = 0
     """The newest accepted record when it was packed: what is trained from it can only become the next."""
     held_out: tuple[str, ...] = ()
-    offset: FilePlace = ORIGIN
-    tones: dict[str, ColorCorrection] = field(default_factory=dict, metadata=reads(tones_from_record))
     border: dict[str, Any] = field(default_factory=dict)
     is_whole: bool = False
     has_masks: bool = False
@@ -90,10 +84,6 @@ class Bundle(TypedRecord):
     def grace_s(self) -> float:
         """Return how long an attempt may take to end, seconds; 10 where nothing says it."""
         return seconds_of(str(mapping(self.settings.get("limits")).get("grace_s"))) or 10.0
-
-    def to_record(self) -> dict[str, Any]:
-        """Return it as a store holds it."""
-        return super().to_record() | {"tones": tones_to_record(self.tones)}
 
 
 def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[Bundle, dict[str, str]]:
@@ -119,7 +109,6 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         version=__version__,
         home=home,
         number=uuid.uuid4().hex,
-        packed_at=round(time.time(), 3),
         patch=task.id.patch,
         variant=task.id.variant,
         settings=_settings_of(task),
@@ -128,8 +117,6 @@ def bundle_of(task: Task, home: str, follows: int, *, is_retry: bool) -> tuple[B
         depends_on=replace(depends_on, files=known),
         follows=follows,
         held_out=choose_holdout(patch, task.next_settings.recipe.evaluation),
-        offset=patch.offset,
-        tones={name: patch.tones[name] for name in depends_on.photographs if name in patch.tones},
         border=patch.border.to_record() if patch.border else {},
         is_whole=patch.is_whole,
         has_masks=patch.masks is not None,
@@ -183,7 +170,8 @@ def why_left(bundle: Bundle, *, only_builtin: bool) -> str:
     if why := fault_of_name(bundle.task):
         return f"bundle with an unsafe patch name: {why}; left to other workers"
     for name, told in mapping(bundle.settings.get("trainers")).items() if only_builtin else ():
-        command = shlex.join(texts(mapping(told).get("command")))[:MOST_SHOWN]
+        words = mapping(told).get("command")
+        command = shlex.join(map(text, words if isinstance(words, list) else [words]))[:MOST_SHOWN]
         refused = f"trainers.{name}.command: --only-builtin runs no command of the store: {command!r}"
         return f"{bundle.task}: {refused}; left to other workers"
     return ""
@@ -214,8 +202,8 @@ def open_bundle(bundle: Bundle, scene: Path, output: Path) -> Batch:
         scene / "images",
         source=scene / SOURCE if any(name.startswith(f"{SOURCE}/") for name in pieces) else None,
         masks=scene / "masks" if bundle.has_masks else None,
-        offset=bundle.offset,
-        tones=bundle.tones,
+        offset=bundle.depends_on.offset,
+        tones=tones_from_record(bundle.depends_on.tones),
         border=Border.from_record(bundle.border),
         behind=behind,
         is_whole=bundle.is_whole,
