@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from splatbatch.files import Record, open_regular
 from splatbatch.hashing import short_hash
@@ -15,23 +15,6 @@ from splatbatch.output.ledger import Tail
 
 TAIL_BYTES = 1 << 12
 """By which a ledger that has grown is known again."""
-
-
-class EventOrder(NamedTuple):
-    """Where an event of a task stands among those of all workers: by the claim it was written under, then by time."""
-
-    generation: int
-    t: float
-    path: Path | None = None
-
-    @classmethod
-    def of(cls, event: Event, path: Path | None = None) -> EventOrder:
-        """Return the place of an event that was read from a ledger, or from an index."""
-        return cls(event.generation or 0, event.t or 0.0, path)
-
-    def is_after(self, other: EventOrder) -> bool:
-        """Return whether it is later than one that was read before; a ledger itself stands in its order."""
-        return self.path == other.path is not None or self[:2] >= other[:2]
 
 
 class TaskHistory:
@@ -46,8 +29,8 @@ class TaskHistory:
         self._trained: dict[str, int] = {}
         """Last attempts that an index knows as trained, and nothing else of them."""
         self._is_current = False
-        self._places: dict[tuple[str, bool], EventOrder] = {}
-        """Of what was taken in last of each task, and of whether it was given up."""
+        self._places: dict[tuple[str, bool], tuple[tuple[int, float], Path | None]] = {}
+        """Of what was taken in last of each task, and of whether it was given up: generation, time, ledger."""
 
     @contextlib.contextmanager
     def as_of_now(self) -> Iterator[None]:
@@ -130,11 +113,15 @@ class TaskHistory:
             self._last[event.patch] = event
 
     def _is_latest(self, event: AttemptEnded | PatchRejected | GaveUp, path: Path | None, *, is_end: bool) -> bool:
-        """Note an event's place if nothing that was taken in is later; return whether that is so."""
-        place, key = EventOrder.of(event, path), (event.patch, is_end)
-        is_latest = key not in self._places or place.is_after(self._places[key])
+        """Note an event's place if nothing that was taken in is later; return whether that is so.
+
+        By the claim under which it was written, then by time; a ledger itself stands in its order.
+        """
+        order, key = (event.generation or 0, event.t or 0.0), (event.patch, is_end)
+        before, ledger = self._places.get(key, (order, None))
+        is_latest = order >= before or path == ledger is not None
         if is_latest:
-            self._places[key] = place
+            self._places[key] = order, path
         return is_latest
 
 

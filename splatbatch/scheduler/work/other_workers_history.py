@@ -9,7 +9,6 @@ from pathlib import Path
 
 from splatbatch.config import TaskId
 from splatbatch.failures.retry import NEW, Failure, RetryHistory
-from splatbatch.output.endings import EventOrder
 from splatbatch.output.events import AttemptEnded, GaveUp, RetryScheduled
 from splatbatch.output.layout import OutputFolder
 from splatbatch.output.ledger import Tail
@@ -25,7 +24,7 @@ class OtherWorkersHistory:
 
     def __init__(self, output: OutputFolder, own: Path) -> None:
         self._output, self._tail = output, Tail(output, AttemptEnded, RetryScheduled, GaveUp, but=own)
-        self._events: dict[str, list[tuple[EventOrder, PastReport]]] = {}
+        self._events: dict[str, list[tuple[Path, PastReport]]] = {}
         self._hosts: dict[str, str] = {}
 
     def history(self, name: str) -> RetryHistory:
@@ -36,14 +35,14 @@ class OtherWorkersHistory:
         """Return the failures of all tasks with other workers that tell of more than the machine they were on."""
         self._follow()
         told = {
-            name: [event for place, event in self._of(name) if self._concerns_us(place, event)] for name in self._events
+            name: [event for path, event in self._of(name) if self._concerns_us(path, event)] for name in self._events
         }
         return {TaskId.of_folder(name): history_of(found).failures for name, found in told.items()}
 
-    def _concerns_us(self, place: EventOrder, event: PastReport) -> bool:
+    def _concerns_us(self, ledger: Path, event: PastReport) -> bool:
         """Return whether an event tells of this machine, or of what all of them share."""
         is_shared = not isinstance(event, AttemptEnded) or event.cause in OF_ALL_MACHINES
-        return is_shared or (place.path is not None and self._host(place.path.stem) == socket.gethostname())
+        return is_shared or self._host(ledger.stem) == socket.gethostname()
 
     def _host(self, worker: str) -> str:
         if worker not in self._hosts:
@@ -51,14 +50,16 @@ class OtherWorkersHistory:
             self._hosts[worker] = known.host if known else ""
         return self._hosts[worker]
 
-    def _of(self, name: str) -> list[tuple[EventOrder, PastReport]]:
+    def _of(self, name: str) -> list[tuple[Path, PastReport]]:
         self._follow()
-        return sorted(self._events.get(name, ()), key=lambda one: one[0].generation)  # a ledger stands in its order
+        return sorted(
+            self._events.get(name, ()), key=lambda one: one[1].generation or 0
+        )  # a ledger stands in its order
 
     def _follow(self) -> None:
         for path, event in self._tail.read():
             if isinstance(event, PastReport):
-                self._events.setdefault(event.patch, []).append((EventOrder.of(event, path), event))
+                self._events.setdefault(event.patch, []).append((path, event))
 
 
 def history_of(events: Iterable[PastReport]) -> RetryHistory:
