@@ -94,7 +94,10 @@ class SlotGate:
         self._waiting_since = self.shut = None
 
     def finalizes(self, key: Key, footprint_mib: float | None) -> None:
-        """An attempt has made its last step, and never took more memory than this; on the CPU it keeps its seat."""
+        """An attempt has made its last step, and never took more memory than this: another may start beside it.
+
+        On the CPU it keeps its seat.
+        """
         if self.slot.gpu and not self._cooldown.floor_s:
             self.tenants[key].training = False
             self.tenants[key].footprint_mib = footprint_mib
@@ -262,23 +265,11 @@ class Slots:
 
     def release(self, key: Key, now: float) -> None:
         """An attempt has ended."""
-        self._gate_of(key).release(key, now)
+        self.gate_of(key).release(key, now)
 
     def waited(self, slot: Slot) -> ClosedGate | None:
         """Return since when, and for what, a slot that was due stood empty; None if it did not."""
         return self._gates[slot.name].shut if slot.name in self._gates else None
-
-    def company(self, key: Key) -> tuple[Key, ...]:
-        """Return all attempts on the slot of one, itself included."""
-        return tuple(self._gate_of(key).tenants)
-
-    def finalizes(self, key: Key, footprint_mib: float | None) -> None:
-        """An attempt has made its last step: another may start beside it, if the memory of both fits."""
-        self._gate_of(key).finalizes(key, footprint_mib)
-
-    def is_full(self, key: Key) -> bool:
-        """Return whether no other attempt can start beside one."""
-        return not self._gate_of(key).has_seat()
 
     def taken(self) -> list[Slot]:
         """Return the slots on which something runs."""
@@ -329,7 +320,8 @@ class Slots:
         """Return whether several attempts leave less of some GPU free than they should."""
         return any(gate.is_tight() for gate in self._gates.values())
 
-    def _gate_of(self, key: Key) -> SlotGate:
+    def gate_of(self, key: Key) -> SlotGate:
+        """Return the gate of the slot on which an attempt runs."""
         gates = (*self._gates.values(), *self._beside.values(), *self._given_up)
         return next(gate for gate in gates if key in gate.tenants)
 

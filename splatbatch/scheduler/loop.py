@@ -87,8 +87,8 @@ class Loop(LoopState):
                 self._begin(one, one.reading)
             elif (end := one.how_it_ended(seen[key])) is not None:
                 self._end(one, end)
-            elif is_on_slot and self.slots.is_full(key) and standby.first(self) and one.is_finalizing():
-                self.slots.finalizes(key, self._sharing.holds(one))  # the next may start beside it
+            elif is_on_slot and not self.slots.gate_of(key).has_seat() and standby.first(self) and one.is_finalizing():
+                self.slots.gate_of(key).finalizes(key, self._sharing.holds(one))  # the next may start beside it
         for task in self._waiting() if self._retries.hopeless else ():  # what failed twice lies in the machine
             self.ledger.write(GaveUp(task.name, self._retries.hopeless))
 
@@ -271,7 +271,7 @@ class Loop(LoopState):
             waited_s, number = round(self.clock.now() - wait.since, 2), one.attempt.folder.number
             self.ledger.write(SlotNotReady(one.task.name, number, slot.name, waited_s, wait.reason))
         self.slots.take(one.key, slot, self._sharing.of(one.task), alone=self._retries.is_alone(one.task))
-        company = [self.attempts[key] for key in self.slots.company(one.key)]
+        company = [self.attempts[key] for key in self.slots.gate_of(one.key).tenants]
         for beside in company:
             beside.num_company = max(beside.num_company, len(company) - 1)
 
