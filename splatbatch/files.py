@@ -14,6 +14,7 @@ import shutil
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from glob import escape
 from io import BufferedReader
 from pathlib import Path, PurePath, PureWindowsPath
 from stat import S_ISREG
@@ -21,6 +22,7 @@ from typing import Any, BinaryIO
 
 from splatbatch.errors import LaterFormatError
 from splatbatch.json_text import parse, pieces
+from splatbatch.processes import start_ticks
 
 Record = dict[str, Any]
 FORMAT = 1
@@ -378,12 +380,13 @@ def sweep(folder: Path, *, spares_living: bool = False) -> None:
 def _may_be_in_use(name: str) -> bool:
     """Return whether the process that a name of `path_beside` tells of may still write there."""
     rest, _, pid = name.rpartition(".")
-    if not rest.endswith(f".{socket.gethostname()}"):
-        return True
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return False
+    return not rest.endswith(f".{socket.gethostname()}") or not pid.isdecimal() or start_ticks(int(pid)) > 0
+
+
+def abandoned_files(path: Path) -> list[Path]:
+    """Return what processes of this host that are no more were preparing as `path`: see `path_beside`."""
+    ours = path_beside(path).name.removesuffix(str(os.getpid()))
+    return [left for left in path.parent.glob(f"{escape(ours)}[0-9]*") if not _may_be_in_use(left.name)]
 
 
 def sync_folder(folder: Path) -> None:

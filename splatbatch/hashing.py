@@ -168,10 +168,9 @@ class FileFacts:
 
     def of(self, path: str) -> FileFact:
         """Return size and time of a file; folders have no size."""
-        found = self._facts.get(path)
-        if found is None:
-            found = self._facts[path] = file_fact(path)
-        return found
+        if path not in self._facts:
+            self._facts[path] = file_fact(path)
+        return self._facts[path]
 
     def sha256(self, path: str) -> str:
         """Return the SHA-256 of a file's content; empty if it cannot be read, or may not be and is not known."""

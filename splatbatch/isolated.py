@@ -321,14 +321,14 @@ class IsolatedProcess:
 
     def why_it_died(self) -> Crashed:
         """Say how it ended without an answer."""
+        words = "the reader process is gone"
         with contextlib.suppress(ChildProcessError):
             _, status = os.waitpid(self.pid, 0)  # its end of the pipe is closed: it is as good as gone
             code = os.waitstatus_to_exitcode(status)
             _AT_WORK.discard(self.pid)
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-            note = f" while it read {self.note()}" if self.note() else ""
-            return Crashed(f"the reader process {how}{note}", f"the reader process {how}{note}")
-        return Crashed("the reader process is gone", "the reader process is gone")
+            words = f"the reader process {how}{f' while it read {self.note()}' if self.note() else ''}"
+        return Crashed(words, words)
 
     def end(self) -> None:
         """Kill it; whether it is gone is asked later."""

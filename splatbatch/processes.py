@@ -14,10 +14,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
-from glob import escape
 from pathlib import Path
-
-from splatbatch.files import path_beside
 
 MARKER = "SPLATBATCH_ATTEMPT"
 """Environment variable of every process of an attempt: its key, so that what outlives a killed supervisor is found."""
@@ -219,16 +216,21 @@ def pid_space() -> str:
         return ""
 
 
-def abandoned_files(path: Path) -> list[Path]:
-    """Return what processes of this host that are no more were preparing as `path`: see `files.path_beside`."""
-    ours = path_beside(path).name.removesuffix(str(os.getpid()))
-    pids = {left: left.name.removeprefix(ours) for left in path.parent.glob(f"{escape(ours)}[0-9]*")}
-    return [left for left, pid in pids.items() if pid.isdecimal() and not start_ticks(int(pid))]
-
-
 def start_ticks(pid: int) -> int:
     """Return when a process started, in clock ticks since boot: with the pid it names a process for ever; 0 if gone."""
     return _of_living(pid, 19)
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process, its number and start: "4711:123456". No other of this boot ever has it."""
+    return f"{pid}:{start_ticks(pid)}"
+
+
+def living(name: str) -> int:
+    """Return the number of a process by its name; 0 if it has ended, or that is no name."""
+    pid, _, ticks = name.partition(":")
+    is_there = pid.isdecimal() and ticks.isdecimal() and start_ticks(int(pid)) == int(ticks) != 0
+    return int(pid) if is_there else 0
 
 
 def parent(pid: int) -> int:

@@ -60,10 +60,10 @@ def find(submission: Submission) -> tuple[str, ...]:
 
 def query_job(job: str) -> WorkerJob:
     """Say whether a worker still runs, if this machine started it."""
-    host, boot, pid, ticks = job.split(":")
+    host, boot, name = job.split(":", 2)
     if host != socket.gethostname():
         return WorkerJob(job, "unknown", why=f"it was started on {host}: run `splatbatch status` there")
-    if boot == processes.boot_id() and processes.start_ticks(int(pid)) == int(ticks) != 0:
+    if boot == processes.boot_id() and processes.living(name):
         return WorkerJob(job, "running", where=host)
     return WorkerJob(job, "ended", where=host, how="process ended")
 
@@ -74,4 +74,4 @@ def stop(jobs: Sequence[str]) -> None:
 
 
 def _job_of(pid: int) -> str:
-    return f"{socket.gethostname()}:{processes.boot_id()}:{pid}:{processes.start_ticks(pid)}"
+    return f"{socket.gethostname()}:{processes.boot_id()}:{processes.name_of(pid)}"

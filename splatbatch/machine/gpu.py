@@ -67,19 +67,15 @@ def gpus() -> tuple[Gpu, ...]:
     return _query()[0]
 
 
-def nvml_error() -> str:
-    """Return NVML's words if it does not answer; empty if it does, also where it lists no GPU."""
-    return _query()[1]
-
-
 def presence() -> GpuAvailability:
     """Return whether GPUs are here, by NVML or, where that is broken, by the files of the driver."""
     cards = gpus()
-    return GpuAvailability(cards) if cards else GpuAvailability((), _traces(), nvml_error())
+    return GpuAvailability(cards) if cards else GpuAvailability((), _traces(), _query()[1])
 
 
 @cache
 def _query() -> tuple[tuple[Gpu, ...], str]:
+    """Return the GPUs, and NVML's words if it does not answer; empty if it does, also where it lists no GPU."""
     try:
         nvml.nvmlInit()
         atexit.register(nvml.nvmlShutdown)

@@ -64,7 +64,12 @@ class SupervisorWatchdog:
             self._signs, self.silent_s, self.woken_s = signs, 0.0, -1.0
             return ""
         self.silent_s += min(passed_s, LONGEST_STEP_S)
-        return self._what_to_do()
+        usual_s = DEVICE_SILENCE_S if _state(self.process.pid) == "D" else SILENCE_S
+        if self.woken_s < 0 and self.silent_s > (self.limit_s or usual_s):
+            self.woken_s = self.silent_s
+            self.wakings += 1
+            return "wake" if self.wakings <= MOST_WAKINGS else "end"
+        return "end" if 0 <= self.woken_s < self.silent_s - WAKING_S else ""
 
     def wake_or_end(self) -> None:
         """See to it that one that stands still goes on, or ends: its limits count for nothing as long as it stands."""
@@ -79,14 +84,6 @@ class SupervisorWatchdog:
                 self.process.wait(WAKING_S)
             except subprocess.TimeoutExpired:
                 self.process.send_signal(signal.SIGKILL)
-
-    def _what_to_do(self) -> Literal["", "wake", "end"]:
-        usual_s = DEVICE_SILENCE_S if _state(self.process.pid) == "D" else SILENCE_S
-        if self.woken_s < 0 and self.silent_s > (self.limit_s or usual_s):
-            self.woken_s = self.silent_s
-            self.wakings += 1
-            return "wake" if self.wakings <= MOST_WAKINGS else "end"
-        return "end" if 0 <= self.woken_s < self.silent_s - WAKING_S else ""
 
 
 def _turns(pid: int) -> str:
@@ -190,7 +187,7 @@ class LocalExecutor:
             if not supervisor.folder.exit.exists():
                 self._end_leftovers(key)
             return ProcessState(is_running=False, reason=f"supervisor ended with {code}")
-        return ProcessState(is_running=_living(handle) is not None)
+        return ProcessState(is_running=_living(handle) > 0)
 
     def _end_leftovers(self, key: Key) -> None:
         """End what is left of an attempt that has no supervisor any more."""
@@ -204,14 +201,13 @@ class LocalExecutor:
 
 
 def _handle(pid: int) -> Handle:
-    return f"{pid}:{processes.start_ticks(pid)}:{processes.boot_id()}"
+    return f"{processes.name_of(pid)}:{processes.boot_id()}"
 
 
-def _living(handle: Handle) -> int | None:
-    """Return the pid behind a handle if that very process still runs, not another that got its number."""
-    pid, ticks, boot = handle.split(":")
-    alive = boot == processes.boot_id() and int(ticks) and processes.start_ticks(int(pid)) == int(ticks)
-    return int(pid) if alive else None
+def _living(handle: Handle) -> int:
+    """Return the pid behind a handle if that very process still runs, not another that got its number; else 0."""
+    name, _, boot = handle.rpartition(":")
+    return processes.living(name) if boot == processes.boot_id() else 0
 
 
 def _supervisors_here() -> dict[int, AttemptFolder]:

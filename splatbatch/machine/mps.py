@@ -94,13 +94,13 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _key(folder: Path) -> str:
     """Return the marker of a daemon's processes: it names us, so that it can be told whether we still live."""
-    return f"{PREFIX}{os.getpid()}:{processes.start_ticks(os.getpid())}:{folder}"
+    return f"{PREFIX}{processes.name_of(os.getpid())}:{folder}"
 
 
 def _end_orphaned_daemons() -> None:
     """End daemons whose batch was killed and that outlived it all the same."""
     for key in set(processes.with_marker(PREFIX).values()):
         pid, ticks, folder = key.removeprefix(PREFIX).split(":", 2)
-        if processes.start_ticks(int(pid)) != int(ticks):
+        if not processes.living(f"{pid}:{ticks}"):
             processes.end_marked(key)
             shutil.rmtree(folder, ignore_errors=True)

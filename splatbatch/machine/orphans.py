@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from splatbatch import processes
@@ -41,7 +41,8 @@ def find(folder: AttemptFolder) -> list[int]:
     start = folder.read_start()
     if not _may_be_ours(start):
         return []
-    return sorted({*control_group.members(control_group.of_supervisor(start)), *_processes_of_last_beat(folder)})
+    of_last_beat = filter(None, map(processes.living, folder.read_heartbeat().below))
+    return sorted({*control_group.members(control_group.of_supervisor(start)), *of_last_beat})
 
 
 def end(folder: AttemptFolder) -> None:
@@ -54,14 +55,6 @@ def end(folder: AttemptFolder) -> None:
 def _may_be_ours(start: Start) -> bool:
     """Return whether the numbers in start.json are of this boot and, as containers of a host differ, of this space."""
     return start.boot_id == processes.boot_id() and start.space in ("", processes.pid_space())
-
-
-def _processes_of_last_beat(folder: AttemptFolder) -> Iterable[int]:
-    """Yield the processes of the last beat; a number that another process has by now is not ours."""
-    for name in folder.read_heartbeat().below:
-        pid, _, ticks = name.partition(":")
-        if pid.isdecimal() and ticks.isdecimal() and processes.start_ticks(int(pid)) == int(ticks) != 0:
-            yield int(pid)
 
 
 @dataclass(frozen=True)

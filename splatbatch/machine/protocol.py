@@ -44,27 +44,21 @@ class AttemptExecutor(Protocol):
 
     def slots(self) -> Sequence[Slot]:
         """Return the room there is, one attempt each."""
-        ...
 
     def submit(self, key: Key, folder: AttemptFolder) -> Handle:
         """Start the supervisor of an attempt, to which job.json in its folder says the rest; idempotent by key."""
-        ...
 
     def poll(self, handles: Mapping[Key, Handle]) -> Mapping[Key, ProcessState]:
         """Say what is seen of each."""
-        ...
 
     def cancel(self, handles: Mapping[Key, Handle]) -> None:
         """Ask them to stop; the verdict comes from the files."""
-        ...
 
     def kill(self, handles: Mapping[Key, Handle]) -> None:
         """End by SIGKILL what did not listen."""
-        ...
 
     def close(self) -> None:
         """End what was started for all attempts together; none runs any more."""
-        ...
 
     def find(self, batch: str, unended: Sequence[AttemptFolder] = ()) -> Mapping[Key, Handle]:
         """Return what still lives of a batch, also when this parent did not start it.
@@ -73,7 +67,6 @@ class AttemptExecutor(Protocol):
             batch: that the attempts belong to.
             unended: attempts that have not told their end: whatever their files name counts, too.
         """
-        ...
 
 
 def verdict(told: ExitFacts | None, seen: ProcessState) -> Exit | None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatbatch.errors import BusyError, ConfigError, OutputError
-from splatbatch.files import MIB, free_mib, path_beside
+from splatbatch.files import MIB, abandoned_files, free_mib, path_beside
 from splatbatch.output.records.publication import Publication, PublishedFile, SplatRecord
-from splatbatch.processes import abandoned_files, start_ticks
+from splatbatch.processes import start_ticks
 from splatbatch.publish.rows import put as put_whole
 from splatbatch.publish.source import PublishedSplat
 from splatbatch.scene.patches import list_names

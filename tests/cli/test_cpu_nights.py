@@ -24,7 +24,7 @@ def broken_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "nvidia0").touch()
     monkeypatch.setattr(gpu, "DEVICE_FILES", tmp_path / "dev")
-    monkeypatch.setattr(gpu, "nvml_error", lambda: MISMATCH)
+    monkeypatch.setattr(gpu, "_query", lambda: ((), MISMATCH))
 
 
 @pytest.mark.parametrize("command", ["train", "plan"])

@@ -30,12 +30,10 @@ class HasPsnr(Protocol):
     @property
     def psnr(self) -> float | None:
         """On all pixels that count, in dB."""
-        ...
 
     @property
     def psnr_covered(self) -> float | None:
         """On those alone that training photographs see."""
-        ...
 
 
 def deciding(one: HasPsnr) -> float | None:

@@ -20,8 +20,14 @@ import numpy as np
 
 from splatbatch.config import Offset, near
 from splatbatch.errors import OutputError, SceneError
-from splatbatch.files import MOST_JSON_BYTES, path_beside, read_regular, sync_folder, write_text
-from splatbatch.processes import abandoned_files
+from splatbatch.files import (
+    MOST_JSON_BYTES,
+    abandoned_files,
+    path_beside,
+    read_regular,
+    sync_folder,
+    write_text,
+)
 from splatbatch.scene.colmap.copies import Subset, hash_of_files
 from splatbatch.scene.colmap.files import ModelError, shown
 from splatbatch.scene.colmap.indexed_model import IndexedModel

@@ -11,13 +11,12 @@ from functools import partial
 from splatbatch import __version__
 from splatbatch.config import Offset
 from splatbatch.errors import OutputError, SceneError
-from splatbatch.files import write_json
+from splatbatch.files import abandoned_files, write_json
 from splatbatch.hashing import file_fact, sha256_of
 from splatbatch.output.folders import MergedFiles
 from splatbatch.output.records.merge import VERSION, CleaningRecord, Hole, Merge, MergedPart, MergeOutput
 from splatbatch.output.records.result import Result
 from splatbatch.output.results import recording_damage
-from splatbatch.processes import abandoned_files
 from splatbatch.scene.colmap.reconstruction import read_reconstruction
 from splatbatch.scene.partition.border import reach_of
 from splatbatch.scene.partition.boxes import Box, open_sides
