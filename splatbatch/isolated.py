@@ -232,6 +232,16 @@ class WaitHooks:
     tell: Callable[[str], None] = lambda _: None
     """Hears what is waited for, now and then."""
 
+    def tick_or_stop(self) -> None:
+        """Call `tick`.
+
+        Raises:
+            StopRequested: `stop` gave a reason.
+        """
+        self.tick()
+        if reason := self.stop():
+            raise StopRequested(reason)
+
 
 ENDLESS = WaitHooks()
 
@@ -247,9 +257,7 @@ def answers(reading: CallQueue[Item], patience: WaitHooks = ENDLESS) -> Iterator
         while not reading.is_over:
             found = reading.look()
             yield from found
-            patience.tick()
-            if reason := patience.stop():
-                raise StopRequested(reason)
+            patience.tick_or_stop()
             if found:
                 next_word_s = SAYS_S
                 continue

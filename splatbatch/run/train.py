@@ -238,7 +238,6 @@ class BatchWorker:
             is_alone=self.is_alone,
             audited=looked.audited,
             past=None if self.is_alone else OtherWorkersHistory(batch.output, batch.output.ledger_of(self.name)),
-            worker=self.name,
             batch=batch,
             claims=self.claims,
             ledger=ledger,

@@ -15,7 +15,7 @@ from splatbatch.cluster import slurm
 from splatbatch.cluster.job import JOB, TERMS
 from splatbatch.errors import ExecutorError, OutputError, SplatbatchError
 from splatbatch.files import sweep
-from splatbatch.isolated import StopRequested, WaitHooks
+from splatbatch.isolated import WaitHooks
 from splatbatch.machine.slots import given_cards
 from splatbatch.monitor.messages import log_line, print_err
 from splatbatch.monitor.sinks import BatchOutcome
@@ -124,7 +124,7 @@ class JoinedWorker(BatchWorker):
     def prepared(self, batch: Batch) -> Iterator[Batch]:
         """Give a batch with what others have settled by now; one worker after the other prepares."""
         night, waits = self.night, WaitReporter(self.watcher, self.night.ledger.tell_wait)
-        with preparation(self.claims, waits, self._meanwhile):
+        with preparation(self.claims, waits, WaitHooks(night.tick, self.stop).tick_or_stop):
             batch = self.reopen() if self.reopen else open_as_worker(batch.path, batch.names)
             endings = batch.standing().endings
             for task in batch.tasks:  # what workers that are gone have left
@@ -133,16 +133,6 @@ class JoinedWorker(BatchWorker):
                     adopt_task(batch, task, night.ledger, endings, night.keep)
             restore_missing_products(batch, night.ledger, self.patience)
             yield batch
-
-    def _meanwhile(self) -> None:
-        """Show that we live while another worker prepares.
-
-        Raises:
-            StopRequested: we are told to stop before our turn.
-        """
-        if why := self.stop():
-            raise StopRequested(why)
-        self.night.tick()
 
     def is_cancelled(self) -> bool:
         """Return whether `cancel` is what ended us, also if its signal came before we read its file."""

@@ -23,7 +23,6 @@ from splatbatch.scheduler import standby
 from splatbatch.scheduler.loop_state import LoopState
 from splatbatch.scheduler.retry_handling import RetryHandling, newest_attempt
 from splatbatch.scheduler.running_attempt import ask_to_end
-from splatbatch.tasks.task import Task
 
 LOOK_S = 0.3
 
@@ -68,9 +67,12 @@ class Cancellations:
             self._next_look = time.monotonic() + LOOK_S
             requests = (hooks.requests or loop.output.cancels)()
         for request in requests:
-            self._hear(request)
+            self._take_request(request)
         for task in standby.withdraw(loop, self._unwanted):
-            self._record(task)
+            stopped = Stopped(f"cancelled by {self._unwanted[task.name]}")
+            self.retries.note(task, stopped)
+            if hooks.is_alone or task.claim is not None:  # else its attempts are another worker's to tell of
+                loop.ledger.write(AttemptEnded.of(task.name, newest_attempt(loop, task), stopped))
         lost, refused = hooks.lost(), hooks.refused()
         self.retries.leave(standby.withdraw(loop, lost))
         for task in standby.withdraw(loop, refused):
@@ -85,7 +87,7 @@ class Cancellations:
         for request in requests:  # only now: who asked waits for that
             request.unlink(missing_ok=True)
 
-    def _hear(self, request: Path) -> None:
+    def _take_request(self, request: Path) -> None:
         """Take in a request; one that was meant for an earlier run is left over, and only removed."""
         asked = self.loop.output.read_cancel(request)
         if not asked.run.is_self:
@@ -94,12 +96,6 @@ class Cancellations:
         if not asked.patches:
             signal.raise_signal(signal.SIGTERM)  # from here on as if it had been sent here
         self._unwanted |= dict.fromkeys(asked.patches, asked.by)
-
-    def _record(self, task: Task) -> None:
-        loop, stopped = self.loop, Stopped(f"cancelled by {self._unwanted[task.name]}")
-        self.retries.note(task, stopped)
-        if loop.hooks.is_alone or task.claim is not None:  # else its attempts are another worker's to tell of
-            loop.ledger.write(AttemptEnded.of(task.name, newest_attempt(loop, task), stopped))
 
 
 def _user() -> str:

@@ -13,7 +13,7 @@ from splatbatch.config import Limits
 from splatbatch.errors import SplatbatchError
 from splatbatch.failures.retry import PASSES_WITHIN_S
 from splatbatch.files import MIB, SHARED_MEMORY, free_mib, is_out_of_space, write_whole
-from splatbatch.isolated import StopRequested, WaitHooks
+from splatbatch.isolated import WaitHooks
 from splatbatch.outcome import Diagnosis
 from splatbatch.output.events import Notice, Resumed
 from splatbatch.output.ledger import Ledger
@@ -121,18 +121,12 @@ def when_there_is_room(write: Callable[[], Written], folder: Path, patience: Wai
             give_up_at = give_up_at or now + PAUSE_S
             if not is_out_of_space(error) or now > give_up_at:
                 raise
-            _obey(patience)
+            patience.tick_or_stop()
             patience.tell(f"paused until there is room on the disk of {folder} ({error})")
         time.sleep(LOOK_S)
         while not takes_writes(folder) and time.monotonic() <= give_up_at:
-            patience.tick()
-            _obey(patience)
+            patience.tick_or_stop()
             time.sleep(LOOK_S)
-
-
-def _obey(patience: WaitHooks) -> None:
-    if reason := patience.stop():
-        raise StopRequested(reason)
 
 
 def _shared_memory_is_short() -> str:

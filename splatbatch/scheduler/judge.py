@@ -131,12 +131,11 @@ def remove_leftovers(folder: AttemptFolder) -> None:
 def facts(folder: AttemptFolder) -> AttemptFacts:
     """Return what is worth keeping of an ended attempt: duration, peak memory on the card, last step."""
     last, told = folder.last_progress(), folder.read_exit() or ExitFacts()
-    gpu_peak_mib = most(sample.used_mib for sample in folder.read_gpu_samples())
     return AttemptFacts(
         seconds=told.seconds,
         step=last.step,
         phase=last.phase or None,
-        gpu_peak_mib=gpu_peak_mib,
+        gpu_peak_mib=most(sample.used_mib for sample in folder.read_gpu_samples()),
         own_gpu_peak_mib=told.own_gpu_peak_mib,
     )
 

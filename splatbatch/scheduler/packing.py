@@ -138,12 +138,12 @@ def how_many(now: int, looks: Sequence[SeatThroughput], most: int, *, is_tight: 
     """
     if is_tight or now > most:
         return max(1, min(most, now - 1))
-    by_number: dict[int, list[float]] = {}
-    for look in looks:
-        by_number.setdefault(look.at_once, []).append(look.steps_per_s)
-    enough = {number: found for number, found in by_number.items() if len(found) >= FEWEST_LOOKS}
-    paces = {number: statistics.median(found[-MOST_LOOKS:]) for number, found in enough.items()}
-    here, fewer, more = paces.get(now), paces.get(now - 1), paces.get(now + 1)
+
+    def pace(number: int) -> float | None:
+        found = [look.steps_per_s for look in looks if look.at_once == number]
+        return statistics.median(found[-MOST_LOOKS:]) if len(found) >= FEWEST_LOOKS else None
+
+    here, fewer, more = pace(now), pace(now - 1), pace(now + 1)
     if here is None:
         return now
     if fewer is not None and here < LOSS * fewer:

@@ -19,7 +19,6 @@ from splatbatch.isolated import (
     CallQueue,
     ExpectedError,
     IsolatedProcess,
-    StopRequested,
     WaitHooks,
 )
 from splatbatch.transfer.schemes import open_store
@@ -183,7 +182,5 @@ def pause(seconds: float, patience: WaitHooks) -> None:
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        patience.tick()
-        if why := patience.stop():
-            raise StopRequested(why)
+        patience.tick_or_stop()
         time.sleep(REST_S)

@@ -86,10 +86,10 @@ def _adopt_all(
     ended, faults = [], {}
     for task, folder in left:
         with contextlib.suppress(OSError):  # of others its patch is told when its turn comes
-            if (one := _ended(folder)) is not None:
-                ended.append((task, *one))
-    for (task, folder, end), found in answers(isolated.start(partial(_collect, batch), ended), patience):
-        attempt = Attempt(task.name, folder, folder.read_job() or JobSpec())
+            if (end := _end_of(folder)) is not None:
+                attempt = Attempt(task.name, CachedAttemptDir(folder.path), folder.read_job() or JobSpec())
+                ended.append((task, attempt, end))
+    for (task, attempt, end), found in answers(isolated.start(partial(_collect, batch), ended), patience):
         try:
             write_down(attempt, end, found.result(COLLECT), ledger, adopted=True)
         except (OSError, SplatbatchError, isolated.TaskFault) as error:
@@ -97,28 +97,25 @@ def _adopt_all(
                 raise
             faults[task.name], traceback = isolated.diagnose(error, task.home(batch.output).path, COLLECT)
             said = {"phase": COLLECT, "traceback": traceback, "adopted": True}
-            ledger.write(AttemptEnded.of(task.name, folder.number, Failed(faults[task.name]), **said))
+            ledger.write(AttemptEnded.of(task.name, attempt.folder.number, Failed(faults[task.name]), **said))
     return faults
 
 
-def _ended(folder: AttemptFolder) -> tuple[CachedAttemptDir, Exit] | None:
-    """Return an attempt that has ended, and how; what never began is barred from it, and leaves nothing."""
+def _end_of(folder: AttemptFolder) -> Exit | None:
+    """Return how an attempt has ended; one that never began is barred from it, and leaves nothing: None."""
     judge.remove_leftovers(folder)
     if is_standby_only(folder):
         shutil.rmtree(folder.path, ignore_errors=True)
     elif folder.start.exists():
-        ended = CachedAttemptDir(folder.path)
-        end = verdict(ended.read_exit(), ProcessState(is_running=False, reason="the run of this attempt has died"))
-        return None if end is None else (ended, end)
+        return verdict(folder.read_exit(), ProcessState(is_running=False, reason="the run of this attempt has died"))
     else:
         folder.cancel.touch()
     return None
 
 
-def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
+def _collect(batch: Batch, left: tuple[Task, Attempt, Exit]) -> Record:
     """Collect an attempt that an earlier run has made."""
-    task, folder, end = left
-    attempt = Attempt(task.name, folder, folder.read_job() or JobSpec())
+    task, attempt, end = left
     task = replace(task, next_settings=task.yaml_settings)
     then, tried = attempt.job.depends_on, task.kind.changed(task, attempt.job.changes)
     try:
@@ -138,7 +135,7 @@ def _collect(batch: Batch, left: tuple[Task, CachedAttemptDir, Exit]) -> Record:
         )
         if not is_same or is_trained_otherwise(then, now):
             return False
-        later = (one.path.name for one in product.attempts() if one.number > folder.number)
+        later = (one.path.name for one in product.attempts() if one.number > attempt.folder.number)
         moved = task.input_files().compare(then.files, now.files)
         return moved == FileDifference() and accepted.attempt not in later
 

@@ -57,7 +57,6 @@ class ProgressBefore:
 class TaskClaimer(RunHooks):
     """Claims tasks for the loop of a worker, in one round of its batch."""
 
-    worker: str
     batch: Batch
     """As it was decided on."""
     claims: Claims
@@ -81,7 +80,7 @@ class TaskClaimer(RunHooks):
     def claim(self, task: Task) -> Task | float | None:
         """Say whether a task whose turn it is is ours, and claim it if it can be."""
         name = task.name
-        if task.claim is not None and task.claim.worker == self.worker:
+        if task.claim is not None:
             return task
         if done_with(self.batch.output, name) > self.before.done.get(name, 0):
             self._closed(task)
