@@ -145,7 +145,7 @@ def show_import(done: ImportResult, config: Path, audit: Audit) -> None:
     print_line(f"coordinates: {capture.world}{f'; {capture.crs[:200]}' if capture.crs else ''}")
     if any(done.offset):
         print_line(f"offset {spell_place(done.offset)} is subtracted before training (scene.offset)")
-    for title, lines in (("converted", done.notes.converted), ("not converted", done.notes.left_out)):
+    for title, lines in (("converted", done.log.converted), ("not converted", done.log.left_out)):
         if lines:
             print_text("\n  ".join([f"{title}:", *map(one_line, map(plain_text, lines))]))
     print_audit(audit)

@@ -60,8 +60,8 @@ class Import:
     @classmethod
     def of(cls, done: ImportResult, config: Path, audit: Audit) -> Import:
         """Return what to tell of a scene that was brought in."""
-        notes, crs = done.notes, done.capture.crs or None
-        told = (tuple(notes.converted), tuple(notes.left_out), audit.facts())
+        log, crs = done.log, done.capture.crs or None
+        told = (tuple(log.converted), tuple(log.left_out), audit.facts())
         return cls(done.capture.kind, str(config), done.num_points, done.offset, crs, *told)
 
 

@@ -443,8 +443,8 @@ def test_ply_files_that_are_none_are_said(source: Path, tmp_path: Path, head: st
 def test_missing_photographs_may_be_left_out(source: Path, tmp_path: Path) -> None:
     path = json_with(source, tmp_path, put("frames", 3, "file_path", "images/nope.jpg"))
     done = bring_in(path, tmp_path / "out", ImportOptions(skips_missing=True, triangulates=False))
-    assert len(done.capture.shots) == 7 and "1 pose without photograph: images/nope.jpg" in done.notes.left_out
-    assert "1 photograph without a pose: 04.jpg" in done.notes.left_out
+    assert len(done.capture.shots) == 7 and "1 pose without photograph: images/nope.jpg" in done.log.left_out
+    assert "1 photograph without a pose: 04.jpg" in done.log.left_out
 
 
 def test_an_import_overwrites_nothing(source: Path, tmp_path: Path) -> None:
@@ -525,7 +525,7 @@ def test_a_camera_that_frames_share_counts_once(transforms: Path, tmp_path: Path
     top = json.loads(transforms.read_text())
     larger = {name: 2 * top[name] for name in ("w", "h", "fl_x", "fl_y", "cx", "cy")}
     transforms.write_text(json.dumps(top | larger))
-    [told] = [one for one in bring_in(transforms, tmp_path / "out", QUICK).notes.converted if "camera" in one]
+    [told] = [one for one in bring_in(transforms, tmp_path / "out", QUICK).log.converted if "camera" in one]
     assert told.startswith("1 camera:")
 
 

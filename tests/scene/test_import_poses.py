@@ -128,7 +128,7 @@ def test_points_of_a_colmap_model_beside_keep_their_tracks(tmp_path: Path, appli
     model = pycolmap.Reconstruction(tmp_path / "out/sparse/0")
     assert model.compute_mean_track_length() == scene.model().compute_mean_track_length()
     assert model.compute_mean_reprojection_error() < 1e-3
-    assert any("tracks are those of colmap/sparse/0" in line for line in done.notes.converted)
+    assert any("tracks are those of colmap/sparse/0" in line for line in done.log.converted)
 
 
 def edit(path: Path, **keys: Any) -> None:
@@ -177,7 +177,7 @@ def test_intrinsics_of_frames_count_before_those_at_the_top(tmp_path: Path) -> N
     done = bring(tmp_path / "in", tmp_path)
     cameras = pycolmap.Reconstruction(tmp_path / "out/sparse/0").cameras
     assert sorted(round(camera.focal_length_x, 1) for camera in cameras.values()) == [86.4, 90.0]
-    assert any("frames have values of their own" in line for line in done.notes.converted)
+    assert any("frames have values of their own" in line for line in done.log.converted)
 
 
 def test_photographs_that_were_resized_take_their_k_along(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_photographs_that_were_resized_take_their_k_along(tmp_path: Path) -> Non
     done = bring(tmp_path / "in", tmp_path)
     camera = pycolmap.Reconstruction(tmp_path / "out/sparse/0").cameras[1]
     assert camera.params.tolist() == pytest.approx([top[key] for key in ("fl_x", "fl_y", "cx", "cy")])
-    assert any("K follows" in line for line in done.notes.converted)
+    assert any("K follows" in line for line in done.log.converted)
 
 
 # Metashape
@@ -200,7 +200,7 @@ def test_disabled_and_unaligned_cameras_are_left_out_and_told(tmp_path: Path) ->
     path.write_text(text[:start] + text[text.index("</transform>", start) + len("</transform>") :])
     done = bring(tmp_path / "in", tmp_path)
     assert len(done.capture.shots) == 6
-    assert {"1 camera disabled: 01", "1 camera without a pose (not aligned): 02"} <= set(done.notes.left_out)
+    assert {"1 camera disabled: 01", "1 camera without a pose (not aligned): 02"} <= set(done.log.left_out)
 
 
 def test_one_of_several_chunks_is_named(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_disabled_chunk_is_no_choice(tmp_path: Path) -> None:
     chunk = path.read_text().partition('<document version="2.0.0">')[2].partition("</document>")[0]
     other = chunk.replace('"Chunk 1" enabled="true"', '"old" enabled="false"')
     path.write_text(f'<document version="2.0.0">{other}{chunk}</document>')
-    assert bring(path, tmp_path).notes.left_out[0] == 'chunk "old" (8 cameras with a pose, disabled)'
+    assert bring(path, tmp_path).log.left_out[0] == 'chunk "old" (8 cameras with a pose, disabled)'
 
 
 def test_slaves_of_a_rig_stand_on_their_masters(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_lenses_without_distortion_and_sizes_a_pixel_off_are_mended(tmp_path: Pa
     done = bring(tmp_path / "in", tmp_path)
     cameras = pycolmap.Reconstruction(tmp_path / "out/sparse/0").cameras.values()
     assert [(camera.model.name, camera.width, camera.height) for camera in cameras] == [("PINHOLE", 96, 72)]
-    assert "12 points without tracks" in done.notes.converted
+    assert "12 points without tracks" in done.log.converted
 
 
 @pytest.mark.parametrize("size", ["1 1", "0 0"])
@@ -281,7 +281,7 @@ def test_tracks_that_count_other_keypoints_are_made_anew(tmp_path: Path) -> None
     done = bring(tmp_path / "in", tmp_path)
     model = pycolmap.Reconstruction(tmp_path / "out/sparse/0")
     assert model.compute_mean_track_length() == scene.model().compute_mean_track_length()
-    assert any("tracks were made anew" in line for line in done.notes.converted)
+    assert any("tracks were made anew" in line for line in done.log.converted)
 
 
 @pytest.mark.parametrize("way", ["missing", "empty", "no keypoint lines"])
@@ -327,4 +327,4 @@ def test_without_points_the_photographs_give_them_and_the_geometry_holds(tmp_pat
 def test_triangulating_ends_in_time_and_says_so(tmp_path: Path) -> None:
     write_ngp(quarry(), tmp_path / "in")
     done = bring(tmp_path / "in", tmp_path, ImportOptions(within_s=1.0))
-    assert done.num_points == 0 and "not done in time" in done.notes.left_out[-1]
+    assert done.num_points == 0 and "not done in time" in done.log.left_out[-1]

@@ -21,8 +21,7 @@ from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
 from splatbatch.scene.imports.capture import (
     OPENGL,
-    ImportMessages,
-    ImportMistakes,
+    ImportLog,
     ImportOptions,
     PointCloud,
     PosedPhoto,
@@ -403,21 +402,20 @@ def is_same_depth(ratio: float) -> bool:
     return _SAME_DEPTH[0] <= ratio <= _SAME_DEPTH[1]
 
 
-def check_poses(capture: SourceCapture, folder: Path, told: tuple[ImportMessages, ImportMistakes]) -> None:
+def check_poses(capture: SourceCapture, folder: Path, log: ImportLog) -> None:
     """Match a few pairs of photographs and see that they fit poses and points."""
-    notes, mistakes = told
     try:
         matched = matched_few(capture.shots, folder)
     except MatchingSkipped as error:
-        notes.leave_out(f"a look at the poses by matching photographs: {error}")
+        log.leave_out(f"a look at the poses by matching photographs: {error}")
         return
-    _judge(capture.shots, matched, notes, mistakes)
-    if capture.cloud is None or len(mistakes):
+    _judge(capture.shots, matched, log)
+    if capture.cloud is None or log.num_mistakes:
         return
     ratio = depth_ratio(capture.shots, capture.cloud, matched)
     if ratio is not None and not is_same_depth(ratio):
         what = f"its points lie {ratio:.3g} times as far from the cameras as the photographs show"
-        mistakes.add(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
+        log.mistake(capture.cloud.origin, what, "Points and poses are in different units: export both in the same.")
 
 
 def matched_few(shots: Sequence[PosedPhoto], folder: Path) -> list[PhotographMatch]:
@@ -437,12 +435,10 @@ def _few_pairs(shots: Sequence[PosedPhoto]) -> list[tuple[int, int]]:
     return pairs[: _CHECKED * _NEIGHBOURS]
 
 
-def _judge(
-    shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch], notes: ImportMessages, mistakes: ImportMistakes
-) -> None:
+def _judge(shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch], log: ImportLog) -> None:
     verdict = judge(shots, matched)
     if verdict is None:
-        notes.leave_out("a look at the poses: too few features match between the photographs")
+        log.leave_out("a look at the poses: too few features match between the photographs")
         return
     told = (
         f"{100 * verdict.agreement:.0f} % of what pairs of photographs both show (median of {verdict.num_pairs} pairs)"
@@ -450,26 +446,23 @@ def _judge(
     if verdict.agreement < CONTRADICTS or verdict.cause:
         cause = f"; it would if {verdict.cause}" if verdict.cause else ""
         remedy = "Export poses and photographs anew, in the axes that the format is written in."
-        mistakes.add("poses", f"the photographs contradict them: {told} fits{cause}", remedy)
+        log.mistake("poses", f"the photographs contradict them: {told} fits{cause}", remedy)
     else:
-        notes.convert(f"poses were compared with the photographs: {told} fits")
+        log.convert(f"poses were compared with the photographs: {told} fits")
 
 
-def triangulated(
-    capture: SourceCapture, folder: Path, told: tuple[ImportOptions, ImportMessages, ImportMistakes]
-) -> Any:
+def triangulated(capture: SourceCapture, folder: Path, options: ImportOptions, log: ImportLog) -> Any:
     """Return pycolmap's model with points that the photographs show; without, where that is not done in time."""
-    options, notes, mistakes = told
     shots = capture.shots
     with _workplace(folder, options.within_s, shots) as place:
         model = posed_model(place.shots)
         try:
-            _judge(shots, match(model, _few_pairs(shots), replace(place, effort=GLANCE)), notes, mistakes)
+            _judge(shots, match(model, _few_pairs(shots), replace(place, effort=GLANCE)), log)
             # poses that are wrong are known before all photographs are matched
-            if not len(mistakes) and match(model, near_pairs(shots, _EACH), place):
+            if not log.num_mistakes and match(model, near_pairs(shots, _EACH), place):
                 model = triangulate(model, place)
         except MatchingSkipped as error:
-            notes.leave_out(
+            log.leave_out(
                 f"points: the source has none; triangulating in {options.within_s:.0f} s (--within-s): {error}"
             )
     for number, shot in enumerate(shots, start=1):
@@ -477,9 +470,9 @@ def triangulated(
     if model.num_points3D():
         kept = f"{plural(model.num_points3D(), 'point')} triangulated from the photographs (SIFT)"
         unseen = sorted(image.name for image in model.images.values() if not image.num_points3D)
-        notes.convert(f"{kept}, poses and lenses kept{f'; none in {some(unseen)}' if unseen else ''}")
-    elif not notes.left_out or "points:" not in notes.left_out[-1]:
-        notes.leave_out("points: the source has none, and the photographs show none that match")
+        log.convert(f"{kept}, poses and lenses kept{f'; none in {some(unseen)}' if unseen else ''}")
+    elif not log.left_out or "points:" not in log.left_out[-1]:
+        log.leave_out("points: the source has none, and the photographs show none that match")
     return model
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -146,26 +147,6 @@ class PointCloud:
     """What the keypoints of the shots call them; None where no keypoint names a point."""
 
 
-@dataclass(frozen=True)
-class ImportMessages:
-    """What is told of an import."""
-
-    converted: list[str] = field(default_factory=list)
-    """What became something else, and what it became."""
-    left_out: list[str] = field(default_factory=list)
-    """What is not in the result."""
-
-    def convert(self, what: str) -> None:
-        """Note that something was converted."""
-        if what not in self.converted:
-            self.converted.append(what)
-
-    def leave_out(self, what: str) -> None:
-        """Note that something was left out."""
-        if what not in self.left_out:
-            self.left_out.append(what)
-
-
 @dataclass(frozen=True, eq=False)
 class SourceCapture:
     """A source that was read: everything a model is made of."""
@@ -211,17 +192,33 @@ def split_names(shots: tuple[PosedPhoto, ...]) -> Mapping[str, list[str]]:
     return found
 
 
-class ImportMistakes:
-    """What is wrong with a source; collected, then raised together."""
+class ImportLog:
+    """What is told of an import: what was converted, what was left out, and its mistakes, which are raised together."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
+        self.converted: list[str] = []
+        """What became something else, and what it became."""
+        self.left_out: list[str] = []
+        """What is not in the result."""
         self._by_remedy: dict[str, dict[str, None]] = {}
 
-    def __len__(self) -> int:
+    def convert(self, what: str) -> None:
+        """Note that something was converted."""
+        if what not in self.converted:
+            self.converted.append(what)
+
+    def leave_out(self, what: str) -> None:
+        """Note that something was left out."""
+        if what not in self.left_out:
+            self.left_out.append(what)
+
+    @property
+    def num_mistakes(self) -> int:
+        """Return how many mistakes there are."""
         return sum(map(len, self._by_remedy.values()))
 
-    def add(self, where: str, what: str, remedy: str) -> None:
+    def mistake(self, where: str, what: str, remedy: str) -> None:
         """Note a mistake: its place in the source, what is wrong there, and what to do."""
         line = f"{shown(where)}: {' '.join(shown(what).split())}"
         self._by_remedy.setdefault(remedy, {})[line] = None  # what all frames share is told once
@@ -234,7 +231,7 @@ class ImportMistakes:
         """
         if not self._by_remedy:
             return
-        lines = [f"{self.source}: {plural(len(self), 'mistake')}, nothing was written"]
+        lines = [f"{self.source}: {plural(self.num_mistakes, 'mistake')}, nothing was written"]
         for remedy, found in self._by_remedy.items():
             lines += list(found)[:MOST_OF_A_KIND]
             if len(found) > MOST_OF_A_KIND:
@@ -244,15 +241,10 @@ class ImportMistakes:
 
 
 def spelt(value: Any) -> str:
-    """Return a value as an error quotes it: short, on one line."""
-    words = json_word(value) if value is None or isinstance(value, bool) else " ".join(str(value).split())
+    """Return a value as an error quotes it: short, on one line; null, true and false as in JSON."""
+    words = json.dumps(value) if value is None or isinstance(value, bool) else " ".join(str(value).split())
     text = repr(value) if isinstance(value, str) else words
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
-
-
-def json_word(value: bool | None) -> str:
-    """Return null, true or false, as they stand in a JSON file."""
-    return {None: "null", True: "true", False: "false"}[value]
 
 
 def why_no_number(value: Any) -> str:

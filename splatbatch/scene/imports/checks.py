@@ -12,7 +12,7 @@ import numpy as np
 from splatbatch.files import fault_of_name
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Points2D
 from splatbatch.scene.imports.agreement import share_that_see
-from splatbatch.scene.imports.capture import ImportMessages, ImportMistakes, PointCloud, PosedPhoto
+from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto
 from splatbatch.scene.imports.lens import resized
 from splatbatch.scene.photos.headers import Header, Headers, ImageHeader
 from splatbatch.scene.photos.sizes import (
@@ -52,9 +52,7 @@ def headers_of(photos: Sequence[Path]) -> Mapping[Path, Header]:
     return {path: headers.of(str(path)) for path in photos}
 
 
-def fit_to_photographs(
-    shots: Sequence[PosedPhoto], notes: ImportMessages, mistakes: ImportMistakes
-) -> tuple[PosedPhoto, ...]:
+def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedPhoto, ...]:
     """Return the shots with cameras of the size of their photographs; what cannot be is a mistake."""
     headers = headers_of([shot.photo for shot in shots])
     fitted, told = [], Counter[str]()
@@ -64,25 +62,25 @@ def fit_to_photographs(
             what = (
                 f"a panorama of {size_text((shot.camera.width, shot.camera.height))}: it is not twice as wide as high"
             )
-            mistakes.add(shot.where, what, "Export whole panoramas, or the camera model that the photographs have.")
+            log.mistake(shot.where, what, "Export whole panoramas, or the camera model that the photographs have.")
         if isinstance(header, ImageHeader):
-            one, what = _fitted(shot, header.size, mistakes)
+            one, what = _fitted(shot, header.size, log)
             fitted.append(one)
             told[what] += 1
         else:
             remedy = "Copy the photograph again; a backup may hold a whole one."
-            mistakes.add(shot.where, f"{shot.photo}: cannot be read: {header.what}", remedy)
+            log.mistake(shot.where, f"{shot.photo}: cannot be read: {header.what}", remedy)
     for what, count in told.items():
         if what:
-            notes.convert(f"{plural(count, 'camera')}: {what}")
+            log.convert(f"{plural(count, 'camera')}: {what}")
     return tuple(fitted)
 
 
-def _fitted(shot: PosedPhoto, size: Size, mistakes: ImportMistakes) -> tuple[PosedPhoto, str]:
+def _fitted(shot: PosedPhoto, size: Size, log: ImportLog) -> tuple[PosedPhoto, str]:
     """Return the shot with a camera of the photograph's size, and what was done for it."""
     camera, own = shot.camera, (shot.camera.width, shot.camera.height)
     if min(own) <= _NONE:
-        return _sized(shot, size, mistakes)
+        return _sized(shot, size, log)
     relation = relate(own, size)
     if isinstance(relation, SameSize):
         return shot, ""
@@ -103,11 +101,11 @@ def _fitted(shot: PosedPhoto, size: Size, mistakes: ImportMistakes) -> tuple[Pos
         if is_turned
         else "Give the photographs that the source was made with; or correct their size there."
     )
-    mistakes.add(shot.where, f"camera {size_text(own)}, photograph {shot.photo.name} {size_text(size)}: {why}", remedy)
+    log.mistake(shot.where, f"camera {size_text(own)}, photograph {shot.photo.name} {size_text(size)}: {why}", remedy)
     return shot, ""
 
 
-def _sized(shot: PosedPhoto, size: Size, mistakes: ImportMistakes) -> tuple[PosedPhoto, str]:
+def _sized(shot: PosedPhoto, size: Size, log: ImportLog) -> tuple[PosedPhoto, str]:
     """Return the shot with the photograph's size where none was written, if K is in its pixels."""
     camera = shot.camera
     shares = [value / side for value, side in zip(_principal_point(camera), size, strict=True)]
@@ -117,7 +115,7 @@ def _sized(shot: PosedPhoto, size: Size, mistakes: ImportMistakes) -> tuple[Pose
         return replace(shot, camera=fitted), f"{own} is none: it is now the photograph's, in whose pixels K is"
     where = f"({', '.join(f'{value:g}' for value in _principal_point(camera))})"
     what = f"{own}, principal point {where}: K is not in pixels of {shot.photo.name} ({size_text(size)})"
-    mistakes.add(shot.where, what, "Export focal length and principal point in pixels, with the size of the images.")
+    log.mistake(shot.where, what, "Export focal length and principal point in pixels, with the size of the images.")
     return shot, ""
 
 
@@ -132,11 +130,11 @@ def _moved(keypoints: Points2D | None, ratio: np.ndarray[tuple[int], np.dtype[np
     return replace(keypoints, xy=keypoints.xy * ratio) if keypoints else None
 
 
-def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, mistakes: ImportMistakes) -> None:
+def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, log: ImportLog) -> None:
     """Note what poses and points say against themselves."""
-    _check_names(shots, mistakes)
-    _check_places(shots, mistakes)
-    if len(mistakes) or cloud is None or not shots or not len(cloud.xyz):
+    _check_names(shots, log)
+    _check_places(shots, log)
+    if log.num_mistakes or cloud is None or not shots or not len(cloud.xyz):
         return
     share = share_that_see(shots, cloud.xyz)
     if share < _LEAST_SEEING:
@@ -145,27 +143,27 @@ def check_world(shots: Sequence[PosedPhoto], cloud: PointCloud | None, mistakes:
             "Points and poses are not in one world (units, axes, coordinate system), or the axes of the poses are "
             "turned: export both together, in the same coordinates."
         )
-        mistakes.add(cloud.origin, what, remedy)
+        log.mistake(cloud.origin, what, remedy)
 
 
-def _check_names(shots: Sequence[PosedPhoto], mistakes: ImportMistakes) -> None:
+def _check_names(shots: Sequence[PosedPhoto], log: ImportLog) -> None:
     counts = Counter(shot.name for shot in shots)
     for shot in shots:
         if counts[shot.name] > 1:
             what = f"{counts[shot.name]} poses are of the photograph {shot.name}"
-            mistakes.add(shot.where, what, "Keep one pose for each photograph.")
+            log.mistake(shot.where, what, "Keep one pose for each photograph.")
         if why := fault_of_name(shot.name):
-            mistakes.add(shot.where, why, "Name the photograph otherwise, on the disk and in the source.")
+            log.mistake(shot.where, why, "Name the photograph otherwise, on the disk and in the source.")
 
 
 @np.errstate(all="ignore")  # what overflows is no place
-def _check_places(shots: Sequence[PosedPhoto], mistakes: ImportMistakes) -> None:
+def _check_places(shots: Sequence[PosedPhoto], log: ImportLog) -> None:
     """Note cameras that stand so far from the others that their unit must be another, or nowhere."""
     centers = np.array([shot.center for shot in shots]).reshape(-1, 3)
     sound = (np.abs(centers) < _NOWHERE).all(axis=1)
     for index in map(int, np.flatnonzero(~sound)):
         remedy = "Export it again; numbers of this size come of a broken transform."
-        mistakes.add(
+        log.mistake(
             shots[index].where, f"its place is {spell_place(centers[index])}: none that can be computed", remedy
         )
     shots, centers = [shot for shot, is_sound in zip(shots, sound, strict=True) if is_sound], centers[sound]
@@ -174,9 +172,9 @@ def _check_places(shots: Sequence[PosedPhoto], mistakes: ImportMistakes) -> None
     apart = np.linalg.norm(centers - np.median(centers, axis=0), axis=1)
     typical = float(np.median(apart))
     if not apart.max() > 0:
-        mistakes.add("all poses", "all cameras stand at the same place", "Export poses with their translations.")
+        log.mistake("all poses", "all cameras stand at the same place", "Export poses with their translations.")
         return
     for index in map(int, np.flatnonzero(apart > _FAR * typical)) if typical > 0 else ():
         what = f"stands {apart[index] / typical:,.0f} times as far out as the cameras typically do"
         remedy = "Poses are in mixed units, or these are wrong: bring all into one unit, or remove these."
-        mistakes.add(shots[index].where, what, remedy)
+        log.mistake(shots[index].where, what, remedy)

@@ -15,8 +15,7 @@ from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import ModelError
 from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D, misspelt
 from splatbatch.scene.imports.capture import (
-    ImportMessages,
-    ImportMistakes,
+    ImportLog,
     ImportOptions,
     PointCloud,
     PosedPhoto,
@@ -60,27 +59,27 @@ def suffix_of(folder: Path) -> str | None:
     return None
 
 
-def read_export(folder: Path, notes: ImportMessages, mistakes: ImportMistakes) -> Export | None:
+def read_export(folder: Path, log: ImportLog) -> Export | None:
     """Return the model in a folder; what its files hold wrongly is a mistake."""
     suffix = suffix_of(folder)
     if suffix is None:
-        mistakes.add(str(folder), "no cameras and images, both .bin or both .txt", _REMEDY)
+        log.mistake(str(folder), "no cameras and images, both .bin or both .txt", _REMEDY)
         return None
     files = binary if suffix == "bin" else text
     try:
         cameras = files.read_cameras(folder / f"cameras.{suffix}")
-        images, keypoints = _images(folder / f"images.{suffix}", notes)
+        images, keypoints = _images(folder / f"images.{suffix}", log)
     except SceneError as error:
-        mistakes.add(folder.name, error.message, error.hint)
+        log.mistake(folder.name, error.message, error.hint)
         return None
-    points = _points(folder / f"points3D.{suffix}", notes, mistakes)
-    _check_ids(cameras, images, mistakes, suffix)
+    points = _points(folder / f"points3D.{suffix}", log)
+    _check_ids(cameras, images, log, suffix)
     known = {camera.id: camera for camera in cameras}
-    _settle_tracks(keypoints, points, notes)
+    _settle_tracks(keypoints, points, log)
     return Export(known, images, keypoints, points)
 
 
-def _images(path: Path, notes: ImportMessages) -> tuple[list[Image], dict[int, Points2D]]:
+def _images(path: Path, log: ImportLog) -> tuple[list[Image], dict[int, Points2D]]:
     """Return images and keypoints; text that lacks the lines of keypoints is read as one line for each image."""
     if path.suffix == ".bin":
         return binary.read_images(path), binary.read_points2d(path)
@@ -95,7 +94,7 @@ def _images(path: Path, notes: ImportMessages) -> tuple[list[Image], dict[int, P
             raise error from None
     else:
         images = _one_line_each(path)
-    notes.convert(f"{path.name} has one line for each image instead of two: there are no keypoints")
+    log.convert(f"{path.name} has one line for each image instead of two: there are no keypoints")
     return images, {}
 
 
@@ -121,37 +120,37 @@ def _one_line_each(path: Path) -> list[Image]:
     return [text.read_image(path, number, line) for number, line in text.entries(path)]
 
 
-def _points(path: Path, notes: ImportMessages, mistakes: ImportMistakes) -> Points | None:
+def _points(path: Path, log: ImportLog) -> Points | None:
     """Return the points with what their tracks say; None where there are none."""
     if not path.exists() or not path.stat().st_size:
-        notes.convert(f"{path.name} is {'empty' if path.exists() else 'missing'}: the source has no points")
+        log.convert(f"{path.name} is {'empty' if path.exists() else 'missing'}: the source has no points")
         return None
     try:
         read = binary.read_points if path.suffix == ".bin" else text.read_points
         points = read(path, tracks=True)
     except SceneError as error:
-        mistakes.add(path.name, error.message, error.hint)
+        log.mistake(path.name, error.message, error.hint)
         return None
     if not len(points):
-        notes.convert(f"{path.name} holds no points")
+        log.convert(f"{path.name} holds no points")
         return None
     return points
 
 
-def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], mistakes: ImportMistakes, suffix: str) -> None:
+def _check_ids(cameras: Sequence[Camera], images: Sequence[Image], log: ImportLog, suffix: str) -> None:
     known = {camera.id for camera in cameras}
     if len(known) < len(cameras):
-        mistakes.add(f"cameras.{suffix}", f"{len(cameras)} cameras share {len(known)} ids", _REMEDY)
+        log.mistake(f"cameras.{suffix}", f"{len(cameras)} cameras share {len(known)} ids", _REMEDY)
     ids = [image.id for image in images]
     if len(set(ids)) < len(ids):
-        mistakes.add(f"images.{suffix}", f"{len(ids)} images share {len(set(ids))} ids", _REMEDY)
+        log.mistake(f"images.{suffix}", f"{len(ids)} images share {len(set(ids))} ids", _REMEDY)
     for image in images:
         if image.camera_id not in known:
             what = f"is of camera {image.camera_id}, which cameras.{suffix} lacks"
-            mistakes.add(f'images.{suffix}: image {image.id} "{image.name}"', what, _REMEDY)
+            log.mistake(f'images.{suffix}: image {image.id} "{image.name}"', what, _REMEDY)
 
 
-def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, notes: ImportMessages) -> None:
+def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, log: ImportLog) -> None:
     """Say which tracks count: those of the keypoints; points whose own track says otherwise lose it.
 
     OpenSfM writes the keypoints that have a point alone, but numbers them in the tracks as if all were there.
@@ -161,7 +160,7 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, not
     tracks, ids = points.tracks, np.repeat(points.ids, points.track_lengths)
     seen = sum(int((one.point3d_ids != np.uint64(NO_POINT3D)).sum()) for one in keypoints.values())
     if not len(tracks.image_ids) and not seen:
-        notes.convert(f"{plural(len(points), 'point')} without tracks")
+        log.convert(f"{plural(len(points), 'point')} without tracks")
         return
     loose, order = 0, np.argsort(tracks.image_ids, kind="stable")
     images, starts = np.unique(tracks.image_ids[order], return_index=True)
@@ -173,50 +172,50 @@ def _settle_tracks(keypoints: Mapping[int, Points2D], points: Points | None, not
         loose += int((~fits).sum())
     if loose:
         share = f"{loose:,} of {len(tracks.image_ids):,} entries of the tracks name no keypoint of their point"
-        notes.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
+        log.convert(f"{share}: tracks were made anew from the {seen:,} keypoints that name a point")
 
 
-def read(folder: Path, options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes) -> SourceCapture | None:
+def read(folder: Path, options: ImportOptions, log: ImportLog) -> SourceCapture | None:
     """Return what the model says; None where mistakes leave nothing to go on with."""
-    export = read_export(folder, notes, mistakes)
+    export = read_export(folder, log)
     if export is None:
         return None
     if not export.images:
-        mistakes.add("images", "the model has no images", "Export it with its registered images.")
+        log.mistake("images", "the model has no images", "Export it with its registered images.")
         return None
-    cameras = {key: _sound(camera, notes, mistakes) for key, camera in export.cameras.items()}
+    cameras = {key: _sound(camera, log) for key, camera in export.cameras.items()}
     place = options.images or _photographs(folder, export.images)
-    shots = _shots(export, cameras, place, (options, notes, mistakes))
+    shots = _shots(export, cameras, place, options, log)
     if not shots:
-        mistakes.add("images", f"none of {len(export.images)} images has a photograph", "Name their folder: --images.")
+        log.mistake("images", f"none of {len(export.images)} images has a photograph", "Name their folder: --images.")
         return None
     posed = {shot.name for shot in shots}
     others = [name for name in photographs_below(place) if name not in posed] if place.is_dir() else []
     if others:
-        notes.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(others)}")
-    reference, crs = _georeference(folder, notes)
+        log.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(others)}")
+    reference, crs = _georeference(folder, log)
     world = "the world of the export"
-    return SourceCapture("COLMAP export", shots, _cloud(export, folder, notes), world, crs, reference)
+    return SourceCapture("COLMAP export", shots, _cloud(export, folder, log), world, crs, reference)
 
 
-def _sound(camera: Camera, notes: ImportMessages, mistakes: ImportMistakes) -> Camera | None:
+def _sound(camera: Camera, log: ImportLog) -> Camera | None:
     """Return a camera as the simplest model that is the same lens; None where it is none."""
     model, where = CAMERA_MODELS.get(camera.model), f"camera {camera.id}"
     if model is None:
         known = ", ".join(CAMERA_MODELS)
         remedy = f"Write {right} in cameras.txt." if (right := misspelt(camera.model)) else _CAMERA_REMEDY
-        mistakes.add(where, f"unknown camera model {camera.model} (known: {known})", remedy)
+        log.mistake(where, f"unknown camera model {camera.model} (known: {known})", remedy)
         return None
     if len(model.params) != len(camera.params):
         what = f"{len(camera.params)} parameters, but {model.name} has {len(model.params)}: {', '.join(model.params)}"
-        mistakes.add(where, what, _CAMERA_REMEDY)
+        log.mistake(where, what, _CAMERA_REMEDY)
         return None
     if not np.isfinite(camera.params).all():
-        mistakes.add(where, "parameters that are no finite numbers", _CAMERA_REMEDY)
+        log.mistake(where, "parameters that are no finite numbers", _CAMERA_REMEDY)
         return None
     plain = simplified(camera)
     if plain.model != camera.model:
-        notes.convert(f"{camera.model} whose last terms are 0 is {plain.model}: the same lens")
+        log.convert(f"{camera.model} whose last terms are 0 is {plain.model}: the same lens")
     return plain
 
 
@@ -236,17 +235,17 @@ def _shots(
     export: Export,
     cameras: dict[int, Camera | None],
     folder: Path,
-    told: tuple[ImportOptions, ImportMessages, ImportMistakes],
+    options: ImportOptions,
+    log: ImportLog,
 ) -> tuple[PosedPhoto, ...]:
-    options, notes, mistakes = told
     folders, found, missing = FolderListings(), [], []
     alike = Counter(image.name for image in export.images)
     for image in export.images:
         where, name = f'image {image.id} "{image.name}"', _plain(image.name)
         if alike[image.name] > 1:
-            mistakes.add(where, f"{alike[image.name]} images have this name", "Remove all but one of them.")
+            log.mistake(where, f"{alike[image.name]} images have this name", "Remove all but one of them.")
         if not (np.isfinite((*image.quat, *image.translation)).all() and any(image.quat)):
-            mistakes.add(where, "its pose is none: not finite, or a quaternion of zeros", "Register it again.")
+            log.mistake(where, "its pose is none: not finite, or a quaternion of zeros", "Register it again.")
             continue
         place = folders.locate(folder, name)
         if own := _own_name(place, name):
@@ -254,12 +253,12 @@ def _shots(
         elif options.skips_missing:
             missing.append(image.name)
         else:
-            mistakes.add(where, _lack(place, folder), _MISSING)
+            log.mistake(where, _lack(place, folder), _MISSING)
     renamed = [image.name for image, own in found if image.name != own]
     if renamed:
-        notes.convert(f"{plural(len(renamed), 'photograph')} found under another name: {some(renamed)}")
+        log.convert(f"{plural(len(renamed), 'photograph')} found under another name: {some(renamed)}")
     if missing:
-        notes.leave_out(f"{plural(len(missing), 'pose')} without photograph: {some(missing)}")
+        log.leave_out(f"{plural(len(missing), 'pose')} without photograph: {some(missing)}")
     shots = (_shot(image, folder / own, own, cameras.get(image.camera_id), export) for image, own in found)
     return tuple(shot for shot in shots if shot)
 
@@ -288,19 +287,19 @@ def _lack(place: Location, folder: Path) -> str:
     return f"no such photograph below {folder}{similar}"
 
 
-def _cloud(export: Export, folder: Path, notes: ImportMessages) -> PointCloud | None:
+def _cloud(export: Export, folder: Path, log: ImportLog) -> PointCloud | None:
     points = export.points
     if points is None:
         return None
     finite = np.isfinite(points.xyz).all(axis=1)
     if not finite.all():
-        notes.leave_out(f"{plural(int((~finite).sum()), 'point')} without a finite place")
+        log.leave_out(f"{plural(int((~finite).sum()), 'point')} without a finite place")
     has_names = any((one.point3d_ids != np.uint64(NO_POINT3D)).any() for one in export.keypoints.values())
     ids = points.ids[finite] if has_names else None
     return PointCloud(points.xyz[finite], points.rgb[finite], str(folder), ids)
 
 
-def _georeference(folder: Path, notes: ImportMessages) -> tuple[Record, str]:
+def _georeference(folder: Path, log: ImportLog) -> tuple[Record, str]:
     """Return what ODM and OpenSfM leave beside of where on Earth the model lies."""
     found: Record = {}
     crs = ""
@@ -308,10 +307,10 @@ def _georeference(folder: Path, notes: ImportMessages) -> tuple[Record, str]:
         lla = read_json(top / "reference_lla.json") or read_json(top / "opensfm" / "reference_lla.json")
         if lla and "reference_lla" not in found:
             found["reference_lla"] = {key: lla.get(key) for key in ("latitude", "longitude", "altitude")}
-            notes.convert("reference_lla.json (OpenSfM: where the origin lies) is kept in import.json")
+            log.convert("reference_lla.json (OpenSfM: where the origin lies) is kept in import.json")
         coords = top / "odm_georeferencing" / "coords.txt"
         if coords.is_file() and "odm_coords" not in found:
             lines = read_tail(coords).splitlines()[:2]
             found["odm_coords"], crs = lines, lines[0].strip() if lines else ""
-            notes.convert("odm_georeferencing/coords.txt (zone and offset) is kept in import.json")
+            log.convert("odm_georeferencing/coords.txt (zone and offset) is kept in import.json")
     return found, crs

@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
+from splatbatch.scene.photos.sizes import Size
 from splatbatch.scene.photos.undistort import unbent
 from splatbatch.scene.reprojection import project
 
-Size = tuple[int, int]
 Fitted = tuple[Camera, float]
 """A camera, and by how many pixels at most it differs from the lens: 0 where it is the same."""
 
@@ -71,29 +71,10 @@ class Lens:
 @lru_cache(maxsize=256)
 def camera_of(lens: Lens, size: Size) -> Fitted:
     """Return the COLMAP camera of a lens for images of a size, and the largest difference in pixels."""
-    has_extras = bool(lens.skew or any(lens.p_scale))
-    if lens.bend == "frame":
-        exact = None if has_extras or lens.k[3] else _frame(lens, size)
-    else:
-        exact = None if has_extras or lens.bend == "equisolid" else _fisheye(lens, size)
-    return (exact, 0.0) if exact else _fitted(lens, size)
-
-
-def _frame(lens: Lens, size: Size) -> Camera:
-    k1, k2, k3, _ = lens.k
-    pinhole = (lens.fx, lens.fy, lens.cx, lens.cy)
-    if k3:
-        return Camera(0, "FULL_OPENCV", *size, (*pinhole, k1, k2, *lens.p, k3, 0.0, 0.0, 0.0))
-    if k1 or k2 or any(lens.p):
-        return Camera(0, "OPENCV", *size, (*pinhole, k1, k2, *lens.p))
-    return Camera(0, "PINHOLE", *size, pinhole)
-
-
-def _fisheye(lens: Lens, size: Size) -> Camera:
-    pinhole, (k1, k2, k3, k4) = (lens.fx, lens.fy, lens.cx, lens.cy), lens.k
-    if any(lens.p):
-        return Camera(0, "THIN_PRISM_FISHEYE", *size, (*pinhole, k1, k2, *lens.p, k3, k4, 0.0, 0.0))
-    return Camera(0, "OPENCV_FISHEYE", *size, (*pinhole, *lens.k))
+    lacks_a_model = bool(lens.k[3]) if lens.bend == "frame" else lens.bend == "equisolid"
+    if lens.skew or any(lens.p_scale) or lacks_a_model:
+        return _fitted(lens, size)
+    return simplified(_start(lens, size)), 0.0
 
 
 def spell_misfit(off: float) -> str:

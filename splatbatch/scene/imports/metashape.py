@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -23,8 +23,7 @@ from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.colmap.types import Camera, Floats
 from splatbatch.scene.imports.capture import (
     IDENTITY,
-    ImportMessages,
-    ImportMistakes,
+    ImportLog,
     ImportOptions,
     NoPose,
     PosedPhoto,
@@ -182,12 +181,12 @@ class ModelFrame:
     crs: str
 
 
-def chosen_chunk(document: XmlDocument, label: str, notes: ImportMessages, mistakes: ImportMistakes) -> Element | None:
+def chosen_chunk(document: XmlDocument, label: str, log: ImportLog) -> Element | None:
     """Return the chunk that is meant; None, with a mistake, where that is not clear."""
     chunks = [chunk for chunk in document.root.iter("chunk") if chunk.find("cameras") is not None]
     if not chunks:
         what = f"<{document.root.tag}> holds no chunk with cameras"
-        mistakes.add(document.where(document.root), what, "Export the cameras of an aligned chunk, as Agisoft XML.")
+        log.mistake(document.where(document.root), what, "Export the cameras of an aligned chunk, as Agisoft XML.")
         return None
     aligned = [chunk for chunk in chunks if is_enabled(chunk) and _num_posed(chunk)]
     named = [chunk for chunk in chunks if label and chunk.get("label", "") == label]
@@ -195,12 +194,12 @@ def chosen_chunk(document: XmlDocument, label: str, notes: ImportMessages, mista
     if len(candidates) == 1:
         for other in chunks:
             if other is not candidates[0]:
-                notes.leave_out(f"chunk {_in_words(other)}")
+                log.leave_out(f"chunk {_in_words(other)}")
         return candidates[0]
     known = "; ".join(_in_words(chunk) for chunk in chunks)
     what = f"{len(candidates)} chunks have this name" if label else f"{len(candidates)} chunks with poses"
     remedy = "Name one with --chunk LABEL and import each into a folder of its own, or merge them in Metashape."
-    mistakes.add(document.where(document.root), f"{what}: {known}", remedy)
+    log.mistake(document.where(document.root), f"{what}: {known}", remedy)
     return None
 
 
@@ -213,7 +212,7 @@ def _in_words(chunk: Element) -> str:
     return f'"{chunk.get("label", "")}" ({plural(_num_posed(chunk), "camera")} with a pose{state})'
 
 
-def world_of(document: XmlDocument, chunk: Element, component: str | None, mistakes: ImportMistakes) -> ModelFrame:
+def world_of(document: XmlDocument, chunk: Element, component: str | None, log: ImportLog) -> ModelFrame:
     """Return where the poses of a chunk lead, given the id of the component that its cameras belong to."""
     crs = next((text for name in ("reference", "crs", "projection") if (text := _text(chunk.find(name)))), "")
     element = chunk.find("transform")
@@ -224,17 +223,17 @@ def world_of(document: XmlDocument, chunk: Element, component: str | None, mista
     elif element is None and components:
         known = ", ".join(one.get("id", "?") for one in components)
         what = f"cameras name the component {component or '(none)'}; transforms are there for {known}"
-        mistakes.add(document.where(chunk, "components"), what, _AGAIN)
+        log.mistake(document.where(chunk, "components"), what, _AGAIN)
     if element is None:
         return ModelFrame(IDENTITY, "the chunk's own coordinates: it has no transform, so their unit is unknown", crs)
-    placed = _similarity(document, element, mistakes)
+    placed = _similarity(document, element, log)
     is_local = not crs or crs.upper().startswith(("LOCAL_CS", "ENGCRS", "LOCAL"))
     is_geocentric = _ECEF[0] < float(np.linalg.norm(placed.translation)) < _ECEF[1]
     where = "geocentric coordinates (ECEF) in metres" if is_geocentric and not is_local else "local coordinates"
     return ModelFrame(placed, f"{where}, after the chunk's transform", crs)
 
 
-def _similarity(document: XmlDocument, element: Element, mistakes: ImportMistakes) -> Similarity:
+def _similarity(document: XmlDocument, element: Element, log: ImportLog) -> Similarity:
     """Return the transform of a chunk: rotation, translation and scale, or one matrix of 16 numbers."""
     where = document.where(element, "transform of the chunk")
     try:
@@ -247,7 +246,7 @@ def _similarity(document: XmlDocument, element: Element, mistakes: ImportMistake
         turned = similarity_of(np.column_stack([rotation.reshape(3, 3), translation]))
         return Similarity(turned.rotation, turned.translation, float(scale[0]) * turned.scale)
     except NoPose as error:
-        mistakes.add(where, str(error), _AGAIN)
+        log.mistake(where, str(error), _AGAIN)
         return IDENTITY
 
 
@@ -308,31 +307,28 @@ class SensorProblem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sensor:
-    """A sensor of a chunk: its camera, and its place on the master of its rig."""
+    """A sensor of a chunk, and its place on the master of its rig; its lens is read where a pose needs it."""
 
     label: str
-    camera: Camera | SensorProblem
-    """Trouble is a mistake if one of its photographs has a pose."""
+    element: Element
     on_master: Similarity | None = None
     """From the axes of this sensor to those of its master; None where it has none, or is its own master."""
 
 
-def read_sensors(
-    document: XmlDocument, chunk: Element, notes: ImportMessages, mistakes: ImportMistakes
-) -> Mapping[str, Sensor]:
+def read_sensors(document: XmlDocument, chunk: Element, log: ImportLog) -> Mapping[str, Sensor]:
     """Return the sensors of a chunk by id."""
     found = {}
     for element in chunk.findall("sensors/sensor"):
         name = f'sensor {element.get("id", "?")} "{element.get("label", "")}"'
         where = document.where(element, name)
         if (key := element.get("id")) is None or key in found:
-            mistakes.add(where, "has no id, or that of another sensor", _OPTIMISE)
+            log.mistake(where, "has no id, or that of another sensor", _OPTIMISE)
             continue
-        found[key] = Sensor(name, _camera(element, name, notes), _on_master(element, where, mistakes))
+        found[key] = Sensor(name, element, _on_master(element, where, log))
     return found
 
 
-def _camera(element: Element, name: str, notes: ImportMessages) -> Camera | SensorProblem:
+def _camera(element: Element, name: str, log: ImportLog) -> Camera | SensorProblem:
     """Return the COLMAP camera of a sensor, or why there is none."""
     calibrations = element.findall("calibration")
     adjusted = [one for one in calibrations if one.get("class") == "adjusted"]
@@ -350,18 +346,16 @@ def _camera(element: Element, name: str, notes: ImportMessages) -> Camera | Sens
     if calibration is None:
         return SensorProblem("it has no calibration")
     if not adjusted:
-        notes.convert(f"{name}: its calibration was never adjusted; the initial one was taken")
+        log.convert(f"{name}: its calibration was never adjusted; the initial one was taken")
     if (own := _size(element)) not in (None, size):
         return SensorProblem(f"its resolution is {own}, that of its calibration {size}")
     terms, broken = _terms(calibration)
     if broken:
         return SensorProblem(f"{', '.join(broken)} of its calibration is no number")
-    return _fitted(terms, _BENDS[kind], size, name, notes)
+    return _fitted(terms, _BENDS[kind], size, name, log)
 
 
-def _fitted(
-    terms: Mapping[str, float], bend: str, size: Size, name: str, notes: ImportMessages
-) -> Camera | SensorProblem:
+def _fitted(terms: Mapping[str, float], bend: str, size: Size, name: str, log: ImportLog) -> Camera | SensorProblem:
     lens = _lens(terms, bend, size)
     if lens is None:
         return SensorProblem("its calibration has no focal length f above 0")
@@ -373,8 +367,8 @@ def _fitted(
         keys = ", ".join(lacking).upper() or f"a lens of the type {bend}"
         return SensorProblem(f"{', '.join(extras)}: {spell_misfit(off)}", _REFIT.format(keys=keys))
     if off:
-        notes.convert(f"{name}: {', '.join(extras)}: fitted as {camera.model}, {off:.2g} px off at most")
-    notes.convert(f"{name}: {camera.model}, {size[0]}x{size[1]}")
+        log.convert(f"{name}: {', '.join(extras)}: fitted as {camera.model}, {off:.2g} px off at most")
+    log.convert(f"{name}: {camera.model}, {size[0]}x{size[1]}")
     return camera
 
 
@@ -420,7 +414,7 @@ def _side(text: str) -> int | None:
     return int(side) if 0 < side < _LONGEST_PX and side == int(side) else None
 
 
-def _on_master(element: Element, where: str, mistakes: ImportMistakes) -> Similarity | None:
+def _on_master(element: Element, where: str, log: ImportLog) -> Similarity | None:
     """Return the place of a slave on its master: rotation, and location in units of the chunk."""
     if element.get("master_id") in (None, element.get("id")):
         return None
@@ -431,12 +425,12 @@ def _on_master(element: Element, where: str, mistakes: ImportMistakes) -> Simila
     rotation = numbers(turn, 9)
     location = numbers(place, 3) if place is not None else np.zeros(3)
     if rotation is None or location is None:
-        mistakes.add(where, "rotation or location on its master are not 9 and 3 numbers", _OPTIMISE)
+        log.mistake(where, "rotation or location on its master are not 9 and 3 numbers", _OPTIMISE)
         return None
     try:
         found = similarity_of(np.column_stack([rotation.reshape(3, 3), location]))
     except NoPose as error:
-        mistakes.add(where, f"rotation on its master {error}", _OPTIMISE)
+        log.mistake(where, f"rotation on its master {error}", _OPTIMISE)
         return None
     return Similarity(found.rotation, found.translation, 1.0)
 
@@ -452,25 +446,28 @@ class _AlignedCamera:
     pose: Similarity
 
 
-def read(path: Path, options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes) -> SourceCapture | None:
+def read(path: Path, options: ImportOptions, log: ImportLog) -> SourceCapture | None:
     """Return what the file says; None where mistakes leave nothing to go on with."""
     try:
         document = read_document(path)
         photographs = PhotographIndex(options.images or folder_beside(path))
     except SceneError as error:
-        mistakes.add(path.name, error.message.removeprefix(f"{path}: "), error.hint)
+        log.mistake(path.name, error.message.removeprefix(f"{path}: "), error.hint)
         return None
-    chunk = chosen_chunk(document, options.chunk, notes, mistakes)
+    chunk = chosen_chunk(document, options.chunk, log)
     if chunk is None:
         return None
-    aligned, component = _stations(document, chunk, (notes, mistakes))
-    world = world_of(document, chunk, component, mistakes)
-    sensors = read_sensors(document, chunk, notes, mistakes)
-    finder = _PoseFinder(photographs, sensors, world, mistakes, options.skips_missing)
+    cameras = list(cameras_below(chunk.find("cameras")))
+    poses = _poses(document, [camera for camera, _ in cameras], log)
+    sensors = read_sensors(document, chunk, log)
+    poses |= _slave_poses(document, [camera for camera, _ in cameras], poses, sensors, log)
+    aligned, component = _stations(document, chunk, cameras, poses, log)
+    world = world_of(document, chunk, component, log)
+    finder = _PoseFinder(photographs, sensors, world, log, options.skips_missing)
     shots = tuple(shot for camera in aligned if (shot := finder.shot(camera)))
-    finder.tell(notes)
+    finder.tell_others()
     if not shots:
-        mistakes.add(document.where(chunk, "cameras"), "no camera is left with a photograph and a pose", _AGAIN)
+        log.mistake(document.where(chunk, "cameras"), "no camera is left with a photograph and a pose", _AGAIN)
         return None
     reference = {"from_chunk_to_model": world.placed.matrix(), "chunk": chunk.get("label", "")}
     kind = f"Metashape XML {document.root.get('version', '')}".strip()
@@ -478,14 +475,15 @@ def read(path: Path, options: ImportOptions, notes: ImportMessages, mistakes: Im
 
 
 def _stations(
-    document: XmlDocument, chunk: Element, told: tuple[ImportMessages, ImportMistakes]
+    document: XmlDocument,
+    chunk: Element,
+    cameras: Sequence[tuple[Element, str]],
+    poses: Mapping[str | None, Similarity],
+    log: ImportLog,
 ) -> tuple[list[_AlignedCamera], str | None]:
     """Return the cameras that count, and the component that they belong to."""
-    notes, mistakes = told
-    cameras = list(cameras_below(chunk.find("cameras")))
     disabled = [_label(camera) for camera, _ in cameras if not is_enabled(camera)]
     enabled = [(camera, group) for camera, group in cameras if is_enabled(camera)]
-    poses = _poses(document, chunk, [camera for camera, _ in cameras], told)
     posed = [(camera, group) for camera, group in enabled if camera.get("id") in poses]
     unaligned = [
         _label(camera) for camera, _ in enabled
@@ -493,13 +491,13 @@ def _stations(
     ]  # fmt: skip
     for names, why in ((disabled, "disabled"), (unaligned, "without a pose (not aligned)")):
         if names:
-            notes.leave_out(f"{plural(len(names), 'camera')} {why}: {some(names)}")
+            log.leave_out(f"{plural(len(names), 'camera')} {why}: {some(names)}")
     components = Counter(camera.get("component_id") for camera, _ in posed)
     if len(components) > 1:
         counts = ", ".join(f"component {key}: {plural(count, 'camera')}" for key, count in components.most_common())
         remedy = "Align them to each other (markers, more photographs), or export one component alone."
         what = f"{len(components)} components that are not connected: {counts}"
-        mistakes.add(document.where(chunk, "components"), what, remedy)
+        log.mistake(document.where(chunk, "components"), what, remedy)
     found = []
     for camera, group in posed:
         where = document.where(camera, f'camera {camera.get("id", "?")} "{_label(camera)}"')
@@ -507,11 +505,8 @@ def _stations(
     return found, next(iter(components), None)
 
 
-def _poses(
-    document: XmlDocument, chunk: Element, cameras: list[Element], told: tuple[ImportMessages, ImportMistakes]
-) -> Mapping[str | None, Similarity]:
-    """Return the poses of the cameras by id: their own, and for slaves of a rig those of their masters."""
-    notes, mistakes = told
+def _poses(document: XmlDocument, cameras: list[Element], log: ImportLog) -> dict[str | None, Similarity]:
+    """Return the cameras' own poses by id."""
     poses = {}
     for camera in cameras:
         element = camera.find("transform")
@@ -526,21 +521,15 @@ def _poses(
                 raise NoPose(f"has the id {camera.get('id')} of another camera")
             poses[camera.get("id")] = similarity_of(matrix.reshape(4, 4)[:3])
         except NoPose as error:
-            mistakes.add(where, str(error), _AGAIN)
-    slaves = _slave_poses(document, chunk, cameras, poses, mistakes)
-    if slaves:
-        notes.convert(
-            f"{plural(len(slaves), 'camera')} of a rig stand on their masters, turned and moved as their sensors say, "
-            "in units of the chunk"
-        )
-    return {**poses, **slaves}
+            log.mistake(where, str(error), _AGAIN)
+    return poses
 
 
 def _slave_poses(
-    document: XmlDocument, chunk: Element, cameras: list[Element], poses: Mapping[str | None, Similarity],
-    mistakes: ImportMistakes,
+    document: XmlDocument, cameras: list[Element], poses: Mapping[str | None, Similarity],
+    sensors: Mapping[str, Sensor], log: ImportLog,
 ) -> dict[str | None, Similarity]:  # fmt: skip
-    sensors = read_sensors(document, chunk, ImportMessages(), mistakes)
+    """Return the poses of the slaves of a rig by id: on those of their masters."""
     found = {}
     for camera in cameras:
         master = poses.get(camera.get("master_id"))
@@ -550,10 +539,15 @@ def _slave_poses(
         if sensor is None or sensor.on_master is None:
             where = document.where(camera, f'camera "{_label(camera)}"')
             what = "has no pose of its own, and its sensor does not say where it sits on its master"
-            mistakes.add(where, what, "Export with the rig's offsets, or disable the slaves.")
+            log.mistake(where, what, "Export with the rig's offsets, or disable the slaves.")
         else:
             placed = master.rotation @ sensor.on_master.translation + master.translation
             found[camera.get("id")] = Similarity(master.rotation @ sensor.on_master.rotation, placed, 1.0)
+    if found:
+        log.convert(
+            f"{plural(len(found), 'camera')} of a rig stand on their masters, turned and moved as their sensors say, "
+            "in units of the chunk"
+        )
     return found
 
 
@@ -569,11 +563,12 @@ class _PoseFinder:
         photographs: PhotographIndex,
         sensors: Mapping[str, Sensor],
         world: ModelFrame,
-        mistakes: ImportMistakes,
+        log: ImportLog,
         skips: bool,
     ) -> None:
         self._photographs, self._sensors, self._world = photographs, sensors, world
-        self._mistakes, self._skips = mistakes, skips
+        self._log, self._skips = log, skips
+        self._lenses = {key: _camera(sensor.element, sensor.label, log) for key, sensor in sensors.items()}
         self._missing: list[str] = []
         self._taken: dict[str, str] = {}
 
@@ -581,10 +576,10 @@ class _PoseFinder:
         """Return the shot of a camera; None where its photograph or its lens is missing."""
         sensor = self._sensors.get(camera.sensor)
         name = self._photo(camera)
-        lens = sensor.camera if sensor else SensorProblem(f"sensor {camera.sensor or '?'} is not there")
+        lens = self._lenses.get(camera.sensor, SensorProblem(f"sensor {camera.sensor or '?'} is not there"))
         if isinstance(lens, SensorProblem):
             what = f"{sensor.label}: {lens.what}" if sensor else lens.what
-            self._mistakes.add(f"camera of sensor {camera.sensor or '?'}", what, lens.remedy)
+            self._log.mistake(f"camera of sensor {camera.sensor or '?'}", what, lens.remedy)
             return None
         if name is None:
             return None
@@ -598,22 +593,22 @@ class _PoseFinder:
             if other == camera.where:
                 return found[0]
             remedy = "Give photographs names of their own, and align them again."
-            self._mistakes.add(camera.where, f"{found[0]} is the photograph of {other} too", remedy)
+            self._log.mistake(camera.where, f"{found[0]} is the photograph of {other} too", remedy)
         elif found:
             what = f"may be {some(found)} below {folder}"
             remedy = "Name the folder that holds just this chunk's photographs with --images DIR."
-            self._mistakes.add(camera.where, what, remedy)
+            self._log.mistake(camera.where, what, remedy)
         elif self._skips:
             self._missing.append(camera.label)
         else:
             remedy = "Name the folder of the photographs with --images DIR, or leave such cameras out: --skip-missing."
-            self._mistakes.add(camera.where, f"no photograph of this name below {folder}", remedy)
+            self._log.mistake(camera.where, f"no photograph of this name below {folder}", remedy)
         return None
 
-    def tell(self, notes: ImportMessages) -> None:
+    def tell_others(self) -> None:
         """Say which photographs have no pose, and which poses no photograph."""
         if self._missing:
-            notes.leave_out(f"{plural(len(self._missing), 'pose')} without photograph: {some(self._missing)}")
+            self._log.leave_out(f"{plural(len(self._missing), 'pose')} without photograph: {some(self._missing)}")
         others = [name for name in self._photographs.names if name not in self._taken]
         if others:
-            notes.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(others)}")
+            self._log.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(others)}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.files import opened
-from splatbatch.scene.imports.capture import PointCloud
+from splatbatch.scene.imports.capture import ImportLog, PointCloud
 
 MOST_POINTS = 2_000_000
 """Of more, evenly spread ones are taken: no training starts from more."""
@@ -36,8 +36,8 @@ class _Header:
     size: int  # bytes
 
 
-def read_cloud(path: Path) -> tuple[PointCloud, list[str]]:
-    """Return the points of a PLY file, and what is to be told of them.
+def read_cloud(path: Path, log: ImportLog) -> PointCloud:
+    """Return the points of a PLY file.
 
     Raises:
         SceneError: the file is missing, cut or no PLY file with places.
@@ -46,19 +46,18 @@ def read_cloud(path: Path) -> tuple[PointCloud, list[str]]:
         header = _header(path, file)
         table = _ascii(path, file, header) if header.form == "ascii" else _binary(path, file, header, size)
     xyz = np.stack([table[axis].astype(np.float64) for axis in "xyz"], axis=1)
-    told = []
     finite = np.isfinite(xyz).all(axis=1)
     if not finite.all():
-        told.append(f"{path.name}: {int((~finite).sum()):,} of {len(xyz):,} points have no finite place: left out")
+        log.convert(f"{path.name}: {int((~finite).sum()):,} of {len(xyz):,} points have no finite place: left out")
     rgb, has_colors = _colors(table, dict(header.columns))
     if not has_colors:
-        told.append(f"{path.name}: its points have no colours: they start grey")
+        log.convert(f"{path.name}: its points have no colours: they start grey")
     xyz, rgb = xyz[finite], rgb[finite]
     if len(xyz) > MOST_POINTS:
-        told.append(f"{path.name}: of {len(xyz):,} points {MOST_POINTS:,}, evenly spread over the file, were taken")
+        log.convert(f"{path.name}: of {len(xyz):,} points {MOST_POINTS:,}, evenly spread over the file, were taken")
         taken = np.arange(MOST_POINTS) * len(xyz) // MOST_POINTS
         xyz, rgb = xyz[taken], rgb[taken]
-    return PointCloud(xyz, rgb, str(path)), told
+    return PointCloud(xyz, rgb, str(path))
 
 
 def _header(path: Path, file: BinaryIO) -> _Header:

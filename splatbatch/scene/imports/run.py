@@ -17,7 +17,7 @@ from splatbatch.scene.formats import seen_at
 from splatbatch.scene.imports import colmap_export as exports
 from splatbatch.scene.imports import metashape, transforms, write
 from splatbatch.scene.imports.agreement import check_poses, triangulated
-from splatbatch.scene.imports.capture import ImportMessages, ImportMistakes, ImportOptions, SourceCapture
+from splatbatch.scene.imports.capture import ImportLog, ImportOptions, SourceCapture
 from splatbatch.scene.imports.checks import check_world, fit_to_photographs
 from splatbatch.scene.imports.colmap_export import suffix_of
 from splatbatch.scene.imports.ply import read_cloud
@@ -90,7 +90,7 @@ class ImportResult:
     """What an import has written."""
 
     capture: SourceCapture
-    notes: ImportMessages
+    log: ImportLog
     num_points: int
     offset: Offset
     holdout: list[str]
@@ -104,19 +104,19 @@ def bring_in(path: Path, target: Path, options: ImportOptions) -> ImportResult:
         ConfigError: the target is no new folder, or the source none that is known.
         OutputError: the target cannot be written.
     """
-    notes, mistakes = ImportMessages(), ImportMistakes(path)
-    source = _chosen(path, notes)
+    log = ImportLog(path)
+    source = _chosen(path, log)
     _see_target(target)
-    capture = _read(source, options, notes, mistakes)
+    capture = _read(source, options, log)
     if capture is not None:
-        capture = _checked(capture, options, notes, mistakes)
-    mistakes.stop()
+        capture = _checked(capture, options, log)
+    log.stop()
     if capture is None:
         raise SceneError(f"{path}: nothing in it could be read")
     aside = path_beside(target.absolute())
     try:
         shutil.rmtree(aside, ignore_errors=True)
-        done = _written(source.paths[0], capture, aside, (options, notes, mistakes))
+        done = _written(source.paths[0], capture, aside, options, log)
         aside.rename(target.absolute())
     except (ValueError, RuntimeError) as error:  # pycolmap's words for what it does not take
         hint = "Look at focal lengths, sizes and poses for values that no camera has."
@@ -139,7 +139,7 @@ def _see_target(target: Path) -> None:
         raise ConfigError(f"{target}: its folder does not exist", f"Make it first: mkdir -p {target.parent}")
 
 
-def _chosen(path: Path, notes: ImportMessages) -> ImportSource:
+def _chosen(path: Path, log: ImportLog) -> ImportSource:
     if not path.exists():
         raise SceneError(f"{path}: no such file or folder", near(path))
     found = find_sources(path)
@@ -152,48 +152,43 @@ def _chosen(path: Path, notes: ImportMessages) -> ImportSource:
         names = ", ".join(one.paths[0].name for one in alike)
         raise SceneError(f"{path}: {len(alike)} files of the same kind: {names}", "Name one of them.")
     for other in found[1:]:
-        notes.leave_out(f"beside it: {other.in_words()}")
+        log.leave_out(f"beside it: {other.in_words()}")
     return found[0]
 
 
-def _read(
-    source: ImportSource, options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes
-) -> SourceCapture | None:
+def _read(source: ImportSource, options: ImportOptions, log: ImportLog) -> SourceCapture | None:
     if options.chunk and source.kind != "metashape":
         raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
     if options.images and not options.images.is_dir():
         raise ConfigError(f"--images {options.images}: no such folder")
     match source.kind:
         case "transforms":
-            return transforms.read(list(source.paths), options, notes, mistakes)
+            return transforms.read(list(source.paths), options, log)
         case "metashape":
-            return metashape.read(source.paths[0], options, notes, mistakes)
+            return metashape.read(source.paths[0], options, log)
         case "colmap":
-            return exports.read(source.paths[0], options, notes, mistakes)
+            return exports.read(source.paths[0], options, log)
 
 
-def _checked(
-    capture: SourceCapture, options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes
-) -> SourceCapture:
+def _checked(capture: SourceCapture, options: ImportOptions, log: ImportLog) -> SourceCapture:
     """Return the capture with cameras of its photographs' sizes and the points that are wished for."""
-    shots = fit_to_photographs(capture.shots, notes, mistakes)
+    shots = fit_to_photographs(capture.shots, log)
     if options.points:
         try:
-            cloud, told = read_cloud(options.points)
+            cloud = read_cloud(options.points, log)
             capture = replace(capture, cloud=replace(cloud, xyz=capture.of_points.of_points(cloud.xyz)))
-            for line in [*told, f"{plural(len(cloud.xyz), 'point')} of {options.points.name}; they have no tracks"]:
-                notes.convert(line)
+            log.convert(f"{plural(len(cloud.xyz), 'point')} of {options.points.name}; they have no tracks")
         except SceneError as error:
-            mistakes.add("--points", error.message, error.hint)
+            log.mistake("--points", error.message, error.hint)
     if capture.cloud is not None and not len(capture.cloud.xyz):
-        notes.leave_out(f"{capture.cloud.origin}: it holds no points")
+        log.leave_out(f"{capture.cloud.origin}: it holds no points")
         capture = replace(capture, cloud=None)
-    check_world(shots, capture.cloud, mistakes)
+    check_world(shots, capture.cloud, log)
     return replace(capture, shots=shots)
 
 
 def _written(
-    source: Path, capture: SourceCapture, folder: Path, told: tuple[ImportOptions, ImportMessages, ImportMistakes]
+    source: Path, capture: SourceCapture, folder: Path, options: ImportOptions, log: ImportLog
 ) -> ImportResult:
     """Write all files of an import into a folder of its own.
 
@@ -201,23 +196,22 @@ def _written(
         SceneError: the photographs contradict the poses.
         OSError: it cannot be written.
     """
-    options, notes, mistakes = told
     folder.mkdir()
     write.link_files(capture.shots, folder)
     shots = capture.shots
     if capture.cloud is not None:
         if capture.cloud.ids is None:
-            check_poses(capture, folder, (notes, mistakes))
+            check_poses(capture, folder, log)
         model = write.posed_model(shots)
         write.add_points(model, shots, capture.cloud)
     elif options.triangulates:
-        model = triangulated(capture, folder, (options, notes, mistakes))
+        model = triangulated(capture, folder, options, log)
     else:
         model = write.posed_model([replace(shot, keypoints=None) for shot in shots])
-        notes.leave_out("points: the source has none, and none were looked for; nothing can be trained without")
-    mistakes.stop()
+        log.leave_out("points: the source has none, and none were looked for; nothing can be trained without")
+    log.stop()
     write.write_model(model, folder)
     points = np.array([point.xyz for point in model.points3D.values()]).reshape(-1, 3)
     offset = write.offset_of(capture.shots, points)
-    write.write_record(source, capture, notes, offset, folder)
-    return ImportResult(capture, notes, len(points), offset, write.held_out(capture.shots))
+    write.write_record(source, capture, log, offset, folder)
+    return ImportResult(capture, log, len(points), offset, write.held_out(capture.shots))

@@ -27,8 +27,7 @@ from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import (
     IDENTITY,
     OPENGL,
-    ImportMessages,
-    ImportMistakes,
+    ImportLog,
     ImportOptions,
     NoPose,
     PointCloud,
@@ -109,8 +108,8 @@ _SAYS_NOTHING = {
 class Intrinsics:
     """The keys of one frame over those at the top."""
 
-    def __init__(self, frame: Mapping[str, Any], top: Mapping[str, Any], where: str, mistakes: ImportMistakes) -> None:
-        self._frame, self._top, self._where, self._mistakes = frame, top, where, mistakes
+    def __init__(self, frame: Mapping[str, Any], top: Mapping[str, Any], where: str, log: ImportLog) -> None:
+        self._frame, self._top, self._where, self.log = frame, top, where, log
         self.is_sound = True
 
     def get(self, key: str) -> Any:
@@ -131,7 +130,7 @@ class Intrinsics:
         """Note a mistake about this lens; those of keys at the top are noted once."""
         self.is_sound = False
         key = what.split(" ", 1)[0]
-        self._mistakes.add(self._where if key in self._frame or key not in self._top else "at the top", what, remedy)
+        self.log.mistake(self._where if key in self._frame or key not in self._top else "at the top", what, remedy)
 
     def size(self, photo: Size | None) -> Size | None:
         """Return w and h as written, else the photograph's."""
@@ -144,31 +143,31 @@ class Intrinsics:
         return wide, high
 
 
-def read_camera(keys: Intrinsics, photo: Size | None, notes: ImportMessages) -> Camera | None:
+def read_camera(keys: Intrinsics, photo: Size | None) -> Camera | None:
     """Return the COLMAP camera of a frame, given the size of its photograph; None where its keys are mistaken."""
     size = keys.size(photo)
-    model = _model(keys, notes)
+    model = _model(keys)
     if size is None or model is None:
         return None
     if model == _EQUIRECTANGULAR:
         return Camera(0, model, *size, (float(size[0]), float(size[1])))
     measured = photo if min(size) <= 1 and photo else size
-    focal = _focal_lengths(keys, measured, is_fisheye=model in _FISHEYES, notes=notes)
+    focal = _focal_lengths(keys, measured, is_fisheye=model in _FISHEYES)
     center = [keys.number(name) for name in ("cx", "cy")]
     if focal is None or not keys.is_sound:
         return None
     if None in center:
-        notes.convert("cx, cy are not written: the principal point is the middle of the image")
+        keys.log.convert("cx, cy are not written: the principal point is the middle of the image")
     cx, cy = (side / 2 if value is None else value for value, side in zip(center, measured, strict=True))
-    return _camera(keys, model, Lens(*focal, cx, cy), size, notes)
+    return _camera(keys, model, Lens(*focal, cx, cy), size)
 
 
-def _model(keys: Intrinsics, notes: ImportMessages) -> str | None:
+def _model(keys: Intrinsics) -> str | None:
     written = keys.get("camera_model")
     if written is None:
         if keys.get("is_fisheye") is True:
             return "OPENCV_FISHEYE"
-        notes.convert("camera_model is not written: a perspective lens with the k and p that are (OPENCV)")
+        keys.log.convert("camera_model is not written: a perspective lens with the k and p that are (OPENCV)")
         return "OPENCV"
     name = str(written).upper()
     known = _PERSPECTIVE | _FISHEYES | {_EQUIRECTANGULAR}
@@ -178,9 +177,7 @@ def _model(keys: Intrinsics, notes: ImportMessages) -> str | None:
     return name
 
 
-def _focal_lengths(
-    keys: Intrinsics, size: Size, *, is_fisheye: bool, notes: ImportMessages
-) -> tuple[float, float] | None:
+def _focal_lengths(keys: Intrinsics, size: Size, *, is_fisheye: bool) -> tuple[float, float] | None:
     """Return focal lengths in pixels; those of the angle of view where none are written."""
     fl_x, fl_y = keys.number("fl_x"), keys.number("fl_y")
     of_angle = [_of_angle(keys, axis, side) for axis, side in zip("xy", size, strict=True)]
@@ -206,7 +203,7 @@ def _focal_lengths(
         keys.fault(f"fl_x {x:g}, fl_y {y:g}: a focal length is above 0", "Write fl_x and fl_y in pixels.")
         return None
     if fl_x is None:
-        notes.convert("focal lengths are computed from camera_angle_x (and camera_angle_y where it is written)")
+        keys.log.convert("focal lengths are computed from camera_angle_x (and camera_angle_y where it is written)")
     return x, y
 
 
@@ -224,7 +221,7 @@ def _of_angle(keys: Intrinsics, axis: str, side: int) -> float | None:
     return side / 2 / math.tan(angle / 2)
 
 
-def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size, notes: ImportMessages) -> Camera | None:
+def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size) -> Camera | None:
     terms = {name: keys.number(name) or 0.0 for name in DISTORTION}
     given = [name for name in DISTORTION if terms[name]]
     if not keys.is_sound:
@@ -244,20 +241,16 @@ def _camera(keys: Intrinsics, model: str, pinhole: Lens, size: Size, notes: Impo
         keys.fault(what, "Undistort the images first, or calibrate without k4.")
         return None
     if off:
-        notes.convert(f"k4 of a radial polynomial: fitted as {camera.model}, {off:.2g} px off at most")
+        keys.log.convert(f"k4 of a radial polynomial: fitted as {camera.model}, {off:.2g} px off at most")
     return camera
 
 
-@dataclass(frozen=True, eq=False)
-class SharedPhotograph:
-    """A shot and the image of the COLMAP model that is the same photograph."""
-
-    shot: PosedPhoto
-    image: Image
+SharedPhotograph = tuple[PosedPhoto, Image]
+"""A shot and the image of the COLMAP model that is the same photograph."""
 
 
 def cloud_beside(
-    document: TransformsFile, ids: Mapping[str, int], shots: Sequence[PosedPhoto], notes: ImportMessages
+    document: TransformsFile, ids: Mapping[str, int], shots: Sequence[PosedPhoto], log: ImportLog
 ) -> tuple[PointCloud, tuple[PosedPhoto, ...]] | None:
     """Return the points of the COLMAP model beside a file, and the shots with its keypoints; None where none fits.
 
@@ -265,29 +258,29 @@ def cloud_beside(
         document: the transforms.json.
         ids: colmap_im_id by the name of the shot, where it is written.
         shots: those that were read.
-        notes: say which model, and how its world was brought to this one.
+        log: hears which model, and how its world was brought to this one.
     """
-    folder = next((path for name in BESIDE if _is_model(path := document.folder / name)), None)
+    folders = [document.folder / name for name in BESIDE]
+    folder = next((one for one in folders for end in ("bin", "txt") if (one / f"points3D.{end}").is_file()), None)
     if folder is None:
         return None
     try:
         model = read_reconstruction(folder)
     except SceneError as error:
-        notes.leave_out(f"the COLMAP model beside it cannot be read: {error.message}")
+        log.leave_out(f"the COLMAP model beside it cannot be read: {error.message}")
         return None
     pairs = _pairs(shots, model.images, ids)
     moved = _same_world(pairs)
     name = folder.relative_to(document.folder)
     if moved is None or not len(model.points):
         why = f"{len(pairs)} of its photographs are the same" if len(pairs) < _LEAST_COMMON else "its poses are others"
-        notes.leave_out(f"the COLMAP model in {name}: {'it has no points' if moved else why}")
+        log.leave_out(f"the COLMAP model in {name}: {'it has no points' if moved else why}")
         return None
-    notes.convert(f"points with their tracks are those of {name}{_in_words(moved)}")
-    return _cloud(model, moved, folder), _with_keypoints(shots, pairs, model)
-
-
-def _is_model(folder: Path) -> bool:
-    return any((folder / f"points3D.{suffix}").is_file() for suffix in ("bin", "txt"))
+    how = f", brought into this world by what the poses of both say (scale {moved.scale:.6g})"
+    log.convert(f"points with their tracks are those of {name}{'' if moved is IDENTITY else how}")
+    points = model.points
+    cloud = PointCloud(moved.of_points(points.xyz), points.rgb, str(folder), points.ids)
+    return cloud, _with_keypoints(shots, pairs, model)
 
 
 def _pairs(shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[str, int]) -> list[SharedPhotograph]:
@@ -298,7 +291,7 @@ def _pairs(shots: Sequence[PosedPhoto], images: Sequence[Image], ids: Mapping[st
     for shot in shots:
         own = by_id.get(ids.get(shot.name, -1))
         image = by_name.get(shot.name) or by_base.get(PurePosixPath(shot.name).name) or own
-        pairs += [SharedPhotograph(shot, image)] if image else []
+        pairs += [(shot, image)] if image else []
     return pairs
 
 
@@ -306,13 +299,13 @@ def _same_world(pairs: Sequence[SharedPhotograph]) -> Similarity | None:
     """Return what leads from the model's world to that of the shots; None where the poses are not the same."""
     if len(pairs) < _LEAST_COMMON:
         return None
-    turns = np.array([pair.shot.rotation.T @ pair.image.rotation() for pair in pairs])  # [n, 3, 3]
+    turns = np.array([shot.rotation.T @ image.rotation() for shot, image in pairs])  # [n, 3, 3]
     left, _, right = np.linalg.svd(turns.sum(axis=0))
     rotation = left @ right
     if np.linalg.det(rotation) < 0 or np.abs(turns - rotation).max() > _ROTATIONS:
         return None
-    here = np.array([pair.shot.center for pair in pairs])
-    there = np.array([pair.image.center() for pair in pairs]) @ rotation.T
+    here = np.array([shot.center for shot, _ in pairs])
+    there = np.array([image.center() for _, image in pairs]) @ rotation.T
     spread = there - there.mean(axis=0)
     scale = float((spread * (here - here.mean(axis=0))).sum() / (spread**2).sum())
     if not (np.isfinite(scale) and scale > 0):
@@ -326,28 +319,16 @@ def _same_world(pairs: Sequence[SharedPhotograph]) -> Similarity | None:
     return IDENTITY if is_same else moved
 
 
-def _in_words(moved: Similarity) -> str:
-    if moved is IDENTITY:
-        return ""
-    return f", brought into this world by what the poses of both say (scale {moved.scale:.6g})"
-
-
-def _cloud(model: Reconstruction, moved: Similarity, folder: Path) -> PointCloud:
-    points = model.points
-    return PointCloud(moved.of_points(points.xyz), points.rgb, str(folder), points.ids)
-
-
 def _with_keypoints(
     shots: Sequence[PosedPhoto], pairs: Sequence[SharedPhotograph], model: Reconstruction
 ) -> tuple[PosedPhoto, ...]:
     """Return the shots with the model's keypoints, in pixels of their own cameras."""
     keypoints = read_points2d(model.folder)
     found = {}
-    for pair in pairs:
-        theirs, own = model.cameras[pair.image.camera_id], pair.shot.camera
+    for shot, image in pairs:
+        theirs, own, seen = model.cameras[image.camera_id], shot.camera, keypoints[image.id]
         ratio = (own.width / theirs.width, own.height / theirs.height)
-        seen = keypoints[pair.image.id]
-        found[pair.shot.name] = replace(pair.shot, keypoints=replace(seen, xy=seen.xy * ratio))
+        found[shot.name] = replace(shot, keypoints=replace(seen, xy=seen.xy * ratio))
     return tuple(found.get(shot.name, shot) for shot in shots)
 
 
@@ -355,8 +336,7 @@ def cloud_named(
     document: TransformsFile,
     undone: Similarity,
     shots: Sequence[PosedPhoto],
-    notes: ImportMessages,
-    mistakes: ImportMistakes,
+    log: ImportLog,
 ) -> PointCloud | None:
     """Return the points of ply_file_path in the world of the shots; None where none is named.
 
@@ -368,39 +348,26 @@ def cloud_named(
     path = document.folder / written if isinstance(written, str) and written else None
     if path is None or not path.is_file():
         what = f"ply_file_path {spelt(written)}: no such file"
-        mistakes.add(document.path.name, what, "Put it there, name another with --points, or remove the key.")
+        log.mistake(document.path.name, what, "Put it there, name another with --points, or remove the key.")
         return None
     try:
-        cloud, told = read_cloud(path)
+        cloud = read_cloud(path, log)
     except SceneError as error:
-        mistakes.add(document.path.name, error.message, error.hint)
+        log.mistake(document.path.name, error.message, error.hint)
         return None
-    for line in told:
-        notes.convert(line)
-    return _placed(cloud, undone, shots, notes, written)
+    return _placed(cloud, undone, shots, log, written)
 
 
 def _placed(
-    cloud: PointCloud, undone: Similarity, shots: Sequence[PosedPhoto], notes: ImportMessages, name: str
+    cloud: PointCloud, undone: Similarity, shots: Sequence[PosedPhoto], log: ImportLog, name: str
 ) -> PointCloud:
     """Return the points moved as the poses were; some programs have left them where they were, which views tell."""
     moved = undone.of_points(cloud.xyz)
     if undone is not IDENTITY and share_that_see(shots, moved) < _SHARE_LOST * share_that_see(shots, cloud.xyz):
-        notes.convert(f"{name}: its points lie where the photographs look without applied_transform undone: kept so")
+        log.convert(f"{name}: its points lie where the photographs look without applied_transform undone: kept so")
         moved = cloud.xyz
-    notes.convert(f"{plural(len(moved), 'point')} of {name}; they have no tracks")
+    log.convert(f"{plural(len(moved), 'point')} of {name}; they have no tracks")
     return replace(cloud, xyz=moved)
-
-
-def read_applied(document: TransformsFile, matrix: Floats | None, scale: float | None) -> Similarity:
-    """Return what leads from the world of a file back to the one before applied_transform and applied_scale."""
-    from splatbatch.scene.imports.capture import similarity_of
-
-    if matrix is None and scale is None:
-        return IDENTITY
-    applied = similarity_of(matrix) if matrix is not None else IDENTITY
-    grown = Similarity(np.eye(3), np.zeros(3), scale if scale is not None else 1.0)
-    return grown.after(applied).inverse()
 
 
 @dataclass(frozen=True)
@@ -427,20 +394,20 @@ def find_documents(source: Path) -> list[Path]:
     return [path for split in SPLITS if (path := source / f"transforms_{split}.json").is_file()]
 
 
-def read_documents(paths: list[Path], mistakes: ImportMistakes) -> list[TransformsFile]:
+def read_documents(paths: list[Path], log: ImportLog) -> list[TransformsFile]:
     """Return the files with their frames; what is no JSON, or has none, is a mistake."""
     found = []
     for path in paths:
         try:
             top = _read(path)
         except SceneError as error:
-            mistakes.add(path.name, error.message, error.hint or _REMEDY)
+            log.mistake(path.name, error.message, error.hint or _REMEDY)
             continue
         if not isinstance(top, dict) or not isinstance(top.get("frames"), list):
             what = "frames is missing, or no list" if isinstance(top, dict) else "holds no object at its top"
-            mistakes.add(path.name, what, "A transforms.json has frames: [{file_path, transform_matrix}, …].")
+            log.mistake(path.name, what, "A transforms.json has frames: [{file_path, transform_matrix}, …].")
         elif not top["frames"]:
-            mistakes.add(path.name, "frames is empty", "Export it again with the photographs that have a pose.")
+            log.mistake(path.name, "frames is empty", "Export it again with the photographs that have a pose.")
         else:
             split = path.stem.removeprefix("transforms_")
             found.append(TransformsFile(path, split if split in SPLITS else "", top))
@@ -479,10 +446,8 @@ class TransformsFrame:
 class FrameReader:
     """Reads the frames of all documents of a source; photographs that are missing are counted or mistakes."""
 
-    def __init__(
-        self, images: Path | None, notes: ImportMessages, mistakes: ImportMistakes, *, skips_missing: bool
-    ) -> None:
-        self._images, self._notes, self._mistakes, self._skips = images, notes, mistakes, skips_missing
+    def __init__(self, images: Path | None, log: ImportLog, *, skips_missing: bool) -> None:
+        self._images, self._log, self._skips = images, log, skips_missing
         self._folders, self._scaled = FolderListings(), 0
         self.missing: list[str] = []
 
@@ -492,17 +457,17 @@ class FrameReader:
         for index, keys in enumerate(document.top["frames"]):
             where = f"{document.path.name}: frames[{index}]"
             if not isinstance(keys, dict):
-                self._mistakes.add(where, f"{spelt(keys)} is no frame", "A frame has file_path and transform_matrix.")
+                self._log.mistake(where, f"{spelt(keys)} is no frame", "A frame has file_path and transform_matrix.")
             elif frame := self._frame(document, keys, where):
                 found.append(frame)
         if self._scaled:
-            self._notes.convert(f"{self._scaled} of the poses carry a scale: it was taken out of their rotations")
+            self._log.convert(f"{self._scaled} of the poses carry a scale: it was taken out of their rotations")
         return found
 
     def _frame(self, document: TransformsFile, keys: Mapping[str, Any], where: str) -> TransformsFrame | None:
         written = keys.get("file_path")
         if not isinstance(written, str) or not written.strip():
-            self._mistakes.add(where, f"file_path {spelt(written)}", "Name the photograph in file_path.")
+            self._log.mistake(where, f"file_path {spelt(written)}", "Name the photograph in file_path.")
             return None
         place = f'{where} "{written}"'
         pose = self._pose(keys, place)
@@ -517,17 +482,17 @@ class FrameReader:
     def _pose(self, keys: Mapping[str, Any], place: str) -> Similarity | None:
         if any(key in keys for key in _ROLLING) and "transform_matrix" not in keys:
             what = "has a pose at the start and one at the end (rolling shutter), and no transform_matrix"
-            self._mistakes.add(place, what, "Export one pose for each photograph.")
+            self._log.mistake(place, what, "Export one pose for each photograph.")
             return None
         if "transform_matrix" not in keys:
             remedy = "Remove frames without a pose, or register them."
-            self._mistakes.add(place, "transform_matrix is missing: a photograph without a pose", remedy)
+            self._log.mistake(place, "transform_matrix is missing: a photograph without a pose", remedy)
             return None
         try:
             pose = similarity_of(as_matrix(keys["transform_matrix"]))
         except NoPose as error:
             remedy = "A transform_matrix is a 4x4 matrix from camera to world: a rotation and a place, no mirror."
-            self._mistakes.add(place, f"transform_matrix {error}", remedy)
+            self._log.mistake(place, f"transform_matrix {error}", remedy)
             return None
         self._scaled += abs(pose.scale - 1) > 1e-3
         return pose
@@ -538,7 +503,7 @@ class FrameReader:
             return candidates[0]
         if candidates:
             names = ", ".join(sorted(path.name for path in candidates))
-            self._mistakes.add(place, f"may be {names}", "Write file_path with the suffix of the right file.")
+            self._log.mistake(place, f"may be {names}", "Write file_path with the suffix of the right file.")
         elif self._skips:
             self.missing.append(written)
         else:
@@ -548,7 +513,7 @@ class FrameReader:
                 "Put the photographs where file_path says, name their folder with --images, or leave such poses out "
                 "with --skip-missing."
             )
-            self._mistakes.add(place, what, remedy)
+            self._log.mistake(place, what, remedy)
         return None
 
     def _candidates(self, document: TransformsFile, written: str) -> list[Path]:
@@ -581,7 +546,7 @@ class FrameReader:
         path = document.folder / _plain(written) if isinstance(written, str) else None
         if path is not None and path.is_file():
             return path
-        self._mistakes.add(place, f"{key} {spelt(written)}: no such file", f"Put it there, or remove {key}.")
+        self._log.mistake(place, f"{key} {spelt(written)}: no such file", f"Put it there, or remove {key}.")
         return None
 
 
@@ -608,84 +573,71 @@ def common_names(frames: Sequence[TransformsFrame]) -> list[str]:
     return written
 
 
-def read(
-    paths: list[Path], options: ImportOptions, notes: ImportMessages, mistakes: ImportMistakes
-) -> SourceCapture | None:
+def read(paths: list[Path], options: ImportOptions, log: ImportLog) -> SourceCapture | None:
     """Return what the files say; None where mistakes leave nothing to go on with."""
-    found = read_documents(paths, mistakes)
-    reader = FrameReader(options.images, notes, mistakes, skips_missing=options.skips_missing)
-    undone = [_undone(each, notes, mistakes) for each in found]
+    found = read_documents(paths, log)
+    reader = FrameReader(options.images, log, skips_missing=options.skips_missing)
+    undone = [_undone(each, log) for each in found]
     frames = [frame for each in found for frame in reader.read(each)]
     if reader.missing:
-        notes.leave_out(f"{plural(len(reader.missing), 'pose')} without photograph: {some(reader.missing)}")
-    shots = _shots(frames, dict(zip(map(id, found), undone, strict=True)), notes, mistakes)
+        log.leave_out(f"{plural(len(reader.missing), 'pose')} without photograph: {some(reader.missing)}")
+    shots = _shots(frames, dict(zip(map(id, found), undone, strict=True)), log)
     for each in found:
-        _tell_keys(each, notes)
+        _tell_keys(each, log)
     if not shots:
-        mistakes.add(paths[0].name, "no frame is left with a photograph and a pose", "See the mistakes of its frames.")
+        log.mistake(paths[0].name, "no frame is left with a photograph and a pose", "See the mistakes of its frames.")
         return None
-    _tell_unposed(found, frames, notes)
-    return _capture(found[0], undone[0], frames, shots, (notes, mistakes))
-
-
-def _capture(
-    first: TransformsFile,
-    undone: Similarity,
-    frames: Sequence[TransformsFrame],
-    shots: tuple[PosedPhoto, ...],
-    told: tuple[ImportMessages, ImportMistakes],
-) -> SourceCapture:
-    notes, mistakes = told
+    _tell_unposed(found, frames, log)
+    first, away = found[0], undone[0]
     ids = {shot.name: number(frame.keys.get("colmap_im_id")) for shot, frame in zip(shots, frames, strict=False)}
-    beside = cloud_beside(first, {name: int(value) for name, value in ids.items() if value is not None}, shots, notes)
-    cloud = beside[0] if beside else cloud_named(first, undone, shots, notes, mistakes)
-    is_moved = undone is not IDENTITY
+    known = {name: int(value) for name, value in ids.items() if value is not None}
+    cloud, shots = cloud_beside(first, known, shots, log) or (cloud_named(first, away, shots, log), shots)
+    is_moved = away is not IDENTITY
     world = "the world before applied_transform: that of the reconstruction" if is_moved else "the world of the file"
-    reference = {"from_file_to_model": undone.matrix()} if is_moved else {}
+    reference = {"from_file_to_model": away.matrix()} if is_moved else {}
     kind = "transforms.json" if first.path.name == MAIN else f"{first.path.name} and its like"
-    return SourceCapture(kind, beside[1] if beside else shots, cloud, world, reference=reference, of_points=undone)
+    return SourceCapture(kind, shots, cloud, world, reference=reference, of_points=away)
 
 
-def _undone(document: TransformsFile, notes: ImportMessages, mistakes: ImportMistakes) -> Similarity:
+def _undone(document: TransformsFile, log: ImportLog) -> Similarity:
     """Return what leads back from what was applied to the poses of a file."""
     where, given = document.path.name, document.top.get("applied_transform")
     scale = number(document.top.get("applied_scale"))
     if "applied_scale" in document.top and not (scale and scale > 0):
         what = f"applied_scale {spelt(document.top['applied_scale'])} is no number above 0"
-        mistakes.add(where, what, "Write the scale that the poses were multiplied by, or remove the key.")
+        log.mistake(where, what, "Write the scale that the poses were multiplied by, or remove the key.")
         scale = None
     try:
-        undone = read_applied(document, None if given is None else as_matrix(given), scale)
+        applied = IDENTITY if given is None else similarity_of(as_matrix(given))
     except NoPose as error:
         remedy = "It is 3 rows of 4 numbers: the rotation and shift that were applied to the world."
-        mistakes.add(where, f"applied_transform {error}", remedy)
+        log.mistake(where, f"applied_transform {error}", remedy)
         return IDENTITY
-    if undone is not IDENTITY:
-        which = " and ".join(key for key in ("applied_transform", "applied_scale") if key in document.top)
-        notes.convert(f"{which} was undone: the model lies in the world that it was computed in")
-    return undone
+    if given is None and scale is None:
+        return IDENTITY
+    which = " and ".join(key for key in ("applied_transform", "applied_scale") if key in document.top)
+    log.convert(f"{which} was undone: the model lies in the world that it was computed in")
+    return Similarity(np.eye(3), np.zeros(3), scale or 1.0).after(applied).inverse()
 
 
-def _shots(
-    frames: Sequence[TransformsFrame], undone: dict[int, Similarity], notes: ImportMessages, mistakes: ImportMistakes
-) -> tuple[PosedPhoto, ...]:
+def _shots(frames: Sequence[TransformsFrame], undone: dict[int, Similarity], log: ImportLog) -> tuple[PosedPhoto, ...]:
     if not frames:
         return ()
     sizes, names = sizes_of([frame.photo for frame in frames]), common_names(frames)
-    splits, found = _splits(frames, mistakes), []
+    splits, found = _splits(frames, log), []
     for frame, name in zip(frames, names, strict=True):
-        keys = Intrinsics(frame.keys, frame.document.top, frame.where, mistakes)
-        camera = read_camera(keys, sizes.get(frame.photo), notes)
+        keys = Intrinsics(frame.keys, frame.document.top, frame.where, log)
+        camera = read_camera(keys, sizes.get(frame.photo))
         rotation, center = undone[id(frame.document)].of_pose(frame.rotation, frame.center)
         if camera is not None:
             shot = PosedPhoto(name, frame.photo, camera, rotation, center, frame.where, frame.mask, frame.depth)
             found.append(replace(shot, split=frame.document.split or splits.get(frame.photo, "")))
     if len({id(frame.document.top) for frame in frames}) == 1:
-        _tell_own_lenses(frames, notes)
+        _tell_own_lenses(frames, log)
     return tuple(found)
 
 
-def _tell_own_lenses(frames: Sequence[TransformsFrame], notes: ImportMessages) -> None:
+def _tell_own_lenses(frames: Sequence[TransformsFrame], log: ImportLog) -> None:
     """Say where frames contradict the top: programs differ in which of the two they take."""
     top = frames[0].document.top
     keys = [
@@ -694,10 +646,10 @@ def _tell_own_lenses(frames: Sequence[TransformsFrame], notes: ImportMessages) -
         if any(frame.keys.get(key, top[key]) != top[key] for frame in frames)
     ]
     if keys:
-        notes.convert(f"{', '.join(keys)}: frames have values of their own; those at the top are ignored")
+        log.convert(f"{', '.join(keys)}: frames have values of their own; those at the top are ignored")
 
 
-def _splits(frames: Sequence[TransformsFrame], mistakes: ImportMistakes) -> dict[Path, str]:
+def _splits(frames: Sequence[TransformsFrame], log: ImportLog) -> dict[Path, str]:
     """Return the split of each photograph that train_filenames, val_filenames or test_filenames names."""
     found = {}
     known = {str(frame.photo.resolve()): frame.photo for frame in frames}
@@ -710,29 +662,29 @@ def _splits(frames: Sequence[TransformsFrame], mistakes: ImportMistakes) -> dict
                     found[photo] = key.partition("_")[0]
                 else:
                     remedy = "Name photographs as their file_path does."
-                    mistakes.add(document.path.name, f"{key}: {spelt(name)} is the photograph of no frame", remedy)
+                    log.mistake(document.path.name, f"{key}: {spelt(name)} is the photograph of no frame", remedy)
     return found
 
 
-def _tell_keys(document: TransformsFile, notes: ImportMessages) -> None:
+def _tell_keys(document: TransformsFile, log: ImportLog) -> None:
     for key, why in _SAYS_NOTHING.items():
         if key in document.top:
-            notes.leave_out(f"{key}: {why}")
+            log.leave_out(f"{key}: {why}")
     unknown = unknown_keys(document.top, frozenset(_KNOWN | _SAYS_NOTHING.keys()))
     if unknown:
-        notes.leave_out(f"keys of {document.path.name} that are not known: {some(unknown, 8)}")
+        log.leave_out(f"keys of {document.path.name} that are not known: {some(unknown, 8)}")
     of_frames = Counter[str]()
     for frame in document.top["frames"]:
         of_frames.update(unknown_keys(frame, frozenset(KEYS)) if isinstance(frame, dict) else ())
     if of_frames:
         told = [f"{key} ({count})" for key, count in of_frames.most_common()]
-        notes.leave_out(f"keys of frames that are not known: {some(told, 8)}")
+        log.leave_out(f"keys of frames that are not known: {some(told, 8)}")
     ply = sorted(path.name for path in document.folder.glob("*.ply"))
     if ply and "ply_file_path" not in document.top:
-        notes.leave_out(f"{some(ply)} beside it: no ply_file_path names it (--points FILE takes it)")
+        log.leave_out(f"{some(ply)} beside it: no ply_file_path names it (--points FILE takes it)")
 
 
-def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFrame], notes: ImportMessages) -> None:
+def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFrame], log: ImportLog) -> None:
     """Say how many photographs beside those with a pose have none."""
     folders = {frame.photo.parent for frame in frames}
     posed = {frame.photo.absolute() for frame in frames}
@@ -741,4 +693,4 @@ def _tell_unposed(found: Sequence[TransformsFile], frames: Sequence[TransformsFr
     for folder in sorted(folders):
         others += [name for name in photographs_below(folder) if (folder / name).absolute() not in posed]
     if others:
-        notes.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(sorted(set(others)))}")
+        log.leave_out(f"{plural(len(others), 'photograph')} without a pose: {some(sorted(set(others)))}")

@@ -14,7 +14,7 @@ from splatbatch.files import write_json, write_text
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats
 from splatbatch.scene.frame import offset_for, span_between
-from splatbatch.scene.imports.capture import ImportMessages, PointCloud, PosedPhoto, SourceCapture, split_names
+from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto, SourceCapture, split_names
 from splatbatch.scene.photos.folders import see_name
 
 MODEL, RECORD, HOLDOUT = "sparse/0", "import.json", "holdout.txt"
@@ -120,7 +120,7 @@ def held_out(shots: Sequence[PosedPhoto]) -> list[str]:
     return sorted([*splits.get("test", []), *splits.get("val", [])])
 
 
-def write_record(source: Path, capture: SourceCapture, notes: ImportMessages, offset: Offset, folder: Path) -> None:
+def write_record(source: Path, capture: SourceCapture, log: ImportLog, offset: Offset, folder: Path) -> None:
     """Write import.json, and the hold-out list where the source has one."""
     names = held_out(capture.shots)
     if names:
@@ -138,7 +138,7 @@ def write_record(source: Path, capture: SourceCapture, notes: ImportMessages, of
         "masks": sum(shot.mask is not None for shot in capture.shots),
         "depths": sum(shot.depth is not None for shot in capture.shots),
         "points_from": capture.cloud.origin if capture.cloud else None,
-        "converted": notes.converted,
-        "left_out": notes.left_out,
+        "converted": log.converted,
+        "left_out": log.left_out,
     }
     write_json(folder / RECORD, record)
