@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import pycolmap
+from splatbatch.scene.colmap.types import Floats
+from splatbatch.scene.similarity import Similarity, fitted_similarity
 
-Floats = NDArray[np.float64]
 LEAST = 3
 """Positions, not in a line."""
 ROUNDS = 30
@@ -37,22 +34,14 @@ class PosedViews:
 
 @dataclass(frozen=True)
 class Georeference:
-    """A similarity from the model's frame into metres, and what GPS says against it."""
+    """How a model's frame becomes metres, and what GPS says against it."""
 
-    scale: float
-    rotation: Floats  # [3, 3]
-    translation: Floats  # [3]
+    similarity: Similarity
     origin: tuple[float, float, float]
     """Latitude, longitude and altitude of the new origin."""
     residuals: Floats  # [n, 3], in metres: east, north, up
     upright_by: str
     """gps, or photographs: those that look down, or their upper edges."""
-
-    def sim3(self) -> pycolmap.Sim3d:
-        """Return it as COLMAP has it."""
-        import pycolmap
-
-        return pycolmap.Sim3d(self.scale, pycolmap.Rotation3d(self.rotation), self.translation)
 
 
 def neighbouring(places: Floats) -> Floats:
@@ -89,47 +78,20 @@ def georeference(views: PosedViews, places: Floats) -> Georeference | None:
         return None
     extent = float(np.ptp(where[:, :2], axis=0).max())
     found = _robust(views.centers, where)
-    residuals = _placed(found, views.centers) - where
+    residuals = found.of_points(views.centers) - where
     by = "gps"
     if float(np.median(np.linalg.norm(residuals, axis=1))) > ROUGH * extent:
         found, by = _upright(views, where)
-        residuals = _placed(found, views.centers) - where
-    return Georeference(*found, origin, residuals, by)
-
-
-Similarity = tuple[float, Floats, Floats]
-
-
-def similarity(source: Floats, target: Floats, weights: Floats) -> Similarity:
-    """Return scale, rotation and translation that bring `source` to `target`, least squares (Umeyama 1991).
-
-    Args:
-        source: [n, 3].
-        target: [n, 3].
-        weights: of each, [n].
-    """
-    weights = weights / weights.sum()
-    middle, other = weights @ source, weights @ target
-    a, b = source - middle, target - other
-    u, values, vt = np.linalg.svd((b * weights[:, None]).T @ a)
-    sign = np.array([1.0, 1.0, np.sign(np.linalg.det(u @ vt))])
-    rotation = (u * sign) @ vt
-    scale = float((values * sign).sum() / (weights @ (a**2).sum(axis=1)))
-    return scale, rotation, other - scale * rotation @ middle
-
-
-def _placed(found: Similarity, centers: Floats) -> Floats:
-    scale, rotation, translation = found
-    return np.asarray(scale * centers @ rotation.T + translation, np.float64)
+        residuals = found.of_points(views.centers) - where
+    return Georeference(found, origin, residuals, by)
 
 
 def _robust(source: Floats, target: Floats) -> Similarity:
     """Return the similarity that most positions agree on: reweighted by Huber's rule."""
     weights = np.ones(len(source))
     for _ in range(ROUNDS):
-        found = similarity(source, target, weights)
-        away = np.linalg.norm(_placed(found, source) - target, axis=1)
-        weights = _huber(away)
+        found = fitted_similarity(source, target, weights)
+        weights = _huber(np.linalg.norm(found.of_points(source) - target, axis=1))
     return found
 
 
@@ -148,7 +110,7 @@ def _upright(views: PosedViews, where: Floats) -> tuple[Similarity, str]:
     rotation = heading @ turn
     height = float(np.median(where[:, 2] - scale * (views.centers @ rotation.T)[:, 2]))
     words = "photographs, which look down" if looks_down else "the upper edges of the photographs"
-    return (scale, rotation, np.array([translation[0], translation[1], height])), words
+    return Similarity(rotation, np.array([translation[0], translation[1], height]), scale), words
 
 
 def _about_z(source: Floats, target: Floats, weights: Floats) -> tuple[Floats, float, Floats]:

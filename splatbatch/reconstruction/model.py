@@ -15,7 +15,7 @@ from splatbatch.reconstruction.georeference import Georeference, PosedViews, geo
 from splatbatch.reconstruction.plan import ReconstructionPlan
 from splatbatch.reconstruction.registration import facts_of
 from splatbatch.reconstruction.stage import DATABASE, StageAttempt, open_database
-from splatbatch.scene.photos.headers import Headers, ImageHeader
+from splatbatch.scene.photos.headers import ImageHeader, headers_of
 
 if TYPE_CHECKING:
     import pycolmap
@@ -73,11 +73,11 @@ def undistort(model: Path, images: Path, out: Path, threads: int) -> None:
 
     options = pycolmap.UndistortCameraOptions()
     pycolmap.undistort_images(out, model, images, undistort_options=options, jpeg_quality=QUALITY, num_threads=threads)
-    found, headers = pycolmap.Reconstruction(model), Headers()
+    found = pycolmap.Reconstruction(model)
     cameras = {found.image(one).name: found.cameras[found.image(one).camera_id] for one in found.reg_image_ids()}
-    headers.read(str(out / "images" / name) for name in cameras)
-    for name, camera in cameras.items():
-        header, given = headers.of(str(out / "images" / name)), None
+    headers = headers_of(out / "images" / name for name in cameras)
+    for (name, camera), header in zip(cameras.items(), headers.values(), strict=True):
+        given = None
         if isinstance(header, ImageHeader) and header.orientation != 1:
             given = pycolmap.Bitmap.read(images / name, True)
         if given is not None:
@@ -118,7 +118,8 @@ def in_place(plan: ReconstructionPlan, model: pycolmap.Reconstruction) -> Georef
     views = PosedViews(np.array([one.projection_center() for one in known]), turns[:, 2], -turns[:, 1])
     found = georeference(views, np.array([placed[one.name] for one in known], np.float64))
     if found is not None:
-        model.transform(found.sim3())
+        one = found.similarity
+        model.transform(pycolmap.Sim3d(one.scale, pycolmap.Rotation3d(one.rotation), one.translation))
     return found
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.hashing import FileFacts
@@ -20,12 +19,12 @@ from splatbatch.reconstruction.facts import COPIES, OURS, ReconstructionRecord
 from splatbatch.reconstruction.georeference import neighbouring
 from splatbatch.reconstruction.plan import FEW, CameraGroup, Photograph, ReconstructionOptions, ReconstructionPlan
 from splatbatch.scene.colmap.files import shown
+from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.patches import natural_key
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.headers import THREADS, opened_photograph
 from splatbatch.text import list_some, plural
 
-Floats = NDArray[np.float64]
 RAW = frozenset({".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"})
 HEIF = frozenset({".heic", ".heif", ".avif"})
 FULL_FRAME_MM = hypot(36.0, 24.0)

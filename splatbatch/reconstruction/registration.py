@@ -171,7 +171,7 @@ def _gps(found: Georeference | None) -> GpsFit | None:
     away = np.hypot(*found.residuals[:, :2].T)
     mean, median_m, most = (round(float(one), 2) for one in (away.mean(), np.median(away), away.max()))
     height = round(float(np.abs(found.residuals[:, 2]).mean()), 2)
-    return GpsFit(len(away), mean, median_m, most, height, found.scale, found.origin, found.upright_by)
+    return GpsFit(len(away), mean, median_m, most, height, found.similarity.scale, found.origin, found.upright_by)
 
 
 def _baselines(best: pycolmap.Reconstruction) -> list[float]:

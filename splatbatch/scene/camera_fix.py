@@ -22,7 +22,7 @@ from splatbatch.scene.colmap.copies import CameraFix, write_changed
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
 from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats
 from splatbatch.scene.geometry import limits
-from splatbatch.scene.geometry.survey import GeometrySurvey, TrackObservations, find_misfit, reach_of, survey
+from splatbatch.scene.geometry.survey import GeometrySurvey, KeypointReach, TrackObservations, find_misfit, survey
 from splatbatch.scene.image_match.match_context import ALIKE, AS_IS, GreyPhotographs, MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import Places
 from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
@@ -30,8 +30,8 @@ from splatbatch.scene.image_match.relabelings import cropped
 from splatbatch.scene.partition.files import PATCH
 from splatbatch.scene.partition.record import read_partition, write_partition
 from splatbatch.scene.patches import Patch
-from splatbatch.scene.photos.folders import FolderListings, FoundPhotograph, is_folder
-from splatbatch.scene.photos.headers import Headers, ImageHeader
+from splatbatch.scene.photos.folders import is_folder, paths_of
+from splatbatch.scene.photos.headers import sizes_of
 from splatbatch.scene.photos.pixels import Greys, correlation, greys_at
 from splatbatch.scene.photos.sizes import (
     NearSize,
@@ -113,7 +113,7 @@ def change_camera(camera: Camera, photo: Size, how: How) -> CameraFix | FixRefus
         return refusal
     if how == "scale":
         return _apply(camera, photo, (photo[0] / size[0], photo[1] / size[1]), (0.0, 0.0))
-    if "cx" not in CAMERA_MODELS[camera.model].params:
+    if not camera.has_center:
         return FixRefusal(f"camera {camera.id}: {camera.model} has no principal point to shift", "Use --fix scale.")
     factor = relation.factor if isinstance(relation, NearSize) else 1.0
     shift = ((photo[0] - size[0] * factor) / 2, (photo[1] - size[1] * factor) / 2)
@@ -144,7 +144,7 @@ def _refuse(relation: Relation, where: str, how: How) -> FixRefusal | None:
 def _apply(camera: Camera, photo: Size, scale: tuple[float, float], shift: tuple[float, float]) -> CameraFix:
     model = camera if scale[0] == scale[1] else _with_two_focals(camera)
     params = []
-    for name, value in zip(CAMERA_MODELS[model.model].params, model.params, strict=True):
+    for name, value in model.named_params():
         axis = 0 if name in _ALONG_X or name == "f" else 1
         moved = value * scale[axis] if name in _ALONG_X | _ALONG_Y | {"f"} else value
         params.append(moved + shift[axis] if name in {"cx", "cy"} else moved)
@@ -171,8 +171,8 @@ def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How
     camera = views.cameras[views.images[rows[0]].camera_id]
     if camera.model not in CAMERA_MODELS:
         return FixRefusal(f"camera {camera.id}: unknown camera model {camera.model}", "Undistort the reconstruction.")
-    reach = survey.reach_of(camera, [views.images[row].id for row in rows])
-    misfit = find_misfit(camera, photo, reach)
+    ids = [views.images[row].id for row in rows]
+    misfit = find_misfit(camera, photo, survey.reach_of(camera, ids))
     if misfit and misfit.kind == "size_alone":
         return CameraFix(camera, replace(camera, width=photo[0], height=photo[1]), has_keypoints=False)
     if misfit and misfit.meant and photo == (camera.width, camera.height):
@@ -181,33 +181,27 @@ def choose_change(survey: GeometrySurvey, rows: list[int], photo: Size, how: How
     change = change_camera(camera, photo, how)
     if isinstance(change, FixRefusal) or not change.moves_pixels:
         return change
-    return _followed(views.only(rows), change, survey, rows)
+    return _followed(views.only(rows), change, survey.reach_of(change.after, ids))
 
 
-def _followed(
-    views: TrackObservations, change: CameraFix, survey: GeometrySurvey, rows: list[int]
-) -> CameraFix | FixRefusal:
+def _followed(views: TrackObservations, change: CameraFix, reach: KeypointReach) -> CameraFix | FixRefusal:
     """Return the change with its keypoints, without them, or why it would make the camera worse."""
-    before, after, photo = change.before, change.after, (change.after.width, change.after.height)
+    before, after = change.before, change.after
     if not len(views.obs()):
         return change  # nothing can be verified: no image has enough keypoints with points
-    agreed = _median(views, before)
+    agreed, alone = (
+        float(np.median(views.errors_with({**views.cameras, before.id: camera}))) for camera in (before, after)
+    )
     if agreed <= limits.trusted_px(before):
         return change
-    alone = _median(views, after)
-    reach = reach_of(np.concatenate([survey.reach[views.images[row].id] for row in rows]), after)
-    if alone <= limits.trusted_px(after) and all(reach.high[axis] <= 1.02 * photo[axis] for axis in (0, 1)):
+    size = (after.width, after.height)
+    if alone <= limits.trusted_px(after) and all(reach.high[axis] <= 1.02 * size[axis] for axis in (0, 1)):
         return replace(change, has_keypoints=False)
     what = (
         f"camera {before.id}: K and keypoints disagree (median reprojection error {agreed:.4g} px), and with K for"
-        f" {size_text(photo)} the keypoints as they are miss by {alone:.4g} px: this would not fix it"
+        f" {size_text(size)} the keypoints as they are miss by {alone:.4g} px: this would not fix it"
     )
     return FixRefusal(what, "Fix the geometry that verify-dims reports first.")
-
-
-def _median(views: TrackObservations, camera: Camera) -> float:
-    errors: Floats = views.errors_with({**views.cameras, camera.id: camera})
-    return float(np.median(errors))
 
 
 @dataclass(frozen=True)
@@ -219,6 +213,11 @@ class CameraFixPlan:
     changes: tuple[CameraFix, ...]
     of_image: Mapping[int, CameraFix]
 
+    @property
+    def rows(self) -> list[int]:
+        """Return the images that are changed, by their places in the model."""
+        return [row for row, image in enumerate(self.model.images) if image.id in self.of_image]
+
 
 def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -> CameraFixPlan:
     """Return the plan for one model; what speaks against it is added to `reasons`."""
@@ -226,36 +225,28 @@ def plan_model(patch: Patch, cameras: list[int], how: How, reasons: list[str]) -
     if not cameras:
         return CameraFixPlan(patch, model, (), {})
     found, sizes = survey(model), _sizes(patch, model)
-    pairs = [pair for number in cameras for pair in _of_camera(found, _groups(found, number, sizes, reasons), how)]
-    reasons += [f"{patch.name}: {one.what} → {one.remedy}" for one, _ in pairs if isinstance(one, FixRefusal)]
-    moved = [(one, rows) for one, rows in pairs if isinstance(one, CameraFix) and one.moves_pixels]
+    groups = [group for number in cameras for group in _groups(found, number, sizes, reasons)]
+    chosen = [(choose_change(found, rows, size, how), rows) for size, rows in groups]
+    reasons += [f"{patch.name}: {one.what} → {one.remedy}" for one, _ in chosen if isinstance(one, FixRefusal)]
     next_id = max(model.cameras) + 1
-    changes = []
+    changes: list[CameraFix] = []
     of_image: dict[int, CameraFix] = {}
-    for change, rows in moved:
-        own = change if _is_whole(found, change, rows) else replace(change, after=replace(change.after, id=next_id))
-        next_id = max(next_id, own.after.id + 1)
-        changes.append(own)
-        of_image |= {found.views.images[row].id: own for row in rows}
+    for change, rows in chosen:
+        if isinstance(change, CameraFix) and change.moves_pixels:
+            # the other images of a camera keep it
+            is_whole = len(rows) == sum(image.camera_id == change.before.id for image in found.views.images)
+            own = change if is_whole else replace(change, after=replace(change.after, id=next_id))
+            next_id = max(next_id, own.after.id + 1)
+            changes.append(own)
+            of_image |= {found.views.images[row].id: own for row in rows}
     return CameraFixPlan(patch, model, tuple(changes), of_image)
-
-
-def _of_camera(found: GeometrySurvey, groups: _Groups, how: How) -> list[tuple[CameraFix | FixRefusal, list[int]]]:
-    return [(choose_change(found, rows, size, how), rows) for size, rows in groups]
-
-
-def _is_whole(found: GeometrySurvey, change: CameraFix, rows: list[int]) -> bool:
-    """Return whether these are all images of the camera: if not, the others keep it."""
-    return len(rows) == sum(image.camera_id == change.before.id for image in found.views.images)
 
 
 def _sizes(patch: Patch, model: Reconstruction) -> dict[int, Size]:
     """Return the sizes of the photographs that can be read, by image id."""
-    folders, headers = FolderListings(), Headers()
-    places = {image.id: folders.locate(patch.images, image.name) for image in model.images}
-    headers.read(place.path for place in places.values() if isinstance(place, FoundPhotograph))
-    read = {number: headers.of(place.path) for number, place in places.items() if isinstance(place, FoundPhotograph)}
-    return {number: header.size for number, header in read.items() if isinstance(header, ImageHeader)}
+    paths = paths_of(patch.images, (image.name for image in model.images))
+    sizes = sizes_of(paths.values())
+    return {image.id: sizes[path] for image in model.images if (path := paths.get(image.name)) in sizes}
 
 
 def _groups(found: GeometrySurvey, camera_id: int, sizes: Mapping[int, Size], reasons: list[str]) -> _Groups:
@@ -275,51 +266,45 @@ def _groups(found: GeometrySurvey, camera_id: int, sizes: Mapping[int, Size], re
 
 def _compared(patch: Patch, rows: Sequence[int]) -> MatchContext:
     """Return photographs of a model at full size, in pairs of which at least one is among the rows."""
-    model, folders, headers = read_reconstruction(patch.sparse, tracks=True), FolderListings(), Headers()
+    model = read_reconstruction(patch.sparse, tracks=True)
     pairs = pairs_of(model, GROUPS, rows)
-    used = {row for pair in pairs for row in (pair.one, pair.other)}
-    places = {row: folders.locate(patch.images, model.images[row].name) for row in used}
-    paths = {row: place.path for row, place in places.items() if isinstance(place, FoundPhotograph)}
-    headers.read(paths.values())
-    found = {row: header.size for row, path in paths.items() if isinstance(header := headers.of(path), ImageHeader)}
+    used = sorted({row for pair in pairs for row in (pair.one, pair.other)})
+    there = paths_of(patch.images, (model.images[row].name for row in used))
+    paths = {row: there[model.images[row].name] for row in used if model.images[row].name in there}
+    sizes = sizes_of(paths.values())
+    found = {row: sizes[path] for row, path in paths.items() if path in sizes}
     return MatchContext(model.images, model.cameras, paths, found, pairs, GreyPhotographs(_FULL))
 
 
-def _verify_likeness(plan: CameraFixPlan, copy: Patch, how: How) -> None:
-    """See that the photographs of the changed images are more alike where the copy puts their points than before.
+def _why_unlike(plan: CameraFixPlan, after: MatchContext, how: How) -> FixRefusal | None:
+    """Return why a copy is not proved: its photographs are not more alike than before where it puts their points.
 
-    Raises:
-        SceneError: they are not, or cannot tell.
+    None where they are.
     """
-    rows = [row for row, image in enumerate(plan.model.images) if image.id in plan.of_image]
-    after = _compared(copy, rows)
     before = replace(after, cameras=plan.model.cameras, images=plan.model.images, said={})
+    everyone, rows = range(len(plan.model.images)), plan.rows
     raw = Relabeling("as a trainer takes K", place=_pixel_by_pixel)
     likeness = after.of(rows).mean()
-    was = before.of(rows).mean(dict.fromkeys(range(len(plan.model.images)), raw))
+    was = before.of(rows).mean(dict.fromkeys(everyone, raw))
     if not np.isfinite(likeness):
         what = "too few of its photographs can be compared: they share no tracks, or show nothing"
-        raise _unproved(
-            plan, what, "Repair the model where it was made; without pixels no repair is known to be right."
-        )
+        return FixRefusal(what, "Repair the model where it was made; without pixels no repair is known to be right.")
     if likeness < ALIKE:
         what = (
             f"photographs are not alike where the copy puts their points (correlation {likeness:.2f}; before {was:.2f})"
         )
-        raise _unproved(plan, what, "Use the photographs that the model was made from.")
-    is_moved = any(change.before.params != change.after.params for change in plan.changes)
-    if is_moved and not likeness > (was if np.isfinite(was) else -1.0):
+        return FixRefusal(what, "Use the photographs that the model was made from.")
+    if all(change.before.params == change.after.params for change in plan.changes):
+        return None
+    if not likeness > (was if np.isfinite(was) else -1.0):
         what = f"the photographs were more alike before (correlation {was:.3f}, {likeness:.3f} after)"
-        raise _unproved(plan, what, "Use the photographs that the model was made from.")
-    for word, reading in (("scale", AS_IS), ("crop", cropped())):
-        other = before.of(rows).mean(dict.fromkeys(range(len(plan.model.images)), reading)) if word != how else -1.0
-        if is_moved and other > likeness + _CLEARLY:
-            what = f"they are more alike with --fix {word} (correlation {other:.3f}, {likeness:.3f} with {how})"
-            raise _unproved(plan, what, f"Use --fix {word}.")
-
-
-def _unproved(plan: CameraFixPlan, what: str, remedy: str) -> SceneError:
-    return SceneError(f"{plan.patch.name}: {what}; nothing was written", remedy)
+        return FixRefusal(what, "Use the photographs that the model was made from.")
+    word, reading = ("crop", cropped()) if how == "scale" else ("scale", AS_IS)
+    other = before.of(rows).mean(dict.fromkeys(everyone, reading))
+    if other > likeness + _CLEARLY:
+        what = f"they are more alike with --fix {word} (correlation {other:.3f}, {likeness:.3f} with {how})"
+        return FixRefusal(what, f"Use --fix {word}.")
+    return None
 
 
 def _pixel_by_pixel(camera: Size, photo: Size) -> Places:
@@ -327,21 +312,14 @@ def _pixel_by_pixel(camera: Size, photo: Size) -> Places:
     return lambda shares: shares * ratio
 
 
-def _verify_centre(plan: CameraFixPlan, copy: Patch) -> None:
-    """See that photographs show what lies about the centre, where they and the colours of points can tell.
-
-    Raises:
-        SceneError: they were cropped elsewhere.
-    """
+def _why_off_centre(plan: CameraFixPlan, after: MatchContext) -> FixRefusal | None:
+    """Return why photographs do not show what lies about the centre; None where they do, or cannot tell."""
     cut = [np.abs(change.shift) for change in plan.changes if change.shift != (0.0, 0.0)]
-    rows = [row for row, image in enumerate(plan.model.images) if image.id in plan.of_image]
-    missed = _centre_missed_by(_compared(copy, rows), np.max(cut, axis=0)) if cut else None
-    if missed:
-        x, y = missed
-        what = (
-            f"the photographs were not cropped about the centre: they show their points ({x:+d}, {y:+d}) px from there"
-        )
-        raise _unproved(plan, what, "Crop the originals about the centre, or cut K where the model is made.")
+    if not cut or not (missed := _centre_missed_by(after, np.max(cut, axis=0))):
+        return None
+    x, y = missed
+    what = f"the photographs were not cropped about the centre: they show their points ({x:+d}, {y:+d}) px from there"
+    return FixRefusal(what, "Crop the originals about the centre, or cut K where the model is made.")
 
 
 def _centre_missed_by(compared: MatchContext, reach_px: Floats) -> tuple[int, int] | None:
@@ -454,9 +432,9 @@ def fix_models(
         repaired = write_copies(plans, aside, out)
         copies = [replace(plan.patch, sparse=aside / plan.patch.name / "sparse/0") for plan in plans]
         for plan, copy in zip(plans, copies, strict=True):
-            if plan.changes:
-                _verify_centre(plan, copy)
-                _verify_likeness(plan, copy, how)
+            after = _compared(copy, plan.rows) if plan.changes else None
+            if after and (refusal := _why_off_centre(plan, after) or _why_unlike(plan, after, how)):
+                raise SceneError(f"{plan.patch.name}: {refusal.what}; nothing was written", refusal.remedy)
         verify_copies(audit, copies)
     return repaired
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from splatbatch.scene.colmap.files import load_pycolmap
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d
-from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats
+from splatbatch.scene.colmap.types import CAMERA_MODELS, NONE, PINHOLE_MODELS, Camera, Floats, places_in
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,15 @@ def reprojection_error(model: Reconstruction) -> ReprojectionError | None:
     Raises:
         ModelError: the keypoints cannot be read.
     """
-    order = np.argsort(model.points.ids)
-    ids, total, count = model.points.ids[order], 0.0, 0
-    keypoints = read_points2d(model.folder)
-    for image in model.images:
-        seen = keypoints[image.id]
-        places = np.searchsorted(ids, seen.point3d_ids)
-        is_known = places < len(ids)
-        is_known[is_known] = ids[places[is_known]] == seen.point3d_ids[is_known]
+    total, count, keypoints = 0.0, 0, read_points2d(model.folder)
+    rows = [keypoints[image.id] for image in model.images]
+    named = np.concatenate([np.zeros(0, np.uint64), *(seen.point3d_ids for seen in rows)])
+    ends = np.cumsum([len(seen.point3d_ids) for seen in rows])[:-1]
+    for image, seen, places in zip(model.images, rows, np.split(places_in(model.points.ids, named), ends), strict=True):
+        is_known = places != NONE
         matrix = image.world_to_camera()
         with np.errstate(all="ignore"):
-            points = model.points.xyz[order[places[is_known]]] @ matrix[:3, :3].T + matrix[:3, 3]
+            points = model.points.xyz[places[is_known]] @ matrix[:3, :3].T + matrix[:3, 3]
         is_ahead = points[:, 2] > 0
         pixels = project(model.cameras[image.camera_id], points[is_ahead])
         distances = np.linalg.norm(pixels - seen.xy[is_known][is_ahead], axis=1)

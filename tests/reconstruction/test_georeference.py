@@ -31,12 +31,12 @@ def found(noise: NDArray[np.float64] | float = 0.0, true: NDArray[np.float64] = 
 
 
 def tilt_deg(one: Georeference) -> float:
-    return float(np.degrees(np.arccos(np.clip((one.rotation @ turned().T)[2, 2], -1, 1))))
+    return float(np.degrees(np.arccos(np.clip((one.similarity.rotation @ turned().T)[2, 2], -1, 1))))
 
 
 def test_a_model_is_brought_into_metres_upright_and_in_place() -> None:
     one = found()
-    assert one and one.upright_by == "gps" and one.scale == pytest.approx(12, rel=1e-5)
+    assert one and one.upright_by == "gps" and one.similarity.scale == pytest.approx(12, rel=1e-5)
     assert tilt_deg(one) < 0.01 and np.abs(one.residuals).max() < 0.01
     assert one.origin == pytest.approx((46.5, 8.25, 940.0), abs=20)
 
@@ -45,7 +45,7 @@ def test_a_few_wild_positions_change_little() -> None:
     noise = RANDOM.normal(scale=1.0, size=TRUE.shape)
     noise[:4] += 150
     one = found(noise)
-    assert one and tilt_deg(one) < 1 and one.scale == pytest.approx(12, rel=0.02)
+    assert one and tilt_deg(one) < 1 and one.similarity.scale == pytest.approx(12, rel=0.02)
 
 
 def test_where_positions_are_too_rough_photographs_that_look_down_say_what_is_upright() -> None:

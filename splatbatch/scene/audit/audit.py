@@ -16,7 +16,7 @@ from splatbatch.isolated import crash_of
 from splatbatch.scene.audit import photographs
 from splatbatch.scene.audit.findings import AuditFinding, FindingWriter, TrainerRules
 from splatbatch.scene.audit.geometry import check_geometry, find_misfits, is_contradicted, measure, note_misfit
-from splatbatch.scene.audit.image_match import look_at
+from splatbatch.scene.audit.image_match import ImageMatchFindings
 from splatbatch.scene.audit.model import (
     NOTHING,
     as_source,
@@ -45,6 +45,7 @@ from splatbatch.scene.photos.folders import (
     find_masks,
     find_photographs,
     is_folder,
+    paths_of,
     stored_photographs,
 )
 from splatbatch.scene.photos.headers import Headers, ImageHeader, unreadable
@@ -289,13 +290,8 @@ def _opened(patch: Patch, scribe: FindingWriter, evaluation: Evaluation, groups:
 
 def _paths(patch: Patch, images: Sequence[Image]) -> dict[int, str]:
     """Return the photographs that are there, by row."""
-    folders, (folder, _) = FolderListings(), stored_photographs(patch.images)
-    places = {row: folders.locate(folder, image.name) for row, image in enumerate(images)}
-    return {
-        row: place.path
-        for row, place in places.items()
-        if isinstance(place, FoundPhotograph) and Path(place.path).is_file()
-    }
+    there = paths_of(stored_photographs(patch.images)[0], (image.name for image in images))
+    return {row: path for row, image in enumerate(images) if (path := there.get(image.name)) and Path(path).is_file()}
 
 
 def _photographed(
@@ -331,7 +327,8 @@ def _check_photographs(
     known = one.survey
     misfits = find_misfits(known, rows, one.cameras, one.findings) if known and one.divisor == 1 else {}
     yield from (note_misfit(number, misfit, one.scribe) for number, misfit in misfits.items())
-    yield from look_at(_compared(one, shots, misfits), one.patch.images, one.patch.sparse, one.scribe)
+    compared = _compared(one, shots, misfits)
+    yield from ImageMatchFindings(compared, one.patch.images, one.patch.sparse, one.scribe).findings()
     named = {number for number, misfit in misfits.items() if misfit.kind == "size_alone"}
     others = [shot for shot in shots if shot.camera.id not in named]
     sound = tuple(row for row in rows if row.camera_id not in named)
@@ -405,14 +402,8 @@ def _files(patch: Patch) -> dict[str, str]:
         names = [image.name for image in read_images(patch.sparse)]
     except ModelError:
         return {}  # the audit has said so
-    return dict(_photographs(patch, names)) | {
-        str(path): shown(f"{path.parent.name}/{path.name}") for path in find_masks(patch.masks, names).values()
+    photographs = paths_of(stored_photographs(patch.images)[0], names)
+    masks = find_masks(patch.masks, names).values()
+    return {path: shown(name) for name, path in photographs.items()} | {
+        str(path): shown(f"{path.parent.name}/{path.name}") for path in masks
     }
-
-
-def _photographs(patch: Patch, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    folders, (images, _) = FolderListings(), stored_photographs(patch.images)
-    for name in names:
-        place = folders.locate(images, name)
-        if isinstance(place, FoundPhotograph):
-            yield place.path, shown(name)

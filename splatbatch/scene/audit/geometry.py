@@ -44,7 +44,7 @@ def check_geometry(found: GeometrySurvey, scribe: FindingWriter) -> Iterator[Aud
     """Yield what is wrong with poses, K, lenses and points, with the cause that explains most."""
     causes = find_causes(found)
     for cause in causes:
-        finding = scribe.note(cause.kind, _subject(cause, found), _message(cause), cause.remedy)
+        finding = scribe.note(cause.best.kind, _subject(cause, found), _message(cause), cause.best.remedy)
         yield finding if cause.is_grave else replace(finding, severity="warning")
     stray = stray_share(found.views)
     if not causes and stray > limits.STRAY:
@@ -98,18 +98,16 @@ def note_misfit(number: int, misfit: Misfit, scribe: FindingWriter) -> AuditFind
 
 def _is_sound(camera: Camera) -> bool:
     model = CAMERA_MODELS.get(camera.model)
-    is_whole = model is not None and len(model.params) == len(camera.params)
-    if not (
-        is_whole and np.isfinite(camera.params).all() and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX
-    ):
+    is_whole = model is not None and len(model.params) == len(camera.params) and np.isfinite(camera.params).all()
+    if not (is_whole and 0 < min(camera.width, camera.height) <= limits.LONGEST_PX):
         return False
-    values = (camera.fx, camera.fy, camera.cx, camera.cy) if model and "cx" in model.params else (1.0,)
+    values = (camera.fx, camera.fy, camera.cx, camera.cy) if camera.has_center else (1.0,)
     return min(values[:2]) > 0 and max(map(abs, values)) < limits.LONGEST_PX
 
 
 def _subject(cause: Cause, found: GeometrySurvey) -> str:
     if cause.camera_id is None:
-        return "all images" if cause.kind in {"inverted_poses", "flipped_axes", "quaternion_order"} else "points3D"
+        return "all images" if cause.best.kind in {"inverted_poses", "flipped_axes", "quaternion_order"} else "points3D"
     total = sum(image.camera_id == cause.camera_id for image in found.views.images)
     if len(cause.images) >= limits.MOST * total and total > 1:
         return f"camera {cause.camera_id}"
@@ -117,7 +115,8 @@ def _subject(cause: Cause, found: GeometrySurvey) -> str:
 
 
 def _message(cause: Cause) -> str:
-    before = f"{cause.before_px:.4g} px" if np.isfinite(cause.before_px) else "all points behind the camera"
+    best = cause.best
+    before = f"{best.before_px:.4g} px" if np.isfinite(best.before_px) else "all points behind the camera"
     behind = f" and {100 * cause.behind:.2g} % of the points behind the camera" if cause.behind > 0.01 else ""
-    after = f", {cause.after_px:.2g} px without it" if cause.after_px is not None else ""
-    return f"{cause.what} (median reprojection error {before}{after}{behind})"
+    after = f", {best.after_px:.2g} px without it" if np.isfinite(best.after_px) else ""
+    return f"{best.what} (median reprojection error {before}{after}{behind})"

@@ -46,6 +46,8 @@ class ImageMatchFindings:
     def findings(self) -> Iterator[AuditFinding]:
         """Yield what is wrong with the photographs."""
         compared = self.compared
+        if not compared.pairs:
+            return
         compared.pictures.read(compared.paths[row] for row in compared.rows if row in compared.paths)
         yield from self._blank_ones()
         if self._is_shaped_otherwise:
@@ -354,8 +356,3 @@ def list_names(field: DisplacementField, view: MatchView) -> str:
     return " and ".join(
         words[name] for name in sorted(parts, key=lambda name: -parts[name]) if parts[name] > 0.3 * most
     )
-
-
-def look_at(compared: MatchContext, folder: Path, sparse: Path, scribe: FindingWriter) -> Iterator[AuditFinding]:
-    """Yield what is wrong with the photographs that are compared."""
-    return ImageMatchFindings(compared, folder, sparse, scribe).findings() if compared.pairs else iter(())

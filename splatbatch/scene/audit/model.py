@@ -18,7 +18,17 @@ from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.files import PARTS, ModelError, shown
 from splatbatch.scene.colmap.reconstruction import Reconstruction
 from splatbatch.scene.colmap.rigs import CAMERA, Rigs, read_rigs
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, Image, Points, centers_of, from_quats, misspelt
+from splatbatch.scene.colmap.types import (
+    CAMERA_MODELS,
+    Camera,
+    Floats,
+    Image,
+    Points,
+    centers_of,
+    from_quats,
+    misspelt,
+    starts_of,
+)
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.patches import Patch, models_beside
 from splatbatch.scene.photos.folders import is_folder, photographs_below
@@ -131,7 +141,7 @@ def _is_seen(points: Points, image_ids: set[int]) -> NDArray[np.bool_]:  # [P]
     if tracks is None:
         raise ValueError("the model was read without its tracks")
     is_ours = np.isin(tracks.image_ids, np.fromiter(image_ids, np.uint32, len(image_ids)))
-    seen_before = np.concatenate([[0], np.cumsum(is_ours)])
+    seen_before = starts_of(is_ours)
     return seen_before[tracks.starts[1:]] > seen_before[tracks.starts[:-1]]
 
 
@@ -155,7 +165,7 @@ def check_camera(camera: Camera, scribe: FindingWriter) -> Iterator[AuditFinding
     elif not all(map(math.isfinite, camera.params)):
         values = ", ".join(f"{value:g}" for value in camera.params)
         yield scribe.note("bad_params", subject, f"its parameters are not all finite: {values}", _REPAIR)
-    elif model is not None and "cx" in model.params:
+    elif camera.has_center:
         yield from _check_focal(camera, scribe)
         yield from _check_principal_point(camera, scribe)
         if camera.model in scribe.rules.undistorts and is_distorted(camera):

@@ -43,7 +43,7 @@ def check_in_view(model: Reconstruction, scribe: FindingWriter) -> Iterator[Audi
         return
     others = [
         (_in_view(points, cameras, changed)[0], what, remedy)
-        for what, remedy, changed in hypotheses.other_conventions(images, poses)
+        for _, what, remedy, changed in hypotheses.other_poses_of(images, poses[1])
     ]
     best = max(share for share, _, _ in others)
     message = f"{100 * (1 - share):.0f} % of the points are in view of no two images"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.files import ModelError, opened, shown
-from splatbatch.scene.colmap.types import CAMERA_MODELS_BY_ID, Camera, Image, Ints, Points, Points2D, Tracks
+from splatbatch.scene.colmap.types import CAMERA_MODELS_BY_ID, Camera, Image, Ints, Points, Points2D, Tracks, starts_of
 
 _COUNT = struct.Struct("<Q")
 _CAMERA = struct.Struct("<IiQQ")  # id, model, width, height; then the parameters as doubles
@@ -159,7 +159,7 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
             head, tracked = _taken_apart(data, starts, with_elements=tracks)
             heads.append(head)
             elements.append(tracked)
-    record = np.concatenate(heads)
+    record, found = np.concatenate(heads), np.concatenate(elements)
     del heads
     lengths = record["length"].astype(np.int64)
     return Points(
@@ -168,7 +168,7 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
         errors=record["error"].astype(np.float64),
         track_lengths=lengths,
         ids=record["id"].astype(np.uint64),
-        tracks=_tracks(np.concatenate(elements), lengths) if tracks else None,
+        tracks=Tracks(starts_of(lengths), found["image"].copy(), found["point2d"].copy()) if tracks else None,
     )
 
 
@@ -244,11 +244,6 @@ def _taken_apart(data: NDArray[np.uint8], starts: Ints, *, with_elements: bool) 
     is_element = np.ones(len(records), dtype=bool)
     is_element[places] = False
     return heads, records[is_element].view(ELEMENT)
-
-
-def _tracks(elements: Records, lengths: Ints) -> Tracks:
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Tracks(starts, elements["image"].copy(), elements["point2d"].copy())
 
 
 def _checked_count(path: Path, data: bytes, size: int, least: int, what: str) -> int:

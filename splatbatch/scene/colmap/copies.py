@@ -34,9 +34,9 @@ from splatbatch.files import open_regular, write_whole
 from splatbatch.scene.colmap import binary, text
 from splatbatch.scene.colmap.binary import ELEMENT, KEYPOINT, POINT, walk_images
 from splatbatch.scene.colmap.files import choose_format, opened
-from splatbatch.scene.colmap.indexed_model import NONE, IndexedModel, Mask
+from splatbatch.scene.colmap.indexed_model import IndexedModel, Mask
 from splatbatch.scene.colmap.rigs import Rigs, frames_bytes, rigs_bytes
-from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Floats, Image
+from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, NONE, Camera, Floats, Image, elements_of
 
 _COUNT = struct.Struct("<Q")
 _AT_ONCE = 1 << 16  # points
@@ -125,8 +125,7 @@ class Subset:
     def _some_points(self, chosen: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bytes:
         of, source = self.observations, self.observations.points
         lengths = np.diff(of.starts)[chosen]
-        begins = np.cumsum(lengths) - lengths
-        at = np.repeat(of.starts[chosen] - begins, lengths) + np.arange(int(lengths.sum()))
+        at = elements_of(of.starts, chosen)
         is_kept = self.photos[of.photo[at]]
         at, rank = at[is_kept], np.repeat(np.arange(len(chosen)), lengths)[is_kept]
         heads = np.zeros(len(chosen), POINT)

@@ -14,11 +14,23 @@ from splatbatch.scene.colmap import text
 from splatbatch.scene.colmap.binary import KEYPOINT, walk_images
 from splatbatch.scene.colmap.files import ModelError, choose_format, opened
 from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d, read_reconstruction
-from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats, Image, Ints, Points, Tracks, centers_of
+from splatbatch.scene.colmap.types import (
+    NO_POINT3D,
+    NONE,
+    Camera,
+    Floats,
+    Image,
+    Ints,
+    Points,
+    Tracks,
+    centers_of,
+    elements_of,
+    places_in,
+    starts_of,
+)
 
 Indices = NDArray[np.int32]
 Mask = NDArray[np.bool_]
-NONE = -1
 Ids = NDArray[np.uint64]
 
 
@@ -56,10 +68,7 @@ class IndexedModel:
     def of_points(self, points: Mask) -> tuple[Ints, Ints]:
         """Return which sightings [m] are of some points [P], and which point each of them is of."""
         chosen = np.flatnonzero(points)
-        lengths = np.diff(self.starts)[chosen]
-        begins = np.cumsum(lengths) - lengths
-        at = np.repeat(self.starts[chosen] - begins, lengths) + np.arange(int(lengths.sum()))
-        return at, np.repeat(chosen, lengths)
+        return elements_of(self.starts, chosen), np.repeat(chosen, np.diff(self.starts)[chosen])
 
     def pixels(self) -> Floats:
         """Return how many pixels each photograph has, [I]."""
@@ -78,13 +87,12 @@ class IndexedModel:
         is_kept[np.linspace(0, len(self.points) - 1, most).astype(np.int64)] = True
         kept, (at, _) = np.flatnonzero(is_kept), self.of_points(is_kept)
         lengths = np.diff(self.starts)[kept]
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         photo = self.photo[at]
         row = np.repeat(np.arange(len(kept), dtype=np.int32), lengths)[np.argsort(photo, kind="stable")]
-        first = np.concatenate([[0], np.cumsum(np.bincount(photo, minlength=len(self.images)))]).astype(np.int64)
-        points = Points(*(getattr(self.points, key)[kept] for key in ("xyz", "rgb", "errors", "track_lengths", "ids")))
+        first = starts_of(np.bincount(photo, minlength=len(self.images)))
+        points = self.points.only(kept)
         rest = (photo, self.keypoint[at], first, np.zeros((0, 2)), row)
-        return IndexedModel(self.folder, self.cameras, self.images, points, starts, *rest)
+        return IndexedModel(self.folder, self.cameras, self.images, points, starts_of(lengths), *rest)
 
 
 def read_sightings(sparse: Path) -> IndexedModel:
@@ -103,7 +111,7 @@ def read_sightings(sparse: Path) -> IndexedModel:
     keypoints = read_points2d(sparse)
     rows = [keypoints.pop(image.id).xy for image in model.images]
     counts = np.array([len(row) for row in rows], dtype=np.int64)
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    first = starts_of(counts)
     xy = np.concatenate([np.zeros((0, 2)), *rows])
     del keypoints, rows
     found = _indexed(replace(model, points=points), points.tracks or model.points.tracks, first, xy)
@@ -112,19 +120,17 @@ def read_sightings(sparse: Path) -> IndexedModel:
 
 def _placed(points: Points, tracks: Tracks) -> Points:
     """Return the points that lie somewhere, with their tracks."""
-    kept = np.isfinite(points.xyz).all(axis=1)
+    kept: Mask = np.logical_and.reduce(np.isfinite(points.xyz), axis=1)
     if kept.all():
         return points
     lengths = np.diff(tracks.starts)
     elements = np.repeat(kept, lengths)
-    starts = np.concatenate([[0], np.cumsum(lengths[kept])]).astype(np.int64)
-    left = Tracks(starts, tracks.image_ids[elements], tracks.point2d_idxs[elements])
-    arrays = {key: getattr(points, key)[kept] for key in ("xyz", "rgb", "errors", "track_lengths", "ids")}
-    return Points(**arrays, tracks=left)
+    left = Tracks(starts_of(lengths[kept]), tracks.image_ids[elements], tracks.point2d_idxs[elements])
+    return replace(points.only(kept), tracks=left)
 
 
 def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> IndexedModel:
-    photo = _places(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
+    photo = places_in(np.array([image.id for image in model.images], dtype=np.int64), tracks.image_ids)
     lengths = np.diff(tracks.starts)
     point = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     stands = np.logical_and.reduce(np.isfinite(_centers(model.images)), axis=1)
@@ -135,13 +141,13 @@ def _indexed(model: Reconstruction, tracks: Tracks, first: Ints, xy: Floats) -> 
     chosen = np.flatnonzero(is_sound)
     seen[row[chosen]] = chosen
     is_sound[chosen] = seen[row[chosen]] == chosen  # two points at one keypoint: the later has it
-    counted = np.concatenate([[0], np.cumsum(is_sound)]).astype(np.int64)
+    counted = starts_of(is_sound)
     of_point = np.append(point, NONE)[seen] if len(seen) else np.zeros(0, np.int32)
     return IndexedModel(
         model.folder,
         model.cameras,
         model.images,
-        Points(**{**vars(model.points), "tracks": None}),
+        replace(model.points, tracks=None),
         counted[tracks.starts],
         photo[is_sound].astype(np.int32),
         tracks.point2d_idxs[is_sound],
@@ -155,15 +161,6 @@ def _centers(images: Sequence[Image]) -> Floats:
     centers = centers_of(images)
     centers[~np.isfinite(centers).all(axis=1)] = np.nan  # infinity would spoil what it is multiplied with
     return centers
-
-
-def _places(known: Ints, asked: NDArray[np.uint32]) -> Indices:
-    """Return where each id stands in a list; `NONE` where it does not."""
-    if not len(known):
-        return np.full(len(asked), NONE, dtype=np.int32)
-    order = np.argsort(known, kind="stable")
-    at = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
-    return np.where(known[order][at] == asked, order[at], NONE).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)

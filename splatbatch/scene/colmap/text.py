@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from splatbatch.files import MIB
 from splatbatch.scene.colmap.files import ModelError, opened
-from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Ints, Points, Points2D, Tracks
+from splatbatch.scene.colmap.types import CAMERA_MODELS, NO_POINT3D, Camera, Image, Points, Points2D, Tracks, starts_of
 
 _BAD_NUMBER = (ValueError, OverflowError, IndexError)
 _MAX_ID = 2**32 - 1
@@ -128,20 +127,15 @@ def read_points(path: Path, *, tracks: bool = False) -> Points:
         sizes.append(len(track) // 2)
     table = np.array(values, dtype=np.float64).reshape(-1, 7)
     lengths = np.array(sizes, dtype=np.int64)
+    flat = np.concatenate([np.zeros(0, np.uint32), *elements]).reshape(-1, 2)
     return Points(
         xyz=table[:, :3].copy(),
         rgb=table[:, 3:6].astype(np.uint8),
         errors=table[:, 6].copy(),
         track_lengths=lengths,
         ids=np.array(ids, dtype=np.uint64),
-        tracks=_tracks(lengths, elements) if tracks else None,
+        tracks=Tracks(starts_of(lengths), flat[:, 0].copy(), flat[:, 1].copy()) if tracks else None,
     )
-
-
-def _tracks(lengths: Ints, elements: list[NDArray[np.uint32]]) -> Tracks:
-    flat = np.concatenate([np.zeros(0, np.uint32), *elements]).reshape(-1, 2)
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Tracks(starts, flat[:, 0].copy(), flat[:, 1].copy())
 
 
 def read_image(path: Path, number: int, line: bytes) -> Image:

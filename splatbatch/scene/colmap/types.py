@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +114,15 @@ class Camera:
         return self.param("cy")
 
     @property
+    def has_center(self) -> bool:
+        """Whether its model is known and has a principal point: a panorama has none."""
+        return self.model in CAMERA_MODELS and "cx" in CAMERA_MODELS[self.model].params
+
+    def named_params(self) -> Iterator[tuple[str, float]]:
+        """Yield its parameters with their names."""
+        return zip(CAMERA_MODELS[self.model].params, self.params, strict=True)
+
+    @property
     def K(self) -> Floats:
         """The 3x3 matrix of the pinhole part; distortion is not in it."""
         return np.array([[self.fx, 0.0, self.cx], [0.0, self.fy, self.cy], [0.0, 0.0, 1.0]])
@@ -172,6 +182,31 @@ def from_quats(quats: Floats) -> Floats:
     return np.array(rows).transpose(2, 0, 1)
 
 
+NONE = -1
+"""Stands for the place of what a list does not hold."""
+
+
+def places_in(known: NDArray[Any], asked: NDArray[Any]) -> Ints:
+    """Return where each id that is asked for stands in a list of ids; `NONE` where it does not."""
+    if not len(known):
+        return np.full(len(asked), NONE, dtype=np.int64)
+    order = np.argsort(known, kind="stable")
+    at = np.minimum(np.searchsorted(known, asked, sorter=order), len(known) - 1)
+    return np.where(known[order[at]] == asked, order[at], NONE)
+
+
+def starts_of(lengths: NDArray[Any]) -> Ints:
+    """Return where each of some runs of these lengths [N] starts in one row, and where the last one ends, [N + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def elements_of(starts: Ints, runs: Ints) -> Ints:
+    """Return the places of all elements of some runs in one row, given where each of all runs starts."""
+    lengths = np.diff(starts)[runs]
+    begins = np.cumsum(lengths) - lengths
+    return np.repeat(starts[runs] - begins, lengths) + np.arange(int(lengths.sum()))
+
+
 @dataclass(frozen=True, eq=False)
 class Tracks:
     """Which keypoint of which image sees which point: observations starts[i] to starts[i + 1] belong to point i."""
@@ -192,6 +227,10 @@ class Points:
     ids: NDArray[np.uint64]  # [P]
     tracks: Tracks | None = None
     """Only where the reader was asked for them."""
+
+    def only(self, kept: NDArray[np.bool_] | Ints) -> Points:
+        """Return some of them, without their tracks."""
+        return Points(self.xyz[kept], self.rgb[kept], self.errors[kept], self.track_lengths[kept], self.ids[kept])
 
     def __len__(self) -> int:
         return len(self.xyz)

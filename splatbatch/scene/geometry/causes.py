@@ -25,16 +25,10 @@ _RESECTED = 8  # images whose pose is looked for anew: 3 ms each
 class Cause:
     """What is wrong with which images, and by how much."""
 
-    kind: str
-    """A key of `KINDS` in audit/findings."""
+    best: BestCause
     images: tuple[str, ...]
     camera_id: int | None
     """The camera that all of them have; None where the scene is meant."""
-    what: str
-    remedy: str
-    before_px: float
-    after_px: float | None
-    """The error that would remain; None where nothing explains it."""
     behind: float
     """Share of the points behind their camera."""
     is_grave: bool
@@ -49,7 +43,10 @@ def find_causes(survey: GeometrySurvey) -> tuple[Cause, ...]:
     bad = seen[views.medians[seen] > views.trusted[seen]]
     if len(bad) >= limits.HALF * len(seen) and len(bad) > 1 and (causes := _of_scene(survey, seen)):
         return causes
-    faint = tuple(_faint(survey, seen, bad))
+    # faults of K or of a lens that are small but systematic: of cameras most of whose images are trusted
+    sound = [(number, rows) for number, rows in _by_camera(views, seen) if np.isin(rows, bad).mean() < limits.HALF]
+    found = [(number, rows, _systematic(survey, number, rows)) for number, rows in sound]
+    faint = [_cause(survey, rows, number, chosen) for number, rows, chosen in found if chosen]
     blamed = [cause.camera_id for cause in faint if cause.camera_id is not None]
     return (*faint, *_of_cameras(survey, seen, bad[~np.isin(views.camera_ids[bad], blamed)]))
 
@@ -99,22 +96,18 @@ def _of_cameras(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause
     """Yield causes camera by camera, for all of its images or its bad ones; then the bad ones that nothing explains."""
     everyone, left = dict(_by_camera(survey.views, seen)), []
     for number, rows in _by_camera(survey.views, bad):
-        meant, chosen = _explained(survey, number, everyone[number], rows)
-        if chosen is None and (chosen := _systematic(survey, number, everyone[number])):
-            meant = everyone[number]
+        every, meant, chosen = everyone[number], rows, None
+        if len(rows) >= limits.MOST * len(every):
+            meant, chosen = every, _of_group(survey, number, every, 1.0)
+        if chosen is None:
+            meant, chosen = rows, _of_group(survey, number, rows, len(rows) / len(every))
+        if chosen is None:
+            meant, chosen = every, _systematic(survey, number, every)
         if chosen and (chosen.before_px > _alarm(survey, number) or len(rows) > 2):
             yield _cause(survey, meant, number, chosen)
         else:
             left.append(rows[survey.views.medians[rows] > _alarm(survey, number)])
     yield from _unexplained(survey, seen, np.concatenate([np.zeros(0, np.int64), *left]))
-
-
-def _explained(survey: GeometrySurvey, number: int, everyone: Ints, bad: Ints) -> tuple[Ints, BestCause | None]:
-    """Return the images that a cause explains: all of a camera, if most are bad, else the bad ones."""
-    if len(bad) >= limits.MOST * len(everyone) and (chosen := _of_group(survey, number, everyone, 1.0)):
-        return everyone, chosen
-    share = len(bad) / len(everyone)
-    return bad, _of_group(survey, number, bad, share)
 
 
 def _of_group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> BestCause | None:
@@ -156,13 +149,6 @@ def _unexplained(survey: GeometrySurvey, seen: Ints, rows: Ints) -> Iterator[Cau
         yield _cause(survey, some, number, chosen)
 
 
-def _faint(survey: GeometrySurvey, seen: Ints, bad: Ints) -> Iterator[Cause]:
-    """Yield faults of K or of a lens that are small but systematic: of cameras most of whose images are trusted."""
-    for number, rows in _by_camera(survey.views, seen):
-        if np.isin(rows, bad).mean() < limits.HALF and (chosen := _systematic(survey, number, rows)):
-            yield _cause(survey, rows, number, chosen)
-
-
 def _systematic(survey: GeometrySurvey, number: int, rows: Ints) -> BestCause | None:
     group = _group(survey, number, rows, 1.0)
     return best_of_small(group.views, group.camera, chain(hypotheses.refitted(group), hypotheses.other_lenses(group)))
@@ -174,9 +160,7 @@ def _cause(survey: GeometrySurvey, rows: Ints, number: int | None, chosen: BestC
     behind = float((views.in_camera[ids, 2] <= 0).mean()) if ids.any() else 0.0
     cameras = views.cameras.values() if number is None else [views.cameras[number]]
     is_grave = chosen.before_px > min(map(limits.trusted_px, cameras)) or behind > 0.05
-    after = chosen.after_px if np.isfinite(chosen.after_px) else None
-    names = tuple(views.images[row].name for row in rows)
-    return Cause(chosen.kind, names, number, chosen.what, chosen.remedy, chosen.before_px, after, behind, is_grave)
+    return Cause(chosen, tuple(views.images[row].name for row in rows), number, behind, is_grave)
 
 
 def _group(survey: GeometrySurvey, number: int, rows: Ints, share: float) -> hypotheses.ViewGroup:

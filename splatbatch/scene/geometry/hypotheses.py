@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from splatbatch.scene.colmap.files import load_pycolmap, shown
-from splatbatch.scene.colmap.types import CAMERA_MODELS, PINHOLE_MODELS, Camera, Floats, Image, from_quats
+from splatbatch.scene.colmap.types import PINHOLE_MODELS, Camera, Floats, Image, from_quats
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.geometry.survey import CauseCandidate, KeypointReach, TrackObservations
 from splatbatch.scene.reprojection import in_pycolmap, project
+from splatbatch.scene.similarity import Similarity, fitted_similarity
 
 _ROUNDS = 4
 _RECOVER = (
@@ -53,8 +54,7 @@ _REORDER = "Give every image its own pose again, by name and never by position, 
 def unit(camera: Camera) -> Camera:
     """Return the camera with focal length 1 and principal point 0: what is left is its lens."""
     one = {"f": 1.0, "fx": 1.0, "fy": 1.0, "cx": 0.0, "cy": 0.0}
-    names = CAMERA_MODELS[camera.model].params
-    return replace(camera, params=tuple(one.get(name, value) for name, value in zip(names, camera.params, strict=True)))
+    return replace(camera, params=tuple(one.get(name, value) for name, value in camera.named_params()))
 
 
 def axes(rays: Floats) -> list[list[Floats]]:
@@ -110,7 +110,7 @@ class ViewGroup:
 def refitted(group: ViewGroup) -> Iterator[CauseCandidate]:
     """Yield the K that fits the keypoints with the camera's own lens; then one that also turns or mirrors."""
     camera, views = group.camera, group.views
-    if "cx" not in CAMERA_MODELS[camera.model].params:
+    if not camera.has_center:
         return
     rays = project(unit(camera), views.in_camera)
     fitted = fit(axes(rays), views.xy)
@@ -226,7 +226,7 @@ def _spell_k(camera: Camera) -> str:
 def other_lenses(group: ViewGroup) -> Iterator[CauseCandidate]:
     """Yield lenses: none, the opposite one, one that was dropped, a fisheye's."""
     camera, views = group.camera, group.views
-    if "cx" not in CAMERA_MODELS[camera.model].params:
+    if not camera.has_center:
         return
     pinhole = replace(camera, model="PINHOLE", params=(camera.fx, camera.fy, camera.cx, camera.cy))
     if camera.model not in PINHOLE_MODELS:
@@ -234,13 +234,15 @@ def other_lenses(group: ViewGroup) -> Iterator[CauseCandidate]:
         what = "the keypoints fit without the distortion: they are undistorted already"
         remedy = "Use the PINHOLE cameras that came with the undistorted photographs."
         yield CauseCandidate("distortion_kept", what, remedy, straight)
-        opposite = replace(camera, params=_opposite(camera))
+        bent = tuple(-value if name in _BEND else value for name, value in camera.named_params())
         what = "the keypoints fit with the opposite distortion: its coefficients have the wrong sign"
-        errors = views.errors_with({**views.cameras, camera.id: opposite})
+        errors = views.errors_with({**views.cameras, camera.id: replace(camera, params=bent)})
         yield CauseCandidate("wrong_lens", what, "Negate them; another program's model inverts COLMAP's.", errors)
         fitted = fit(axes(project(unit(pinhole), views.in_camera)), views.xy)
         if fitted is not None:
-            yield CauseCandidate("distortion_kept", _without(fitted), remedy, fitted[2])
+            (fx, _), (fy, _), errors = fitted
+            what = f"the keypoints fit a pinhole (fx {fx:.6g}, fy {fy:.6g}): they are undistorted already"
+            yield CauseCandidate("distortion_kept", what, remedy, errors)
     yield from _bent(group, pinhole)
 
 
@@ -248,7 +250,8 @@ def _bent(group: ViewGroup, pinhole: Camera) -> Iterator[CauseCandidate]:
     """Yield a radial lens, then a fisheye, where the model has another lens or none."""
     camera, views = group.camera, group.views
     flat = project(unit(pinhole), views.in_camera)
-    had = "no distortion" if camera.model in PINHOLE_MODELS or not _is_bent(camera) else "another distortion"
+    is_bent = any(name in _BEND and abs(value) > _LEAST_LENS for name, value in camera.named_params())
+    had = "another distortion" if is_bent else "no distortion"
     kind = "distortion_dropped" if had == "no distortion" else "wrong_lens"
     remedy = "Take model and parameters of the camera that the keypoints came with, or use undistorted photographs."
     radial = fit(polynomial(flat), views.xy)
@@ -264,30 +267,6 @@ def _bent(group: ViewGroup, pinhole: Camera) -> Iterator[CauseCandidate]:
         )
 
 
-def _without(fitted: tuple[Floats, Floats, Floats]) -> str:
-    return f"the keypoints fit a pinhole (fx {fitted[0][0]:.6g}, fy {fitted[1][0]:.6g}): they are undistorted already"
-
-
-def _is_bent(camera: Camera) -> bool:
-    named = zip(CAMERA_MODELS[camera.model].params, camera.params, strict=True)
-    return any(name in _BEND and abs(value) > _LEAST_LENS for name, value in named)
-
-
-def _opposite(camera: Camera) -> tuple[float, ...]:
-    named = zip(CAMERA_MODELS[camera.model].params, camera.params, strict=True)
-    return tuple(-value if name in _BEND else value for name, value in named)
-
-
-@dataclass(frozen=True, eq=False)
-class _Similarity:
-    scale: float
-    turn: Floats  # [3, 3], its determinant is -1 for a mirrored one
-    move: Floats  # [3]
-
-    def of(self, xyz: Floats) -> Floats:
-        return self.scale * xyz @ self.turn.T + self.move
-
-
 def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield the similarity, mirrored or not, that brings the points onto the rays of their keypoints."""
     rays = _rays(views)
@@ -299,10 +278,9 @@ def moved_points(views: TrackObservations) -> Iterator[CauseCandidate]:
     if target is None:
         return
     for is_mirrored in (False, True):
-        similarity = _umeyama(part.xyz, target, is_mirrored=is_mirrored)
-        what = _spell_similarity(similarity, views)
-        errors = replace(views, xyz=similarity.of(views.xyz)).errors
-        yield CauseCandidate("points_moved", what, _MOVE_BOTH, errors)
+        similarity = fitted_similarity(part.xyz, target, np.ones(len(target)), is_mirrored=is_mirrored)
+        errors = replace(views, xyz=similarity.of_points(views.xyz)).errors
+        yield CauseCandidate("points_moved", _spell_similarity(similarity, views), _MOVE_BOTH, errors)
 
 
 def _rays(views: TrackObservations) -> Floats:
@@ -341,20 +319,9 @@ def _affine(views: TrackObservations, rays: Floats) -> Floats | None:
     return moved
 
 
-def _umeyama(source: Floats, target: Floats, *, is_mirrored: bool) -> _Similarity:
-    """Return the similarity from one set of points to another by least squares (Umeyama 1991)."""
-    a, b = source - source.mean(axis=0), target - target.mean(axis=0)
-    u, spread, vt = np.linalg.svd(b.T @ a)
-    sign = np.sign(np.linalg.det(u @ vt)) * (-1.0 if is_mirrored else 1.0)
-    keep = np.array([1.0, 1.0, sign])
-    turn = (u * keep) @ vt
-    scale = float((spread * keep).sum() / max((a**2).sum(), 1e-300))
-    return _Similarity(scale, turn, target.mean(axis=0) - scale * turn @ source.mean(axis=0))
-
-
-def _spell_similarity(similarity: _Similarity, views: TrackObservations) -> str:
+def _spell_similarity(similarity: Similarity, views: TrackObservations) -> str:
     """Say what has to be done to the points."""
-    parts, turn = [], similarity.turn
+    parts, turn = [], similarity.rotation
     angle = np.degrees(np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)))
     if abs(similarity.scale - 1) > _PLAIN:
         parts.append(f"scaled by {similarity.scale:.3g}")
@@ -362,10 +329,8 @@ def _spell_similarity(similarity: _Similarity, views: TrackObservations) -> str:
         parts.append(f"with their axes exchanged to ({', '.join(_axis(row) for row in turn)})")
     elif angle > np.degrees(_PLAIN):
         parts.append(f"turned by {angle:.3g} degrees")
-    shift = float(np.linalg.norm(similarity.of(np.zeros((1, 3)))[0]))
-    if shift > _PLAIN * max(float(views.xyz.std()), 1e-12):
-        x, y, z = similarity.move
-        parts.append(f"shifted by ({x:.6g}, {y:.6g}, {z:.6g})")
+    if float(np.linalg.norm(similarity.translation)) > _PLAIN * max(float(views.xyz.std()), 1e-12):
+        parts.append("shifted by ({:.6g}, {:.6g}, {:.6g})".format(*similarity.translation))
     done = " and ".join(parts) or "moved a little"
     return f"the points fit the poses when they are {done}: one of the two was moved alone"
 
@@ -417,32 +382,23 @@ Poses = tuple[Floats, Floats]
 
 def conventions(views: TrackObservations) -> Iterator[CauseCandidate]:
     """Yield poses as other programs would have written them, the plainest first."""
-    for kind, what, remedy, (rotations, translations) in _conventions(views.images, views.translations):
+    for kind, what, remedy, (rotations, translations) in other_poses_of(views.images, views.translations):
         yield CauseCandidate(kind, what, remedy, replace(views, rotations=rotations, translations=translations).errors)
 
 
-def other_conventions(images: Sequence[Image], poses: Poses) -> Iterator[tuple[str, str, Poses]]:
-    """Yield what poses may be, its remedy, and the poses then."""
-    for _, what, remedy, changed in _conventions(images, poses[1]):
-        yield what, remedy, changed
-
-
-def _conventions(images: Sequence[Image], before: Floats) -> Iterator[tuple[str, str, str, Poses]]:
+def other_poses_of(images: Sequence[Image], before: Floats) -> Iterator[tuple[str, str, str, Poses]]:
+    """Yield kind, words and remedy of poses in another convention, and the poses then, given the translations now."""
     quats = np.array([image.quat for image in images])
     choices = list(product(_INVERSIONS, _ORDERS, _AXES))
     for inversion, order, axes in sorted(choices, key=lambda names: sum(map(bool, names))):
-        names = [name for name in (inversion, order, axes) if name]
-        if names:
+        named = {"inverted_poses": inversion, "quaternion_order": order, "flipped_axes": axes}
+        kinds = [kind for kind, name in named.items() if name]
+        if kinds:
             rotations, translations = _INVERSIONS[inversion](from_quats(quats[:, _ORDERS[order]]), before)
             signs = np.array(_AXES[axes])
-            kind = "inverted_poses" if inversion else "quaternion_order" if order else "flipped_axes"
-            remedy = " ".join(_remedies(inversion, order, axes))
-            yield kind, "; ".join(names), remedy, (signs[:, None] * rotations, signs * translations)
-
-
-def _remedies(inversion: str, order: str, axes: str) -> Iterator[str]:
-    named = {"inverted_poses": inversion, "quaternion_order": order, "flipped_axes": axes}
-    yield from (_REMEDY[kind] for kind, is_so in named.items() if is_so)
+            what = "; ".join(name for name in (inversion, order, axes) if name)
+            remedy = " ".join(_REMEDY[kind] for kind in kinds)
+            yield kinds[0], what, remedy, (signs[:, None] * rotations, signs * translations)
 
 
 def _transposed(turn: Floats) -> Floats:

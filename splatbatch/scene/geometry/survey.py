@@ -13,16 +13,14 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from splatbatch.scene.colmap.indexed_model import Ids, KeypointSample, SampleSizes, sample_keypoints
+from splatbatch.scene.colmap.indexed_model import Ids, KeypointSample, Mask, SampleSizes, sample_keypoints
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Floats, Image, Ints, rotations_of
+from splatbatch.scene.colmap.types import NONE, Camera, Floats, Image, Ints, places_in, rotations_of, starts_of
 from splatbatch.scene.geometry import limits
 from splatbatch.scene.photos.sizes import NearSize, SameSize, ScaledSize, Size, relate, size_text
 from splatbatch.scene.reprojection import project
 
-Mask = NDArray[np.bool_]
 _SIZES = SampleSizes(limits.OBSERVATIONS_PER_IMAGE, limits.EXTENT_PER_IMAGE)
 
 
@@ -108,7 +106,7 @@ def medians(errors: Floats, rows: Ints, count: int) -> Floats:
     found = np.full(count, np.nan)
     order = np.lexsort((errors, rows))
     sizes = np.bincount(rows, minlength=count)
-    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
+    starts = starts_of(sizes)[:-1]
     judged = sizes >= limits.LEAST_OBSERVATIONS
     found[judged] = errors[order[starts[judged] + sizes[judged] // 2]]
     return found
@@ -135,6 +133,7 @@ class BestCause:
     remedy: str
     before_px: float
     after_px: float
+    """The error that would remain; NaN where nothing explains it."""
 
 
 def best(views: TrackObservations, candidates: Iterable[CauseCandidate]) -> BestCause | None:
@@ -216,10 +215,15 @@ class GeometrySurvey:
         return replace(self, views=replace(views, points=np.zeros((0, 3))))
 
     def reach_of(self, camera: Camera, image_ids: Sequence[int]) -> KeypointReach:
-        """Return how far the keypoints of some images of a camera reach."""
-        return reach_of(
-            np.concatenate([np.zeros((0, 2)), *(self.reach[i] for i in image_ids if i in self.reach)]), camera
-        )
+        """Return how far the keypoints of some images reach over the image of a camera."""
+        seen = np.concatenate([np.zeros((0, 2)), *(self.reach[i] for i in image_ids if i in self.reach)])
+        seen = seen[(np.abs(seen) < limits.LONGEST_PX).all(axis=1)]
+        if not len(seen):
+            return KeypointReach(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)
+        (left, top), (right, bottom) = np.quantile(seen, [0.001, 0.999], axis=0)
+        far = float((seen > (camera.width + 0.5, camera.height + 0.5)).any(axis=1).mean())
+        near = float((seen < -0.5).any(axis=1).mean())
+        return KeypointReach(len(seen), (float(left), float(top)), (float(right), float(bottom)), far, near)
 
 
 def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySurvey:
@@ -231,7 +235,9 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
     images = _some(model.images, most_images)
     of_id = {image.id: index for index, image in enumerate(images)}
     # programs that have no keypoints write the same one again and again
-    samples = [sample for sample in sample_keypoints(model.folder, _SIZES, of_id) if _is_spread(sample)]
+    samples = [
+        sample for sample in sample_keypoints(model.folder, _SIZES, of_id) if (sample.reach != sample.reach[:1]).any()
+    ]
     order = np.argsort(model.points.ids)
     places, rows, xy = _placed(samples, model.points.ids[order], of_id)
     points = model.points.xyz[order]
@@ -242,33 +248,16 @@ def survey(model: Reconstruction, most_images: int | None = None) -> GeometrySur
     return GeometrySurvey(views, {sample.image_id: sample.reach for sample in samples})
 
 
-def reach_of(keypoints: Floats, camera: Camera) -> KeypointReach:
-    """Return how far keypoints [N, 2] reach over a camera's image."""
-    keypoints = keypoints[(np.abs(keypoints) < limits.LONGEST_PX).all(axis=1)]
-    if not len(keypoints):
-        return KeypointReach(0, (0.0, 0.0), (0.0, 0.0), 0.0, 0.0)
-    (left, top), (right, bottom) = np.quantile(keypoints, [0.001, 0.999], axis=0)
-    far = float((keypoints > (camera.width + 0.5, camera.height + 0.5)).any(axis=1).mean())
-    near = float((keypoints < -0.5).any(axis=1).mean())
-    return KeypointReach(len(keypoints), (float(left), float(top)), (float(right), float(bottom)), far, near)
-
-
 def _placed(samples: list[KeypointSample], ids: Ids, of_id: dict[int, int]) -> tuple[Ints, Ints, Floats]:
     """Return the point, the image and the keypoint of every observation whose point is in the model."""
     seen = np.concatenate([np.zeros(0, np.uint64), *(sample.point3d_ids for sample in samples)])
     xy = np.concatenate([np.zeros((0, 2)), *(sample.xy for sample in samples)])
     counts = [len(sample.point3d_ids) for sample in samples]
     rows = np.repeat(np.array([of_id[sample.image_id] for sample in samples], dtype=np.int64), counts)
-    places = np.searchsorted(ids, seen)
-    is_known = places < len(ids)
-    is_known[is_known] = ids[places[is_known]] == seen[is_known]
+    places = places_in(ids, seen)
     with np.errstate(invalid="ignore"):
-        is_known &= (np.abs(xy) < limits.LONGEST_PX).all(axis=1)
+        is_known = (places != NONE) & (np.abs(xy) < limits.LONGEST_PX).all(axis=1)
     return places[is_known], rows[is_known], xy[is_known]
-
-
-def _is_spread(sample: KeypointSample) -> bool:
-    return len(sample.reach) > 1 and bool((sample.reach != sample.reach[0]).any())
 
 
 def _some(images: tuple[Image, ...], most: int | None) -> tuple[Image, ...]:
@@ -303,7 +292,7 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
         photo: the size of its photographs.
         reach: how far its keypoints reach over width and height.
     """
-    if "cx" not in CAMERA_MODELS[camera.model].params or reach.num_keypoints < limits.REACH_KEYPOINTS:
+    if not camera.has_center or reach.num_keypoints < limits.REACH_KEYPOINTS:
         return None
     size = (camera.width, camera.height)
     if photo != size and not belongs(camera, size, reach) and belongs(camera, photo, reach):
@@ -313,13 +302,16 @@ def find_misfit(camera: Camera, photo: Size, reach: KeypointReach) -> Misfit | N
         return Misfit("size_alone", what, photo)
     is_one_sided = reach.beyond_far > limits.ONE_SIDED * reach.beyond_near
     if reach.beyond_far > max(limits.OUTSIDE, limits.OUTSIDE_KEYPOINTS / reach.num_keypoints) and is_one_sided:
-        return _left_behind(camera, reach, f"{100 * reach.beyond_far:.3g} % of the keypoints lie beyond them")
-    share = common_share(camera)
-    if share > 1 + limits.OFF_SHARE and max(reach.high[0] / camera.width, reach.high[1] / camera.height) < share:
-        return _left_behind(camera, reach, f"the principal point lies at {50 * share:.4g} % of both sides")
-    if is_small(camera, reach):
+        return _left_behind(camera, f"{100 * reach.beyond_far:.3g} % of the keypoints lie beyond them")
+    shares = (2 * camera.cx / camera.width, 2 * camera.cy / camera.height)
+    reached = (reach.high[0] / camera.width, reach.high[1] / camera.height)
+    off, common = abs(shares[0] - shares[1]), sum(shares) / 2
+    if off < limits.SAME_SHARE and common > 1 + limits.OFF_SHARE and max(reached) < common:
+        return _left_behind(camera, f"the principal point lies at {50 * common:.4g} % of both sides")
+    is_small = off < limits.CENTRED and max(shares) < 1 - 2 * limits.CENTRED and max(reached) < limits.REACH
+    if is_small and all(r <= 1.02 * s for r, s in zip(reached, shares, strict=True)):
         width, height = reach.high
-        return _left_behind(camera, reach, f"the keypoints reach over {width:.0f}x{height:.0f} px of them")
+        return _left_behind(camera, f"the keypoints reach over {width:.0f}x{height:.0f} px of them")
     return None
 
 
@@ -330,21 +322,7 @@ def belongs(camera: Camera, size: Size, reach: KeypointReach) -> bool:
     return near and within
 
 
-def common_share(camera: Camera) -> float:
-    """Return by how much the size that K belongs to is larger than the camera's, alike in both sides; 1 if unlike."""
-    shares = (2 * camera.cx / camera.width, 2 * camera.cy / camera.height)
-    return sum(shares) / 2 if abs(shares[0] - shares[1]) < limits.SAME_SHARE else 1.0
-
-
-def is_small(camera: Camera, reach: KeypointReach) -> bool:
-    """Return whether K and keypoints belong to a photograph that is smaller, by the same factor in both sides."""
-    shares = (2 * camera.cx / camera.width, 2 * camera.cy / camera.height)
-    reached = (reach.high[0] / camera.width, reach.high[1] / camera.height)
-    is_alike = abs(shares[0] - shares[1]) < limits.CENTRED and max(shares) < 1 - 2 * limits.CENTRED
-    return is_alike and max(reached) < limits.REACH and all(r <= 1.02 * s for r, s in zip(reached, shares, strict=True))
-
-
-def _left_behind(camera: Camera, reach: KeypointReach, why: str) -> Misfit:
+def _left_behind(camera: Camera, why: str) -> Misfit:
     size, middle = (camera.width, camera.height), (2 * camera.cx, 2 * camera.cy)
     meant = (round(middle[0]), round(middle[1]))
     shares = [size[axis] / middle[axis] for axis in (0, 1)]

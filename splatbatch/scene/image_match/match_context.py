@@ -66,8 +66,8 @@ class Relabeling:
     """From places in the camera's image to those in the photograph, by the sizes of both."""
     camera: Callable[[Camera], Camera | None] | None = None
     """Another camera in place of an image's."""
-    path: Callable[[int], str | None] | None = None
-    """Another file in place of an image's, by its row."""
+    path: Mapping[int, str | None] | None = None
+    """Other files in place of the images' own, by row."""
     displacement: DisplacementField | None = None
 
 
@@ -105,7 +105,7 @@ class MatchContext:
 
     def view(self, row: int, reading: Relabeling = AS_IS) -> MatchView | None:
         """Return the picture of an image with its camera under a reading; None where there is none."""
-        image, path = self.images[row], reading.path(row) if reading.path else self.paths.get(row)
+        image, path = self.images[row], (self.paths if reading.path is None else reading.path).get(row)
         camera = self.cameras[image.camera_id]
         meant = reading.camera(camera) if reading.camera else camera
         picture = self.pictures.of(path) if path and meant else None

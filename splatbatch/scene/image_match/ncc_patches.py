@@ -53,19 +53,13 @@ class MatchView:
     @property
     def focal(self) -> float:
         """Focal length in pixels of the picture."""
-        fx = self.camera.fx if "cx" in _names(self.camera) else self.camera.width / (2 * np.pi)
+        fx = self.camera.fx if self.camera.has_center else self.camera.width / (2 * np.pi)
         return fx * max(self.picture.shape) / max(self.camera.width, self.camera.height)
 
     @cached_property
     def center(self) -> Floats:
         """Where the camera stands, [3]."""
         return -self.rotation.T @ self.translation
-
-
-def _names(camera: Camera) -> tuple[str, ...]:
-    from splatbatch.scene.colmap.types import CAMERA_MODELS
-
-    return CAMERA_MODELS[camera.model].params
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splatbatch.scene.colmap.reconstruction import Reconstruction
-from splatbatch.scene.colmap.types import Floats, Image, Ints, rotations_of
+from splatbatch.scene.colmap.types import Floats, Image, Ints, elements_of, places_in, rotations_of
 from splatbatch.scene.reprojection import project
 
 GROUPS = 8
@@ -78,11 +78,9 @@ class _PartnerFinder:
         tracks = model.points.tracks
         assert tracks is not None  # noqa: S101 - see pairs_of
         ids = np.array([image.id for image in model.images], dtype=np.int64)
-        order = np.argsort(ids)
-        at = np.minimum(np.searchsorted(ids[order], tracks.image_ids), len(ids) - 1)
         self._model, self._starts = model, tracks.starts
         self._rotations = rotations_of(model.images)
-        self._rows: Ints = np.where(ids[order][at] == tracks.image_ids, order[at], -1)  # of each sighting
+        self._rows: Ints = places_in(ids, tracks.image_ids)  # of each sighting
         self._order: Ints | None = None
         self._seen: dict[int, Ints] = {}
 
@@ -111,12 +109,10 @@ class _PartnerFinder:
         """Return up to two images that share most points with one, and see them from elsewhere."""
         points = self.seen(row)
         points = points[:: len(points) // _ASKED or 1]
-        lengths = self._starts[points + 1] - self._starts[points]
-        begins = np.cumsum(lengths) - lengths
-        others = self._rows[np.repeat(self._starts[points] - begins, lengths) + np.arange(int(lengths.sum()))]
+        others = self._rows[elements_of(self._starts, points)]
         counts = np.bincount(others[(others >= 0) & (others != row)], minlength=len(self._model.images))
         near = [int(other) for other in np.argsort(-counts, kind="stable")[:_SHORTLIST] if counts[other]]
-        owner = np.repeat(points, lengths)
+        owner = np.repeat(points, np.diff(self._starts)[points])
         apart = {other: self._apart(row, other, owner[others == other]) for other in near}
         found: list[int] = []
         while len(found) < 2 and (left := [other for other in near if other not in found]):

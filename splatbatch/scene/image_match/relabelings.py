@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import combinations, islice
 from pathlib import Path
 
 import numpy as np
 
 from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.files import ModelError, shown
-from splatbatch.scene.colmap.reconstruction import Reconstruction, read_reconstruction
-from splatbatch.scene.colmap.types import Camera, Image
+from splatbatch.scene.colmap.reconstruction import read_reconstruction
+from splatbatch.scene.colmap.types import Camera
 from splatbatch.scene.image_match.match_context import MatchContext, Relabeling
 from splatbatch.scene.image_match.ncc_patches import Places
 from splatbatch.scene.image_match.pairs import GROUPS, pairs_of
@@ -39,17 +41,11 @@ _TURNS: tuple[tuple[str, str, Places], ...] = (
 def turned() -> Iterator[Relabeling]:
     """Yield photographs turned by 180 and by 90 degrees, and mirrored."""
     for words, option, change in _TURNS:
-        yield Relabeling(words, _TURN.format(option), place=_Fixed(change))
+        yield Relabeling(words, _TURN.format(option), place=partial(_whatever_the_sizes, change))
 
 
-class _Fixed:
-    """A change of places that no size has a part in."""
-
-    def __init__(self, change: Places) -> None:
-        self._change = change
-
-    def __call__(self, camera: Size, photo: Size) -> Places:
-        return self._change
+def _whatever_the_sizes(change: Places, _camera: Size, _photo: Size) -> Places:
+    return change
 
 
 def cropped() -> Relabeling:
@@ -71,23 +67,20 @@ def of_names(compared: MatchContext) -> Iterator[Relabeling]:
         for step, word in ((1, "next"), (-1, "previous")):
             other = {row: group[(at + step) % len(group)] for group in groups for at, row in enumerate(group)}
             yield Relabeling(
-                f"those of the {word} image by name: names are shifted by one", _NAMES, path=_Of(compared, other)
+                f"those of the {word} image by name: names are shifted by one",
+                _NAMES,
+                path={row: compared.paths.get(to) for row, to in other.items()},
             )
     rows = {image.name: row for row, image in enumerate(compared.images)}
-    for one, other_folder in _exchanged(list(by_folder)):
+    for one, other_folder in islice(combinations(by_folder, 2), _MOST):
         swap = {
-            row: rows[name]
+            row: compared.paths.get(rows[name])
             for row, image in enumerate(compared.images)
             for name in [_moved(image.name, one, other_folder)]
             if name in rows
         }
         words = f"those of {shown(one)}/ and {shown(other_folder)}/ exchanged"
-        yield Relabeling(words, "Exchange the two folders.", path=_Of(compared, swap))
-
-
-def _exchanged(folders: Sequence[str]) -> Iterator[tuple[str, str]]:
-    pairs = ((one, other) for at, one in enumerate(folders) for other in folders[at + 1 :])
-    yield from list(pairs)[:_MOST]
+        yield Relabeling(words, "Exchange the two folders.", path=swap)
 
 
 def _moved(name: str, one: str, other: str) -> str:
@@ -95,19 +88,13 @@ def _moved(name: str, one: str, other: str) -> str:
     return {one: f"{other}/{base}".lstrip("/"), other: f"{one}/{base}".lstrip("/")}.get(folder, "")
 
 
-class _Of:
-    """The photograph of another image."""
-
-    def __init__(self, compared: MatchContext, rows: dict[int, int]) -> None:
-        self._paths, self._rows = compared.paths, rows
-
-    def __call__(self, row: int) -> str | None:
-        return self._paths.get(self._rows.get(row, -1))
-
-
 def of_image(compared: MatchContext, row: int) -> Relabeling:
     """Return the photograph of one image, for whichever is asked."""
-    return Relabeling(f"that of {shown(compared.images[row].name)}", _NAMES, path=lambda _: compared.paths.get(row))
+    return Relabeling(
+        f"that of {shown(compared.images[row].name)}",
+        _NAMES,
+        path=dict.fromkeys(compared.rows, compared.paths.get(row)),
+    )
 
 
 def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
@@ -119,24 +106,11 @@ def of_folders(compared: MatchContext, images: Path) -> Iterator[Relabeling]:
         )
     except OSError:
         return
-    for folder in beside[: 4 * _MOST]:
-        places = [folder, folder / images.name]
-        for place in places:
-            if names and all((place / name).is_file() for name in names):
-                remedy = f"Set scene.images to {place}."
-                yield Relabeling(
-                    f"not those of {shown(str(place))}, which fit", remedy, path=_Below(compared.images, place)
-                )
-
-
-class _Below:
-    """The photographs of a folder."""
-
-    def __init__(self, images: Sequence[Image], folder: Path) -> None:
-        self._images, self._folder = images, folder
-
-    def __call__(self, row: int) -> str | None:
-        return str(self._folder / self._images[row].name)
+    for place in (place for folder in beside[: 4 * _MOST] for place in (folder, folder / images.name)):
+        if names and all((place / name).is_file() for name in names):
+            paths = {row: str(place / image.name) for row, image in enumerate(compared.images)}
+            words = f"not those of {shown(str(place))}, which fit"
+            yield Relabeling(words, f"Set scene.images to {place}.", path=paths)
 
 
 def undistorted() -> Iterator[Relabeling]:
@@ -169,31 +143,13 @@ def models_near(sparse: Path, compared: MatchContext) -> Iterator[tuple[Path, Ma
             model = read_reconstruction(folder, tracks=True)
         except (ModelError, OSError):
             continue
-        if _has_other_cameras(model, known):
+        pairs_known = [(model.cameras[one.camera_id], known[one.name]) for one in model.images if one.name in known]
+        if any((own.model, own.params) != (other.model, other.params) for own, other in pairs_known):
             rows = {row: image.name for row, image in enumerate(model.images) if image.name in paths}
             pairs = [pair for pair in pairs_of(model, GROUPS) if pair.one in rows and pair.other in rows]
-            there = {row: paths[name] for row, name in rows.items()}, {row: sizes[name] for row, name in rows.items()}
-            yield (
-                folder,
-                replace(
-                    compared,
-                    images=model.images,
-                    cameras=model.cameras,
-                    paths=there[0],
-                    sizes=there[1],
-                    pairs=pairs,
-                    said={},
-                ),
-            )
-
-
-def _has_other_cameras(model: Reconstruction, known: dict[str, Camera]) -> bool:
-    shared = [image for image in model.images if image.name in known]
-    return any(
-        (model.cameras[image.camera_id].model, model.cameras[image.camera_id].params)
-        != (known[image.name].model, known[image.name].params)
-        for image in shared
-    )
+            there = {row: paths[name] for row, name in rows.items()}
+            theirs = {row: sizes[name] for row, name in rows.items()}
+            yield folder, MatchContext(model.images, model.cameras, there, theirs, pairs, compared.pictures)
 
 
 def _folders_of_models(sparse: Path) -> list[Path]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from splatbatch.scene.colmap.files import load_pycolmap
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Floats
+from splatbatch.scene.colmap.types import Floats
 from splatbatch.scene.imports.capture import (
     OPENGL,
     ImportLog,
@@ -252,7 +252,7 @@ def in_view(shot: PosedPhoto, points: Floats) -> tuple[np.ndarray[tuple[int], np
     """Return which points [P, 3] a photograph shows, with their pixels [P, 2] and depths [P]."""
     camera = shot.camera
     local = (points - shot.center) @ shot.rotation.T
-    if "cx" not in CAMERA_MODELS[camera.model].params:  # a panorama sees all
+    if not camera.has_center:  # a panorama sees all
         return np.ones(len(points), bool), np.zeros((len(points), 2)), np.linalg.norm(local, axis=1)
     pixels = project(camera, local)
     with np.errstate(invalid="ignore"):
@@ -290,8 +290,7 @@ def judge(shots: Sequence[PosedPhoto], matched: Sequence[PhotographMatch]) -> Po
 
 def _is_telling(one: PhotographMatch, shots: Sequence[PosedPhoto]) -> bool:
     """Return whether there are enough matches, of cameras that have a focal length: panoramas have rays all round."""
-    models = (shots[index].camera.model for index in (one.first, one.second))
-    return len(one.here) >= LEAST_MATCHES and all("cx" in CAMERA_MODELS[model].params for model in models)
+    return len(one.here) >= LEAST_MATCHES and all(shots[at].camera.has_center for at in (one.first, one.second))
 
 
 def _turned(change: Callable[[Floats, Floats], tuple[Floats, Floats]]) -> Posed:

@@ -16,6 +16,7 @@ from splatbatch.errors import SceneError
 from splatbatch.files import Record
 from splatbatch.scene.colmap.files import shown
 from splatbatch.scene.colmap.types import Camera, Floats, Points2D
+from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import list_some, plural
 
 OPENGL = np.diag([1.0, -1.0, -1.0])
@@ -30,44 +31,6 @@ _LONGEST_VALUE = 60
 
 class NoPose(ValueError):
     """A matrix is no pose; the message says why."""
-
-
-@dataclass(frozen=True, eq=False)
-class Similarity:
-    """x -> scale * rotation @ x + translation."""
-
-    rotation: Floats  # [3, 3]
-    translation: Floats  # [3]
-    scale: float
-
-    def inverse(self) -> Similarity:
-        """Return what undoes it."""
-        back = self.rotation.T
-        return Similarity(back, -back @ self.translation / self.scale, 1 / self.scale)
-
-    def after(self, first: Similarity) -> Similarity:
-        """Return what comes of `first`, then this one."""
-        moved = self.scale * self.rotation @ first.translation + self.translation
-        return Similarity(self.rotation @ first.rotation, moved, self.scale * first.scale)
-
-    def of_points(self, points: Floats) -> Floats:
-        """Return points [N, 3] moved."""
-        with np.errstate(all="ignore"):  # what overflows is told of as no place
-            moved: Floats = self.scale * points @ self.rotation.T + self.translation
-        return moved
-
-    def of_pose(self, rotation: Floats, center: Floats) -> tuple[Floats, Floats]:
-        """Return a camera's rotation from the world and its centre, in the world that this leads to."""
-        return rotation @ self.rotation.T, self.of_points(center[None])[0]
-
-    def matrix(self) -> list[list[float]]:
-        """Return it as a 4x4 matrix, as JSON has it."""
-        rows = np.eye(4)
-        rows[:3, :3], rows[:3, 3] = self.scale * self.rotation, self.translation
-        return rows.tolist()
-
-
-IDENTITY = Similarity(np.eye(3), np.zeros(3), 1.0)
 
 
 def as_matrix(value: Any) -> Floats:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from splatbatch.files import fault_of_name
-from splatbatch.scene.colmap.types import CAMERA_MODELS, Camera, Points2D
+from splatbatch.scene.colmap.types import Camera, Points2D
 from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto
 from splatbatch.scene.imports.lens import resized
-from splatbatch.scene.photos.headers import Header, Headers, ImageHeader
+from splatbatch.scene.photos.headers import ImageHeader, headers_of
 from splatbatch.scene.photos.sizes import (
     NearSize,
     SameSize,
@@ -37,19 +36,6 @@ _NOWHERE = 1e15
 """Beyond it float64 has no fractions left: no unit makes that a place."""
 _LEAST_SEEING = 0.25
 """Share of the photographs that have points in view, below which points and poses are of two worlds."""
-
-
-def sizes_of(photos: Sequence[Path]) -> Mapping[Path, Size]:
-    """Return width and height of the photographs whose headers can be read."""
-    found = headers_of(photos)
-    return {path: header.size for path, header in found.items() if isinstance(header, ImageHeader)}
-
-
-def headers_of(photos: Sequence[Path]) -> Mapping[Path, Header]:
-    """Return what the headers of photographs say, whether they can be read or not."""
-    headers = Headers()
-    headers.read(map(str, photos))
-    return {path: headers.of(str(path)) for path in photos}
 
 
 def fit_to_photographs(shots: Sequence[PosedPhoto], log: ImportLog) -> tuple[PosedPhoto, ...]:
@@ -120,10 +106,7 @@ def _sized(shot: PosedPhoto, size: Size, log: ImportLog) -> tuple[PosedPhoto, st
 
 
 def _principal_point(camera: Camera) -> tuple[float, float]:
-    names = CAMERA_MODELS[camera.model].params
-    if "cx" not in names:
-        return (0.0, 0.0)
-    return camera.cx, camera.cy
+    return (camera.cx, camera.cy) if camera.has_center else (0.0, 0.0)
 
 
 def _moved(keypoints: Points2D | None, ratio: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Points2D | None:

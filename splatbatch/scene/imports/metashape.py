@@ -22,12 +22,10 @@ from splatbatch.errors import SceneError
 from splatbatch.scene.colmap.files import opened
 from splatbatch.scene.colmap.types import Camera, Floats
 from splatbatch.scene.imports.capture import (
-    IDENTITY,
     ImportLog,
     ImportOptions,
     NoPose,
     PosedPhoto,
-    Similarity,
     SourceCapture,
     similarity_of,
     some,
@@ -36,6 +34,7 @@ from splatbatch.scene.imports.capture import (
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.photos.folders import PHOTOGRAPHS
 from splatbatch.scene.photos.sizes import Size
+from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import plural
 
 if TYPE_CHECKING:

@@ -25,14 +25,12 @@ from splatbatch.scene.colmap.reconstruction import Reconstruction, read_points2d
 from splatbatch.scene.colmap.types import Camera, Floats, Image
 from splatbatch.scene.imports.agreement import share_that_see
 from splatbatch.scene.imports.capture import (
-    IDENTITY,
     OPENGL,
     ImportLog,
     ImportOptions,
     NoPose,
     PointCloud,
     PosedPhoto,
-    Similarity,
     SourceCapture,
     as_matrix,
     similarity_of,
@@ -41,11 +39,12 @@ from splatbatch.scene.imports.capture import (
     unknown_keys,
     why_no_number,
 )
-from splatbatch.scene.imports.checks import sizes_of
 from splatbatch.scene.imports.lens import Lens, camera_of, spell_misfit
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.photos.folders import PHOTOGRAPHS, FolderListings, photographs_below
+from splatbatch.scene.photos.headers import sizes_of
 from splatbatch.scene.photos.sizes import Size
+from splatbatch.scene.similarity import IDENTITY, Similarity
 from splatbatch.text import plural
 
 DISTORTION = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")

@@ -12,7 +12,7 @@ import numpy as np
 from splatbatch.config import NO_OFFSET, Offset
 from splatbatch.files import write_json, write_text
 from splatbatch.scene.colmap.files import load_pycolmap
-from splatbatch.scene.colmap.types import NO_POINT3D, Camera, Floats
+from splatbatch.scene.colmap.types import NO_POINT3D, NONE, Camera, Floats, places_in, starts_of
 from splatbatch.scene.frame import offset_for, span_between
 from splatbatch.scene.imports.capture import ImportLog, PointCloud, PosedPhoto, SourceCapture, split_names
 from splatbatch.scene.photos.folders import see_name
@@ -83,22 +83,16 @@ def add_points(model: Any, shots: Sequence[PosedPhoto], cloud: PointCloud) -> No
 
 def _tracks(shots: Sequence[PosedPhoto], cloud: PointCloud) -> tuple[list[int], list[int], list[int]]:
     """Return image ids and keypoints of all tracks in the order of the points, and where each point's begin."""
-    none = np.zeros(0, np.int64)
-    seen: list[tuple[Any, Any, Any]] = [(none, none, none)]
-    order = np.argsort(cloud.ids) if cloud.ids is not None else none
-    ids = cloud.ids[order] if cloud.ids is not None else np.zeros(0, np.uint64)
-    for number, shot in enumerate(shots, start=1):
-        if shot.keypoints is None or not len(ids):
-            continue
-        named = np.flatnonzero(shot.keypoints.point3d_ids != np.uint64(NO_POINT3D))
-        at = np.searchsorted(ids, shot.keypoints.point3d_ids[named])
-        is_known = at < len(ids)
-        is_known[is_known] = ids[at[is_known]] == shot.keypoints.point3d_ids[named[is_known]]
-        points = order[at[is_known]]
-        seen.append((points, np.full(len(points), number), named[is_known]))
-    points, images, places = (np.concatenate(column).astype(np.int64) for column in zip(*seen, strict=True))
+    ids = cloud.ids if cloud.ids is not None else np.zeros(0, np.uint64)
+    seen = [(number, shot.keypoints) for number, shot in enumerate(shots, start=1) if shot.keypoints is not None]
+    named = np.concatenate([np.zeros(0, np.uint64), *(one.point3d_ids for _, one in seen)])
+    at = places_in(ids, named)
+    is_known = (at != NONE) & (named != np.uint64(NO_POINT3D))
+    lengths = [len(one.point3d_ids) for _, one in seen]
+    points, images = at[is_known], np.repeat(np.array([number for number, _ in seen], np.int64), lengths)[is_known]
+    places = np.concatenate([np.zeros(0, np.int64), *map(np.arange, lengths)])[is_known]
     by_point = np.argsort(points, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(points, minlength=len(cloud.xyz)))])
+    starts = starts_of(np.bincount(points, minlength=len(cloud.xyz)))
     return images[by_point].tolist(), places[by_point].tolist(), starts.tolist()
 
 

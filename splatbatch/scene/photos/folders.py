@@ -6,12 +6,13 @@ import os
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from splatbatch.errors import SceneError
 from splatbatch.files import fault_of_name
-from splatbatch.scene.photos.headers import Headers, ImageHeader
+from splatbatch.scene.photos.headers import ImageHeader, headers_of
 from splatbatch.scene.photos.sizes import Size, size_text
 
 if TYPE_CHECKING:  # numpy, which `status` does without
@@ -131,6 +132,13 @@ class FolderListings:
         return next((known for known in sorted(names) if PurePosixPath(known).stem == stem), "") if names else ""
 
 
+def paths_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return where photographs lie below a folder, by name, of those that are found there."""
+    folders = FolderListings()
+    places = ((name, folders.locate(folder, name)) for name in names)
+    return {name: place.path for name, place in places if isinstance(place, FoundPhotograph)}
+
+
 def is_folder(path: Path) -> bool:
     """Return whether a folder is there and can be reached."""
     return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where there is no permission
@@ -196,14 +204,10 @@ def find_masks(folder: Path | None, names: Iterable[str]) -> dict[str, Path]:
     """Return the mask of every photograph that has one: photo.jpg.png as COLMAP names it, else photo.png."""
     if folder is None:
         return {}
-    folders, masks = FolderListings(), {}
-    for name in names:
-        for candidate in (f"{name}.png", str(PurePosixPath(name).with_suffix(".png"))):
-            place = folders.locate(folder, candidate)
-            if isinstance(place, FoundPhotograph):
-                masks[name] = Path(place.path)
-                break
-    return masks
+    wanted = {name: (f"{name}.png", str(PurePosixPath(name).with_suffix(".png"))) for name in names}
+    there = paths_of(folder, chain.from_iterable(wanted.values()))
+    found = {name: next((there[one] for one in both if one in there), "") for name, both in wanted.items()}
+    return {name: Path(path) for name, path in found.items() if path}
 
 
 def divisor_of(resolution: str, sizes: Iterable[Size]) -> int:
@@ -281,11 +285,8 @@ def _nearest(wanted: PhotographSource, used: Mapping[str, Size]) -> PhotographSo
 
 def _problem(folder: Path, used: Mapping[str, Size], divisor: int) -> str:
     """Say why a folder does not hold every photograph at 1 / divisor of its camera's size; empty if it does."""
-    headers = Headers()
-    headers.read(str(folder / name) for name in used)
-    unusable, wrong = [], []
-    for name, camera in used.items():
-        header = headers.of(str(folder / name))
+    headers, unusable, wrong = headers_of(folder / name for name in used), list[str](), list[str]()
+    for (name, camera), header in zip(used.items(), headers.values(), strict=True):
         if not isinstance(header, ImageHeader):
             unusable.append(f"{name}: {header.what}")
         elif any(abs(header.size[axis] - camera[axis] / divisor) >= 1 for axis in (0, 1)):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from splatbatch.caches import make_cache
 from splatbatch.fields import whole_number
@@ -25,6 +25,7 @@ from splatbatch.files import MIB, open_regular, read_json, write_text
 if TYPE_CHECKING:
     from PIL import Image
 
+P = TypeVar("P", bound=str | Path)
 Trait = Literal["cmyk", "deep", "alpha", "animated"]
 HeaderFault = Literal["missing", "empty", "truncated", "unreadable"]
 MOST_PHOTO_BYTES = 8192 * MIB
@@ -352,6 +353,18 @@ class Headers:
             with contextlib.suppress(OSError, ValueError):
                 make_cache(self._cache.parent)
                 write_text(self._cache, json.dumps({"version": _VERSION, "photos": self._known | self._fresh}))
+
+
+def headers_of(photographs: Iterable[P]) -> dict[P, Header]:
+    """Return what the headers of photographs say, whether they can be read or not."""
+    headers, paths = Headers(), [*photographs]
+    headers.read(map(str, paths))
+    return {path: headers.of(str(path)) for path in paths}
+
+
+def sizes_of(photographs: Iterable[P]) -> dict[P, tuple[int, int]]:
+    """Return width and height of the photographs whose headers can be read."""
+    return {path: header.size for path, header in headers_of(photographs).items() if isinstance(header, ImageHeader)}
 
 
 def _read_with_facts(path: str, known: Known) -> tuple[Header, list[Any] | None]:
