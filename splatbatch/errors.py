@@ -27,7 +27,7 @@ class SplatbatchError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint.strip()
 
 
 def in_full(error: Exception) -> str:

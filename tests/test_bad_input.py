@@ -151,7 +151,7 @@ def test_a_batch_of_which_every_patch_is_refused_ends_with_3(batch: FakeBatch, s
         (remove("patches"), ["scene.patches: ", "patches: no such folder", "hint: "]),
         (change(scene={"patches": "patches/nowhere"}), ["patches/nowhere: no such folder", "hint: "]),
         (change(scene={"patches": "images"}), ["images: no patch with sparse/0 (found nothing)", "hint: "]),
-        (change(scene={"patches": "splat_config.yml"}), ["splat_config.yml: no such folder"]),
+        (change(scene={"patches": "splat_config.yml"}), ["splat_config.yml: a file, not a folder"]),
     ],
 )
 def test_a_scene_without_patches_ends_with_3(
@@ -179,14 +179,30 @@ def test_a_scene_without_patches_ends_with_3(
         (["verify-dims", "--fix", "stretch"], ["'--fix'", "'stretch' is not one of 'scale', 'crop'"]),
         (["verify-dims", "--fix", "scale"], ["--fix and --out belong together", "--out FOLDER"]),
         (["config", "show", "p9"], ["p9: no such patch"]),
+        (["explain", "train.log"], ["train.log: no such patch, file or folder", "holds images, ", "Known: p0, p1."]),
+        (["explain", "splat_config.yml", "--log"], ["no patch given"]),
+        (["explain", "--log", "images/left.png"], ["images/left.png: no such patch, file or folder"]),
+        (["work", "store"], ["store: no such patch, file or folder"]),
+        (["plan-capture", "views.kml"], ["views.kml: no such patch, file or folder"]),
+        (["scene", "imagess"], ["scene imagess: ", "Did you mean images?", "--source or --images"]),
+        (["inspect", "--check", "--file", "c.json"], ["--file c.json: no such file"]),
+        (["evaluate", "--splat", "scene.ply"], ["--splat scene.ply: no such file"]),
+        (["evaluate", "--splat", "images"], ["--splat images: a folder, not a file"]),
+        (["status", "-c", "/dev/null"], ["/dev/null: a device or a pipe, not a configuration file", "init DIR"]),
+        (["status", "--watch", "--json"], ["--watch and --json", "status --json"]),
+        (["train", "--detach", "--only", "patch=p1"], ["--only patch=p1", "such as p1."]),
         (["trian"], ["No such command"]),
         (["train", "--stepps"], ["No such option"]),
         (["train", "--config", "nowhere.yml"], ["nowhere.yml: no such configuration file"]),
     ],
 )
-def test_a_wrong_option_ends_with_2(batch: FakeBatch, arguments: list[str], words: list[str]) -> None:
+def test_a_wrong_option_ends_with_2(
+    batch: FakeBatch, arguments: list[str], words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(batch.folder)
     code, said, _ = run_everything(batch.make("p0", "p1"), arguments)
     assert code == 2, said
+    assert "hint:  " not in said
     for word in words:
         assert word in said
 

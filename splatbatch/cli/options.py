@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
-from typer import Argument, Option
+from typer import Argument, CallbackParam, Option
 
 
 def patches_in(ctx: Any, incomplete: str) -> list[str]:
@@ -38,6 +38,20 @@ def formats_in(incomplete: str) -> list[str]:
     before, comma, begun = incomplete.rpartition(",")
     known = get_args(PublishedAs) if comma else (*get_args(PublishedAs), *(suffix[1:] for suffix in SUFFIXES))
     return [f"{before}{comma}{kind}" for kind in known if kind.startswith(begun)]
+
+
+def existing_file(option: CallbackParam, file: Optional[Path]) -> Optional[Path]:
+    """Return the file that an option names, if it does.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    from splatbatch.config import near, no_such
+    from splatbatch.errors import ConfigError
+
+    if file and not file.is_file():
+        raise ConfigError(f"{option.opts[0]} {file}: {no_such(file, 'file')}", near(file))
+    return file
 
 
 def named(metavar: str, words: str) -> Any:

@@ -10,7 +10,7 @@ from typer import Exit, Option
 
 from splatbatch import terminal
 from splatbatch.cli.app import SCENE, app, batch_and_patches, open_folder, open_splats
-from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, PatchArguments, named
+from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, PatchArguments, existing_file, named
 from splatbatch.cli.stdout import print_facts, print_json, print_line, print_table
 from splatbatch.errors import ConfigError
 from splatbatch.text import plural
@@ -38,7 +38,10 @@ def evaluate(
     folder: BatchArgument = None,
     config: ConfigOption = None,
     splat: Annotated[
-        Optional[Path], Option(metavar="FILE", help="3DGS PLY in scene coordinates; default: the merged splat.")
+        Optional[Path],
+        Option(
+            metavar="FILE", callback=existing_file, help="3DGS PLY in scene coordinates; default: the merged splat."
+        ),
     ] = None,
     json_: JsonOption = False,
 ) -> None:
@@ -99,7 +102,10 @@ def inspect(
         bool, Option("--check", help="Only check that certificates still match their splats, settings and files.")
     ] = False,
     file: Annotated[
-        Optional[Path], Option(metavar="FILE", help="With --check: a certificate.json, with splat.ply beside it.")
+        Optional[Path],
+        Option(
+            metavar="FILE", callback=existing_file, help="With --check: a certificate.json, with splat.ply beside it."
+        ),
     ] = None,
 ) -> None:
     """Measure quality beyond PSNR: haze, floaters, holes, photographs that hurt."""

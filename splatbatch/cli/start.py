@@ -327,7 +327,7 @@ def scene(
 ) -> None:
     """Split, train, merge and evaluate a COLMAP scene or photographs in one run; run again to resume."""
     from splatbatch.cli.train import show
-    from splatbatch.config import load
+    from splatbatch.config import load, near
     from splatbatch.output.layout import OutputFolder
     from splatbatch.output.records.evaluation import SceneEvaluation
     from splatbatch.run.context import RunSummary
@@ -336,6 +336,9 @@ def scene(
     from splatbatch.scene.partition.plan import SplitOptions, check_shares, parse_grid
     from splatbatch.scene.partition.split import SplitFiles
 
+    if named := next((word for word in settings if "=" not in word), ""):
+        hint = f"{near(Path(named))} Name the scene with --source or --images; a setting is KEY=VALUE."
+        raise ConfigError(f"scene {named}: neither an option nor a setting", hint)
     check_shares(overlap, 0.0)  # now, not after hours of a reconstruction
     cuts = SplitOptions(max_images, overlap, parse_grid(grid))
     options = SceneOptions(source, images, out, cuts, tuple(settings), allow_missing, clean)

@@ -26,7 +26,7 @@ from splatbatch.cli.options import (
     named,
 )
 from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
-from splatbatch.errors import TrainerError
+from splatbatch.errors import ConfigError, TrainerError
 from splatbatch.text import assignments, clock, one_line, plain_text, plural
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def status(
     ] = False,
 ) -> None:
     """Show the state and progress of every patch, also while a batch runs."""
+    if watch and json_:
+        raise ConfigError("status: --watch and --json exclude each other", "Run `status --json` as often as needed.")
     if patches and is_store(patches[0]):
         from splatbatch.run.travel import status_of
 
@@ -77,10 +79,9 @@ def status(
     from splatbatch.run.status import standings
     from splatbatch.tasks.batch import open_batch
 
-    if watch and not json_:
+    if watch:
         return watch_status(open_batch(config, patches), verify=verify)
-    if not watch:
-        gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
+    gc.disable()  # one look, then the process ends: to go through its records again and again took a quarter of it
     batch = open_batch(config, patches)
     found = standings(batch, verify=verify, in_full=None if json_ else num_shown(len(batch.tasks)))
     if json_:

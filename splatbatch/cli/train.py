@@ -75,7 +75,8 @@ def train(
         if only:
             how = "train --detach" if detached else "train"
             raise ConfigError(
-                f"{how} --only {only[0]}: not supported with workers", "Give names: `splatbatch train p0@base`."
+                f"{how} --only {only[0]}: not supported with workers",
+                f"Give names instead of --only, such as {batch.names[0]}.",
             )
         if set_:
             raise ConfigError(f"train --set {set_[0]}: workers take settings from the YAML only", "Set it in the YAML.")

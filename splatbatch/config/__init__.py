@@ -19,11 +19,11 @@ from splatbatch.config.sections import Cooldown, LadderName, Limits, Notify, Out
 from splatbatch.config.sweep.sweep import TaskId, Variant
 from splatbatch.config.yaml.edit import save_moved
 from splatbatch.config.yaml.limits import STDIN
-from splatbatch.config.yaml.source import near, nearest
+from splatbatch.config.yaml.source import near, nearest, no_such, no_such_patch
 
 __all__ = [
     "DEFAULT_CONFIG", "NO_OFFSET", "STDIN", "Config", "Cooldown", "Evaluation", "Executor", "LadderName", "Limits",
     "Notify", "Offset", "Output", "Recipe", "Retry", "Rung", "Scene", "TaskId", "Tracking", "Training", "Variant",
-    "config_in", "find_config", "has_config", "json_schema", "load", "near", "nearest", "parse_changes", "placed",
-    "save_moved", "to_yaml",
+    "config_in", "find_config", "has_config", "json_schema", "load", "near", "nearest", "no_such",
+    "no_such_patch", "parse_changes", "placed", "save_moved", "to_yaml",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from splatbatch.config.trainers.program_checks import check_programs
 from splatbatch.config.trainers.programs import OUR_TRAINERS, Program
 from splatbatch.config.yaml.limits import STDIN
 from splatbatch.config.yaml.mistakes import MOST_MISTAKES, InvalidSettings, Mistake, mistake, raise_all, validated
-from splatbatch.config.yaml.source import YamlSource, dump, near, nearest, parse_value
+from splatbatch.config.yaml.source import YamlSource, dump, near, nearest, no_such, parse_value
 from splatbatch.errors import ConfigError
 
 DEFAULT_CONFIG = "splat_config.yml"
@@ -137,7 +137,7 @@ def find_config(path: Path | str | None) -> Path:
             return own
         hint = "Write one with `splatbatch init DIR`, or name yours with --config FILE (-: standard input)."
         hint = f"{near(chosen)} {hint}" if path else hint
-        raise ConfigError(f"{chosen}: {'a folder, not a' if chosen.is_dir() else 'no such'} configuration file", hint)
+        raise ConfigError(f"{chosen}: {no_such(chosen, 'configuration file')}", hint)
     return chosen
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from splatbatch.config import near, no_such
 from splatbatch.errors import ConfigError, SceneError
 from splatbatch.hashing import FileFacts
 from splatbatch.reconstruction.facts import COPIES, OURS, ReconstructionRecord
@@ -63,7 +64,9 @@ def survey(images: Path, wanted: ReconstructionOptions) -> ReconstructionPlan:
         ConfigError: the folders of the rig do not fit.
     """
     if not images.is_dir():
-        raise SceneError(f"{images}: no such folder", "Name the folder of the photographs.")
+        raise SceneError(
+            f"{images}: {no_such(images, 'folder')}", f"{near(images)} Name the folder of the photographs."
+        )
     names, left_out, said = _listed(images)
     with ThreadPoolExecutor(THREADS) as pool:
         facts = FileFacts()

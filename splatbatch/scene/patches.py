@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatbatch.config import NO_OFFSET, Offset, Scene, near
+from splatbatch.config import NO_OFFSET, Offset, Scene, near, no_such
 from splatbatch.errors import SceneError
 from splatbatch.scene.colors.correction import NEUTRAL, ColorCorrection
 from splatbatch.scene.formats import seen_at
@@ -111,7 +111,9 @@ def _see_folders(scene: Scene) -> None:
     missing = {key: folder for key, folder in named.items() if folder and not is_folder(folder)}
     if missing:
         hint = " ".join(near(folder) for folder in missing.values()) + " Paths begin at the folder of the YAML."
-        raise SceneError("\n  ".join(f"scene.{key}: {folder}: no such folder" for key, folder in missing.items()), hint)
+        raise SceneError(
+            "\n  ".join(f"scene.{key}: {folder}: {no_such(folder, 'folder')}" for key, folder in missing.items()), hint
+        )
 
 
 def list_names(names: Sequence[str], most: int = 20) -> str:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from splatbatch.config import Config, Recipe, Retry, Rung, TaskId, Variant, nearest
+from splatbatch.config import Config, Recipe, Retry, Rung, TaskId, Variant, no_such_patch
 from splatbatch.config.load import RECIPE_SECTIONS
 from splatbatch.errors import ConfigError
 from splatbatch.failures.settings import SettingDifference, differences
@@ -416,7 +416,7 @@ def select(tasks: Sequence[Task], names: Sequence[str]) -> tuple[Task, ...]:
         return tuple(tasks)
     wanted, known = set(names), {name for task in tasks for name in (task.name, task.patch.name)}
     for name in wanted - known:
-        raise ConfigError(f"{name}: no such patch", nearest(name, [task.name for task in tasks]))
+        raise no_such_patch(name, [task.name for task in tasks])
     return tuple(task for task in tasks if task.name in wanted or task.patch.name in wanted)
 
 

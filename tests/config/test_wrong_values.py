@@ -23,6 +23,7 @@ TEXTS = [
     ("limits:\n  wall_s: 0.5 h", 2, "write 0.5h"),
     ("limits:\n  wall_s: 90 min", 2, "write 90m"),
     ("limits:\n  wall_s: 07:00", 2, "write 7h"),
+    ("limits:\n  wall_s: 10k", 2, "write 10000"),
     ("training:\n  max_steps: 3e4", 2, "write 30000"),
     ("training:\n  max_steps: 10k", 2, "write 10000"),
     ("training:\n  max_steps: 30 000", 2, "write 30000"),
@@ -66,3 +67,11 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     path = tmp_path / "c.yml"
     path.write_bytes(b"\xef\xbb\xbftraining: {seed: 7}\n")
     assert load(path).training.seed == 7
+
+
+@pytest.mark.parametrize("text", ["training: {max_steps: 4 hours}", "learning_rates: {means: '07:00'}"])
+def test_no_span_of_time_is_proposed_for_another_number(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.yml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"should be a (whole )?number$"):
+        load(path)

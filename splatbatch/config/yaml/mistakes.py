@@ -46,6 +46,7 @@ WORDS = {
 _AMOUNT = re.compile(r"([-+]?[0-9][0-9 ,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?) ?([a-zA-Z%]*)")
 _THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}([ ,_][0-9]{3})+")
 _TIME = re.compile(r"0?([0-9]+):([0-5][0-9])")
+_UNITS = re.compile("d(ays?)?|h(ours?|rs?)?|m(in(ute)?s?)?|s(econds?|ecs?)?")
 _FACTORS = {"": 1.0, "k": 1e3, "%": 0.01}
 _KEY = re.compile(r"([\w.-]+) ?[:=] ?([^\n]+)")
 _TYPES = {"int_parsing": "number", "float_parsing": "number", "int_type": "number", "float_type": "number"}
@@ -53,18 +54,19 @@ _TYPES |= {"tuple_type": "list", "model_type": "mapping", "dict_type": "mapping"
 
 
 def instead(kind: str, given: object) -> str:
-    """Return what to write for a value that is none of its kind (number, list, mapping); empty where that is not clear.
+    """Return what to write for a value that is none of its kind; empty where that is not clear.
 
-    Numbers as people write them: 30,000, 0,00016, 3e4, 10k, 20%, 4 hours, 07:00.
+    Kinds are number, span (of time), list and mapping. Numbers as people write them: 30,000, 0,00016, 3e4, 10k, 20%.
+    Spans: 4 hours, 07:00.
     """
     text = str(given).strip()
     if kind == "mapping":
         return f"{found[1]}: {found[2]}" if (found := _KEY.fullmatch(text)) else ""
     if kind == "list":
         return f"[{', '.join(text.replace(',', ' ').split())}]" if re.fullmatch(r"[0-9]+([ ,]+[0-9]+)*", text) else ""
-    if found := _TIME.fullmatch(text):
+    if kind == "span" and (found := _TIME.fullmatch(text)):
         return f"{found[1]}h{found[2]}m".replace("h00m", "h")
-    if kind != "number" or len(text) > 40 or not (found := _AMOUNT.fullmatch(text)):
+    if not kind or len(text) > 40 or not (found := _AMOUNT.fullmatch(text)):
         return ""
     number, unit = found[1].strip(), found[2].lower()
     is_grouped = _THOUSANDS.fullmatch(number) and not number.startswith("0")
@@ -75,9 +77,9 @@ def instead(kind: str, given: object) -> str:
         return ""
     if unit in _FACTORS:
         return f"{amount * _FACTORS[unit]:.15g}"
-    if unit in ("d", "day", "days"):
-        return f"{amount * 24:.15g}h"
-    return f"{amount:.15g}{unit[0]}" if re.fullmatch("h(ours?|rs?)?|m(in(ute)?s?)?|s(econds?|ecs?)?", unit) else ""
+    if kind != "span" or not _UNITS.fullmatch(unit):
+        return ""
+    return f"{amount * 24:.15g}h" if unit[0] == "d" else f"{amount:.15g}{unit[0]}"
 
 
 class InvalidSettings(ConfigError):
@@ -172,7 +174,8 @@ def quoted(value: object) -> str:
 def _words_of(detail: ErrorDetails) -> str:
     """Return what a value should be."""
     if words := WORDS.get(detail["type"]):
-        right = instead(_TYPES.get(detail["type"], ""), detail["input"])
+        is_span = detail["type"] == "float_parsing" and str(detail["loc"][-1]).endswith("_s")
+        right = instead("span" if is_span else _TYPES.get(detail["type"], ""), detail["input"])
         return words.format_map(detail.get("ctx", {})) + (f": write {right}" if right else "")
     return detail["msg"].removeprefix("Value error, ").removeprefix("Input ")
 

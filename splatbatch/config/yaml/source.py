@@ -88,6 +88,26 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"Known: {', '.join(names) or 'none'}."
 
 
+def no_such(path: Path, wanted: str) -> str:
+    """Return why a path is not what was wanted, such as a "folder": nothing is there, or something else."""
+    if os.path.isdir(path):  # noqa: PTH112 - never raises
+        there = "a folder"
+    elif os.path.isfile(path):  # noqa: PTH113 - as above
+        there = "a file"
+    elif os.path.exists(path):  # noqa: PTH110 - as above
+        there = "a device or a pipe"
+    else:
+        return f"no such {wanted}"
+    return f"{there}, not a {wanted}"
+
+
+def no_such_patch(name: str, known: Iterable[str]) -> ConfigError:
+    """Return the error for a word that is neither a patch nor a file or folder that a command takes in its place."""
+    what = "a file, not a patch" if os.path.isfile(name) else "no such patch, file or folder"  # noqa: PTH113 - as above
+    place = near(Path(name)) if os.sep in name or Path(name).suffix else ""
+    return ConfigError(f"{name}: {what}", f"{place} {nearest(name, known)}")
+
+
 def near(path: Path) -> str:
     """Return a hint of what a path that is not there may be meant to be, by what lies in its folder."""
     above = next((one for one in path.absolute().parents if os.path.isdir(one)), None)  # noqa: PTH112 - never raises

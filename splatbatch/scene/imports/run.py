@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from splatbatch.config import Offset, near
+from splatbatch.config import Offset, near, no_such
 from splatbatch.errors import ConfigError, OutputError, SceneError
 from splatbatch.files import open_regular, path_beside
 from splatbatch.scene.formats import seen_at
@@ -160,7 +160,7 @@ def _read(source: ImportSource, options: ImportOptions, log: ImportLog) -> Sourc
     if options.chunk and source.kind != "metashape":
         raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
     if options.images and not options.images.is_dir():
-        raise ConfigError(f"--images {options.images}: no such folder")
+        raise ConfigError(f"--images {options.images}: {no_such(options.images, 'folder')}", near(options.images))
     match source.kind:
         case "transforms":
             return transforms.read(list(source.paths), options, log)

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from splatbatch.config import Offset, near
+from splatbatch.config import Offset, near, no_such
 from splatbatch.errors import OutputError, SceneError
 from splatbatch.files import (
     MOST_JSON_BYTES,
@@ -75,7 +75,7 @@ def find_shared(source: Path, images: Path | None) -> Shared:
         SceneError: there is no such folder; or the model cannot be read.
     """
     if images is not None and not is_folder(images):
-        raise SceneError(f"--images {images}: no such folder", near(images))
+        raise SceneError(f"--images {images}: {no_such(images, 'folder')}", near(images))
     folder = images or _photographs_of(source)
     others = {f"images_{divisor}": folder.with_name(f"{folder.name}_{divisor}") for divisor in DIVISORS.values()}
     others["masks"] = folder.with_name("masks")
