@@ -26,7 +26,7 @@ def text(value: object) -> str:
     """Return a text, or a number in words; empty for anything else."""
     if isinstance(value, str):
         return value
-    return str(value) if isinstance(value, bool | int | float) else ""
+    return str(value) if isinstance(value, int | float) else ""
 
 
 def mapping(value: object) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def plain_text(words: str) -> str:
     if words.isascii() and words.isprintable():  # nearly always
         return words
     words = _SEQUENCE.sub("", words).replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "" for letter in words)
+    return "".join(letter for letter in words if letter.isprintable() or letter in "\n\t")
 
 
 def one_line(words: str) -> str:

@@ -190,7 +190,7 @@ def test_a_scene_without_patches_ends_with_3(
         (["evaluate", "--splat", "images"], ["--splat images: a folder, not a file"]),
         (["status", "-c", "/dev/null"], ["/dev/null: a device or a pipe, not a configuration file", "init DIR"]),
         (["status", "--watch", "--json"], ["--watch and --json", "status --json"]),
-        (["train", "--detach", "--only", "patch=p1"], ["--only patch=p1", "such as p1."]),
+        (["train", "--detach", "--only", "patch=p1"], ["--only patch=p1", "Name them: p1"]),
         (["trian"], ["No such command"]),
         (["train", "--stepps"], ["No such option"]),
         (["train", "--config", "nowhere.yml"], ["nowhere.yml: no such configuration file"]),

@@ -157,7 +157,7 @@ def test_the_same_seed_draws_the_same_texts(script: Any, of_the_product: list[An
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("error", "{value}: no such configuration file{value}"),
+        ("error", "{value}: the batch is already given by --config {value}"),
         ("error", "{value}: written by a later version of splatbatch (format {value}; this version reads {value})"),
         ("hint", "Add --force to train again."),
         ("hint", "Choose another output.folder, or fix its permissions."),

@@ -54,9 +54,6 @@ def _exit_code() -> int:
     return code
 
 
-OUR_FILES = "a file of the output folder or scene, or the output of this command"
-
-
 def _run(arguments: list[str] | None) -> Any:
     try:
         return app(arguments)
@@ -74,7 +71,8 @@ def _run(arguments: list[str] | None) -> Any:
             sys.exit(0)
         from splatbatch.files import is_out_of_space
 
-        where = error.filename if isinstance(error.filename, str) else OUR_FILES
+        unnamed = "a file of the output folder or scene, or the output of this command"
+        where = error.filename if isinstance(error.filename, str) else unnamed
         remedy = "Free disk space" if is_out_of_space(error) else "Check its permissions, disk and network share"
         message = f"{where}: {error.strerror or error}"
         _end(OutputError(message, f"{remedy}, then run the command again; finished work is kept."))

@@ -110,17 +110,6 @@ def before(version: Annotated[bool, typer.Option("--version", callback=_print_ve
     """Train one Gaussian splat per patch of a big COLMAP reconstruction, overnight, unattended."""
 
 
-SCENE = "scene"
-"""Names the merged splat, in place of a patch."""
-
-
-def batch_and_patches(config: Optional[Path], arguments: list[str]) -> tuple[Optional[Path], Sequence[str]]:
-    """Return the YAML and the patches that were named; a folder that stands first stands for its YAML."""
-    from splatbatch.tasks.batch import named_batch
-
-    return named_batch(config, arguments)
-
-
 def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
     """Return the YAML that was named, either way; None: the usual one.
 
@@ -128,8 +117,9 @@ def the_batch(config: Optional[Path], named: Optional[str]) -> Optional[Path]:
         ConfigError: it was named both ways, or there is none.
     """
     from splatbatch.config import near
+    from splatbatch.tasks.batch import named_batch
 
-    chosen, rest = batch_and_patches(config, [named] if named else [])
+    chosen, rest = named_batch(config, named or ())
     if rest and config:
         raise ConfigError(f"{rest[0]}: the batch is already given by --config {config}", "Give only one of them.")
     if rest:
@@ -151,9 +141,10 @@ def open_folder(config: Optional[Path], named: Optional[str]) -> Batch:
 
 def open_splats(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Sequence[str]]:
     """Open the batch of patches that were named, `scene` besides; return it and all these names."""
-    from splatbatch.tasks.batch import open_batch
+    from splatbatch.tasks.batch import named_batch, open_batch
+    from splatbatch.tasks.inspection import SCENE
 
-    config, names = batch_and_patches(config, arguments)
+    config, names = named_batch(config, arguments)
     return open_batch(config, [name for name in names if name != SCENE]), names
 
 
@@ -172,9 +163,9 @@ def open_one(config: Optional[Path], arguments: list[str]) -> tuple[Batch, Task]
     Raises:
         ConfigError: none was named, or several, or there is no such patch.
     """
-    from splatbatch.tasks.batch import open_batch
+    from splatbatch.tasks.batch import named_batch, open_batch
     from splatbatch.tasks.task import single_task
 
-    config, names = batch_and_patches(config, arguments)
+    config, names = named_batch(config, arguments)
     batch = open_batch(config, [name := the_one(names)])
     return batch, single_task(batch.tasks, name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 import typer
 from typer import Argument, Exit, Option
 
-from splatbatch.cli.app import app, batch_and_patches, config_app, the_batch, the_one
+from splatbatch.cli.app import app, config_app, the_batch, the_one
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnlyOption, PatchArguments, named
 from splatbatch.cli.stdout import open_console, print_facts, print_json, print_line, print_table, print_text
 from splatbatch.errors import ConfigError, SceneError
@@ -221,9 +221,9 @@ def config_show(
 ) -> None:
     """Print the resolved configuration, or the settings of one patch."""
     from splatbatch import config as configuration
-    from splatbatch.tasks.batch import open_batch
+    from splatbatch.tasks.batch import named_batch, open_batch
 
-    config, chosen = batch_and_patches(config, patch)
+    config, chosen = named_batch(config, patch)
     if chosen:
         batch = open_batch(config, [name := the_one(chosen)])
         own = [task.recipe for task in batch.tasks if task.name == name]  # none: a patch, whatever the sweep says

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Optional
 from typer import Option
 
 from splatbatch import terminal
-from splatbatch.cli.app import SCENE, app, open_folder, open_one, open_splats
+from splatbatch.cli.app import app, open_folder, open_one, open_splats
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, OnePatchArgument, formats_in, named
 from splatbatch.cli.stdout import print_facts, print_line, print_table, print_warnings
 from splatbatch.errors import ConfigError
@@ -246,7 +246,7 @@ def show_publication(done: Publication) -> None:
         costs = (figure(one.psnr), figure(one.loss_db), f"{one.seconds or 0:.0f}", "; ".join(one.notes))
         rows.append((name, f"{one.bytes / 1e6:,.1f}", share, f"{one.num_gaussians:,}", *costs))
     print_table(("file", "MB", "% of PLY", "Gaussians", "PSNR dB", "loss dB", "s", "note"), ("file", "note"), rows)
-    print_line(f"{FILE} lists the same files and their source splats: {SCENE} or patches")
+    print_line(f"{FILE} lists the same files and their source splats: scene or patches")
 
 
 @app.command()

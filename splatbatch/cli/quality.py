@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 from typer import Exit, Option
 
 from splatbatch import terminal
-from splatbatch.cli.app import SCENE, app, batch_and_patches, open_folder, open_splats
+from splatbatch.cli.app import app, open_folder, open_splats
 from splatbatch.cli.options import BatchArgument, ConfigOption, JsonOption, PatchArguments, existing_file, named
 from splatbatch.cli.stdout import print_facts, print_json, print_line, print_table
 from splatbatch.errors import ConfigError
@@ -111,10 +111,11 @@ def inspect(
     """Measure quality beyond PSNR: haze, floaters, holes, photographs that hurt."""
     from splatbatch.run import api
     from splatbatch.run.inspection import InspectOptions
+    from splatbatch.tasks.batch import named_batch
     from splatbatch.tasks.certificate import CertificateCheck, problems_of_batch, problems_of_file
     from splatbatch.tasks.inspection import open_named
 
-    config, names = batch_and_patches(config, patches)
+    config, names = named_batch(config, patches)
     if check or file:
         problems = {str(file): problems_of_file(file)} if file else problems_of_batch(config, names)
         checked = {name: CertificateCheck(tuple(why)) for name, why in problems.items()}
@@ -174,6 +175,7 @@ def plan_capture(
     """Plan photographs for weakly covered parts of the scene; run `splatbatch inspect` first."""
     from splatbatch.files import write_text
     from splatbatch.run.capture import flight_of
+    from splatbatch.tasks.inspection import SCENE
 
     if to and to.suffix.lower() not in FLIGHT_FORMATS:
         raise ConfigError(f"--to {to}: neither GeoJSON nor KML", "Give a file name that ends in .geojson or .kml.")

@@ -295,8 +295,10 @@ def show_split(done: SplitFiles) -> None:
     print_line(f"{total}, {held}{block}")
     if facts.hold_out:
         print_line(facts.hold_out)
-    dearest = f"the most expensive patch costs {facts.evenness:.2f} times the cheapest"
-    print_line(f"training costs {total_cost:.1f} times as much as the scene as one patch; {dearest}")
+    print_line(
+        f"training costs {total_cost:.1f} times as much as the scene as one patch; "
+        f"the most expensive patch costs {facts.evenness:.2f} times the cheapest"
+    )
     if len(facts.patches) == 1:
         num = max(facts.num_photographs // 2, 1)
         print_line(f"one patch only; for more and smaller patches use --max-images {num}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 from typer import Exit, Option
 
-from splatbatch.cli.app import app, batch_and_patches, is_store, open_folder, open_one, open_splats, the_one
+from splatbatch.cli.app import app, is_store, open_folder, open_one, open_splats, the_one
 from splatbatch.cli.options import (
     BatchArgument,
     ConfigOption,
@@ -126,8 +126,9 @@ def alike(told: Iterable[tuple[str, str]]) -> list[str]:
     lots: dict[str, list[str]] = {}
     for patch, words in told:
         lots.setdefault(words.replace(f" {patch}", " PATCH"), []).append(patch)
-    first = {words: words.replace(" PATCH", f" {names[0]}") for words, names in lots.items()}
-    return [f"{list_names(names, MOST_NAMED)}: {first[words]}" for words, names in lots.items()]
+    return [
+        f"{list_names(names, MOST_NAMED)}: {words.replace(' PATCH', f' {names[0]}')}" for words, names in lots.items()
+    ]
 
 
 @dataclass
@@ -241,9 +242,9 @@ def explain(
 ) -> None:
     """Explain the history of a patch (attempts, evidence, changes, advice), or what went wrong in a log."""
     from splatbatch.run.explain import attempt_of, diagnose_log_file
-    from splatbatch.tasks.batch import open_batch
+    from splatbatch.tasks.batch import named_batch, open_batch
 
-    config, chosen = batch_and_patches(config, names)
+    config, chosen = named_batch(config, names)
     name = the_one(chosen)
     if log or follow or attempt:
         return print_log(name, attempt_of(open_batch(config, [name]), name, attempt), is_followed=follow)

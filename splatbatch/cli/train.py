@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 from typer import Argument, BadParameter, Exit, Option
 
 from splatbatch import terminal
-from splatbatch.cli.app import app, batch_and_patches, is_store, open_folder
+from splatbatch.cli.app import app, is_store, open_folder
 from splatbatch.cli.options import (
     ConfigOption,
     JsonOption,
@@ -73,11 +73,7 @@ def train(
         return print_plan(batch)
     if detached or is_elsewhere(batch.config.executor):
         if only:
-            how = "train --detach" if detached else "train"
-            raise ConfigError(
-                f"{how} --only {only[0]}: not supported with workers",
-                f"Give names instead of --only, such as {batch.names[0]}.",
-            )
+            raise ConfigError(f"train --only {only[0]}: not supported with workers", f"Name them: {batch.names[0]} …")
         if set_:
             raise ConfigError(f"train --set {set_[0]}: workers take settings from the YAML only", "Set it in the YAML.")
     if detached:
@@ -146,9 +142,9 @@ def retry(
     from splatbatch.run.decide import TrainOptions
     from splatbatch.run.retry import check_due, check_savable, failed_only
     from splatbatch.run.train import train as run
-    from splatbatch.tasks.batch import open_batch
+    from splatbatch.tasks.batch import named_batch, open_batch
 
-    config, names = batch_and_patches(config, [*patches, *patch])
+    config, names = named_batch(config, [*patches, *patch])
     batch = open_batch(config, names, parse_changes(set_), only)
     if save:
         check_savable(batch)
@@ -224,6 +220,7 @@ def cancel(patches: WorkedArguments = [], config: ConfigOption = None) -> None:
     from splatbatch.run.cancel import cancel as run
     from splatbatch.run.travel import cancel_in
     from splatbatch.scene.patches import list_names
+    from splatbatch.tasks.batch import named_batch
     from splatbatch.tasks.status import summary
 
     if patches and is_store(patches[0]):
@@ -233,7 +230,7 @@ def cancel(patches: WorkedArguments = [], config: ConfigOption = None) -> None:
             if closed
             else f"{patches[0]}: the store has no patches to train, nothing to cancel"
         )
-    done = run(*batch_and_patches(config, patches))
+    done = run(*named_batch(config, patches))
     if not done.was_running:
         return print_line(f"{done.output.path}: no batch is running, nothing to cancel")
     for one in done.statuses if done.patches else ():
@@ -254,9 +251,10 @@ def pack(
 
     from splatbatch.run import travel
     from splatbatch.tasks.batch import open_batch
+    from splatbatch.transfer.schemes import absolute_url
 
     terminal.never_block()
-    url = _anchored(to)
+    url = absolute_url(to, Path.cwd())
     done = travel.pack(open_batch(config, patches), url, verify=not no_verify)
     print_facts(done, partial(show_packed, url=url), as_json=json_)
     raise Exit(1 if done.refused else 0)
@@ -296,6 +294,7 @@ def adopt(
 ) -> None:
     """Fetch trained splats from a store; accept each one that matches the current settings and inputs."""
     from splatbatch.run import travel
+    from splatbatch.transfer.schemes import absolute_url
 
     terminal.never_block()
     batch = open_folder(config, names[0] if names[1:] else None)
@@ -304,13 +303,7 @@ def adopt(
             f"adopt {' '.join(names)}: {'too many arguments' if names[2:] else 'no such store'}",
             "Run `splatbatch adopt [FOLDER] STORE`.",
         )
-    raise Exit(travel.adopt(batch, _anchored(names[-1]), show, watch=watch).exit_code)
-
-
-def _anchored(url: str) -> str:
-    from splatbatch.transfer.schemes import absolute_url
-
-    return absolute_url(url, Path.cwd())
+    raise Exit(travel.adopt(batch, absolute_url(names[-1], Path.cwd()), show, watch=watch).exit_code)
 
 
 def show(made: Any) -> None:

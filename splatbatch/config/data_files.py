@@ -24,12 +24,6 @@ def shipped(kind: PresetKind) -> Path | None:
     folder = CHECKOUT / IN_CHECKOUT[kind]
     if (CHECKOUT / "pyproject.toml").is_file() and folder.is_dir():
         return folder
-    return _installed(f"share/splatbatch/{kind}")
-
-
-def _installed(place: str) -> Path | None:
-    """Return where pip has put it: in a venv, with --user, with --target."""
-    for prefix in (sys.prefix, site.getuserbase(), CHECKOUT):
-        if (found := Path(prefix, place)).is_dir():
-            return found
-    return None
+    prefixes = (sys.prefix, site.getuserbase(), CHECKOUT)  # of a venv, with --user, with --target
+    installed = (Path(prefix, "share/splatbatch", kind) for prefix in prefixes)
+    return next((one for one in installed if one.is_dir()), None)

@@ -23,10 +23,10 @@ from splatbatch.config.sections import Cooldown, Limits, Notify, Output, Publish
 from splatbatch.config.sweep.checks import TRAINER, check_sweep, normal
 from splatbatch.config.sweep.sweep import Sweep, TaskId, Variant, expand
 from splatbatch.config.trainers.program_checks import check_programs
-from splatbatch.config.trainers.programs import OUR_TRAINERS, Program
+from splatbatch.config.trainers.programs import OUR_TRAINER, Program
 from splatbatch.config.yaml.limits import STDIN
-from splatbatch.config.yaml.mistakes import MOST_MISTAKES, InvalidSettings, Mistake, mistake, raise_all, validated
-from splatbatch.config.yaml.source import YamlSource, dump, near, nearest, no_such, parse_value
+from splatbatch.config.yaml.mistakes import MOST_MISTAKES, InvalidSettings, mistake, raise_all, validated
+from splatbatch.config.yaml.source import Mistake, YamlSource, dump, near, nearest, no_such, parse_value
 from splatbatch.errors import ConfigError
 
 DEFAULT_CONFIG = "splat_config.yml"
@@ -91,7 +91,7 @@ class Config(Section):
                 known = [f"{name}.{setting}" for name, section in tree.items() for setting in section]
                 hint = nearest(key, known)
                 raise InvalidSettings(f"{key}: unknown setting", hint, [((key,), f"unknown setting. {hint}")])
-            if key == TRAINER and value not in (known := [*OUR_TRAINERS, *self.trainers]):
+            if key == TRAINER and value not in (known := [OUR_TRAINER, *self.trainers]):
                 what, hint = f"{value!r}: no such trainer", nearest(str(value), known)
                 raise InvalidSettings(f"{key}: {what}", hint, [((key,), f"{what}. {hint}")])
             tree[section_name][setting] = value
@@ -275,12 +275,13 @@ def meant(source: YamlSource, sections: Collection[str]) -> YamlSource:
     tree = {key: value for key, value in source.tree.items() if not str(key).startswith(OWN)}
     tree = _without_empty(tree, sections)
     if isinstance(patches := tree.get("patches"), dict):
-        own = {name: {} if value is None else value for name, value in patches.items()}
-        tree["patches"] = {
-            name: _without_empty(value, sections) if isinstance(value, dict) else value for name, value in own.items()
-        }
+        tree["patches"] = {name: {} if own is None else _without_empty(own, sections) for name, own in patches.items()}
     return replace(source, tree=tree)
 
 
-def _without_empty(tree: dict[Any, Any], sections: Collection[str]) -> dict[Any, Any]:
-    return {key: value for key, value in tree.items() if value is not None or key not in sections}
+def _without_empty(tree: Any, sections: Collection[str]) -> Any:
+    return (
+        {key: value for key, value in tree.items() if value is not None or key not in sections}
+        if isinstance(tree, dict)
+        else tree
+    )

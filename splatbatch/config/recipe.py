@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, FieldSerializationInfo, field_serializer, model_validator
@@ -219,12 +220,11 @@ class Recipe(Section):
 
     def settled(self, num_points: int) -> Recipe:
         """Return the recipe with `cap_max` as a number, for a patch with so many sparse points."""
-        cap_max = self.training.cap(num_points)
-        return self.model_copy(update={"training": self.training.model_copy(update={"cap_max": cap_max})})
+        return self.with_training({"cap_max": self.training.cap(num_points)})
 
-    def on(self, device: str) -> Recipe:
-        """Return the recipe for a training on "cuda" or "cpu"."""
-        return self.model_copy(update={"training": self.training.model_copy(update={"device": device})})
+    def with_training(self, changes: Mapping[str, object]) -> Recipe:
+        """Return the recipe with other values of its training, checked already: {"device": "cpu"}."""
+        return self.model_copy(update={"training": self.training.model_copy(update=changes)})
 
     def stops_after(self) -> int:
         """Return after how many checks in a row without gain a training ends early; 0: it never does."""

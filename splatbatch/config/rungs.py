@@ -9,7 +9,7 @@ from typing import Any
 from splatbatch.config.sections import LadderName, Rung
 from splatbatch.config.sweep.checks import mistakes_in
 from splatbatch.config.sweep.sweep import RecipeOf
-from splatbatch.config.yaml.source import Keys, nearest
+from splatbatch.config.yaml.source import Mistake, nearest
 
 SLOTS = "slots"
 """The number of slots, which is no setting of a patch."""
@@ -33,7 +33,7 @@ def takes_factor(key: str, current: Any) -> bool:
 
 def check_rungs(
     ladders: Mapping[LadderName, Sequence[Rung]], current: Mapping[str, Any], recipe_of: RecipeOf
-) -> Iterator[tuple[Keys, str]]:
+) -> Iterator[Mistake]:
     """Yield the mistakes in the rungs of `retry.ladders`: where, and what. Found at night, each would cost a patch.
 
     `current` holds every setting by its full name, `auto` as the number it stands for.

@@ -14,8 +14,9 @@ from splatbatch.machine.limited_program import CallBounds, run_bounded
 from splatbatch.output.records.evaluation import Comparison, ComparisonSettings
 from splatbatch.output.records.publication import CompressionLoss, PublishedFile, TilesRecord
 from splatbatch.publish.formats import TILES
-from splatbatch.publish.source import SCENE, PublishedSplat
+from splatbatch.publish.source import PublishedSplat
 from splatbatch.publish.tiling import TilePlacement, key_of_tiles, write_back
+from splatbatch.tasks.inspection import SCENE
 
 MODULE = "splatbatch.training.formats"
 MOST_READ_BACK = 5_000_000

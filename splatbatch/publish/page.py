@@ -19,7 +19,7 @@ from splatbatch.files import write_text, write_whole
 from splatbatch.output.folders import BACKDROP
 from splatbatch.publish.convert import ConversionJob, ConvertedFile, convert
 from splatbatch.publish.formats import FORMATS, FormatReader
-from splatbatch.publish.source import SCENE, PublishedSplat, SourcePart
+from splatbatch.publish.source import PublishedSplat, SourcePart
 from splatbatch.publish.stage import Color, UprightScene, box_on, places_of, set_stage, sky_of
 from splatbatch.publish.tiles.geodesy import on_globe
 from splatbatch.publish.tool import SplatTransform
@@ -27,6 +27,7 @@ from splatbatch.report.html import asset, digest, templates_of
 from splatbatch.report.viewer.viewer import HOW, Vector, viewer_gz, viewer_script
 from splatbatch.scene.colmap.types import Floats
 from splatbatch.splats.preview import rotated
+from splatbatch.tasks.inspection import SCENE
 from splatbatch.text import spell_place
 
 VERSION = 2

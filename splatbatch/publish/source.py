@@ -19,13 +19,13 @@ from splatbatch.splats import check_splat, read_header
 from splatbatch.splats.export import ChangedOnDisk
 from splatbatch.splats.ply import SplatHeader
 from splatbatch.tasks.batch import Batch
+from splatbatch.tasks.inspection import SCENE
 from splatbatch.tasks.scene.candidates import MergeCandidate, merge_candidates, offset_of, partition_for
 from splatbatch.tasks.scene.merge import check_whole
 from splatbatch.tasks.shared_decisions.holdout import held_out, photographs_of, recipe_of
 from splatbatch.tasks.status import PatchStatus, read_status
 from splatbatch.tasks.task import Task, of_patches, patches_of, select
 
-SCENE = "scene"
 MERGE_FIRST = "Merge the patches: splatbatch merge."
 
 

@@ -13,7 +13,7 @@ from splatbatch.errors import OutputError, SceneError
 from splatbatch.hashing import hash_of
 from splatbatch.output.records.publication import PublishedFile, TiledPatch, TilesRecord
 from splatbatch.publish.formats import TILES
-from splatbatch.publish.source import SCENE, PublishedSplat, SourcePart
+from splatbatch.publish.source import PublishedSplat, SourcePart
 from splatbatch.publish.tiles.geodesy import EnuFrame, on_globe, upright
 from splatbatch.publish.tiles.glb import leaves
 from splatbatch.publish.tiles.write import ROOT, Tiles
@@ -21,6 +21,7 @@ from splatbatch.report.viewer.viewer import up_of
 from splatbatch.scene.colmap.reconstruction import read_images
 from splatbatch.splats.blocks import sample_means
 from splatbatch.splats.ply import write_pieces
+from splatbatch.tasks.inspection import SCENE
 
 COLMAP_UP = (0.0, -1.0, 0.0)
 NOWHERE = "scene.crs is not set: the tiles have no place on Earth"

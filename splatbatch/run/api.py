@@ -21,7 +21,6 @@ from splatbatch.output.records.publication import PublishOutput
 from splatbatch.output.records.result import Result
 from splatbatch.output.records.run import DONE
 from splatbatch.publish.publish import PublishRequest as PublishWish
-from splatbatch.publish.source import SCENE
 from splatbatch.report import BatchSnapshot, write_facts
 from splatbatch.report.build import build
 from splatbatch.report.facts import Report
@@ -40,6 +39,7 @@ from splatbatch.run.train import train
 from splatbatch.splats.export import WHOLE, ExportOptions
 from splatbatch.splats.ply import Gaussians, read_splat
 from splatbatch.tasks.batch import Batch, open_batch
+from splatbatch.tasks.inspection import SCENE
 from splatbatch.tasks.scene.evaluation import evaluation_task, order
 from splatbatch.tasks.task import Names, as_names
 

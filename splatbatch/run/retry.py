@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splatbatch.config.yaml.edit import save_overrides
+from splatbatch.config.yaml.edit import save_settings
 from splatbatch.errors import ConfigError
 from splatbatch.outcome import Trained
 from splatbatch.output.records.result import Result
@@ -61,7 +61,7 @@ def save_kept(ended: RunSummary) -> list[str]:
     """
     kept = kept_with_changes(ended)
     for name in kept:
-        save_overrides(ended.batch.path, name, ended.batch.changes)
+        save_settings(ended.batch.path, ended.batch.changes, name)
     return kept
 
 

@@ -88,7 +88,7 @@ def with_budget(task: Task, budget: StepBudget) -> Recipe:
     recipe = full_recipe(task)
     asked = task.next_settings.changes
     changes = {key.partition(".")[2]: value for key, value in changes_of(recipe, budget).items() if key not in asked}
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
+    return recipe.with_training(changes)
 
 
 def _trainer(task: Task) -> str:

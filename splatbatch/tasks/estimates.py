@@ -86,7 +86,7 @@ def footprints_of(config: Config, tasks: Iterable[Task], measure: Measure = meas
             elif task.patch.behind:
                 extent = replace(extent, num_behind=num_behind)
             recipe = recipe.settled(extents[sparse].num_points)
-            found[task.name] = estimate(recipe.on("cpu") if is_cpu else recipe, extent, card_mib)
+            found[task.name] = estimate(recipe.with_training({"device": "cpu"}) if is_cpu else recipe, extent, card_mib)
     return found
 
 

@@ -209,7 +209,7 @@ def train_prepared(  # noqa: PLR0915 - it reads top to bottom
     torch.manual_seed(recipe.training.seed)
     # what this process may come to take on its GPU, its context included
     free_mib = GPU_CONTEXT_MIB + torch.cuda.mem_get_info(device)[0] // MIB if device.type == "cuda" else None
-    footprint = estimate(recipe.on(device.type), prepared.extent, free_mib)
+    footprint = estimate(recipe.with_training({"device": device.type}), prepared.extent, free_mib)
     scene = boundary_mask(prepared.views.to(device, footprint.photos))
     gaussians = as_parameters(prepared.gaussians, device)
     progress.show_on(open_tensorboard(folder.tensorboard, wanted=recipe.evaluation.tensorboard))
@@ -285,4 +285,4 @@ def open_ahead(prepared: PreparedAttempt) -> None:
     """Open the CUDA context of an attempt that stands by, and load what its training will use."""
     device = open_device(prepared.recipe.training.device)
     prepared.compiling.wait()
-    rehearse(prepared.views, prepared.gaussians, prepared.recipe.on(device.type), device)
+    rehearse(prepared.views, prepared.gaussians, prepared.recipe.with_training({"device": device.type}), device)

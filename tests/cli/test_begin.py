@@ -16,8 +16,8 @@ import yaml
 from command_line import invoke
 from fake_batch import ROOT
 
-from splatbatch.config import load
-from splatbatch.config.data_files import _installed, shipped
+from splatbatch.config import data_files, load
+from splatbatch.config.data_files import shipped
 from splatbatch.report.viewer.viewer import viewer_gz
 
 MOST_BYTES = 6 << 20
@@ -160,8 +160,11 @@ def test_a_wheel_that_is_installed_finds_what_it_brought(wheel: Path, tmp_path: 
     assert (trainers / "brush.yml").is_file()
 
 
-def test_without_an_installation_nothing_is_found() -> None:
-    assert _installed("share/splatbatch/nothing") is None
+def test_without_an_installation_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_files, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(data_files.sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(data_files.site, "getuserbase", lambda: str(tmp_path))
+    assert shipped.__wrapped__("quarry") is None
 
 
 WORDS_OF_A_CHECKOUT = re.compile(r"\b(?:scripts|configs|examples|docs|tests)/[a-z_]+")

@@ -248,7 +248,7 @@ def test_a_pipe_is_never_waited_for(tmp_path: Path, name: str) -> None:
     (tmp_path / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / name)
     ended = in_time("inspect", "--check", "--file", str(tmp_path / "certificate.json"))
-    assert ended.code in (1, 6) and "Traceback" not in ended.err
+    assert ended.code in (1, 2) and "Traceback" not in ended.err
 
 
 def cut_certificate(quarry: Path) -> None:
@@ -277,6 +277,7 @@ def test_what_a_certificate_no_longer_says_truly_is_told(
 
 
 def test_a_file_that_is_no_certificate_is_named(tmp_path: Path) -> None:
+    (tmp_path / "none.json").touch()
     ended = invoke("inspect", "--check", "--file", str(tmp_path / "none.json"))
     assert ended.code == 6 and "none.json: not a certificate" in ended.err
 

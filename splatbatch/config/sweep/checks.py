@@ -19,7 +19,7 @@ from splatbatch.config.sweep.sweep import (
     faults,
 )
 from splatbatch.config.yaml.mistakes import InvalidSettings, spelt
-from splatbatch.config.yaml.source import Keys
+from splatbatch.config.yaml.source import Keys, Mistake
 from splatbatch.errors import ConfigError
 
 TRAINER = "training.trainer"
@@ -27,7 +27,7 @@ MOST_VALUES = 2500
 """Each is checked by itself, some thousand in a second."""
 
 
-def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: RecipeOf) -> Iterator[tuple[Keys, str]]:
+def check_sweep(tree: dict[str, Any], trainers: Iterable[str], recipe_of: RecipeOf) -> Iterator[Mistake]:
     """Yield the mistakes in the sweep of a YAML: where, and what."""
     written = tree.get("sweep") or {}
     found: dict[tuple[str, str], Keys] = {}  # an unknown setting is one mistake, whatever its values
@@ -77,7 +77,7 @@ def mistakes_in(key: str, value: Any, recipe_of: RecipeOf, contexts: Iterable[Se
     return words
 
 
-def _faults(sweep: Sweep, recipe_of: RecipeOf) -> Iterator[tuple[Keys, str]]:
+def _faults(sweep: Sweep, recipe_of: RecipeOf) -> Iterator[Mistake]:
     """Yield what is wrong with combinations; the values that they are made of are sound each."""
     found = list(faults(sweep, recipe_of({}).as_given()))
     yield from found

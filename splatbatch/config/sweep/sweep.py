@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field
 
 from splatbatch.config.recipe import Recipe
 from splatbatch.config.section import Section
-from splatbatch.config.yaml.source import Keys
+from splatbatch.config.yaml.source import Keys, Mistake
 from splatbatch.fields import mapping
 
 SEPARATOR = "@"
@@ -40,13 +40,10 @@ def _checked_name(value: Any) -> Any:
     return value
 
 
-VariantName = Annotated[str, BeforeValidator(_checked_name)]
-
-
 class NamedVariant(Section):
     """A combination with a name of your own."""
 
-    name: VariantName
+    name: Annotated[str, BeforeValidator(_checked_name)]
     """A part of folder names: letters, digits, . _ + and -."""
     set: Settings = {}
     """Settings by full name; {} for the config as it stands."""
@@ -138,7 +135,7 @@ def expand(sweep: Sweep, recipe_of: RecipeOf) -> tuple[Variant, ...]:
     return tuple(variants)
 
 
-def faults(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+def faults(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[Mistake]:
     """Yield what is wrong with a sweep whose settings are all known: where, and what."""
     matrix: dict[str, tuple[Any, ...]] = {}
     for key, values in sweep.matrix.items():
@@ -154,7 +151,7 @@ def faults(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
     yield from _repeated(sweep, base)
 
 
-def _vain_excludes(sweep: Sweep) -> Iterator[tuple[Keys, str]]:
+def _vain_excludes(sweep: Sweep) -> Iterator[Mistake]:
     products = list(_products(sweep.matrix))
     for index, entry in enumerate(sweep.exclude):
         if not any(_matches(settings, entry) for settings in products):
@@ -163,7 +160,7 @@ def _vain_excludes(sweep: Sweep) -> Iterator[tuple[Keys, str]]:
         yield ("exclude",), "no combination is left"
 
 
-def _repeated(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+def _repeated(sweep: Sweep, base: Mapping[str, Any]) -> Iterator[Mistake]:
     """Yield names used twice, and combinations that are an earlier one again."""
     names: set[str] = set()
     seen: dict[str, str] = {}

@@ -13,15 +13,14 @@ from splatbatch.config.trainers.programs import (
     ARGUMENTS,
     IN_WORDS,
     OUR_TRAINER,
-    OUR_TRAINERS,
     Program,
     names_in,
 )
-from splatbatch.config.yaml.source import Keys, nearest
+from splatbatch.config.yaml.source import Keys, Mistake, nearest
 from splatbatch.fields import mapping
 from splatbatch.files import fault_of_name
 
-Found = Iterator[tuple[Keys, str]]
+Found = Iterator[Mistake]
 """Places in the YAML, each with what is wrong there."""
 OF_A_RUNG = ("arguments", "slots", "training.max_steps", "training.seed")
 
@@ -30,11 +29,11 @@ def check_programs(tree: Mapping[str, Any], programs: Mapping[str, Program]) -> 
     """Yield the mistakes in a YAML that concern trainers."""
     for name, program in programs.items():
         place = ("trainers", name)
-        if name in OUR_TRAINERS:
+        if name == OUR_TRAINER:
             yield place, f"{name} is splatbatch's own trainer: give this program another name"
         for keys, message in chain(_placeholders(program), _rungs(program), _artifact(program)):
             yield (*place, *keys), message
-    known = {*OUR_TRAINERS, *mapping(tree.get("trainers"))}
+    known = {OUR_TRAINER, *mapping(tree.get("trainers"))}
     yield from _trainer(("training",), tree, known)
     for patch, overrides in mapping(tree.get("patches")).items():
         yield from _trainer(("patches", patch, "training"), mapping(overrides), known)
@@ -57,7 +56,7 @@ def _overrides(
 ) -> Found:
     default = mapping(tree.get("training")).get("trainer", OUR_TRAINER)
     trainer = str(mapping(overrides.get("training")).get("trainer", default))
-    if trainer not in programs and trainer not in OUR_TRAINERS:
+    if trainer not in programs and trainer != OUR_TRAINER:
         return
     known = programs[trainer].settings if trainer in programs else {}
     for name in set(mapping(overrides.get("setting"))) - set(known):

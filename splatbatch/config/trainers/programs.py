@@ -10,14 +10,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
 from splatbatch.config.section import HIDDEN, FilePath, Seconds, Section, as_list
 from splatbatch.config.sections import LadderName, Rung
+from splatbatch.config.yaml.source import Keys
 
-Keys = tuple[Any, ...]
 LONGEST_PATTERN = 300
 MOST_SETTINGS = 500
-OUR_TRAINERS: tuple[str, ...] = ("gsplat",)
-"""Names of `training.trainer` that need no section of their own; the first is the usual one."""
-OUR_TRAINER = OUR_TRAINERS[0]
-"""The trainer that needs no entry under `trainers`."""
+OUR_TRAINER = "gsplat"
+"""The name of `training.trainer` that needs no entry under `trainers`."""
 ARGUMENTS = "{arguments}"
 ANYWHERE = ("patch", "steps", "seed")
 """Placeholders that are known wherever there are any; besides them setting.NAME."""

@@ -17,25 +17,13 @@ from splatbatch.errors import ConfigError
 from splatbatch.files import write_text
 
 
-def save_overrides(path: Path, patch: str, changes: Mapping[str, Any]) -> None:
-    """Write settings of one patch into the YAML, as {"training.init_scale": 0.3}; all else stays as it is.
+def save_settings(path: Path, changes: Mapping[str, Any], patch: str = "") -> None:
+    """Write settings into the YAML, as {"training.max_steps": 7000}: of one patch, or of all; all else stays as it is.
 
     Raises:
         ConfigError: the file cannot be read or written, or is no mapping there.
     """
-    _save(path, ("patches", patch), changes)
-
-
-def save_settings(path: Path, changes: Mapping[str, Any]) -> None:
-    """Write settings of all patches into the YAML, as {"training.max_steps": 7000}; all else stays as it is.
-
-    Raises:
-        ConfigError: the file cannot be read or written, or is no mapping there.
-    """
-    _save(path, (), changes)
-
-
-def _save(path: Path, where: tuple[str, ...], changes: Mapping[str, Any]) -> None:
+    where = ("patches", patch) if patch else ()
     try:
         text = _edited(path, lambda tree: _set(tree, where, changes))
         target = path.resolve()  # a link stays a link
@@ -43,7 +31,7 @@ def _save(path: Path, where: tuple[str, ...], changes: Mapping[str, Any]) -> Non
         write_text(target, text)
         os.chmod(target, mode)  # noqa: PTH101
     except (OSError, ValueError, YAMLError, TypeError, AttributeError) as error:
-        whose = f"of {where[-1]} " if where else ""
+        whose = f"of {patch} " if patch else ""
         raise ConfigError(f"{path}: settings {whose}cannot be saved ({error})", "Write them in yourself.") from error
 
 

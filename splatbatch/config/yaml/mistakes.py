@@ -10,12 +10,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from splatbatch.config.section import Section
-from splatbatch.config.yaml.source import Keys, YamlSource, nearest
+from splatbatch.config.yaml.source import Keys, Mistake, YamlSource, nearest
 from splatbatch.errors import ConfigError
 
 AnySection = TypeVar("AnySection", bound=Section)
-Mistake = tuple[Keys, str]
-"""Where, and what."""
 MOST_MISTAKES = 100
 """Of each kind; more are not read at once, and the nearest known name of each takes time."""
 QUOTE_CHARS = 200
@@ -49,8 +47,10 @@ _TIME = re.compile(r"0?([0-9]+):([0-5][0-9])")
 _UNITS = re.compile("d(ays?)?|h(ours?|rs?)?|m(in(ute)?s?)?|s(econds?|ecs?)?")
 _FACTORS = {"": 1.0, "k": 1e3, "%": 0.01}
 _KEY = re.compile(r"([\w.-]+) ?[:=] ?([^\n]+)")
-_TYPES = {"int_parsing": "number", "float_parsing": "number", "int_type": "number", "float_type": "number"}
-_TYPES |= {"tuple_type": "list", "model_type": "mapping", "dict_type": "mapping"}
+_TYPES = {
+    **dict.fromkeys(("int_parsing", "float_parsing", "int_type", "float_type"), "number"),
+    **{"tuple_type": "list", "model_type": "mapping", "dict_type": "mapping"},
+}
 
 
 def instead(kind: str, given: object) -> str:
@@ -112,7 +112,7 @@ def raise_all(mistakes: list[Mistake], source: YamlSource) -> None:
     # a value that fits no member of a union is one mistake, although pydantic lists one for each member
     grouped: dict[str, dict[str, None]] = {}
     for keys, message in sorted(mistakes, key=lambda one: source.line(one[0])):
-        place = f"{source.where(keys)}{spelt(keys)}"
+        place = f"line {line}, {spelt(keys)}" if (line := source.line(keys)) else spelt(keys)
         grouped.setdefault(place, {})[message] = None
     lines = [f"{place}{': ' if place else ''}{'; or '.join(messages)}" for place, messages in grouped.items()]
     if lines:

@@ -15,6 +15,9 @@ from splatbatch.config.yaml.limits import AS_WRITTEN, STDIN, TOO_LARGE, read_fil
 from splatbatch.errors import ConfigError
 
 Keys = tuple[Any, ...]
+"""Where something stands in a YAML."""
+Mistake = tuple[Keys, str]
+"""Where, and what."""
 MOST_NAMES = 20
 SYNTAX = "Look for a missing colon, a tab, or indentation that changes inside a section."
 LONGEST = 300
@@ -62,11 +65,6 @@ class YamlSource:
         """Return the line of a key, or of what it would stand in; 0 where lines are unknown."""
         return next((self.lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self.lines), 0)
 
-    def where(self, keys: Keys) -> str:
-        """Return "line 12, " for a key of the file, or nothing where lines are unknown."""
-        line = self.line(keys)
-        return f"line {line}, " if line else ""
-
     def place(self, words: str) -> str:
         """Return "FILE:12: " for words that begin with a key of the file, as "scene.masks: …"; else nothing."""
         key = tuple(words.partition(":")[0].split(".", 1))
@@ -77,10 +75,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint with the known name most like `name`, else with all of them; of very many, their sections."""
     names = sorted(known)
     in_small = {one.lower(): one for one in reversed(names)}  # another case is the most common mistake of all
-    if close := difflib.get_close_matches(name, names, n=1, cutoff=0.6):
+    alike = [in_small[one] for one in difflib.get_close_matches(name.lower(), in_small, n=1)]
+    if close := difflib.get_close_matches(name, names, n=1) or alike:
         return f"Did you mean {in_small.get(name.lower(), close[0])}?"
-    if close := difflib.get_close_matches(name.lower(), in_small, n=1, cutoff=0.6):
-        return f"Did you mean {in_small[close[0]]}?"
     if len(names) > MOST_NAMES:
         names = list(dict.fromkeys(f"{one.partition('.')[0]}.*" if "." in one else one for one in names))
     if len(names) > MOST_NAMES:
@@ -115,9 +112,7 @@ def near(path: Path) -> str:
         names = [name for name in os.listdir(above) if name[0] != "."] if above else []  # noqa: PTH208 - names alone
     except OSError:
         names = []
-    if above is None or not names:
-        return ""
-    if os.path.lexists(path):
+    if above is None or not names or os.path.lexists(path):
         return ""
     hint = nearest(path.absolute().relative_to(above).parts[0], names)
     is_list = hint.startswith("Known: ")

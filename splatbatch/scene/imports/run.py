@@ -22,6 +22,7 @@ from splatbatch.scene.imports.checks import check_world, fit_to_photographs
 from splatbatch.scene.imports.colmap_export import suffix_of
 from splatbatch.scene.imports.ply import read_cloud
 from splatbatch.scene.imports.transforms import find_documents
+from splatbatch.scene.photos.folders import is_folder
 from splatbatch.text import plural
 
 ImportFormat = Literal["transforms", "metashape", "colmap"]
@@ -159,8 +160,8 @@ def _chosen(path: Path, log: ImportLog) -> ImportSource:
 def _read(source: ImportSource, options: ImportOptions, log: ImportLog) -> SourceCapture | None:
     if options.chunk and source.kind != "metashape":
         raise ConfigError(f"--chunk {options.chunk}: only Metashape's XML has chunks")
-    if options.images and not options.images.is_dir():
-        raise ConfigError(f"--images {options.images}: {no_such(options.images, 'folder')}", near(options.images))
+    if options.images and not is_folder(options.images):
+        raise ConfigError(f"--images {options.images}: {no_such(options.images, 'folder')}")
     match source.kind:
         case "transforms":
             return transforms.read(list(source.paths), options, log)

@@ -65,7 +65,7 @@ def drawn_as(recipe: Recipe, header: SplatHeader) -> Recipe:
     said = {"sh_degree": header.sh_degree}
     if header.antialiased is not None:
         said["antialiased"] = header.antialiased
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update=said)})
+    return recipe.with_training(said)
 
 
 @dataclass(frozen=True)
