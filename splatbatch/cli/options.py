@@ -40,7 +40,7 @@ def formats_in(incomplete: str) -> list[str]:
     return [f"{before}{comma}{kind}" for kind in known if kind.startswith(begun)]
 
 
-def existing_file(option: CallbackParam, file: Optional[Path]) -> Optional[Path]:
+def existing_file(option: CallbackParam, file: Path | None) -> Path | None:
     """Return the file that an option names, if it does.
 
     Raises:
