@@ -36,10 +36,9 @@ def make(ticks: int) -> Path | None:
 
 def enter(group: Path | None) -> None:
     """Move this process into a group, with all that it will start; called between fork and exec, so nothing fails."""
-    if group is None:
-        return
-    with suppress(OSError):
-        (group / "cgroup.procs").write_text("0")
+    if group is not None:
+        with suppress(OSError):
+            (group / "cgroup.procs").write_text("0")
 
 
 def members(group: Path | None) -> list[int]:

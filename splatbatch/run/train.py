@@ -191,7 +191,21 @@ class BatchWorker:
         if todo.tasks:
             rejected = record_rejections(looked, ledger, verify=self.options.verify)
             todo = todo.only(name for name in todo.names if name not in rejected)
-        claimer = self._claimer(looked, before)
+        claimer = TaskClaimer(
+            self.stop,
+            night.tick,
+            requests=self.requests,
+            is_alone=self.is_alone,
+            audited=looked.audited,
+            past=None if self.is_alone else OtherWorkersHistory(batch.output, batch.output.ledger_of(self.name)),
+            batch=looked.batch,
+            claims=self.claims,
+            ledger=ledger,
+            before=before,
+            standing=looked.standing,
+            waits=WaitReporter(self.watcher, ledger.tell_wait),
+            time_left=self.time_left,
+        )
         for name in set(self.claims.mine()) - set(todo.names):  # what the dead had left of it was all it needed
             claimer.close(name)
         if todo.tasks:
@@ -227,22 +241,3 @@ class BatchWorker:
         url, hooks = absolute_url(store, todo.path.resolve().parent), WaitHooks(claimer.tick, claimer.stop, log_line)
         claimer.trained_elsewhere += HomeSide(todo, url, ledger, hooks, is_retry=is_retry).follow(packs=True)
         return {}
-
-    def _claimer(self, looked: Decisions, before: ProgressBefore) -> TaskClaimer:
-        """Return what claims tasks in their turn, and settles what those that are gone have left of them."""
-        batch, ledger = looked.batch, self.night.ledger
-        return TaskClaimer(
-            self.stop,
-            self.night.tick,
-            requests=self.requests,
-            is_alone=self.is_alone,
-            audited=looked.audited,
-            past=None if self.is_alone else OtherWorkersHistory(batch.output, batch.output.ledger_of(self.name)),
-            batch=batch,
-            claims=self.claims,
-            ledger=ledger,
-            before=before,
-            standing=looked.standing,
-            waits=WaitReporter(self.watcher, ledger.tell_wait),
-            time_left=self.time_left,
-        )

@@ -51,7 +51,7 @@ class LogProgress:
     def __init__(self, path: Path, watch: WatchSettings, now: float) -> None:
         self._path = path
         self._patterns = {name: re.compile(pattern) for name, pattern in watch.progress.items() if pattern}
-        self._max_steps = max_steps = watch.max_steps
+        self.max_steps = max_steps = watch.max_steps
         self._started = self._now = now
         self._heard = b""
         is_training = watch.phase == WatchSettings.phase
@@ -89,10 +89,6 @@ class LogProgress:
         self._read(len(self._heard))
         self._tell(is_last=self.steps != self._steps_told)
 
-    def falls_short(self) -> bool:
-        """Return whether the program would have named a later step had it come to the end."""
-        return self.steps.falls_short_of(self._max_steps)
-
     def _read(self, end: int) -> None:
         lines, self._heard = self._heard[:end], self._heard[end:]
         if not lines or not self._patterns:
@@ -104,7 +100,7 @@ class LogProgress:
                 for line in _LINE_ENDS.split(text):
                     found |= self._figures_of(line[:LINE_CHARS])
                     if "loss" in found and found.get("step", 0) >= self._next_of_curve:
-                        self._next_of_curve = found["step"] + self._max_steps / RECORDS_PER_RUN
+                        self._next_of_curve = found["step"] + self.max_steps / RECORDS_PER_RUN
                         curve.append(found)
                         found = {}
         except TooSlow:
@@ -140,7 +136,7 @@ class LogProgress:
             **now,
             "phase": self._phase,
             "step": self._step,
-            "max_steps": self._max_steps,
+            "max_steps": self.max_steps,
             **self.steps.to_record(),
             **figures,
         }

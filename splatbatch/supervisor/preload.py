@@ -10,11 +10,11 @@ import ctypes
 import gc
 import importlib
 import json
+import math
 import os
 import signal
 import socket
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -71,9 +71,8 @@ class PreloadedProcess(ForkedChild):
 
     def dismiss(self) -> None:
         """End it: it is not needed."""
-        processes.send(signal.SIGKILL, [self.pid])
-        while self.poll() is None:
-            time.sleep(0.001)
+        self.send_signal(signal.SIGKILL)
+        self.wait(math.inf)
         self.channel.close()
 
 

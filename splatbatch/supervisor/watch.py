@@ -54,7 +54,9 @@ def supervise(folder: AttemptFolder, spare: PreloadedProcess | None = None) -> i
             spare.dismiss()
         return FENCED
     job.group = control_group.make(processes.start_ticks(os.getpid()))
-    _introduce(folder, job.group)
+    start = replace(Start.of_self(), started_at=time.time(), group=str(job.group) if job.group else None)
+    with suppress(OSError):  # the empty file is the fence; this is for `status`, and to look for leftovers
+        write_json(folder.start, start.to_record())
     processes.adopt_orphans()
     processes.raise_file_limit()
     host = HostMonitor(folder, job.spec.gpu)
@@ -72,13 +74,6 @@ def _claim(folder: AttemptFolder) -> bool:
         return True
     except FileExistsError:
         return False
-
-
-def _introduce(folder: AttemptFolder, group: Path | None) -> None:
-    """Fill start.json: the empty file is the fence, its contents are for `status` and for who looks for leftovers."""
-    start = replace(Start.of_self(), started_at=time.time(), group=str(group) if group else None)
-    with suppress(OSError):
-        write_json(folder.start, start.to_record())
 
 
 def _tell(folder: AttemptFolder, facts: ExitFacts, stop: StopCause) -> None:
@@ -263,7 +258,7 @@ class _Watch:
         if self.progress:
             with suppress(OSError):
                 self.progress.look(now)
-        is_early = self.progress and not finish.is_named and self.progress.falls_short()
+        is_early = self.progress and not finish.is_named and self.progress.steps.falls_short_of(self.progress.max_steps)
         return finish.is_over(now) and not is_early
 
     def _verdict(self, code: int | None) -> Exit:
